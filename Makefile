@@ -1,0 +1,43 @@
+# Two commands set everything up: `make demo` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.DEFAULT_GOAL := check
+.PHONY: demo test check format lint types contracts bench lock clean
+
+$(STAMP): requirements.lock pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index -e .
+	touch $(STAMP)
+
+demo: $(STAMP)  ## two runs over bundled transcripts, one with a planted regression
+	$(BIN)/assizes demo
+
+test: $(STAMP)  ## every test
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+check: format lint types contracts test  ## all that CI asks for
+
+format: $(STAMP)
+	$(BIN)/ruff format --check .
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+contracts: $(STAMP)
+	$(BIN)/lint-imports
+
+bench: $(STAMP)  ## figures of the main job, the last line as JSON
+	$(BIN)/python -m benchmarks.spine
+
+lock:  ## resolve requirements.lock anew from the ranges in pyproject.toml
+	$(BIN)/uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-annotate --no-header \
+		--python-version 3.11 --upgrade --quiet --output-file requirements.lock
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

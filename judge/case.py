@@ -1,0 +1,206 @@
+"""A case: what an agent said and did, and what was expected of it.
+
+These models are also the `native` transcript format: one JSON object a line, field by field as
+below. Every other format is turned into them by one file in `judge/formats`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import statistics
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Role = Literal["user", "assistant", "tool"]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ToolCall(_Record):
+    """One call of a tool, as the agent wrote it."""
+
+    name: str
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    id: str | None = None
+    raw: str | None = Field(
+        default=None, description="the argument text where it was not a JSON object"
+    )
+
+
+class ToolResult(_Record):
+    """What a tool answered."""
+
+    content: str = ""
+    call_id: str | None = None
+    name: str | None = None
+    is_error: bool = False
+
+
+class Usage(_Record):
+    """Tokens of one model call."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class Turn(_Record):
+    """One message. Its index is its position in the transcript, from 0, the system prompt not counted."""
+
+    role: Role
+    text: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_result: ToolResult | None = None
+    started_at: datetime | None = None
+    latency_ms: float | None = Field(default=None, ge=0)
+    usage: Usage | None = None
+    cost_usd: float | None = None
+
+
+class ToolSpec(_Record):
+    """A tool the agent could call; `writes` says whether it changes state (unknown: null)."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    writes: bool | None = None
+
+
+class Chunk(_Record):
+    """A retrieved passage."""
+
+    content: str
+    doc_uri: str | None = None
+
+
+class Transcript(_Record):
+    """A conversation as it happened."""
+
+    turns: tuple[Turn, ...] = ()
+    system: str | None = None
+    tools: tuple[ToolSpec, ...] = ()
+    chunks: tuple[Chunk, ...] = ()
+    started_at: datetime | None = None
+    duration_ms: float | None = Field(default=None, ge=0)
+    agent_cost_usd: float | None = None
+    finished: bool | None = Field(
+        default=None, description="false: cut off before its end; null: not known"
+    )
+
+    def calls(self) -> Iterator[tuple[int, ToolCall]]:
+        """The agent's tool calls with the index of their turn, in order."""
+        for index, turn in enumerate(self.turns):
+            if turn.role == "assistant":
+                for call in turn.tool_calls:
+                    yield index, call
+
+    def results(self) -> dict[str, ToolResult]:
+        """Tool results by call id; results without an id are left out."""
+        return {
+            turn.tool_result.call_id: turn.tool_result
+            for turn in self.turns
+            if turn.tool_result is not None and turn.tool_result.call_id is not None
+        }
+
+    def said(self) -> Iterator[tuple[int, str]]:
+        """The agent's texts with the index of their turn, in order."""
+        for index, turn in enumerate(self.turns):
+            if turn.role == "assistant" and turn.text:
+                yield index, turn.text
+
+    def agent_latencies_ms(self) -> list[float]:
+        """Latency of each assistant turn that has one."""
+        return [
+            turn.latency_ms
+            for turn in self.turns
+            if turn.role == "assistant" and turn.latency_ms is not None
+        ]
+
+    def agent_latency_ms(self) -> float | None:
+        """Median latency of the assistant turns (seed 001: the agent's p50)."""
+        latencies = self.agent_latencies_ms()
+        return statistics.median(latencies) if latencies else None
+
+    def agent_usage(self) -> Usage | None:
+        """Tokens of all assistant turns; null where none was recorded."""
+        usages = [t.usage for t in self.turns if t.role == "assistant" and t.usage is not None]
+        if not usages:
+            return None
+        return Usage(
+            input_tokens=sum(u.input_tokens for u in usages),
+            output_tokens=sum(u.output_tokens for u in usages),
+        )
+
+    def cost_usd(self) -> float | None:
+        """What the agent cost: as recorded for the whole, else the sum of its turns."""
+        if self.agent_cost_usd is not None:
+            return self.agent_cost_usd
+        costs = [t.cost_usd for t in self.turns if t.role == "assistant" and t.cost_usd is not None]
+        return sum(costs) if costs else None
+
+
+class ExpectedCall(_Record):
+    """A tool call the agent should have made; `arguments` null: any."""
+
+    name: str
+    arguments: dict[str, Any] | None = None
+
+
+class Expected(_Record):
+    """Ground truth, all of it optional; a judge skips a case that lacks what it needs."""
+
+    outcomes: tuple[str, ...] = Field(
+        default=(), description="statements that must hold at the end"
+    )
+    tool_calls: tuple[ExpectedCall, ...] | None = Field(
+        default=None, description="null: not known; empty: no call is needed"
+    )
+    said: tuple[str, ...] = Field(
+        default=(), description="strings the agent must have told the user"
+    )
+    writes: tuple[str, ...] | None = Field(
+        default=None, description="names of the tools that change state"
+    )
+    response: str | None = None
+    facts: tuple[str, ...] = ()
+
+
+class Case(_Record):
+    """One conversation to be judged. `(case_id, repetition)` is its identity in a run."""
+
+    case_id: str = Field(min_length=1, max_length=512)
+    repetition: int = Field(default=0, ge=0)
+    transcript: Transcript
+    expected: Expected = Expected()
+    agent: str | None = None
+    agent_version: str | None = None
+    status: str = Field(default="completed", description="only completed conversations are judged")
+    tags: dict[str, str] = Field(default_factory=dict)
+    cluster: str | None = Field(
+        default=None, description="what was sampled together: user, session, task"
+    )
+    evaluation_criteria_override: str | None = None
+    labels: dict[str, float] = Field(
+        default_factory=dict, description="verdicts found in the data, 0..1, by name"
+    )
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+    def content_hash(self) -> str:
+        """SHA-256 (first 32 hex digits) over everything a judge may look at."""
+        body = self.model_dump_json(exclude={"metadata", "labels"}, exclude_defaults=True)
+        return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+    def write_names(self) -> frozenset[str]:
+        """Which tools change state: as said in `expected.writes`, else as the tools are declared,
+        else the tools the expected calls name.
+        """
+        if self.expected.writes is not None:
+            return frozenset(self.expected.writes)
+        declared = [tool for tool in self.transcript.tools if tool.writes is not None]
+        if declared:
+            return frozenset(tool.name for tool in declared if tool.writes)
+        return frozenset(call.name for call in self.expected.tool_calls or ())

@@ -1,0 +1,197 @@
+"""What a run is told, validated before any money is spent.
+
+One frozen model per table of the TOML file. Nothing here reads the environment; secrets never
+enter a configuration (keys come from the provider's own environment variables).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from judge.rows import as_json
+
+OFFLINE_MODEL = "offline/lexical"
+
+Trigger = Literal["nightly", "deployment", "backfill", "adhoc"]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TranscriptsConfig(_Table):
+    """[transcripts]: where conversations come from and which of them are judged."""
+
+    uri: str = Field(description="a file, a folder, a glob, or an s3:// URI of either")
+    format: Literal["auto", "native", "tau_bench", "tau2"] = "auto"
+    where: dict[str, str] = Field(
+        default_factory=dict, description="keep only cases whose tag, agent or agent_version equals"
+    )
+    sample: float = Field(
+        default=1.0, gt=0, le=1, description="share of the cases to judge, stable by case id"
+    )
+    limit: int | None = Field(default=None, ge=1, description="judge at most so many cases")
+    writes: tuple[str, ...] | None = Field(
+        default=None, description="tools that change state, for cases that do not say so"
+    )
+    agent: str | None = Field(default=None, description="agent name for cases without one")
+    agent_version: str | None = Field(default=None, description="version for cases without one")
+    storage_options: dict[str, Any] = Field(
+        default_factory=dict, description="for the file system, e.g. endpoint_url; no secrets"
+    )
+
+
+class MetricSelection(_Table):
+    """A chosen metric; weight null: the metric's default weight."""
+
+    metric: str
+    weight: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+
+
+class JudgeConfig(_Table):
+    """[judge]: who judges, and what (seed 000)."""
+
+    metrics: tuple[MetricSelection, ...] | None = Field(
+        default=None, description="conversation metrics; null or empty: the eight defaults"
+    )
+    judges: tuple[str, ...] = ("conversation",)
+    pass_threshold: float = Field(
+        default=75.0, ge=0, le=100, description="overall score 0..100 a case needs without outcomes"
+    )
+    model: str | None = Field(default=None, description=f"null: {OFFLINE_MODEL}")
+    provider: str | None = Field(default=None, description="put before the model: provider/model")
+    api_base: str | None = Field(default=None, description="address of a self-hosted endpoint")
+    temperature: float | None = Field(default=0.2, ge=0, le=2)
+    max_output_tokens: int = Field(default=4096, ge=1)
+    rubrics: tuple[str, ...] = Field(default=(), description="folders with TOML rubrics")
+
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _names_are_selections(cls, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [{"metric": item} if isinstance(item, str) else item for item in value]
+        return value
+
+    @property
+    def model_id(self) -> str:
+        """The model as litellm is called with: `provider/model` (000-38)."""
+        if self.model is None:
+            return OFFLINE_MODEL
+        return f"{self.provider}/{self.model}" if self.provider else self.model
+
+    @property
+    def provider_name(self) -> str:
+        """The provider, as given or as the first part of the model id."""
+        return self.provider or (self.model_id.split("/", 1)[0] if "/" in self.model_id else "")
+
+
+class LimitsConfig(_Table):
+    """[limits]: how hard the judge model may be pressed."""
+
+    max_in_flight: int = Field(default=32, ge=1, le=10_000)
+    timeout_s: float = Field(default=120.0, gt=0, description="wall clock of one model call")
+
+
+class ThresholdsConfig(_Table):
+    """[thresholds]: what a run must reach (seed 001), in percent; coverage as a fraction."""
+
+    metrics_pass_threshold: float = Field(default=80.0, ge=0, le=100)
+    cases_pass_threshold: float = Field(default=100.0, ge=0, le=100)
+    min_coverage: float = Field(
+        default=0.95, ge=0, le=1, description="scored / due; below it a run is inconclusive"
+    )
+
+
+class ComparisonConfig(_Table):
+    """[comparison]: the documents' three rules, each strict `>` (seed 001)."""
+
+    baseline: str | None = Field(default=None, description="run id, or `latest` for the run before")
+    max_pass_rate_drop: float = Field(default=0.0, ge=0, le=1, description="fraction")
+    max_avg_score_drop: float = Field(default=5.0, ge=0, le=100, description="points of 0..100")
+    max_latency_increase_pct: float = Field(
+        default=0.2, ge=0, description="fraction; text such as '20%' is read as 0.2"
+    )
+
+    @field_validator("max_pass_rate_drop", "max_latency_increase_pct", mode="before")
+    @classmethod
+    def _percent(cls, value: Any) -> Any:
+        if isinstance(value, str) and value.strip().endswith("%"):
+            return round(float(value.strip()[:-1]) / 100, 9)
+        return value
+
+
+class StoreConfig(_Table):
+    """[store]: `duckdb:///file`, or a folder or s3:// URI for Parquet."""
+
+    uri: str = "duckdb:///assizes.duckdb"
+    storage_options: dict[str, Any] = Field(default_factory=dict)
+
+
+class CacheConfig(_Table):
+    """[cache]: where paid replies are kept; any fsspec URI."""
+
+    uri: str = ".assizes/replies"
+    storage_options: dict[str, Any] = Field(default_factory=dict)
+
+
+class ReportConfig(_Table):
+    """[report]: where reports are written, one folder a run."""
+
+    uri: str = "reports"
+    storage_options: dict[str, Any] = Field(default_factory=dict)
+
+
+class RunnerConfig(_Table):
+    """[runner]: how a run is spread."""
+
+    shard_size: int | None = Field(
+        default=None, ge=1, description="cases per task; null: twice max_in_flight, at least 20"
+    )
+    shards_in_flight: int = Field(default=3, ge=1)
+    fail_flow: bool = Field(
+        default=True, description="end the flow as Failed on a regression or a failed gate"
+    )
+
+
+class RunConfig(_Table):
+    """Everything about one evaluation; snapshotted into the run row."""
+
+    name: str = Field(default="evaluation", pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")
+    transcripts: TranscriptsConfig
+    judge: JudgeConfig = JudgeConfig()
+    limits: LimitsConfig = LimitsConfig()
+    thresholds: ThresholdsConfig = ThresholdsConfig()
+    comparison: ComparisonConfig = ComparisonConfig()
+    store: StoreConfig = StoreConfig()
+    cache: CacheConfig = CacheConfig()
+    report: ReportConfig = ReportConfig()
+    runner: RunnerConfig = RunnerConfig()
+
+    @model_validator(mode="after")
+    def _no_secrets(self) -> RunConfig:
+        for table in ("transcripts", "store", "cache", "report"):
+            for key in getattr(self, table).storage_options:
+                if any(word in key.lower() for word in ("secret", "token", "password", "key")):
+                    raise ValueError(
+                        f"[{table}] storage_options.{key}: secrets belong in the environment "
+                        "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)"
+                    )
+        return self
+
+    @property
+    def shard_size(self) -> int:
+        """Cases per shard: one to two times the calls in flight keeps orchestration under 2 %."""
+        return self.runner.shard_size or max(20, 2 * self.limits.max_in_flight)
+
+    def what_counts(self) -> dict[str, Any]:
+        """The part that can change a result: not where rows, replies and reports go, nor how fast."""
+        body = self.model_dump(mode="json", include={"name", "transcripts", "judge", "thresholds"})
+        del body["transcripts"]["storage_options"]
+        return body
+
+    def config_hash(self) -> str:
+        """First 16 hex digits of the SHA-256 over what counts."""
+        return hashlib.sha256(as_json(self.what_counts()).encode()).hexdigest()[:16]

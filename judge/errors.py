@@ -1,0 +1,108 @@
+"""Every error the project raises on purpose.
+
+AssizesError                     exit code of the command line
+├── ConfigurationError           2   the run was never started; says what would be accepted
+├── DataError                        one transcript cannot be read; carries a reason code
+├── StoreError                   2   the store cannot be opened or does not hold what was asked for
+│   ├── UnknownRun               2
+│   ├── StoreBusy                2   another process writes to the store
+│   └── SchemaVersion            2   the store was written by another version
+├── NotComparable                3   two runs cannot be compared
+├── Inconclusive                 4   no data, or the judge could not be had
+└── ModelError                       one ask failed; becomes a NoReply, never escapes the engine
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+
+class AssizesError(Exception):
+    """The root of the tree; its message is one line fit for a person."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class ConfigurationError(AssizesError):
+    """The configuration is wrong; raised before any model is asked."""
+
+    @classmethod
+    def unknown(cls, what: str, given: str, known: Iterable[str], where: str) -> ConfigurationError:
+        """A name that is not in the catalogue; lists the ones that are."""
+        choices = ", ".join(sorted(known)) or "none"
+        return cls(f"{where}: unknown {what} {given!r}; known: {choices}")
+
+
+class DataError(AssizesError):
+    """One record cannot become a case.
+
+    Args:
+        code: machine-readable reason such as `json`, `schema`, `encoding`.
+        detail: what was found, at most a sentence; never the record itself.
+    """
+
+    def __init__(self, code: str, detail: str) -> None:
+        """Keep the code apart from the sentence: rows group by it."""
+        super().__init__(f"{code}: {detail}")
+        self.code = code
+        self.detail = detail
+
+
+class StoreError(AssizesError):
+    """The store cannot be opened, written or read."""
+
+
+class UnknownRun(StoreError):
+    """No run of that id in the store."""
+
+    @classmethod
+    def named(cls, run_id: str, store: str, known: Iterable[str]) -> UnknownRun:
+        """The id, the store, and the newest ids it does hold."""
+        some = ", ".join(list(known)[:5]) or "no run at all"
+        return cls(f"no run {run_id!r} in {store}; it holds {some}")
+
+
+class StoreBusy(StoreError):
+    """Another process holds the store for writing."""
+
+
+class SchemaVersion(StoreError):
+    """The store was written with another schema version."""
+
+    @classmethod
+    def mismatch(cls, store: str, found: object, expected: int) -> SchemaVersion:
+        """Both versions and the way out."""
+        return cls(
+            f"{store}: schema version {found}, this assizes reads version {expected}; "
+            "point [store] uri to a new place, or read it with the version that wrote it"
+        )
+
+
+class NotComparable(AssizesError):
+    """Two runs cannot be compared; the message names the reason."""
+
+    exit_code = 3
+
+
+class Inconclusive(AssizesError):
+    """The run cannot say anything: no data, or no judge."""
+
+    exit_code = 4
+
+
+class ModelError(AssizesError):
+    """A model did not give a usable answer.
+
+    Args:
+        code: machine-readable reason such as `timeout`, `rate_limited`, `refused`, `empty`.
+        detail: what happened; provider text is cut and never holds a key.
+    """
+
+    exit_code = 4
+
+    def __init__(self, code: str, detail: str) -> None:
+        """Keep the code apart from the sentence: rows group by it."""
+        super().__init__(f"{code}: {detail}")
+        self.code = code
+        self.detail = detail

@@ -1,0 +1,90 @@
+"""One judge on one case, between questions: the only stateful class of the domain."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from judge.case import Case
+from judge.protocol import Ask, Judge, JudgeFailed, NoReply
+from judge.score import Score
+
+
+def _not_completed(case: Case) -> str | None:
+    if case.status == "completed":
+        return None
+    return f"conversation status is {case.status!r}, only completed ones are judged"
+
+
+class Hearing:
+    """While it has `asks`, `answer` them; then read `scores`.
+
+    Every metric the judge promised ends with a headline score: a judge that does not apply skips
+    them, a reply that never came fails them, a metric the judge forgot is failed too. An exception
+    that a judge did not mean to raise passes through unhidden.
+    """
+
+    def __init__(self, judge: Judge, case: Case) -> None:
+        """Open the hearing and run the judge up to its first round of questions."""
+        self.judge = judge
+        self.case = case
+        self.asks: Sequence[Ask[Any]] = ()
+        self.scores: list[Score] = []
+        self._steps: Generator[Sequence[Ask[Any]], Sequence[Any], list[Score]] | None = None
+        if reason := _not_completed(case) or judge.missing(case):
+            self.scores = [Score.skipped(metric.name, reason) for metric in judge.metrics]
+            return
+        found = judge.judge(case)
+        if isinstance(found, list):
+            self._close(found)
+        else:
+            self._steps = found
+            self._advance(None)
+
+    @property
+    def closed(self) -> bool:
+        """True when there is nothing left to ask."""
+        return not self.asks
+
+    def answer(self, replies: Sequence[BaseModel | NoReply]) -> None:
+        """Give one answer for each pending ask, in order.
+
+        Raises:
+            ValueError: when the numbers differ.
+        """
+        if len(replies) != len(self.asks):
+            raise ValueError(f"{len(self.asks)} asks are pending, {len(replies)} replies given")
+        self._advance(replies)
+
+    def _advance(self, replies: Sequence[BaseModel | NoReply] | None) -> None:
+        if self._steps is None:
+            raise ValueError("the hearing is closed")
+        try:
+            asks = self._steps.send(replies)  # type: ignore[arg-type]  # None starts a generator
+            while not asks:
+                asks = self._steps.send(())
+            self.asks = asks
+        except StopIteration as done:
+            self._close(done.value)
+        except JudgeFailed as failed:
+            self._fail(failed.no_reply)
+
+    def _fail(self, no_reply: NoReply) -> None:
+        self._close(
+            [
+                Score.failed(metric.name, no_reply.reason, no_reply.code)
+                for metric in self.judge.metrics
+            ]
+        )
+
+    def _close(self, scores: list[Score]) -> None:
+        found = {score.metric for score in scores if not score.part}
+        forgotten = [
+            Score.failed(metric.name, "the judge returned no score for it", "missing_score")
+            for metric in self.judge.metrics
+            if metric.name not in found
+        ]
+        self.asks, self._steps = (), None
+        self.scores = [*scores, *forgotten]

@@ -1,0 +1,148 @@
+"""How a judge asks: questions are data, someone else answers them.
+
+A judge is a generator that yields rounds of `Ask`s and receives one answer for each: the reply
+model it asked for, or a `NoReply`. It does no I/O, so one judge serves sync and async drivers, dry
+runs, caches, batch endpoints and tests alike. A judge that needs no model is a plain function.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+
+from pydantic import BaseModel
+
+from judge.case import Case
+from judge.score import Metric, Score
+
+T = TypeVar("T", bound=BaseModel)
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Two messages: `system` is stable over a run (providers cache it), `user` holds the case."""
+
+    system: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ask(Generic[T]):
+    """One question to a model.
+
+    Args:
+        prompt: what a language model reads.
+        reply: the pydantic model the answer must fit.
+        evidence: the same facts as a typed value; the offline judge answers from it.
+        doubts: looks at a fitting reply and says what is still missing, or null. A reply with
+            doubts is asked for once more; the second one counts whatever the doubts.
+    """
+
+    prompt: Prompt
+    reply: type[T]
+    evidence: object = None
+    doubts: Callable[[T], str | None] | None = None
+
+    def prompt_hash(self) -> str:
+        """SHA-256 (first 32 hex digits) over both messages and the reply schema."""
+        schema = json.dumps(self.reply.model_json_schema(), sort_keys=True)
+        text = "\x00".join((self.prompt.system, self.prompt.user, schema))
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True)
+class NoReply:
+    """A model's failure as a value: a code such as `timeout` or `invalid_reply`, a sentence, and
+    the raw text where one came.
+    """
+
+    code: str
+    reason: str
+    raw: str = ""
+
+
+class JudgeFailed(Exception):
+    """Raised by `ask` inside a judge when no reply came; `Hearing` turns it into failed scores."""
+
+    def __init__(self, no_reply: NoReply) -> None:
+        """Keep the failure whole."""
+        super().__init__(no_reply.reason)
+        self.no_reply = no_reply
+
+
+Steps = Generator[Sequence[Ask[Any]], Sequence[Any], R]
+"""What a judge that asks returns: rounds of asks out, answers in, a result at the end."""
+
+
+@runtime_checkable
+class Judge(Protocol):
+    """Finds scores for a case."""
+
+    @property
+    def name(self) -> str:
+        """The name rows carry; unique in a run."""
+
+    @property
+    def version(self) -> str:
+        """Changes when the judge's own rules change."""
+
+    @property
+    def metrics(self) -> Sequence[Metric]:
+        """What it promises to score, even when it cannot."""
+
+    def missing(self, case: Case) -> str | None:
+        """Why it does not apply to this case; null when it does."""
+
+    def judge(self, case: Case) -> list[Score] | Steps[list[Score]]:
+        """The findings, or the questions that lead to them."""
+
+
+def ask_each(asks: Sequence[Ask[T]]) -> Steps[list[T | NoReply]]:
+    """One round of questions, answered together; failures come back as values."""
+    return list((yield asks))
+
+
+def ask(
+    prompt: Prompt,
+    reply: type[T],
+    evidence: object = None,
+    doubts: Callable[[T], str | None] | None = None,
+) -> Steps[T]:
+    """One question.
+
+    Raises:
+        JudgeFailed: when no reply came.
+    """
+    (answer,) = yield from ask_each([Ask(prompt, reply, evidence, doubts)])
+    if isinstance(answer, NoReply):
+        raise JudgeFailed(answer)
+    return answer
+
+
+def together(lines: Sequence[Steps[R]]) -> Steps[list[R | NoReply]]:
+    """Advances several lines of questioning round by round, so that each round is answered at
+    once. A line that fails leaves its `NoReply` in its place; the others go on.
+    """
+    results: list[Any] = [None] * len(lines)
+    waiting: dict[int, Sequence[Ask[Any]]] = {}
+
+    def advance(index: int, answers: Sequence[Any] | None) -> None:
+        try:
+            waiting[index] = lines[index].send(answers)  # type: ignore[arg-type]  # None starts it
+        except StopIteration as done:
+            results[index] = done.value
+        except JudgeFailed as failed:
+            results[index] = failed.no_reply
+
+    for index in range(len(lines)):
+        advance(index, None)
+    while waiting:
+        asked, waiting = waiting, {}
+        answers = iter((yield [one for asks in asked.values() for one in asks]))
+        for index, asks in asked.items():
+            advance(index, [next(answers) for _ in asks])
+    return results
