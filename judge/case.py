@@ -9,16 +9,24 @@ from __future__ import annotations
 import hashlib
 import statistics
 from collections.abc import Iterator
-from datetime import datetime
-from typing import Any, Literal
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 Role = Literal["user", "assistant", "tool"]
 
 
+def _with_zone(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+Moment = Annotated[datetime, AfterValidator(_with_zone)]
+"""A point in time; one written without a zone is taken as UTC."""
+
+
 class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class ToolCall(_Record):
@@ -55,7 +63,7 @@ class Turn(_Record):
     text: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
     tool_result: ToolResult | None = None
-    started_at: datetime | None = None
+    started_at: Moment | None = None
     latency_ms: float | None = Field(default=None, ge=0)
     usage: Usage | None = None
     cost_usd: float | None = None
@@ -84,7 +92,7 @@ class Transcript(_Record):
     system: str | None = None
     tools: tuple[ToolSpec, ...] = ()
     chunks: tuple[Chunk, ...] = ()
-    started_at: datetime | None = None
+    started_at: Moment | None = None
     duration_ms: float | None = Field(default=None, ge=0)
     agent_cost_usd: float | None = None
     finished: bool | None = Field(

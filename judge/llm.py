@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from judge.config import OFFLINE_MODEL, JudgeConfig, LimitsConfig
+from judge.errors import ModelError
+from judge.lexical import answer
 from judge.protocol import Ask
+
+OFFLINE_PROVIDER = "offline"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +27,21 @@ class Completion:
     output_tokens: int | None = None
     cost_usd: float | None = None
     latency_ms: float = 0.0
+
+
+class UnusableReply(ModelError):
+    """An answer came, and was paid for, but is empty, cut off or a refusal.
+
+    Args:
+        code: `empty`, `truncated_output` or `refused`.
+        detail: what is wrong with it.
+        completion: the answer, so that its tokens and cost are not lost.
+    """
+
+    def __init__(self, code: str, detail: str, completion: Completion) -> None:
+        """Keep the answer beside the reason."""
+        super().__init__(code, detail)
+        self.completion = completion
 
 
 class Model(Protocol):
@@ -44,3 +65,45 @@ class Model(Protocol):
         Raises:
             ModelError: when no answer came.
         """
+
+
+class Lexical:
+    """The offline judge: answers from an ask's evidence by plain text rules, without a model.
+
+    Its answers cost nothing to repeat, so they are not cached; a complaint changes nothing.
+    """
+
+    name = OFFLINE_MODEL
+    provider = OFFLINE_PROVIDER
+    cache_key: str | None = None
+
+    async def complete(self, ask: Ask[Any], *, complaint: str | None = None) -> Completion:
+        """What plain text rules say about the evidence; no tokens, no cost."""
+        text = json.dumps(answer(ask.evidence), ensure_ascii=False)
+        return Completion(text=text, answered_by=self.name, cost_usd=0.0)
+
+
+def check_model(config: JudgeConfig) -> None:
+    """See that the model of a run can be called, without calling it.
+
+    Raises:
+        ConfigurationError: when its provider is unknown or a key is not in the environment.
+    """
+    if config.model_id == OFFLINE_MODEL:
+        return
+    from judge.litellm_model import check
+
+    check(config)
+
+
+def model_for(config: JudgeConfig, limits: LimitsConfig) -> Model:
+    """The model that answers a run's asks: `Lexical` for `offline/lexical`, else `LiteLLM`.
+
+    Raises:
+        ConfigurationError: when the model's provider is unknown.
+    """
+    if config.model_id == OFFLINE_MODEL:
+        return Lexical()
+    from judge.litellm_model import LiteLLM
+
+    return LiteLLM(config, limits)

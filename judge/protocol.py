@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from pydantic import BaseModel
@@ -20,6 +21,11 @@ from judge.score import Metric, Score
 
 T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")
+
+
+@lru_cache(maxsize=256)
+def _schema_text(reply: type[BaseModel]) -> str:
+    return json.dumps(reply.model_json_schema(), sort_keys=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +55,7 @@ class Ask(Generic[T]):
 
     def prompt_hash(self) -> str:
         """SHA-256 (first 32 hex digits) over both messages and the reply schema."""
-        schema = json.dumps(self.reply.model_json_schema(), sort_keys=True)
-        text = "\x00".join((self.prompt.system, self.prompt.user, schema))
+        text = "\x00".join((self.prompt.system, self.prompt.user, _schema_text(self.reply)))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 

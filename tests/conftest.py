@@ -1,14 +1,36 @@
-"""Shared fixtures: where the data of others lies, and what a test may not do."""
+"""Shared fixtures: where the data of others lies, a real Prefect server, and what tests may not do."""
 
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("ASSIZES_DATA", ROOT.parent / "shared" / "data"))
+
+# Before Prefect is first imported: its database, its settings and our server state stay out of
+# the home of whoever runs the tests.
+_SCRATCH = tempfile.TemporaryDirectory(prefix="assizes-tests-", ignore_cleanup_errors=True)
+os.environ["PREFECT_HOME"] = f"{_SCRATCH.name}/prefect"
+os.environ["ASSIZES_HOME"] = f"{_SCRATCH.name}/assizes"
+os.environ.pop("PREFECT_API_URL", None)
+os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "CRITICAL"
+os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
+os.environ["DO_NOT_TRACK"] = "1"
+
+pytest_plugins = ["tests.doubles.fixtures", "tests.doubles.s3"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests over the Prefect server share one process: it is started once."""
+    for item in items:
+        if "prefect_server" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.server)
+            item.add_marker(pytest.mark.xdist_group("server"))
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +42,18 @@ def data() -> Path:
             pytest.fail(reason)
         pytest.skip(reason)
     return DATA
+
+
+@pytest.fixture(scope="session")
+def prefect_server() -> Iterator[str]:
+    """The API address of a real Prefect server, started as `assizes up` starts it."""
+    from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY
+    from prefect.settings import temporary_settings
+
+    from deployments.server import start_server, stop_server
+
+    server = start_server()
+    settings = {PREFECT_API_URL: server.api_url, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}
+    with temporary_settings(settings):
+        yield server.api_url
+    stop_server()

@@ -1,0 +1,1 @@
+"""Figures of the product, measured in one run; `make bench` prints them."""

@@ -1,0 +1,1 @@
+"""The edge: command line, settings, samples, the background Prefect server."""

@@ -1,0 +1,240 @@
+"""The `assizes` command: arguments in, one line per fault out.
+
+Heavy packages are imported by the commands that need them, so that `--help` and the reading
+commands stay quick.
+"""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from judge.errors import AssizesError
+
+app = typer.Typer(
+    name="assizes",
+    help="Judge agent conversations and say whether they got worse.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+ConfigFile = Annotated[
+    Path | None, typer.Option("-c", "--config", help="Configuration file [default: assizes.toml].")
+]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", help="Override a setting: table.field=value.")
+]
+StoreUri = Annotated[
+    str | None, typer.Option("--store", help="Store to read instead of the configured one.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Show Prefect's log as well.")]
+RunId = Annotated[str, typer.Argument(help="Run id; a unique beginning of it will do.")]
+
+
+@app.command()
+def demo(
+    folder: Annotated[Path, typer.Option(help="Where the demo keeps its files.")] = Path(
+        ".assizes/demo"
+    ),
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Two runs over bundled transcripts, the second with a planted regression."""
+    from deployments.commands.demo import run_demo
+
+    raise typer.Exit(run_demo(folder, as_json=as_json, verbose=verbose))
+
+
+@app.command()
+def init(
+    uri: Annotated[str, typer.Argument(help="Where the transcripts are.")] = "transcripts",
+    file: Annotated[Path, typer.Option("-o", "--output", help="File to write.")] = Path(
+        "assizes.toml"
+    ),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+) -> None:
+    """Write a commented assizes.toml for the transcripts at hand."""
+    from deployments.commands.init import write_config
+
+    raise typer.Exit(write_config(uri, file, force=force))
+
+
+@app.command()
+def run(
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+    limit: Annotated[int | None, typer.Option(help="Judge at most so many cases.")] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="Run id to compare with, or `latest`.")
+    ] = None,
+    run_id: Annotated[str | None, typer.Option(help="Name the run, or resume one.")] = None,
+    date: Annotated[
+        datetime | None,
+        typer.Option(formats=["%Y-%m-%d"], help="Day for date placeholders in the URI."),
+    ] = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """One evaluation: judge the transcripts, store the rows, compare, report."""
+    from deployments.commands.run import Wanted, run_evaluation
+    from deployments.settings import read_config
+
+    pairs = list(overrides or [])
+    if limit is not None:
+        pairs.append(f"transcripts.limit={limit}")
+    if baseline is not None:
+        pairs.append(f"comparison.baseline={baseline}")
+    wanted = Wanted(read_config(config, pairs), run_id, date.date() if date else None)
+    raise typer.Exit(run_evaluation(wanted, as_json=as_json, verbose=verbose))
+
+
+@app.command()
+def compare(
+    baseline: RunId,
+    candidate: RunId,
+    max_pass_rate_drop: Annotated[
+        str | None, typer.Option(help="Fraction or percent, e.g. 0.02 or 2%.")
+    ] = None,
+    max_avg_score_drop: Annotated[
+        float | None, typer.Option(help="Points on the 0-100 scale.")
+    ] = None,
+    max_latency_increase_pct: Annotated[
+        str | None, typer.Option(help="Fraction or percent, e.g. 0.2 or 20%.")
+    ] = None,
+    config: ConfigFile = None,
+    store: StoreUri = None,
+    as_json: AsJson = False,
+) -> None:
+    """Two runs side by side; exit code 1 when the second is a regression."""
+    from deployments.commands.compare import compare_and_print
+
+    limits = {
+        "max_pass_rate_drop": max_pass_rate_drop,
+        "max_avg_score_drop": max_avg_score_drop,
+        "max_latency_increase_pct": max_latency_increase_pct,
+    }
+    given = {name: value for name, value in limits.items() if value is not None}
+    sides = (baseline, candidate)
+    raise typer.Exit(compare_and_print(sides, given, config, store, as_json=as_json))
+
+
+@app.command()
+def runs(config: ConfigFile = None, store: StoreUri = None, as_json: AsJson = False) -> None:
+    """List the runs of a store, newest first."""
+    from deployments.commands.show import show_runs
+
+    raise typer.Exit(show_runs(config, store, as_json=as_json))
+
+
+@app.command()
+def show(
+    run_id: RunId, config: ConfigFile = None, store: StoreUri = None, as_json: AsJson = False
+) -> None:
+    """One run: its gates, metrics, counts and cost."""
+    from deployments.commands.show import show_run
+
+    raise typer.Exit(show_run(run_id, config, store, as_json=as_json))
+
+
+@app.command()
+def case(
+    run_id: RunId,
+    case_id: Annotated[str, typer.Argument(help="Case id.")],
+    repetition: Annotated[int | None, typer.Option(help="Which repetition of the case.")] = None,
+    config: ConfigFile = None,
+    store: StoreUri = None,
+    as_json: AsJson = False,
+) -> None:
+    """One case of a run: verdict, outcomes, metrics with their reasons."""
+    from deployments.commands.show import show_case
+
+    key = (run_id, case_id, repetition)
+    raise typer.Exit(show_case(key, config, store, as_json=as_json))
+
+
+@app.command()
+def report(
+    run_id: RunId,
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", help="Folder or URI [default: as configured].")
+    ] = None,
+    config: ConfigFile = None,
+    store: StoreUri = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write report.html, report.md and report.json of a stored run."""
+    from deployments.commands.report import write_stored_report
+
+    raise typer.Exit(write_stored_report(run_id, output, config, store, as_json=as_json))
+
+
+@app.command()
+def metrics(
+    rubrics: Annotated[list[str] | None, typer.Option(help="Folder with your own rubrics.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the conversation metrics, opt-in ones included."""
+    from deployments.commands.show import show_metrics
+
+    raise typer.Exit(show_metrics(rubrics or [], as_json=as_json))
+
+
+@app.command()
+def judges(as_json: AsJson = False) -> None:
+    """List the judges and what they need."""
+    from deployments.commands.show import show_judges
+
+    raise typer.Exit(show_judges(as_json=as_json))
+
+
+@app.command()
+def doctor(config: ConfigFile = None, overrides: Overrides = None, as_json: AsJson = False) -> None:
+    """Check model, key, transcripts, store, cache and Prefect server; say what to do."""
+    from deployments.commands.doctor import examine
+
+    raise typer.Exit(examine(config, overrides or [], as_json=as_json))
+
+
+@app.command()
+def up(
+    port: Annotated[
+        int | None, typer.Option(help="Port on 127.0.0.1 [default: a free one].")
+    ] = None,
+) -> None:
+    """Start a Prefect server in the background; later commands find it."""
+    from deployments.server import start_server
+
+    server = start_server(port)
+    print(f"Prefect server on {server.ui_url} (pid {server.pid}); `assizes down` stops it")  # noqa: T201  # the command's answer
+
+
+@app.command()
+def down() -> None:
+    """Stop the Prefect server that `up` started."""
+    from deployments.server import stop_server
+
+    print("stopped" if stop_server() else "no background server was running")  # noqa: T201  # the command's answer
+
+
+def main() -> None:
+    """Run the command; every fault is one line on stderr and an exit code of design section 6."""
+    try:
+        app()
+    except AssizesError as error:
+        sys.stderr.write(f"assizes: {' '.join(str(error).split())}\n")
+        raise SystemExit(error.exit_code) from None
+    except KeyboardInterrupt:
+        sys.stderr.write("assizes: interrupted; run the same command again to resume\n")
+        raise SystemExit(130) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What each command does; `deployments.cli` only reads arguments."""

@@ -1,0 +1,53 @@
+"""`assizes compare`: the documents' rules over two stored runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from deployments.commands.output import print_comparison, print_json
+from deployments.commands.stores import store_config
+from deployments.settings import DEFAULT_FILE, read_config
+from judge.config import ComparisonConfig
+from judge.errors import ConfigurationError
+from tasks.compared import compare_stored
+from tasks.store import open_store
+
+
+def compare_and_print(
+    sides: tuple[str, str],
+    limits: Mapping[str, Any],
+    file: Path | None,
+    store: str | None,
+    *,
+    as_json: bool,
+) -> int:
+    """Compare, keep the verdict in the store, print it.
+
+    Returns:
+        1 on a regression, else 0.
+    """
+    thresholds = _thresholds(limits, file)
+    with open_store(store_config(file, store), writing=True) as opened:
+        comparison = compare_stored(opened, *sides, thresholds)
+    if as_json:
+        print_json(comparison.model_dump(mode="json"))
+    else:
+        print_comparison(comparison)
+    return 1 if comparison.verdict.regression_detected else 0
+
+
+def _thresholds(limits: Mapping[str, Any], file: Path | None) -> ComparisonConfig:
+    """The configured thresholds, with those given on the command line in their place."""
+    configured = (
+        read_config(file).comparison if file or DEFAULT_FILE.exists() else ComparisonConfig()
+    )
+    try:
+        return ComparisonConfig.model_validate({**configured.model_dump(), **limits})
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        name = "--" + str(fault["loc"][0]).replace("_", "-")
+        raise ConfigurationError(f"{name}: {fault['msg']} (given {fault['input']!r})") from None

@@ -1,0 +1,120 @@
+"""`assizes doctor`: is everything there that a run needs, and what to do where it is not."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from deployments.commands.output import print_json, print_table
+from deployments.server import healthy, running_server
+from deployments.settings import configured_api_url, read_config
+from judge.catalog import court
+from judge.config import RunConfig
+from judge.errors import AssizesError
+from judge.llm import check_model
+from tasks.objects import list_sources
+from tasks.replies import FileReplies
+from tasks.reports.files import write_probe
+from tasks.store import open_store
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing looked at: `ok`, `note` (works, but know this) or `fault`."""
+
+    name: str
+    state: str
+    finding: str
+
+
+def examine(file: Path | None, overrides: list[str], *, as_json: bool) -> int:
+    """Check one thing after another and print what was found.
+
+    Returns:
+        2 when anything is at fault, else 0.
+    """
+    checks = _checks(file, overrides)
+    if as_json:
+        print_json([asdict(check) for check in checks])
+    else:
+        rows = [(check.name, check.state, check.finding) for check in checks]
+        print_table("", ("check", "state", "finding"), rows)
+    return 2 if any(check.state == "fault" for check in checks) else 0
+
+
+def _checks(file: Path | None, overrides: list[str]) -> list[Check]:
+    checks = [_versions(), _server()]
+    try:
+        config = read_config(file, overrides)
+    except AssizesError as error:
+        return [*checks, Check("configuration", "fault", str(error))]
+    probes: list[tuple[str, Callable[[RunConfig], str]]] = [
+        ("judges and metrics", _judges),
+        ("model", _model),
+        ("transcripts", _transcripts),
+        ("store", _store),
+        ("reply cache", _cache),
+        ("reports", _reports),
+    ]
+    return [*checks, *(_probed(name, probe, config) for name, probe in probes)]
+
+
+def _probed(name: str, probe: Callable[[RunConfig], str], config: RunConfig) -> Check:
+    try:
+        return Check(name, "ok", probe(config))
+    except (AssizesError, OSError) as error:
+        return Check(name, "fault", str(error))
+
+
+def _versions() -> Check:
+    names = ("assizes", "prefect", "litellm", "polars", "duckdb", "s3fs")
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
+    return Check("versions", "ok", f"python {sys.version.split()[0]}, {versions}")
+
+
+def _server() -> Check:
+    if url := configured_api_url():
+        if healthy(url):
+            return Check("prefect server", "ok", f"{url} (as configured)")
+        return Check("prefect server", "fault", f"{url} does not answer; start it or unset it")
+    if server := running_server():
+        return Check("prefect server", "ok", f"{server.api_url} (started by `assizes up`)")
+    finding = "none: each command starts a temporary one; `assizes up` keeps one running"
+    return Check("prefect server", "note", finding)
+
+
+def _judges(config: RunConfig) -> str:
+    found = court(config.judge)
+    weights = ", ".join(f"{name} {weight:.3f}" for name, weight in found.weights.items())
+    return f"{', '.join(config.judge.judges)}; weights: {weights or 'none'}"
+
+
+def _model(config: RunConfig) -> str:
+    check_model(config.judge)
+    return config.judge.model_id
+
+
+def _transcripts(config: RunConfig) -> str:
+    if "{" in config.transcripts.uri:
+        return f"{config.transcripts.uri}: has a date placeholder, not listed"
+    found = list_sources(config.transcripts.uri, config.transcripts.storage_options)
+    size = sum(source.size for source in found)
+    return f"{config.transcripts.uri}: {len(found)} objects, {size / 1e6:.1f} MB"
+
+
+def _store(config: RunConfig) -> str:
+    with open_store(config.store, writing=True) as store:
+        return f"{store.uri}: {store.runs().height} runs"
+
+
+def _cache(config: RunConfig) -> str:
+    FileReplies(config.cache.uri, config.cache.storage_options).probe()
+    return f"{config.cache.uri}: can be written"
+
+
+def _reports(config: RunConfig) -> str:
+    write_probe(config.report.uri, config.report.storage_options)
+    return f"{config.report.uri}: can be written"

@@ -1,0 +1,162 @@
+"""How commands answer: rich tables for people, one JSON document for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from flows.outcome import RunOutcome
+    from judge.compare import RunComparison
+    from judge.headlines import MetricSummary
+    from judge.summary import RunSummary
+
+MARKS = {True: "pass", False: "FAIL", None: "-"}
+STYLES = {"Passed": "bold green", "Inconclusive": "bold yellow", "Incomplete": "bold yellow"}
+NOTABLE = 20
+"""So many changed cases are listed; the report holds them all."""
+
+
+def console() -> Console:
+    """Stdout; colour only on a terminal."""
+    return Console(highlight=False, soft_wrap=False)
+
+
+def print_json(document: Any) -> None:
+    """One JSON document on stdout."""
+    print(json.dumps(document, indent=2, ensure_ascii=False, default=str))  # noqa: T201  # the command's answer
+
+
+def print_line(line: str) -> None:
+    """One plain line on stdout; control characters of a transcript do not reach the terminal."""
+    print("".join(char if char.isprintable() or char == "\n" else " " for char in line))  # noqa: T201  # the command's answer
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table; cells are text as it is, never markup. Columns named `#...` are numbers.
+
+    The first column holds what a person copies: it is never cut or broken.
+    """
+    table = Table(title=title or None, title_justify="left", header_style="bold")
+    for place, name in enumerate(columns):
+        justify: Literal["left", "right"] = "right" if name.startswith("#") else "left"
+        heading = name.removeprefix("#")
+        table.add_column(heading, justify=justify, no_wrap=place == 0, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(value)) for value in row))
+    console().print(table)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return MARKS[value]
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    return "".join(char if char.isprintable() else " " for char in str(value))
+
+
+def judged_by(model: str) -> str:
+    """Who judged, plainly when it was no language model."""
+    if model == "offline/lexical":
+        return "Judged by the offline baseline (offline/lexical): text rules, no language model."
+    return f"Judged by {model}."
+
+
+def print_outcome(outcome: RunOutcome) -> None:
+    """A run at its end: conclusion, gates, metrics beside the baseline, where the report is."""
+    summary, comparison = outcome.summary, outcome.comparison
+    print_line(judged_by(outcome.judge_model))
+    print_metrics(outcome.run_id, summary, comparison)
+    print_gates(summary)
+    if comparison is not None:
+        print_comparison(comparison)
+    console().print(Text(outcome.conclusion.upper(), STYLES.get(outcome.conclusion, "bold red")))
+    said = set(comparison.verdict.reasons) if comparison else set()
+    for reason in outcome.reasons:
+        if reason not in said:
+            print_line(reason)
+    if report := outcome.reports.get("html"):
+        print_line(f"report: {report}")
+
+
+def print_metrics(title: str, summary: RunSummary, comparison: RunComparison | None = None) -> None:
+    """Each metric's mean and coverage, with the change against the baseline."""
+    deltas = {
+        delta.metric: delta for delta in _metric_deltas(comparison) if delta.delta is not None
+    }
+    rows = []
+    for metric in summary.metrics:
+        delta = deltas.get(metric.name)
+        change = _change(metric, delta.delta) if delta else "-"
+        due = f"{metric.scored}/{metric.scored + metric.failed}"
+        rows.append((metric.name, metric.tier, metric.weight, _level(metric), change, due))
+    columns = ("metric", "tier", "#weight", "#mean", "#change", "#scored")
+    print_table(title, columns, rows)
+
+
+def _change(metric: MetricSummary, delta: float) -> str:
+    """Levels move by levels, shares by points of a hundred."""
+    return f"{delta:+.2f}" if metric.pass_rate is None else f"{100 * delta:+.1f} %"
+
+
+def _metric_deltas(comparison: RunComparison | None) -> Sequence[Any]:
+    return comparison.aggregate.per_metric_aggregate_deltas if comparison else ()
+
+
+def _level(metric: MetricSummary) -> str:
+    if metric.pass_rate is not None:
+        return f"{100 * metric.pass_rate:.1f} %"
+    return "-" if metric.mean_raw is None else f"{metric.mean_raw:.2f}"
+
+
+def print_gates(summary: RunSummary) -> None:
+    """The two pass dimensions, coverage, counts and money of a run."""
+    score, rate = summary.weighted_metrics_score_pct, summary.cases_pass_rate_pct
+    cost = summary.total_platform_cost_usd
+    rows = [
+        ("weighted metrics score", score, summary.metrics_pass_threshold, summary.metrics_passed),
+        ("cases pass rate %", rate, summary.cases_pass_threshold, summary.cases_passed),
+        (
+            "coverage %",
+            None if summary.coverage is None else 100 * summary.coverage,
+            100 * summary.min_coverage,
+            summary.outcome != "inconclusive",
+        ),
+    ]
+    print_table("", ("gate", "#value", "#threshold", "verdict"), rows)
+    counts = ", ".join(f"{name} {count}" for name, count in summary.counts.items() if count)
+    print_line(f"records: {counts}")
+    print_line(f"judge cost: {'unknown' if cost is None else f'{cost:.4f} USD'}")
+
+
+def print_comparison(comparison: RunComparison) -> None:
+    """The rule verdict, its reasons, and the cases that changed."""
+    aggregate, verdict = comparison.aggregate, comparison.verdict
+    print_line(
+        f"{comparison.candidate_run_id} against {comparison.baseline_run_id}: "
+        f"{aggregate.total_regressions} cases worse, {aggregate.total_improvements} better, "
+        f"{aggregate.total_unchanged} unchanged, {aggregate.total_errors} with errors"
+    )
+    changed = [
+        (case.test_case_id, case.status, case.baseline_score, case.candidate_score)
+        for case in comparison.test_case_comparisons
+        if case.status != "unchanged"
+    ]
+    if changed:
+        columns = ("case", "status", "#baseline", "#candidate")
+        print_table("", columns, changed[:NOTABLE])
+    if len(changed) > NOTABLE:
+        print_line(f"... and {len(changed) - NOTABLE} more")
+    for warning in comparison.warnings:
+        print_line(f"warning: {warning}")
+    for reason in verdict.reasons:
+        print_line(f"REGRESSION: {reason}")
+    if not verdict.regression_detected:
+        print_line("no regression by the documents' rules")

@@ -1,0 +1,54 @@
+"""The progress bar of a run."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from tasks.room import watcher
+
+
+@contextlib.contextmanager
+def watching() -> Iterator[None]:
+    """Draw a bar on stderr for each run that reports to `tasks.room.watcher`."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("starting", total=None)
+
+        def report(stage: str, done: int, total: int) -> None:
+            _advance(progress, bar, stage, done, total)
+
+        token = watcher.set(report)
+        try:
+            yield
+        finally:
+            watcher.reset(token)
+
+
+def _advance(progress: Progress, bar: TaskID, stage: str, done: int, total: int) -> None:
+    """`total` above 0 begins a stage; `reading` tells how many so far, `judging` how many more."""
+    if stage == "reading":
+        progress.update(bar, description="reading transcripts", completed=done)
+    elif total:
+        progress.reset(bar, total=total, description="judging")
+    else:
+        progress.advance(bar, done)

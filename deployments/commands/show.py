@@ -1,0 +1,186 @@
+"""The reading commands: runs, show, case, metrics, judges."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from deployments.commands.output import (
+    judged_by,
+    print_gates,
+    print_json,
+    print_line,
+    print_metrics,
+    print_table,
+)
+from deployments.commands.stores import opened_store
+from judge.errors import StoreError
+
+RUN_FIELDS = ("run_id", "name", "trigger", "status", "judge_model", "started_at", "finished_at")
+
+
+def show_runs(file: Path | None, uri: str | None, *, as_json: bool) -> int:
+    """List the runs of a store, newest first."""
+    with opened_store(file, uri) as store:
+        found = store.runs()
+        place = store.uri
+    rows = [_listed(row) for row in found.iter_rows(named=True)]
+    if as_json:
+        print_json(rows)
+    elif rows:
+        columns = ("run", "status", "judge", "started", "#score", "#pass %")
+        shown = [
+            (
+                row["run_id"],
+                row["status"],
+                row["judge_model"],
+                f"{row['started_at']:%Y-%m-%d %H:%M}",
+                row["weighted_metrics_score_pct"],
+                row["cases_pass_rate_pct"],
+            )
+            for row in rows
+        ]
+        print_table("", columns, shown)
+    else:
+        print_line(f"no runs in {place}")
+    return 0
+
+
+def _listed(row: dict[str, Any]) -> dict[str, Any]:
+    summary = json.loads(row["summary"]) if row["summary"] else {}
+    numbers = ("weighted_metrics_score_pct", "cases_pass_rate_pct", "outcome", "coverage")
+    return {field: row[field] for field in RUN_FIELDS} | {
+        name: summary.get(name) for name in numbers
+    }
+
+
+def show_run(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) -> int:
+    """One run: its metrics, gates and counts.
+
+    Raises:
+        UnknownRun: the store has no such run.
+    """
+    from judge.summary import RunSummary
+
+    with opened_store(file, uri) as store:
+        record = store.run(run_id)
+    if as_json:
+        fields = {name: getattr(record, name) for name in (*RUN_FIELDS, "config", "summary")}
+        print_json(fields)
+        return 0
+    print_line(judged_by(record.judge_model))
+    print_line(f"status: {record.status}, started {record.started_at:%Y-%m-%d %H:%M} UTC")
+    if record.summary is not None:
+        summary = RunSummary.model_validate(record.summary)
+        print_metrics(record.run_id, summary)
+        print_gates(summary)
+    return 0
+
+
+def show_case(
+    key: tuple[str, str, int | None], file: Path | None, uri: str | None, *, as_json: bool
+) -> int:
+    """One case of a run, every repetition of it unless one is named.
+
+    Raises:
+        UnknownRun: the store has no such run.
+        StoreError: the run has no such case.
+    """
+    run_id, case_id, repetition = key
+    with opened_store(file, uri) as store:
+        full_id = store.run(run_id).run_id
+        wanted = pl.col("case_id") == case_id
+        if repetition is not None:
+            wanted &= pl.col("repetition") == repetition
+        cases = store.table(full_id, "cases").filter(wanted)
+        scores = store.table(full_id, "scores").filter(wanted)
+        asks = store.table(full_id, "asks").filter(wanted)
+    if cases.is_empty():
+        raise StoreError(f"run {full_id!r} has no case {case_id!r}; its report lists them")
+    if as_json:
+        tables = {"cases": cases, "scores": scores, "asks": asks}
+        print_json({name: table.to_dicts() for name, table in tables.items()})
+        return 0
+    for row in cases.iter_rows(named=True):
+        same = pl.col("repetition") == row["repetition"]
+        _print_case(row, scores.filter(same).to_dicts())
+    return 0
+
+
+def _print_case(case: dict[str, Any], scores: Sequence[dict[str, Any]]) -> None:
+    print_line(f"{case['case_id']} (repetition {case['repetition']}): {case['summary']}")
+    print_line(f"transcript: {case['transcript_uri']} at {case['position']}")
+    if case["error"]:
+        print_line(f"error: {case['error']}")
+    for score in scores:
+        if score["part"].startswith("outcome:"):
+            details = json.loads(score["details"])
+            mark = "✓" if score["passed"] else "✗"
+            print_line(f"{mark} {details['statement']}: {details['justification']}")
+    for score in scores:
+        if not score["part"]:
+            _print_finding(score)
+
+
+def _print_finding(score: dict[str, Any]) -> None:
+    """A line with the level and where it was lost, and the reason below it."""
+    level = "-" if score["raw"] is None else f"{score['raw']:g}"
+    words = [f"{score['metric']:<24} {level:>5}  {score['label'] or score['status']:<13}"]
+    if score["failure_code"]:
+        words.append(score["failure_code"])
+    if score["turns"]:
+        words.append(f"turns {', '.join(str(turn) for turn in score['turns'])}")
+    print_line("  ".join(words).rstrip())
+    why = score["reason"] or json.loads(score["details"]).get("justification", "")
+    if why:
+        print_line(textwrap.fill(why, 100, initial_indent="    ", subsequent_indent="    "))
+
+
+def show_metrics(folders: Sequence[str], *, as_json: bool) -> int:
+    """Every conversation metric, opt-in ones included (seed 000: available metrics)."""
+    from judge.catalog import metrics_listing
+
+    listing = metrics_listing(folders)
+    if as_json:
+        print_json(listing)
+        return 0
+    rows = [
+        (
+            metric["name"],
+            metric["tier"],
+            metric["score_type"],
+            f"{metric['default_weight']:g}",
+            "yes" if metric["include_in_defaults"] else "opt-in",
+            metric["description"],
+        )
+        for metric in listing["data"]
+    ]
+    columns = ("metric", "tier", "scale", "#weight", "default", "measures")
+    print_table("", columns, rows)
+    return 0
+
+
+def show_judges(*, as_json: bool) -> int:
+    """Every judge, what it scores and what it needs."""
+    from judge.catalog import judges_listing
+
+    listing = judges_listing()
+    if as_json:
+        print_json(listing)
+        return 0
+    rows = [
+        (
+            judge["name"],
+            ", ".join(judge["metrics"]),
+            ", ".join(judge["needs"]),
+            judge["description"],
+        )
+        for judge in listing
+    ]
+    print_table("", ("judge", "metrics", "needs", "what it does"), rows)
+    return 0

@@ -1,0 +1,59 @@
+"""Choose the bundled transcripts again: `ASSIZES_DATA=FOLDER python -m deployments.samples.make`.
+
+FOLDER holds `tau2_airline/claude-sonnet-4.5.json.gz` (SOURCE.md says where that comes from).
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+from deployments.samples import FILE
+from judge.case import Case
+from judge.evidence import tool_evidence
+from judge.formats import FORMATS, native_line
+
+SOURCE = Path("tau2_airline") / "claude-sonnet-4.5.json.gz"
+SIZE = 40
+
+WRITES = (
+    "book_reservation",
+    "cancel_reservation",
+    "send_certificate",
+    "update_reservation_baggages",
+    "update_reservation_flights",
+    "update_reservation_passengers",
+)
+"""The tools of this set that change a booking or pay something out; all others look things up,
+calculate or hand the customer on."""
+
+
+def chosen(document: bytes) -> list[Case]:
+    """Forty cases of a result file in its order.
+
+    All whose successful state-changing calls equal the expected ones, then the first of the
+    others until there are forty.
+    """
+    tau2 = FORMATS["tau2"]
+    cases = [_trimmed(tau2.case(record)) for record in tau2.records(document)]
+    matching = [tool_evidence(case).write_match is True for case in cases]
+    others = [place for place, matches in enumerate(matching) if not matches]
+    left_out = set(others[max(0, SIZE - sum(matching)) :])
+    return [case for place, case in enumerate(cases) if place not in left_out][:SIZE]
+
+
+def _trimmed(case: Case) -> Case:
+    expected = case.expected.model_copy(update={"writes": WRITES})
+    return case.model_copy(update={"expected": expected, "agent_version": "v1", "metadata": {}})
+
+
+def main() -> None:
+    """Write the bundled file; the same input gives the same lines."""
+    document = gzip.decompress((Path(os.environ["ASSIZES_DATA"]) / SOURCE).read_bytes())
+    lines = b"".join(native_line(case) for case in chosen(document))
+    Path(__file__).with_name(FILE).write_bytes(gzip.compress(lines, 9, mtime=0))
+
+
+if __name__ == "__main__":
+    main()

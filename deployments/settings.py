@@ -1,0 +1,142 @@
+"""The environment, read here and nowhere else, and the configuration file it may override."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from judge.config import RunConfig
+from judge.errors import ConfigurationError
+
+DEFAULT_FILE = Path("assizes.toml")
+PREFIX = "ASSIZES_"
+
+PREFECT_DEFAULTS = {
+    "DO_NOT_TRACK": "1",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "true",
+    # The temporary server needs 12 to 20 s on two cores; Prefect's own limit is 20.
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+    "PREFECT_LOGGING_EXTRA_LOGGERS": "judge,tasks,flows",
+    "PREFECT_CLI_COLORS": "false",
+}
+"""Set unless the environment says otherwise, before Prefect is first imported."""
+
+
+def home() -> Path:
+    """Where the background server leaves its address and its log (`ASSIZES_HOME`)."""
+    return Path(os.environ.get(f"{PREFIX}HOME", Path.home() / ".assizes"))
+
+
+def prepare_environment(*, verbose: bool = False, api_url: str | None = None) -> None:
+    """Make Prefect quiet and private; must run before Prefect is imported.
+
+    Args:
+        verbose: show Prefect's own log on the terminal; without it only our lines are shown.
+        api_url: the server to use where the environment names none.
+    """
+    for name, value in PREFECT_DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    level = "INFO" if verbose else "CRITICAL"
+    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", level)
+    if api_url:
+        os.environ.setdefault("PREFECT_API_URL", api_url)
+
+
+def configured_api_url() -> str | None:
+    """The Prefect API the user has set up, by environment or by the active profile."""
+    if url := os.environ.get("PREFECT_API_URL"):
+        return url
+    prefect_home = Path(os.environ.get("PREFECT_HOME", Path.home() / ".prefect"))
+    profiles = Path(os.environ.get("PREFECT_PROFILES_PATH", prefect_home / "profiles.toml"))
+    if not profiles.exists():
+        return None
+    known = tomllib.loads(profiles.read_text(encoding="utf-8"))
+    active = os.environ.get("PREFECT_PROFILE", known.get("active", ""))
+    url = known.get("profiles", {}).get(active, {}).get("PREFECT_API_URL")
+    return str(url) if url else None
+
+
+def read_config(path: Path | None, overrides: Sequence[str] = ()) -> RunConfig:
+    """The configuration of a run: file, then `ASSIZES_*` variables, then `--set` pairs.
+
+    `ASSIZES_JUDGE__MODEL=openai/gpt-4.1` and `--set judge.model=openai/gpt-4.1` say the same.
+
+    Raises:
+        ConfigurationError: naming file, table and field, and what would be accepted.
+    """
+    file = path or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
+    body = _read_toml(file) if file else {}
+    for name, value in _environment_overrides(os.environ):
+        _put(body, name.split("."), value, f"environment variable for {name}")
+    for pair in overrides:
+        name, separator, value = pair.partition("=")
+        if not separator or not name.strip():
+            raise ConfigurationError(f"--set {pair!r}: write table.field=value")
+        _put(body, name.strip().split("."), value, f"--set {pair}")
+    return validated(body, str(file) if file else "configuration")
+
+
+def validated(body: Mapping[str, Any], where: str) -> RunConfig:
+    """A configuration from plain values, with every fault of it in one line.
+
+    Raises:
+        ConfigurationError: naming table, field, the offending value and what would be accepted.
+    """
+    try:
+        return RunConfig.model_validate(body)
+    except ValidationError as error:
+        faults = "; ".join(_fault(one) for one in error.errors(include_url=False))
+        raise ConfigurationError(f"{where}: {faults}") from None
+
+
+def _fault(error: Any) -> str:
+    table, *rest = [str(part) for part in error["loc"]] or ["configuration"]
+    name = f"[{table}] {'.'.join(rest)}" if rest else table
+    given = error["input"]
+    shown = "" if isinstance(given, dict | list) else f" (given {given!r})"
+    if error["type"] == "extra_forbidden":
+        return f"{name}: no such setting"
+    if error["type"] == "missing":
+        return f"{name}: required"
+    return f"{name}: {error['msg'].removeprefix('Value error, ')}{shown}"
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigurationError(f"{path}: no such file; `assizes init` writes one") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise ConfigurationError(f"{path}: cannot be read as TOML: {error}") from None
+
+
+def _environment_overrides(environ: Mapping[str, str]) -> list[tuple[str, str]]:
+    """`ASSIZES_TABLE__FIELD` as `table.field`; names without a double underscore are not settings."""
+    found = []
+    for name, value in sorted(environ.items()):
+        if name.startswith(PREFIX) and "__" in name:
+            found.append((name.removeprefix(PREFIX).lower().replace("__", "."), value))
+    return found
+
+
+def _put(body: dict[str, Any], path: list[str], text: str, where: str) -> None:
+    target = body
+    for part in path[:-1]:
+        target = target.setdefault(part, {})
+        if not isinstance(target, dict):
+            raise ConfigurationError(f"{where}: {part!r} is a value, not a table")
+    target[path[-1]] = _toml_value(text)
+
+
+def _toml_value(text: str) -> Any:
+    """A TOML value where the text is one, else the text itself (a bare model name, a path)."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

@@ -1,0 +1,1 @@
+"""Prefect flows: compositions of tasks that read like a table of contents."""

@@ -1,0 +1,99 @@
+"""What a run comes to: an exit code, a Prefect state, and the facts behind both."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from prefect.client.schemas.objects import State
+from prefect.states import Completed, Failed
+from pydantic import BaseModel, ConfigDict
+
+from judge.compare import RunComparison
+from judge.summary import RunSummary
+from tasks.store import RunRecord
+
+Conclusion = Literal["Passed", "GateFailed", "Regression", "Inconclusive", "Incomplete"]
+
+EXIT_CODES: dict[Conclusion, int] = {
+    "Passed": 0,
+    "GateFailed": 1,
+    "Regression": 1,
+    "Inconclusive": 4,
+    "Incomplete": 4,
+}
+
+
+class RunOutcome(BaseModel):
+    """The end of a run as callers see it; the CLI prints it, Prefect keeps it as JSON."""
+
+    model_config = ConfigDict(frozen=True)
+
+    run_id: str
+    judge_model: str
+    conclusion: Conclusion
+    exit_code: int
+    reasons: list[str]
+    summary: RunSummary
+    comparison: RunComparison | None
+    reports: dict[str, str]
+
+
+def conclude(
+    record: RunRecord,
+    summary: RunSummary,
+    comparison: RunComparison | None,
+    reports: dict[str, str],
+    *,
+    fail: bool,
+) -> State[Any]:
+    """A state named for the conclusion. Anything but `Passed` is a failed state when `fail`."""
+    conclusion, reasons = _conclusion(record, summary, comparison)
+    outcome = RunOutcome(
+        run_id=record.run_id,
+        judge_model=record.judge_model,
+        conclusion=conclusion,
+        exit_code=EXIT_CODES[conclusion],
+        reasons=reasons,
+        summary=summary,
+        comparison=comparison,
+        reports=reports,
+    )
+    state = Failed if fail and conclusion != "Passed" else Completed
+    message = "; ".join(reasons) or "every gate passed"
+    return state(name=conclusion, message=message, data=outcome)
+
+
+def _conclusion(
+    record: RunRecord, summary: RunSummary, comparison: RunComparison | None
+) -> tuple[Conclusion, list[str]]:
+    """The most severe finding decides the name; missing scores never pass for good news."""
+    if record.status != "complete":
+        left = summary.counts.get("not_attempted", 0)
+        return "Incomplete", [f"{left} cases could not be judged; run again to resume"]
+    if summary.outcome == "inconclusive":
+        return "Inconclusive", [_why_inconclusive(summary)]
+    if comparison is not None and comparison.verdict.regression_detected:
+        return "Regression", list(comparison.verdict.reasons)
+    failed = _failed_gates(summary)
+    return ("GateFailed", failed) if failed else ("Passed", [])
+
+
+def _why_inconclusive(summary: RunSummary) -> str:
+    if summary.coverage is None or summary.weighted_metrics_score_pct is None:
+        return "no case has a verdict"
+    return f"coverage {summary.coverage:.1%} is under its floor {summary.min_coverage:.1%}"
+
+
+def _failed_gates(summary: RunSummary) -> list[str]:
+    gates = []
+    if summary.metrics_passed is False:
+        gates.append(
+            f"weighted metrics score {summary.weighted_metrics_score_pct:.2f} is under "
+            f"{summary.metrics_pass_threshold:g}"
+        )
+    if summary.cases_passed is False:
+        gates.append(
+            f"cases pass rate {summary.cases_pass_rate_pct:.2f} % is under "
+            f"{summary.cases_pass_threshold:g} %"
+        )
+    return gates

@@ -1,0 +1,302 @@
+"""Two runs case by case: repetitions averaged, sides joined, each case and metric given a status."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Literal
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict
+
+from judge.exact import DECIMALS, rounded
+from judge.executions import collected, executions
+from judge.headlines import METRIC, headlines
+
+_GUARD = 12
+# Means over repetitions keep three decimals more than differences do: rounding both alike would
+# move a difference that lies exactly on a limit.
+
+CASE_POINTS = 5.0
+"""A case that did not flip changed when its score moved by more than this (seed 001); fixed."""
+
+_SIDES = ("baseline", "candidate")
+
+MetricStatus = Literal["regression", "improvement", "unchanged"]
+CaseStatus = Literal["regression", "improvement", "unchanged", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricDelta:
+    """One metric of one case on both sides, in its own unit; any step down is a regression.
+
+    `delta` is null for binary metrics and where a side has no score. A metric without a best value
+    (tokens, ms) is never better or worse.
+    """
+
+    metric: str
+    is_binary: bool
+    baseline_score: float | None
+    candidate_score: float | None
+    delta: float | None
+    baseline_label: str | None
+    candidate_label: str | None
+    status: MetricStatus
+
+
+@dataclass(frozen=True, slots=True)
+class CaseComparison:
+    """One case on both sides, its repetitions averaged; it passed when every repetition did."""
+
+    test_case_id: str
+    test_case_name: str
+    status: CaseStatus
+    baseline_passed: bool | None
+    candidate_passed: bool | None
+    baseline_pass_fraction: float
+    candidate_pass_fraction: float
+    baseline_score: float | None
+    candidate_score: float | None
+    score_delta: float | None
+    metric_deltas: tuple[MetricDelta, ...]
+    baseline_latency_ms: float | None
+    candidate_latency_ms: float | None
+    latency_delta_ms: float | None
+
+
+class MetricAggregate(BaseModel):
+    """Averages of one metric over the matched cases that both sides scored.
+
+    Binary metrics: share of passed cases; others: mean in the metric's own unit.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    metric: str
+    is_binary: bool
+    baseline_avg: float | None
+    candidate_avg: float | None
+    delta: float | None
+
+
+def joined_cases(baseline: pl.LazyFrame, candidate: pl.LazyFrame) -> pl.DataFrame:
+    """Both runs' cases side by side, sorted by `case_id`; a side that lacks a case is null.
+
+    Columns of each side, prefixed `baseline_` and `candidate_`: `runs`, `passes` and `errors`
+    (counts of executions), `score`, `passed`, `agent_latency`, `latency`; and the `status`.
+    """
+    sides = _side(baseline, "baseline_").join(
+        _side(candidate, "candidate_"), on="case_id", how="full", coalesce=True
+    )
+    measured = (
+        pl.col("baseline_duration").is_not_null() & pl.col("candidate_duration").is_not_null()
+    )
+    latencies = [
+        pl.when(measured).then(f"{side}_duration").otherwise(f"{side}_agent_latency")
+        for side in _SIDES
+    ]
+    return collected(
+        sides.with_columns(
+            baseline_latency=latencies[0],
+            candidate_latency=latencies[1],
+            score_delta=(pl.col("candidate_score") - pl.col("baseline_score")).round(2),
+        )
+        .with_columns(
+            status=_case_status(),
+            latency_delta=_delta("baseline_latency", "candidate_latency"),
+        )
+        .sort("case_id")
+    )
+
+
+def _side(cases: pl.LazyFrame, prefix: str) -> pl.LazyFrame:
+    errored = pl.col("state") == "errored"
+    undecided = pl.col("state") == "undecided"
+    passed = pl.col("state") == "passed"
+    return (
+        executions(cases)
+        .group_by("case_id")
+        .agg(
+            runs=pl.len(),
+            passes=passed.sum(),
+            errors=errored.sum(),
+            # An undecided case has no verdict: null, which never flips.
+            passed=pl.when(~undecided.any()).then(passed.all()),
+            # One errored repetition and the case has no score: its others may be its better ones.
+            score=pl.when(~errored.any()).then(pl.col("overall_score").mean().round(_GUARD)),
+            agent_latency=pl.col("agent_latency_ms").mean().round(_GUARD),
+            duration=pl.col("duration_ms").mean().round(_GUARD),
+        )
+        .select("case_id", pl.exclude("case_id").name.prefix(prefix))
+    )
+
+
+def _delta(baseline: str, candidate: str) -> pl.Expr:
+    return (pl.col(candidate) - pl.col(baseline)).round(DECIMALS)
+
+
+def _flip(baseline: str, candidate: str) -> pl.Expr:
+    """The status of a verdict that turned; null where it did not or a side has none."""
+    return (
+        pl.when(pl.col(baseline) & ~pl.col(candidate))
+        .then(pl.lit("regression"))
+        .when(~pl.col(baseline) & pl.col(candidate))
+        .then(pl.lit("improvement"))
+    )
+
+
+def _move(delta: pl.Expr, tolerance: float) -> pl.Expr:
+    return (
+        pl.when(delta < -tolerance)
+        .then(pl.lit("regression"))
+        .when(delta > tolerance)
+        .then(pl.lit("improvement"))
+        .otherwise(pl.lit("unchanged"))
+    )
+
+
+def _case_status() -> pl.Expr:
+    """Seed 001: an error on either side, else a flip of the verdict, else the score's move."""
+    error = (pl.col("baseline_errors") > 0) | (pl.col("candidate_errors") > 0)
+    decided = pl.coalesce(
+        _flip("baseline_passed", "candidate_passed"), _move(pl.col("score_delta"), CASE_POINTS)
+    )
+    return pl.when(error).then(pl.lit("error")).otherwise(decided)
+
+
+def joined_metrics(
+    baseline: pl.LazyFrame, candidate: pl.LazyFrame, matched: pl.DataFrame
+) -> pl.DataFrame:
+    """Scored headline metrics of the matched cases side by side, by case, judge and metric.
+
+    Columns `metric` (its published name), `is_binary`, `status`, `delta`, and of each side
+    `score`, `success`, `label`.
+    """
+    keys = ["case_id", *METRIC]
+    ids = matched.lazy().select("case_id")
+    sides = _metric_side(baseline, ids, "baseline_").join(
+        _metric_side(candidate, ids, "candidate_"), on=keys, how="full", coalesce=True
+    )
+    binary = pl.col("baseline_binary").fill_null(value=True) & pl.col("candidate_binary").fill_null(
+        value=True
+    )
+    value_delta = _delta("baseline_value", "candidate_value")
+    return _named(
+        collected(
+            sides.with_columns(is_binary=binary)
+            .with_columns(
+                delta=pl.when(~pl.col("is_binary")).then(
+                    _delta("baseline_score", "candidate_score")
+                ),
+                status=pl.when("is_binary")
+                .then(_flip("baseline_success", "candidate_success").fill_null(pl.lit("unchanged")))
+                .otherwise(_move(value_delta, 0.0)),
+            )
+            .sort(keys)
+        )
+    )
+
+
+def _metric_side(scores: pl.LazyFrame, ids: pl.LazyFrame, prefix: str) -> pl.LazyFrame:
+    keys = ["case_id", *METRIC]
+    return (
+        headlines(scores)
+        .filter(pl.col("status") == "scored")
+        .join(ids, on="case_id", how="semi")
+        .group_by(keys)
+        .agg(
+            binary=pl.col("two_valued").all(),
+            success=pl.col("success").all(),
+            score=pl.col("raw").mean().round(_GUARD),
+            value=pl.col("value").mean().round(_GUARD),
+            label=pl.when(pl.col("label").n_unique() == 1).then(pl.col("label").first()),
+        )
+        .select(*keys, pl.exclude(keys).name.prefix(prefix))
+    )
+
+
+def _named(metrics: pl.DataFrame) -> pl.DataFrame:
+    """The judge goes before the name of a metric where two judges share one."""
+    judges = metrics.select(METRIC).unique().group_by("metric").agg(judges=pl.len())
+    shared = judges.filter(pl.col("judges") > 1)["metric"].to_list()
+    return metrics.with_columns(
+        metric=pl.when(pl.col("metric").is_in(shared))
+        .then(pl.concat_str("judge", "metric", separator="/"))
+        .otherwise("metric")
+    )
+
+
+def metric_aggregates(metrics: pl.DataFrame) -> list[MetricAggregate]:
+    """The averages of every metric over what `joined_metrics` found; paired, so that a score that
+    is missing on one side cannot move them. A metric of one side only keeps that side's average.
+    """
+    numbers = [
+        pl.when(pl.col("is_binary"))
+        .then(pl.col(f"{side}_success").cast(pl.Float64))
+        .otherwise(f"{side}_score")
+        for side in _SIDES
+    ]
+    paired = pl.col("b").is_not_null() & pl.col("c").is_not_null()
+    averages = [
+        pl.when(paired.any())
+        .then(pl.col(column).filter(paired).mean())
+        .otherwise(pl.col(column).mean())
+        .round(_GUARD)
+        for column in ("b", "c")
+    ]
+    found = (
+        metrics.lazy()
+        .with_columns(is_binary=pl.col("is_binary").all().over("metric"))
+        .with_columns(b=numbers[0], c=numbers[1])
+        .group_by("metric")
+        .agg(
+            is_binary=pl.col("is_binary").first(),
+            baseline_avg=averages[0],
+            candidate_avg=averages[1],
+            paired=paired.any(),
+        )
+        .with_columns(delta=pl.when("paired").then(_delta("baseline_avg", "candidate_avg")))
+        .with_columns(pl.col("baseline_avg", "candidate_avg").round(DECIMALS))
+        .drop("paired")
+        .sort("metric")
+    )
+    return [MetricAggregate.model_validate(row) for row in collected(found).rows(named=True)]
+
+
+def case_comparisons(matched: pl.DataFrame, metrics: pl.DataFrame) -> list[CaseComparison]:
+    """The matched cases as values, each with its metrics; both frames sorted by `case_id`."""
+    deltas = _metric_deltas(metrics)
+    shown = [f"{side}_{number}" for side in _SIDES for number in ("score", "latency")]
+    rows = matched.with_columns(pl.col(shown).round(DECIMALS)).iter_rows(named=True)
+    return [_case_comparison(row, deltas.get(row["case_id"], ())) for row in rows]
+
+
+def _metric_deltas(metrics: pl.DataFrame) -> dict[str, tuple[MetricDelta, ...]]:
+    """By case, in one pass: values are built from plain rows, of which there may be millions."""
+    columns = [field.name for field in fields(MetricDelta)]
+    shown = metrics.with_columns(pl.col("baseline_score", "candidate_score").round(DECIMALS))
+    rows = map(MetricDelta, *(shown[column].to_list() for column in columns))
+    return {
+        case_id: tuple(delta for _, delta in of)
+        for case_id, of in groupby(zip(metrics["case_id"], rows, strict=True), key=itemgetter(0))
+    }
+
+
+def _case_comparison(row: dict[str, Any], deltas: tuple[MetricDelta, ...]) -> CaseComparison:
+    return CaseComparison(
+        test_case_id=row["case_id"],
+        test_case_name=row["case_id"],
+        status=row["status"],
+        baseline_passed=row["baseline_passed"],
+        candidate_passed=row["candidate_passed"],
+        baseline_pass_fraction=rounded(row["baseline_passes"] / row["baseline_runs"]),
+        candidate_pass_fraction=rounded(row["candidate_passes"] / row["candidate_runs"]),
+        baseline_score=row["baseline_score"],
+        candidate_score=row["candidate_score"],
+        score_delta=row["score_delta"],
+        metric_deltas=deltas,
+        baseline_latency_ms=row["baseline_latency"],
+        candidate_latency_ms=row["candidate_latency"],
+        latency_delta_ms=row["latency_delta"],
+    )

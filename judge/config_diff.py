@@ -1,0 +1,69 @@
+"""What two runs were told differently."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+TABLES = ("name", "transcripts", "judge", "thresholds")
+"""The parts of a snapshot that can change a result."""
+
+FINGERPRINTS = "fingerprints"
+"""Where a snapshot keeps the content hashes of judges and rubrics."""
+
+_NOT_A_SETTING = "transcripts.storage_options"
+
+
+class FieldChange(BaseModel):
+    """One setting that differs; null where a side does not have it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    field: str
+    baseline: Any
+    candidate: Any
+
+
+def config_diff(baseline: Mapping[str, Any], candidate: Mapping[str, Any]) -> list[FieldChange]:
+    """The settings that differ between two configuration snapshots, by dotted name.
+
+    Chosen metrics are named one by one (`judge.metrics.tool_routing`), their value the weight, or
+    `default` for the metric's own. Fingerprints count only where both snapshots carry them.
+    """
+    tables = list(TABLES)
+    if FINGERPRINTS in baseline and FINGERPRINTS in candidate:
+        tables.append(FINGERPRINTS)
+    sides = [
+        dict(_fields({table: side[table] for table in tables if table in side}))
+        for side in (baseline, candidate)
+    ]
+    return [
+        FieldChange(field=name, baseline=sides[0].get(name), candidate=sides[1].get(name))
+        for name in sorted(sides[0].keys() | sides[1].keys())
+        if sides[0].get(name) != sides[1].get(name)
+    ]
+
+
+def judge_changes(changes: list[FieldChange]) -> list[str]:
+    """The names of the changed settings that make the judge another one."""
+    return [
+        change.field
+        for change in changes
+        if change.field.partition(".")[0] in ("judge", FINGERPRINTS)
+    ]
+
+
+def _fields(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if path == _NOT_A_SETTING:
+        return
+    if isinstance(value, Mapping) and value:
+        for name, inner in value.items():
+            yield from _fields(inner, f"{path}.{name}" if path else str(name))
+    elif path == "judge.metrics" and isinstance(value, list | tuple) and value:
+        for selection in value:
+            weight = selection["weight"]
+            yield f"{path}.{selection['metric']}", "default" if weight is None else weight
+    else:
+        yield path, value

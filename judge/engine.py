@@ -1,0 +1,177 @@
+"""Drives hearings: one slot pool, one reply cache and one ledger for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from judge.asking import Answer, Questioner
+from judge.case import Case
+from judge.errors import ModelError
+from judge.hearing import Hearing
+from judge.limits import Slots
+from judge.llm import Completion, Model
+from judge.protocol import Ask, Judge
+from judge.reply import PARSER_VERSION, parse_reply
+from judge.score import Score
+
+
+class ReplyCache(Protocol):
+    """Keeps what was paid for; only replies that fitted are put in."""
+
+    async def get(self, key: str) -> Completion | None:
+        """The kept completion; null where there is none that can be read."""
+
+    async def put(self, key: str, completion: Completion) -> None:
+        """Keep a completion; one that is there already is overwritten."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskRecord:
+    """What one ask took; the fields are columns of the `asks` table.
+
+    A `cached` answer was paid for elsewhere: no attempts, no cost, tokens and latency as they were
+    then. Tokens and cost are null where any attempt's are not known. `reply` is the raw text.
+    """
+
+    judge: str
+    round: int
+    index: int
+    model: str
+    provider: str
+    answered_by: str | None
+    prompt_hash: str
+    cached: bool
+    attempts: int
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: float | None
+    latency_ms: float
+    error: str | None
+    reply: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A closed hearing: what the judge found and what its asks took."""
+
+    judge: Judge
+    scores: list[Score]
+    asks: list[AskRecord]
+
+
+class Engine:
+    """Answers the asks of any number of hearings at once.
+
+    Calls in flight never exceed `max_in_flight`, however many hearings run; identical asks in
+    flight are answered once; a reply that does not fit is asked for once more.
+    """
+
+    def __init__(
+        self, model: Model, cache: ReplyCache | None, *, max_in_flight: int, timeout_s: float
+    ) -> None:
+        self.slots = Slots(max_in_flight)
+        self._model = model
+        self._cache = cache
+        self._questioner = Questioner(model, self.slots, timeout_s)
+        self._flights: dict[str, asyncio.Future[Answer]] = {}
+
+    @property
+    def calls(self) -> int:
+        """Model calls made so far, re-asks included."""
+        return self._questioner.calls
+
+    @property
+    def cost_usd(self) -> float:
+        """What they cost, where the price is known."""
+        return self._questioner.cost_usd
+
+    async def hear(self, judge: Judge, case: Case) -> Heard:
+        """One judge on one case, to the end. The asks of a round are answered together.
+
+        An exception that a judge or a model did not mean to raise passes through.
+        """
+        hearing = Hearing(judge, case)
+        records: list[AskRecord] = []
+        round_ = 0
+        while hearing.asks:
+            hashes = [ask.prompt_hash() for ask in hearing.asks]
+            asked = zip(hearing.asks, hashes, strict=True)
+            answers = await asyncio.gather(*(self._answer(ask, hash_) for ask, hash_ in asked))
+            records += [
+                self._record(answer, hash_, (judge.name, round_, index))
+                for index, (answer, hash_) in enumerate(zip(answers, hashes, strict=True))
+            ]
+            hearing.answer([answer.reply for answer in answers])
+            round_ += 1
+        return Heard(judge=judge, scores=hearing.scores, asks=records)
+
+    async def _answer(self, ask: Ask[Any], prompt_hash: str) -> Answer:
+        """From the same ask in flight, else from the cache, else from the model."""
+        key = self._key(prompt_hash)
+        if key is None:
+            return await self._questioner.answer(ask)
+        while (flight := self._flights.get(key)) is not None:
+            # wait() neither raises what befell the other ask nor cancels it with this one.
+            await asyncio.wait([flight])
+            if not flight.cancelled():
+                return _shared(flight.result())
+        landing = self._flights[key] = asyncio.get_running_loop().create_future()
+        try:
+            answer = await self._kept(ask, key) or await self._fresh(ask, key)
+            landing.set_result(answer)
+        finally:
+            del self._flights[key]
+            landing.cancel()
+        return answer
+
+    def _key(self, prompt_hash: str) -> str | None:
+        if self._model.cache_key is None:
+            return None
+        text = "\x00".join((self._model.cache_key, prompt_hash, str(PARSER_VERSION)))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    async def _kept(self, ask: Ask[Any], key: str) -> Answer | None:
+        completion = await self._cache.get(key) if self._cache is not None else None
+        if completion is None:
+            return None
+        try:
+            reply = parse_reply(completion.text, ask.reply)
+        except ModelError:
+            return None
+        return Answer(reply, replace(completion, cost_usd=0.0), cached=True)
+
+    async def _fresh(self, ask: Ask[Any], key: str) -> Answer:
+        answer = await self._questioner.answer(ask)
+        if answer.settled and self._cache is not None:
+            await self._cache.put(key, answer.completion)
+        return answer
+
+    def _record(self, answer: Answer, prompt_hash: str, place: tuple[str, int, int]) -> AskRecord:
+        judge, round_, index = place
+        completion = answer.completion
+        return AskRecord(
+            judge=judge,
+            round=round_,
+            index=index,
+            model=self._model.name,
+            provider=self._model.provider,
+            answered_by=completion.answered_by or None,
+            prompt_hash=prompt_hash,
+            cached=answer.cached,
+            attempts=answer.attempts,
+            input_tokens=completion.input_tokens,
+            output_tokens=completion.output_tokens,
+            cost_usd=completion.cost_usd,
+            latency_ms=completion.latency_ms,
+            error=answer.error,
+            reply=completion.text or None,
+        )
+
+
+def _shared(answer: Answer) -> Answer:
+    """The same answer for an ask that did not have to be put."""
+    free = replace(answer.completion, cost_usd=0.0)
+    return Answer(answer.reply, free, cached=answer.error is None)

@@ -1,0 +1,1 @@
+"""The judges, one family a module; `judge.catalog` lists them."""

@@ -1,0 +1,108 @@
+"""From hearings to rows: what one case adds to the public tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from judge.case import Case
+from judge.catalog import Court
+from judge.engine import Heard
+from judge.protocol import Judge
+from judge.rows import as_json
+from judge.score import Metric, Score
+from judge.verdict import Verdict, verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a case was read: its object and its position in it."""
+
+    run_id: str
+    uri: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """The rows of one judged case, by table, and its verdict."""
+
+    verdict: Verdict
+    rows: Mapping[str, list[dict[str, Any]]]
+
+
+def findings(origin: Origin, case: Case, heard: Sequence[Heard], court: Court) -> Findings:
+    """The rows of a case that every judge of the court has heard."""
+    scores = [score for one in heard for score in one.scores]
+    tiers = {metric.name: metric.tier for metric in court.metrics if metric.tier}
+    found = verdict(scores, court.weights, court.pass_threshold, tiers)
+    key = {"run_id": origin.run_id, "case_id": case.case_id, "repetition": case.repetition}
+    score_rows = [
+        {**key, **_score_row(one.judge, score, court)} for one in heard for score in one.scores
+    ]
+    ask_rows = [{**key, **asdict(ask)} for one in heard for ask in one.asks]
+    case_row = {**key, **_case_row(origin, case), **_verdict_row(found)}
+    return Findings(found, {"scores": score_rows, "asks": ask_rows, "cases": [case_row]})
+
+
+def _metric_of(judge: Judge, name: str) -> Metric | None:
+    return next((metric for metric in judge.metrics if metric.name == name), None)
+
+
+def _score_row(judge: Judge, score: Score, court: Court) -> dict[str, Any]:
+    metric = _metric_of(judge, score.metric)
+    headline = not score.part
+    return {
+        "judge": judge.name,
+        "metric": score.metric,
+        "part": score.part,
+        "value": score.value,
+        "raw": score.raw,
+        "label": score.label,
+        "passed": score.passed,
+        "weight": court.weights.get(score.metric) if headline else None,
+        "tier": metric.tier if metric else None,
+        "status": score.status,
+        "reason": score.reason,
+        "failure_code": score.failure_code,
+        "turns": list(score.turns),
+        "details": as_json(dict(score.details)),
+        "judge_version": judge.version,
+        "rubric_hash": metric.rubric_hash if metric else "",
+    }
+
+
+def _case_row(origin: Origin, case: Case) -> dict[str, Any]:
+    transcript = case.transcript
+    usage = transcript.agent_usage()
+    return {
+        "transcript_uri": origin.uri,
+        "position": origin.position,
+        "transcript_hash": case.content_hash(),
+        "agent": case.agent,
+        "agent_version": case.agent_version,
+        "tags": as_json(case.tags),
+        "cluster": case.cluster,
+        "started_at": transcript.started_at,
+        "turn_count": len(transcript.turns),
+        "agent_latency_ms": transcript.agent_latency_ms(),
+        "duration_ms": transcript.duration_ms,
+        "agent_tokens": usage and usage.input_tokens + usage.output_tokens,
+        "agent_input_tokens": usage and usage.input_tokens,
+        "agent_output_tokens": usage and usage.output_tokens,
+        "agent_cost_usd": transcript.cost_usd(),
+    }
+
+
+def _verdict_row(found: Verdict) -> dict[str, Any]:
+    return {
+        "overall_score": found.overall_score,
+        "score_passed": found.score_passed,
+        "passed": found.passed,
+        "gate": found.gate,
+        "root_cause": found.root_cause,
+        "summary": found.summary,
+        "status": found.status,
+        "error": found.error,
+    }

@@ -1,0 +1,101 @@
+"""What reading any format needs: strict JSON, checked shapes, and traits many formats share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import jiter
+from pydantic import ValidationError
+
+from judge.case import Turn
+from judge.errors import DataError
+
+_BOM: Final = b"\xef\xbb\xbf"
+_PATH_CHARS: Final = 120
+# Read backwards: a search for the end of the text from its front takes quadratic time.
+_MARKERS_BACKWARDS: Final = re.compile(r"(?:\s*###[A-Z0-9_-]*[A-Z]###)+")
+_PLACE: Final = re.compile(r"line \d+ column \d+\Z")
+
+
+def strict_json(data: bytes) -> Any:
+    """The value of a JSON text in UTF-8, with or without byte order mark.
+
+    Refused: NaN and Infinity, lone surrogates, a key twice in one object, nesting over 200.
+
+    Raises:
+        DataError: `encoding`, `duplicate_key` or `json`.
+    """
+    try:
+        return jiter.from_json(
+            data.removeprefix(_BOM),
+            allow_inf_nan=False,
+            cache_mode="keys",
+            catch_duplicate_keys=True,
+        )
+    except ValueError as error:
+        raise _fault(data, str(error)) from error
+
+
+def _fault(data: bytes, reason: str) -> DataError:
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return DataError("encoding", f"not UTF-8: byte {error.start} ({error.reason})")
+    found = _PLACE.search(reason)
+    place = found.group() if found else "unknown place"
+    if "duplicate key" in reason:
+        return DataError("duplicate_key", f"a key stands twice in one object, {place}")
+    if "hex escape" in reason:
+        return DataError("encoding", f"half of a surrogate pair or a broken escape, {place}")
+    return DataError("json", f"not JSON: {reason}")
+
+
+@contextmanager
+def schema_errors() -> Iterator[None]:
+    """Turn what pydantic finds wrong with a record into one `DataError`.
+
+    Raises:
+        DataError: `schema`.
+    """
+    try:
+        yield
+    except ValidationError as error:
+        # Not chained: pydantic's own message quotes the record, which may be private.
+        raise schema_error(error) from None
+
+
+def schema_error(error: ValidationError) -> DataError:
+    """The first thing pydantic found wrong, by its path, and how many more there are."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    path = ".".join(str(step) for step in first["loc"]) or "record"
+    shown = path if len(path) <= _PATH_CHARS else f"{path[: _PATH_CHARS - 3]}..."
+    others = error.error_count() - 1
+    more = f" (and {others} more)" if others else ""
+    return DataError("schema", f"{shown}: {first['msg']}{more}")
+
+
+def called_with(arguments: str | dict[str, Any] | None) -> tuple[dict[str, Any], str | None]:
+    """Arguments of a tool call as an object, and the text where it is not a JSON object."""
+    if not isinstance(arguments, str):
+        return arguments or {}, None
+    try:
+        value = strict_json(arguments.encode())
+    except DataError:
+        return {}, arguments
+    return (value, None) if isinstance(value, dict) else ({}, arguments)
+
+
+def without_markers(text: str) -> str:
+    """The text without the markers at its end by which a simulated user stops: `###WORD###`."""
+    found = _MARKERS_BACKWARDS.match(text[::-1])
+    return text[: len(text) - found.end()].rstrip() if found else text
+
+
+def ended(turns: Sequence[Turn], last_text: str | None) -> tuple[Turn, ...]:
+    """The turns but a last one of the user that held a marker only; `last_text` had it still."""
+    if turns and turns[-1].role == "user" and turns[-1].text == "" and last_text:
+        return tuple(turns[:-1])
+    return tuple(turns)

@@ -1,0 +1,95 @@
+"""What a run cost: tokens and dollars of the agents, tokens, dollars and calls of the judge model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict
+
+from judge.exact import rounded, total
+from judge.executions import collected, executions
+
+
+class ModelCalls(BaseModel):
+    """What was asked of the judge model.
+
+    `asks` questions, of which `cached` were answered from kept replies and `unanswered` never;
+    `attempts` counts the calls it took.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    asks: int
+    cached: int
+    unanswered: int
+    attempts: int
+
+
+def spending(cases: pl.LazyFrame, asks: pl.LazyFrame) -> dict[str, Any]:
+    """The numbers of tokens and dollars under their published names.
+
+    The agents' are summed over the cases that recorded them. The judge's leave out kept replies,
+    and its dollars are null as soon as one paid call has no known price.
+    """
+    agent = total(_known(executions(cases), "agent_cost_usd"))
+    platform = _platform_cost(asks)
+    return {
+        "total_agent_token_usage": _agent_tokens(cases),
+        "total_platform_token_usage": _platform_tokens(asks),
+        "total_agent_cost_usd": agent,
+        "total_platform_cost_usd": platform,
+        "total_estimated_cost_usd": (
+            None if agent is None or platform is None else rounded(agent + platform)
+        ),
+    }
+
+
+def _known(rows: pl.LazyFrame, column: str) -> list[float]:
+    return collected(rows.select(pl.col(column).drop_nulls()))[column].to_list()
+
+
+def _agent_tokens(cases: pl.LazyFrame) -> dict[str, int] | None:
+    columns = {name: pl.col(f"agent_{name}_tokens") for name in ("input", "output")}
+    columns["total"] = pl.coalesce("agent_tokens", columns["input"] + columns["output"])
+    sums = [pl.when(c.count() > 0).then(c.sum()).alias(name) for name, c in columns.items()]
+    found = collected(executions(cases).select(sums)).row(0, named=True)
+    return {name: tokens for name, tokens in found.items() if tokens is not None} or None
+
+
+def _paid(asks: pl.LazyFrame) -> pl.LazyFrame:
+    """Asks that a model was paid for: answered, or not answered but metered, and not kept."""
+    metered = pl.any_horizontal(pl.col("input_tokens", "cost_usd").is_not_null())
+    return asks.filter(~pl.col("cached") & (pl.col("error").is_null() | metered))
+
+
+def _platform_cost(asks: pl.LazyFrame) -> float | None:
+    costs = collected(_paid(asks).select("cost_usd"))["cost_usd"]
+    return None if costs.null_count() else total(costs.to_list()) or 0.0
+
+
+def _platform_tokens(asks: pl.LazyFrame) -> dict[str, int] | None:
+    given, made = pl.col("input_tokens"), pl.col("output_tokens")
+    metered = given.is_not_null() | made.is_not_null()
+    found = collected(
+        _paid(asks).select(
+            asks=pl.len(), metered=metered.sum(), input=given.sum(), output=made.sum()
+        )
+    ).row(0, named=True)
+    if found["asks"] and not found["metered"]:
+        return None
+    tokens_in, tokens_out = int(found["input"]), int(found["output"])
+    return {"input": tokens_in, "output": tokens_out, "total": tokens_in + tokens_out}
+
+
+def model_calls(asks: pl.LazyFrame) -> ModelCalls:
+    """How many questions and calls the rows of `asks` stand for."""
+    found = collected(
+        asks.select(
+            asks=pl.len(),
+            cached=pl.col("cached").sum(),
+            unanswered=pl.col("error").count(),
+            attempts=pl.col("attempts").sum(),
+        )
+    )
+    return ModelCalls.model_validate(found.row(0, named=True))

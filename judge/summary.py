@@ -1,0 +1,339 @@
+"""The scores of a run become its summary: two gates, coverage, and the numbers behind them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict, Field
+
+from judge.config import RunConfig
+from judge.exact import mean_of_counts, reaches, rounded
+from judge.executions import CASE, agent_latency, collected, executions, states
+from judge.headlines import MetricSummary, metric_summaries, published_names, tier_scores
+from judge.repetitions import case_tallies, metric_tallies, pass_at_k, pass_hat_k
+from judge.spending import ModelCalls, model_calls, spending
+
+Outcome = Literal["passed", "failed", "inconclusive"]
+
+GATES = ("expected_outcomes", "overall_score", "error")
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class FailureCode(_Part):
+    """How often a metric failed in one way."""
+
+    metric: str
+    failure_code: str
+    count: int
+
+
+class RunSummary(_Part):
+    """The aggregate of a run (seed 001). Null means not known, never failed.
+
+    Fractions run 0..1 (`pass_rate`, `coverage`), `_pct` and scores 0..100. Skipped cases are no
+    executions. The two means of scores are equal; both names are public.
+    """
+
+    outcome: Outcome = Field(
+        description="inconclusive: coverage under its floor, or no verdict; failed: a gate missed"
+    )
+    unique_test_case_count: int
+    total_executions: int
+    passed_count: int
+    failed_count: int
+    error_count: int
+    undecided_count: int = Field(description="judged, but no gate applied; not passed")
+    skipped_count: int
+    pass_rate: float = Field(description="passed / executions; 0 for an empty run")
+    latency_p50_ms: float | None = Field(description="over each case's median agent latency")
+    latency_p95_ms: float | None
+    latency_max_ms: float | None
+    latency_avg_ms: float | None
+    total_agent_token_usage: dict[str, int] | None = Field(
+        description="input, output, total over the cases that recorded them; unknown ones left out"
+    )
+    total_platform_token_usage: dict[str, int] | None = Field(
+        description="of the judge model, kept replies not counted"
+    )
+    total_agent_cost_usd: float | None = Field(
+        description="over the cases that recorded it; null when none did"
+    )
+    total_platform_cost_usd: float | None = Field(
+        description="of the judge model; null when any paid call has no known price"
+    )
+    total_estimated_cost_usd: float | None = Field(
+        description="agent and judge; null when either is"
+    )
+    avg_overall_score: float | None
+    weighted_metrics_score_pct: float | None
+    metrics_pass_threshold: float
+    metrics_passed: bool | None
+    cases_pass_rate_pct: float | None
+    cases_pass_threshold: float
+    cases_passed: bool | None
+    coverage: float | None = Field(
+        description="scored / due headline scores of the weighted metrics; null when none is due"
+    )
+    min_coverage: float
+    gates: dict[str, int]
+    tier_scores: dict[str, float]
+    metrics: tuple[MetricSummary, ...]
+    failure_codes: tuple[FailureCode, ...]
+    failures: dict[str, int] = Field(description="failed headline scores by error code")
+    root_causes: dict[str, int]
+    model_calls: ModelCalls
+    counts: dict[str, int] = Field(
+        description="read = judged + reused + quarantined + duplicate + errored + skipped "
+        "+ not_attempted"
+    )
+    pass_hat_k: dict[str, float] = Field(
+        description="`pass^k`, and `<metric>/pass^k` where a metric passes or fails; empty without "
+        "repetitions"
+    )
+    pass_at_k: dict[str, float]
+
+
+def summarise(
+    cases: pl.LazyFrame,
+    scores: pl.LazyFrame,
+    asks: pl.LazyFrame,
+    config: RunConfig,
+    intake: Mapping[str, int],
+) -> RunSummary:
+    """The summary of a run.
+
+    Args:
+        cases: rows of `cases`, of one run.
+        scores: rows of `scores`.
+        asks: rows of `asks`.
+        config: the run's configuration; its thresholds gate.
+        intake: what became of the records that were read: `read`, and where there are any
+            `duplicate`, `quarantined`, `unselected` (left out by filter, sample or limit),
+            `not_attempted`, and `reused` (those of the judged cases that an earlier run judged).
+
+    Raises:
+        ValueError: when the records read are not the sum of what became of them.
+    """
+    tally = _tally(cases)
+    metrics = metric_summaries(scores)
+    coverage = _coverage(cases, scores, metrics)
+    gates = _gate_numbers(cases, tally, config)
+    return RunSummary.model_validate(
+        {
+            **_case_numbers(cases, tally),
+            **spending(cases, asks),
+            **gates,
+            "outcome": _outcome(tally, coverage, gates),
+            "coverage": coverage,
+            "gates": _gate_counts(cases),
+            "tier_scores": tier_scores(scores, _errored(cases)),
+            "metrics": metrics,
+            "failure_codes": _failure_codes(scores),
+            "failures": _failures(scores),
+            "root_causes": _counted(cases.select(name="root_cause")),
+            "model_calls": model_calls(asks),
+            "counts": _counts(tally, intake),
+            **_reliability(cases, scores, metrics),
+        }
+    )
+
+
+def _tally(cases: pl.LazyFrame) -> Counter[str]:
+    """Rows by state."""
+    counted = collected(states(cases).group_by("state").agg(rows=pl.len()))
+    return Counter(dict(counted.rows()))
+
+
+def _errored(cases: pl.LazyFrame) -> pl.LazyFrame:
+    return executions(cases).filter(pl.col("state") == "errored").select(CASE)
+
+
+def _case_numbers(cases: pl.LazyFrame, tally: Counter[str]) -> dict[str, Any]:
+    executed = executions(cases)
+    latency = agent_latency(executed)
+    run = tally.total() - tally["skipped"]
+    return {
+        "unique_test_case_count": collected(executed.select(pl.col("case_id").n_unique())).item(),
+        "total_executions": run,
+        "passed_count": tally["passed"],
+        "failed_count": tally["failed"],
+        "error_count": tally["errored"],
+        "undecided_count": tally["undecided"],
+        "skipped_count": tally["skipped"],
+        "pass_rate": rounded(tally["passed"] / run) if run else 0.0,
+        "latency_p50_ms": latency.p50,
+        "latency_p95_ms": latency.p95,
+        "latency_max_ms": latency.max,
+        "latency_avg_ms": latency.avg,
+    }
+
+
+def _gate_numbers(
+    cases: pl.LazyFrame, tally: Counter[str], config: RunConfig
+) -> dict[str, float | bool | None]:
+    """Both dimensions of seed 001 with their thresholds, each inclusive."""
+    scored = executions(cases).filter(pl.col("state") != "errored").drop_nulls("overall_score")
+    counted = collected(scored.group_by("overall_score").agg(rows=pl.len()))
+    score = mean_of_counts(counted.rows())
+    run = tally.total() - tally["skipped"]
+    # Multiplied before dividing: 29 of 50 is 58, not 57.99999999999999.
+    rate = rounded(tally["passed"] * 100 / run) if run else None
+    limits = config.thresholds
+    return {
+        "avg_overall_score": score,
+        "weighted_metrics_score_pct": score,
+        "metrics_pass_threshold": limits.metrics_pass_threshold,
+        "metrics_passed": reaches(score, limits.metrics_pass_threshold),
+        "cases_pass_rate_pct": rate,
+        "cases_pass_threshold": limits.cases_pass_threshold,
+        "cases_passed": reaches(rate, limits.cases_pass_threshold),
+        "min_coverage": limits.min_coverage,
+    }
+
+
+def _outcome(tally: Counter[str], coverage: float | None, gates: Mapping[str, Any]) -> Outcome:
+    covered = reaches(coverage, gates["min_coverage"])
+    if covered is False or not tally["passed"] + tally["failed"]:
+        return "inconclusive"
+    missed = False in (gates["metrics_passed"], gates["cases_passed"])
+    return "failed" if missed else "passed"
+
+
+def _coverage(
+    cases: pl.LazyFrame, scores: pl.LazyFrame, metrics: Sequence[MetricSummary]
+) -> float | None:
+    """Scored / due; a score that an errored case lacks altogether is due as well."""
+    weighted = [metric for metric in metrics if metric.weight]
+    counted = weighted or metrics
+    scored = sum(metric.scored for metric in counted)
+    due = scored + sum(metric.failed for metric in counted)
+    errored = collected(_errored(cases))
+    if errored.height:
+        named = pl.DataFrame(
+            {"judge": [m.judge for m in counted], "metric": [m.name for m in counted]},
+            schema={"judge": pl.String, "metric": pl.String},
+        )
+        found = (
+            scores.filter(pl.col("part") == "")
+            .join(named.lazy(), on=["judge", "metric"], how="semi")
+            .join(errored.lazy(), on=CASE, how="semi")
+        )
+        present = collected(found.select(pl.len())).item()
+        due += errored.height * max(1, len(counted)) - present
+    return rounded(scored / due) if due else None
+
+
+def _counted(names: pl.LazyFrame) -> dict[str, int]:
+    """How often each value of the column `name` occurs, the most frequent first."""
+    counted = names.drop_nulls("name").group_by("name").agg(rows=pl.len())
+    ordered = counted.sort("rows", "name", descending=[True, False])
+    return {str(name): int(rows) for name, rows in collected(ordered).rows()}
+
+
+def _gate_counts(cases: pl.LazyFrame) -> dict[str, int]:
+    counted = _counted(executions(cases).select(name="gate"))
+    return {gate: counted.get(gate, 0) for gate in GATES}
+
+
+def _failures(scores: pl.LazyFrame) -> dict[str, int]:
+    failed = scores.filter((pl.col("part") == "") & (pl.col("status") == "failed"))
+    code = pl.col("details").str.json_path_match("$.error")
+    return _counted(failed.select(name=code.fill_null("unknown")))
+
+
+def _failure_codes(scores: pl.LazyFrame) -> tuple[FailureCode, ...]:
+    counted = collected(
+        scores.filter(pl.col("part") == "")
+        .drop_nulls("failure_code")
+        .group_by("metric", "failure_code")
+        .agg(count=pl.len())
+        .sort("count", "metric", "failure_code", descending=[True, False, False])
+    )
+    return tuple(FailureCode.model_validate(row) for row in counted.rows(named=True))
+
+
+def _counts(tally: Counter[str], intake: Mapping[str, int]) -> dict[str, int]:
+    reused = intake.get("reused", 0)
+    judged = tally["passed"] + tally["failed"] + tally["undecided"] - reused
+    parts = {
+        "judged": judged,
+        "reused": reused,
+        "quarantined": intake.get("quarantined", 0),
+        "duplicate": intake.get("duplicate", 0),
+        "errored": tally["errored"],
+        "skipped": tally["skipped"] + intake.get("unselected", 0),
+        "not_attempted": intake.get("not_attempted", 0),
+    }
+    read = intake["read"]
+    equation = " + ".join(f"{count} {name}" for name, count in parts.items())
+    if sum(parts.values()) != read or min(parts.values()) < 0:
+        raise ValueError(f"counts do not reconcile: {read!r} records read, but {equation}")
+    return {"read": read, **parts}
+
+
+def _reliability(
+    cases: pl.LazyFrame, scores: pl.LazyFrame, metrics: Sequence[MetricSummary]
+) -> dict[str, dict[str, float]]:
+    tallies = {"": case_tallies(executions(cases))}
+    if pass_hat_k(tallies[""]):
+        names = published_names(metrics)
+        by_metric = metric_tallies(scores)
+        tallies |= {f"{names[metric]}/": of for metric, of in by_metric.items()}
+    return {
+        "pass_hat_k": {
+            f"{name}pass^{k}": share
+            for name, of in tallies.items()
+            for k, share in pass_hat_k(of).items()
+        },
+        "pass_at_k": {
+            f"{name}pass@{k}": share
+            for name, of in tallies.items()
+            for k, share in pass_at_k(of).items()
+        },
+    }
+
+
+def run_metrics(summary: RunSummary) -> dict[str, float]:
+    """The run-level numbers under their published names; what is not known is left out.
+
+    Yes and no are 1 and 0. Nested numbers are named by their path: `metrics/<name>/mean_raw`,
+    `tiers/<tier>`, `gates/<gate>`, `counts/<name>`, `model_calls/<name>`, `pass^k`.
+    """
+    return {name: float(value) for name, value in sorted(_numbers(summary)) if value is not None}
+
+
+def _numbers(summary: RunSummary) -> Iterator[tuple[str, float | None]]:
+    for name, value in summary:
+        if value is None or isinstance(value, bool | int | float):
+            yield name, value
+    for path, numbers in (
+        ("total_agent_token_usage/", summary.total_agent_token_usage or {}),
+        ("total_platform_token_usage/", summary.total_platform_token_usage or {}),
+        ("gates/", summary.gates),
+        ("tiers/", summary.tier_scores),
+        ("failures/", summary.failures),
+        ("root_causes/", summary.root_causes),
+        ("model_calls/", summary.model_calls.model_dump()),
+        ("counts/", summary.counts),
+        ("", summary.pass_hat_k),
+        ("", summary.pass_at_k),
+    ):
+        for name, value in numbers.items():
+            yield f"{path}{name}", value
+    yield from _metric_numbers(summary)
+
+
+def _metric_numbers(summary: RunSummary) -> Iterator[tuple[str, float | None]]:
+    names = published_names(summary.metrics)
+    for metric in summary.metrics:
+        numbers = metric.model_dump(
+            include={"mean_raw", "mean_value", "pass_rate", "scored", "failed", "skipped"}
+        )
+        for name, value in numbers.items():
+            yield f"metrics/{names[metric.judge, metric.name]}/{name}", value

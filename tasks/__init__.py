@@ -1,0 +1,1 @@
+"""Prefect tasks: one I/O act around one domain call each."""

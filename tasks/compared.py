@@ -1,0 +1,91 @@
+"""Set two stored runs side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import polars as pl
+
+from judge.compare import RunComparison, RunData, compare
+from judge.config import ComparisonConfig
+from judge.rows import as_json
+from judge.summary import RunSummary
+from tasks.store import RunRecord, Store
+
+LATEST: Final = "latest"
+
+
+def baseline_id(store: Store, wanted: str | None, record: RunRecord) -> str | None:
+    """The run to compare with: as named, or for `latest` the newest complete run of the same name
+    that was begun before this one; null when there is none.
+
+    Raises:
+        UnknownRun: a named run is not in the store.
+    """
+    if wanted is None:
+        return None
+    if wanted != LATEST:
+        return store.run(wanted).run_id
+    older = store.runs().filter(
+        (pl.col("name") == record.name)
+        & (pl.col("status") == "complete")
+        & (pl.col("run_id") != record.run_id)
+        & (pl.col("started_at") < record.started_at)
+    )
+    return None if older.is_empty() else str(older.sort("started_at", "run_id")["run_id"][-1])
+
+
+def compare_stored(
+    store: Store, baseline: str, candidate: str, thresholds: ComparisonConfig
+) -> RunComparison:
+    """Compare two runs of a store and keep the verdict there.
+
+    The row's time is the candidate's finish, not the clock: comparing again changes nothing.
+
+    Raises:
+        UnknownRun: a side is not in the store.
+        NotComparable: a side is not complete.
+    """
+    before, after = run_data(store, baseline), run_data(store, candidate)
+    comparison = compare(before, after, thresholds)
+    row = {
+        "baseline": before.run_id,
+        "candidate": after.run_id,
+        "at": store.run(candidate).finished_at,
+        "verdict": as_json(comparison.verdict.model_dump(mode="json")),
+        "thresholds": as_json(thresholds.model_dump(mode="json")),
+    }
+    store.add_comparison(row)
+    return comparison
+
+
+def stored_comparison(store: Store, record: RunRecord) -> RunComparison | None:
+    """The newest comparison this run was the candidate of, worked out again; null when none."""
+    rows = store.comparisons().filter(pl.col("candidate") == record.run_id)
+    if rows.is_empty():
+        return None
+    row = rows.sort("at", "baseline").row(-1, named=True)
+    thresholds = ComparisonConfig.model_validate_json(row["thresholds"])
+    return compare(run_data(store, row["baseline"]), run_data(store, record.run_id), thresholds)
+
+
+def run_data(store: Store, run_id: str) -> RunData:
+    """A stored run as the comparison wants it."""
+    record = store.run(run_id)
+    cases = store.scan(record.run_id, "cases")
+    return RunData(
+        run_id=record.run_id,
+        name=record.name,
+        agent_version=_only(cases.select("agent_version").unique().collect()["agent_version"]),
+        config=record.config,
+        summary=RunSummary.model_validate(record.summary) if record.summary else None,
+        cases=cases,
+        scores=store.scan(record.run_id, "scores"),
+        status=record.status,
+    )
+
+
+def _only(values: Iterable[Any]) -> str | None:
+    found = sorted({str(value) for value in values if value is not None})
+    return ", ".join(found) or None

@@ -1,0 +1,100 @@
+"""Plan a run: its input frozen, its id derived from content, its row begun in the store."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from judge.catalog import fingerprints
+from judge.config import RunConfig, Trigger
+from judge.errors import ConfigurationError
+from judge.rows import as_json
+from tasks.intake import Plan, plan_intake
+from tasks.objects import expand
+from tasks.room import Room, watcher
+from tasks.store import RunRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a caller asks of a run beyond its configuration."""
+
+    trigger: Trigger = "adhoc"
+    run_id: str | None = None
+    date: date | None = None
+
+
+class PlannedRun:
+    """A run as it stands in the store, with the input it is bound to."""
+
+    def __init__(self, record: RunRecord, intake: Plan) -> None:
+        """Bind the row to its input."""
+        self.record = record
+        self.intake = intake
+
+    @property
+    def run_id(self) -> str:
+        """The id every row carries."""
+        return self.record.run_id
+
+    @property
+    def finished(self) -> bool:
+        """True when every shard was committed and summed up before."""
+        return self.record.status == "complete"
+
+
+def content_run_id(config: RunConfig, intake: Plan, prints: dict[str, str]) -> str:
+    """`<name>-<12 hex>` from configuration, input and judge fingerprints: never from the clock."""
+    body = as_json([config.config_hash(), intake.content_hash, prints])
+    return f"{config.name}-{hashlib.sha256(body.encode()).hexdigest()[:12]}"
+
+
+@task(name="plan_run", cache_policy=NO_CACHE, result_serializer="json")
+async def plan_run(room: Room, request: Request) -> PlannedRun:
+    """List the input, cut it into shards, and begin the run or find it already begun.
+
+    Raises:
+        ConfigurationError: the transcripts cannot be found, or the run id belongs to another
+            configuration.
+        Inconclusive: there is nothing to judge.
+    """
+    config = room.config
+    report = watcher.get()
+    transcripts = config.transcripts.model_copy(
+        update={"uri": expand(config.transcripts.uri, request.date)}
+    )
+    intake = await asyncio.to_thread(
+        plan_intake,
+        transcripts,
+        config.shard_size,
+        room.spool,
+        on_progress=lambda read: report("reading", read, 0),
+    )
+    prints = fingerprints(room.court)
+    record = RunRecord(
+        run_id=request.run_id or content_run_id(config, intake, prints),
+        name=config.name,
+        trigger=request.trigger,
+        status="running",
+        config={**config.model_dump(mode="json"), "fingerprints": prints},
+        config_hash=config.config_hash(),
+        judge_model=config.judge.model_id,
+        started_at=datetime.now(UTC),
+        finished_at=None,
+        counts={},
+        summary=None,
+        plan=intake.as_dict(),
+    )
+    begun = await asyncio.to_thread(room.store.begin, record)
+    frozen = Plan.from_dict(begun.plan)
+    if frozen.content_hash != intake.content_hash:
+        raise ConfigurationError(
+            f"run {begun.run_id!r} was begun over other transcripts than {transcripts.uri!r} holds "
+            "now; leave out --run-id to start a run over these"
+        )
+    return PlannedRun(begun, frozen)

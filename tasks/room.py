@@ -1,0 +1,75 @@
+"""The room a run sits in: everything that is opened once and shared by all its shards."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+
+from judge.catalog import Court, court
+from judge.config import RunConfig
+from judge.engine import Engine
+from judge.llm import check_model, model_for
+from tasks.objects import Spool
+from tasks.replies import FileReplies
+from tasks.store import Store, open_store
+
+
+class Room:
+    """Court, engine, store and spool of one run. One slot pool serves all shards.
+
+    A plain class on purpose: Prefect looks into dataclasses and containers for task inputs, and
+    there is nothing to find here.
+    """
+
+    def __init__(self, config: RunConfig, court: Court, store: Store) -> None:
+        """Validate the model first: no store is touched by a run that cannot judge."""
+        self.config = config
+        self.court = court
+        self.store = store
+        self.spool = Spool(config.transcripts.storage_options)
+        model = model_for(config.judge, config.limits)
+        replies = FileReplies(config.cache.uri, config.cache.storage_options)
+        self.engine = Engine(
+            model,
+            replies if model.cache_key else None,
+            max_in_flight=config.limits.max_in_flight,
+            timeout_s=config.limits.timeout_s,
+        )
+
+    def close(self) -> None:
+        """Give back the store and the spooled files."""
+        self.store.close()
+        self.spool.close()
+
+
+@asynccontextmanager
+async def sitting(config: RunConfig) -> AsyncIterator[Room]:
+    """Open a room for a run.
+
+    Raises:
+        ConfigurationError: before anything is read or written, when the judges, the metrics or the
+            model cannot work.
+        StoreError: when the store cannot be opened for writing.
+    """
+    bench = court(config.judge)
+    await asyncio.to_thread(check_model, config.judge)
+    store = await asyncio.to_thread(open_store, config.store, writing=True)
+    room = Room(config, bench, store)
+    try:
+        yield room
+    finally:
+        await asyncio.to_thread(room.close)
+
+
+Watcher = Callable[[str, int, int], None]
+"""Told what is going on: a stage (`reading`, `judging`), how many are done, how many there are."""
+
+
+def _nobody(_stage: str, _done: int, _total: int) -> None:
+    """The default: nobody watches."""
+
+
+watcher: ContextVar[Watcher] = ContextVar("watcher", default=_nobody)
+"""Set by whoever shows progress; flows and tasks report to it and never draw themselves."""

@@ -1,0 +1,44 @@
+"""From the [store] table of a configuration to an open store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from judge.config import StoreConfig
+from judge.errors import StoreError
+from tasks.store.protocol import Store
+
+_DUCKDB = "duckdb:///"
+
+
+def open_store(config: StoreConfig, *, writing: bool = False) -> Store:
+    """The store a configuration names.
+
+    `duckdb:///file` is a DuckDB file relative to the working directory, `duckdb:////file` an
+    absolute one; any other URI is a folder or a bucket of Parquet files. Opening for writing makes
+    the store where there is none.
+
+    Raises:
+        StoreBusy: when another process holds the DuckDB file.
+        SchemaVersion: when another version wrote it.
+        StoreError: when it cannot be opened, or is not there to be read.
+    """
+    # Each kind brings its own packages; reading a DuckDB file must not wait for fsspec to load.
+    if config.uri.startswith("duckdb:"):
+        from tasks.store.warehouse import Warehouse
+
+        return Warehouse(config.uri, _file(config.uri), writing=writing)
+    from tasks.store.lake import Lake
+    from tasks.store.objects import objects_at
+
+    return Lake(config.uri, objects_at(config.uri, config.storage_options), writing=writing)
+
+
+def _file(uri: str) -> Path:
+    name = uri.removeprefix(_DUCKDB)
+    if name in ("", uri):
+        raise StoreError(
+            f"[store] uri {uri!r} names no file; accepted: duckdb:///file.duckdb in the working "
+            "directory, duckdb:////path/to/file.duckdb anywhere"
+        )
+    return Path(name).expanduser()

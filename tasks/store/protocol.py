@@ -1,0 +1,104 @@
+"""What a store of evaluation rows can do, whichever way it keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import polars as pl
+
+from tasks.store.record import RunRecord
+
+
+class Store(Protocol):
+    """Runs, their rows and their comparisons.
+
+    A shard's rows are visible all or none, are never lost once committed, and are there at most
+    once. Two stores that were given the same rows return equal frames. Every method raises
+    `StoreError` when the store cannot be reached. Methods may be called from any thread.
+    """
+
+    @property
+    def uri(self) -> str:
+        """Where the store is, as it was configured."""
+        ...
+
+    def begin(self, run: RunRecord) -> RunRecord:
+        """Freeze a run, or return the one already there: the same configuration and plan.
+
+        Raises:
+            StoreError: when a run of that id has another configuration or plan.
+        """
+        ...
+
+    def plan(self, run_id: str) -> dict[str, Any] | None:
+        """The input manifest a run was frozen with; null where there is no such run."""
+        ...
+
+    def committed(self, run_id: str) -> dict[str, dict[str, int]]:
+        """The counts of each committed shard, by shard id."""
+        ...
+
+    def commit_shard(
+        self,
+        run_id: str,
+        shard_id: str,
+        frames: Mapping[str, pl.DataFrame],
+        counts: Mapping[str, int],
+    ) -> bool:
+        """Store a shard's rows, all or none; false when the shard is already committed.
+
+        The first commit of a shard stands: where it was another's, its rows are read and these
+        are dropped.
+        """
+        ...
+
+    def finish(self, run: RunRecord, run_metrics: pl.DataFrame) -> None:
+        """End a run: its final row and its metrics.
+
+        Ending it again with the same content changes nothing, not even `finished_at`. A run that
+        ended incomplete or failed may be ended anew; a complete one is frozen.
+        """
+        ...
+
+    def runs(self) -> pl.DataFrame:
+        """Table runs, newest first, with those still running."""
+        ...
+
+    def run(self, run_id: str) -> RunRecord:
+        """A run by its id or the beginning of it, where only one begins so.
+
+        Raises:
+            UnknownRun: when there is none.
+        """
+        ...
+
+    def table(self, run_id: str, name: str) -> pl.DataFrame:
+        """A table of one run: scores, asks, cases, rejects or run_metrics, sorted by its keys."""
+        ...
+
+    def scan(self, run_id: str, name: str) -> pl.LazyFrame:
+        """The same rows lazily, in no promised order."""
+        ...
+
+    def add_comparison(self, row: Mapping[str, Any]) -> None:
+        """Keep a row of table comparisons; the same row twice is kept once."""
+        ...
+
+    def comparisons(self) -> pl.DataFrame:
+        """Table comparisons, sorted by its keys."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the store; closing again does nothing."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...

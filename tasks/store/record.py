@@ -1,0 +1,255 @@
+"""What a store keeps of a run, and the rules every store holds to.
+
+A run is frozen when it begins (configuration and plan), grows by whole shards, and ends once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import polars as pl
+
+from judge.errors import StoreError, UnknownRun
+from judge.rows import KEYS, SHARD_TABLES, TABLES, as_json, frame
+
+RUN_TABLES: Final = (*SHARD_TABLES, "run_metrics")
+"""The tables that can be read back run by run."""
+
+COMPLETE: Final = "complete"
+ENDINGS: Final = (COMPLETE, "incomplete", "failed")
+"""How a run can end. Only a complete one is final; the others may be resumed and ended again."""
+
+_ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One run: its row of table runs as Python values, and the plan it was frozen with.
+
+    Times are aware and in UTC. `plan` is the input manifest; a resumed run follows it and lists
+    nothing anew.
+    """
+
+    run_id: str
+    name: str
+    trigger: str
+    status: str
+    config: dict[str, Any]
+    config_hash: str
+    judge_model: str
+    started_at: datetime
+    finished_at: datetime | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    summary: dict[str, Any] | None = None
+    plan: dict[str, Any] = field(default_factory=dict)
+
+    def row(self) -> dict[str, Any]:
+        """The row of table runs."""
+        return {
+            "run_id": self.run_id,
+            "name": self.name,
+            "trigger": self.trigger,
+            "status": self.status,
+            "config": as_json(self.config),
+            "config_hash": self.config_hash,
+            "judge_model": self.judge_model,
+            "started_at": self.started_at.astimezone(UTC),
+            "finished_at": self.finished_at and self.finished_at.astimezone(UTC),
+            "counts": as_json(self.counts),
+            "summary": None if self.summary is None else as_json(self.summary),
+        }
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any], plan: Mapping[str, Any]) -> RunRecord:
+        """The record of a row of table runs; its times may also be ISO 8601 text."""
+        return cls(
+            run_id=row["run_id"],
+            name=row["name"],
+            trigger=row["trigger"],
+            status=row["status"],
+            config=json.loads(row["config"]),
+            config_hash=row["config_hash"],
+            judge_model=row["judge_model"],
+            started_at=_utc(row["started_at"]),
+            finished_at=row["finished_at"] and _utc(row["finished_at"]),
+            counts=json.loads(row["counts"]),
+            summary=row["summary"] and json.loads(row["summary"]),
+            plan=dict(plan),
+        )
+
+
+def _utc(time: datetime | str) -> datetime:
+    moment = datetime.fromisoformat(time) if isinstance(time, str) else time
+    return moment.astimezone(UTC)
+
+
+def is_id(value: str) -> bool:
+    """Whether a text can be an id: safe as part of a path."""
+    return _ID.fullmatch(value) is not None
+
+
+def checked_id(value: str, what: str) -> str:
+    """The id itself.
+
+    Raises:
+        StoreError: for anything but letters, digits, `.`, `_`, `-`, or one too long.
+    """
+    if not is_id(value):
+        raise StoreError(
+            f"{what} {value!r} cannot name a stored object; accepted: 1 to 128 of A-Z a-z 0-9 . _ -, "
+            "not starting with . or -"
+        )
+    return value
+
+
+def checked_frame(run_id: str, table: str, rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of one run as they may be stored: the table's own schema, no row of another run.
+
+    Raises:
+        StoreError: when they are not.
+    """
+    if rows.schema != pl.Schema(TABLES[table]):
+        raise StoreError(
+            f"rows of {table!r} in run {run_id!r} have the columns {dict(rows.schema)!r}; "
+            f"accepted: {TABLES[table]!r}"
+        )
+    strangers = rows.filter(pl.col("run_id").ne_missing(run_id))
+    if strangers.height:
+        found = strangers["run_id"][0]
+        raise StoreError(f"rows of {table!r} in run {run_id!r} belong to run {found!r}")
+    return rows
+
+
+def checked_metrics(run_id: str, rows: pl.DataFrame) -> pl.DataFrame:
+    """Run metrics as they may be stored, sorted: null where there is no number, never NaN.
+
+    Raises:
+        StoreError: when they are not.
+    """
+    metrics = checked_frame(run_id, "run_metrics", rows).sort(KEYS["run_metrics"])
+    endless = metrics.filter(pl.col("value").is_finite().not_())
+    if endless.height:
+        raise StoreError(
+            f"run metric {endless['name'][0]!r} of run {run_id!r} is {endless['value'][0]!r}; "
+            "accepted: a finite number or null"
+        )
+    return metrics
+
+
+def checked_frames(run_id: str, frames: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    """What a shard writes: a frame for each shard table, empty where none was given.
+
+    Raises:
+        StoreError: for a table that a shard does not write, or wrong rows.
+    """
+    for table in frames:
+        checked_table(table, SHARD_TABLES)
+    return {
+        table: checked_frame(run_id, table, frames[table]) if table in frames else frame(table, [])
+        for table in SHARD_TABLES
+    }
+
+
+def checked_table(table: str, known: Iterable[str]) -> str:
+    """A table name that is one of `known`.
+
+    Raises:
+        StoreError: when it is not.
+    """
+    if table not in known:
+        raise StoreError(f"table {table!r} is not kept here; accepted: {', '.join(known)}")
+    return table
+
+
+def resumed(stored: RunRecord, run: RunRecord, store: str) -> RunRecord:
+    """The run already in the store, if `run` may go on with it.
+
+    Raises:
+        StoreError: when its configuration or its plan is another.
+    """
+    if stored.config_hash != run.config_hash:
+        raise StoreError(
+            f"run {run.run_id!r} in {store} has config_hash {stored.config_hash!r}, this "
+            f"configuration has {run.config_hash!r}; use another run id, or the configuration it began with"
+        )
+    if as_json(stored.plan) != as_json(run.plan):
+        raise other_plan(run.run_id, store)
+    return stored
+
+
+def other_plan(run_id: str, store: str) -> StoreError:
+    """The refusal to mix two inputs in one run."""
+    return StoreError(
+        f"run {run_id!r} in {store} was planned over other input; resume it with the plan it holds, "
+        "or use another run id"
+    )
+
+
+def ending(stored: RunRecord, run: RunRecord, same_metrics: bool, store: str) -> RunRecord | None:
+    """The final form of a run, or null when the store already holds it.
+
+    What was frozen at the beginning stays; status, counts and summary are new. A run that ended
+    the same way before keeps the time at which it first ended.
+
+    Raises:
+        StoreError: when the configuration is another, the status is no ending, or the run is
+            complete with other content.
+    """
+    if run.status not in ENDINGS:
+        raise StoreError(
+            f"run {run.run_id!r} cannot end as {run.status!r}; accepted: {', '.join(ENDINGS)}"
+        )
+    final = replace(
+        resumed(stored, replace(run, plan=stored.plan), store),
+        status=run.status,
+        finished_at=run.finished_at,
+        counts=run.counts,
+        summary=run.summary,
+    )
+    before, after = stored.row(), final.row()
+    changed = [n for n in ("status", "counts", "summary") if before[n] != after[n]]
+    changed += [] if same_metrics else ["run_metrics"]
+    if not changed:
+        return None
+    if stored.status == COMPLETE:
+        raise StoreError(
+            f"run {run.run_id!r} in {store} is complete and frozen; {', '.join(changed)} would change; "
+            "use another run id"
+        )
+    return final
+
+
+def full_id(prefix: str, known: Iterable[str], store: str) -> str:
+    """The one run id that starts with `prefix`.
+
+    Args:
+        prefix: beginning of a run id, or all of it.
+        known: every run id in the store, newest first.
+        store: where, for the message.
+
+    Raises:
+        UnknownRun: when there is none.
+        StoreError: when there are several.
+    """
+    ids = list(known)
+    found = [run_id for run_id in ids if prefix and run_id.startswith(prefix)]
+    if prefix in found:
+        return prefix
+    if not found:
+        raise UnknownRun.named(prefix, store, ids)
+    if len(found) > 1:
+        some = ", ".join(found[:5])
+        raise StoreError(
+            f"{len(found)} runs in {store} start with {prefix!r}: {some}; give more of the id"
+        )
+    return found[0]
+
+
+def newest_first(runs: pl.DataFrame) -> pl.DataFrame:
+    """Table runs as it is listed: by the time they began, newest first, then by id."""
+    return runs.sort("started_at", "run_id", descending=[True, False])

@@ -1,0 +1,310 @@
+"""A store in one DuckDB file: the public tables, ready for SQL; one writer at a time.
+
+A shard's rows and its mark in `_commits` enter in one transaction. No table has a primary key:
+the index would cost ten times the insert (and one mark a shard already keeps rows unique).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import duckdb
+import polars as pl
+
+from judge.errors import SchemaVersion, StoreBusy, StoreError, UnknownRun
+from judge.rows import KEYS, SCHEMA_VERSION, TABLES, as_json, frame
+from tasks.store.arrow import ArrowView
+from tasks.store.record import (
+    RUN_TABLES,
+    RunRecord,
+    checked_frames,
+    checked_id,
+    checked_metrics,
+    checked_table,
+    ending,
+    full_id,
+    newest_first,
+    resumed,
+)
+
+_TYPES: Final[dict[Any, str]] = {
+    pl.String: "VARCHAR",
+    pl.Int32: "INTEGER",
+    pl.Int64: "BIGINT",
+    pl.Float64: "DOUBLE",
+    pl.Boolean: "BOOLEAN",
+    pl.List(pl.Int32): "INTEGER[]",
+    pl.Datetime("us", "UTC"): "TIMESTAMPTZ",
+}
+
+_OWN_TABLES: Final = (
+    "create table _commits (run_id VARCHAR, shard VARCHAR, sha VARCHAR, counts VARCHAR, rows BIGINT)",
+    "create table _plans (run_id VARCHAR, plan VARCHAR)",
+    "create table _meta (schema_version INTEGER)",
+)
+
+MEMORY: Final = Path(":memory:")
+
+
+class Warehouse:
+    """The DuckDB store; see `tasks.store.protocol.Store` for what its methods promise."""
+
+    def __init__(self, uri: str, path: Path, *, writing: bool) -> None:
+        self.uri = uri
+        self._lock = threading.Lock()
+        self._connection = _connection(uri, path, writing=writing or path == MEMORY)
+        with ExitStack() as undo:
+            undo.callback(self._connection.close)
+            with self._transaction() as con:
+                con.execute("set TimeZone='UTC'")
+                _check_schema(con, uri, writing=writing or path == MEMORY)
+            undo.pop_all()
+
+    def begin(self, run: RunRecord) -> RunRecord:
+        """Freeze a run, or return the one already there."""
+        checked_id(run.run_id, "run id")
+        with self._transaction() as con:
+            if self._stored(con, run.run_id) is None:
+                _insert(con, "runs", frame("runs", [run.row()]))
+                con.execute("insert into _plans values (?, ?)", [run.run_id, as_json(run.plan)])
+            return resumed(self._known(con, run.run_id), run, self.uri)
+
+    def plan(self, run_id: str) -> dict[str, Any] | None:
+        """The input manifest a run was frozen with."""
+        with self._transaction() as con:
+            return _plan(con, run_id)
+
+    def committed(self, run_id: str) -> dict[str, dict[str, int]]:
+        """The counts of each committed shard."""
+        with self._transaction() as con:
+            self._known(con, run_id)
+            rows = con.execute(
+                "select shard, counts from _commits where run_id = ? order by shard", [run_id]
+            ).fetchall()
+        return {shard: json.loads(counts) for shard, counts in rows}
+
+    def commit_shard(
+        self,
+        run_id: str,
+        shard_id: str,
+        frames: Mapping[str, pl.DataFrame],
+        counts: Mapping[str, int],
+    ) -> bool:
+        """Insert a shard's rows and its mark in one transaction."""
+        checked_id(shard_id, "shard id")
+        tables = checked_frames(run_id, frames)
+        digest, rows = _digest(tables), sum(rows.height for rows in tables.values())
+        with self._transaction() as con:
+            self._known(con, run_id)
+            mark = "select 1 from _commits where run_id = ? and shard = ?"
+            if con.execute(mark, [run_id, shard_id]).fetchall():
+                return False
+            for table, found in tables.items():
+                _insert(con, table, found)
+            con.execute(
+                "insert into _commits values (?, ?, ?, ?, ?)",
+                [run_id, shard_id, digest, as_json(dict(counts)), rows],
+            )
+        return True
+
+    def finish(self, run: RunRecord, run_metrics: pl.DataFrame) -> None:
+        """Replace the run's row by its final one, and write its metrics."""
+        metrics = checked_metrics(run.run_id, run_metrics)
+        with self._transaction() as con:
+            stored = self._known(con, run.run_id)
+            held = _rows(con, "run_metrics", run.run_id)
+            final = ending(stored, run, held.equals(metrics), self.uri)
+            if final is None:
+                return
+            for table, rows in (("runs", frame("runs", [final.row()])), ("run_metrics", metrics)):
+                con.execute(f"delete from {table} where run_id = ?", [run.run_id])
+                _insert(con, table, rows)
+
+    def runs(self) -> pl.DataFrame:
+        """Table runs, newest first."""
+        with self._transaction() as con:
+            return newest_first(_rows(con, "runs"))
+
+    def run(self, run_id: str) -> RunRecord:
+        """A run by its id or a unique beginning of it."""
+        with self._transaction() as con:
+            return self._known(con, full_id(run_id, _run_ids(con), self.uri))
+
+    def table(self, run_id: str, name: str) -> pl.DataFrame:
+        """A table of one run, sorted by its keys."""
+        checked_table(name, RUN_TABLES)
+        with self._transaction() as con:
+            self._known(con, run_id)
+            return _rows(con, name, run_id)
+
+    def scan(self, run_id: str, name: str) -> pl.LazyFrame:
+        """The table as a lazy frame; DuckDB hands it over whole."""
+        return self.table(run_id, name).lazy()
+
+    def add_comparison(self, row: Mapping[str, Any]) -> None:
+        """Keep a row of table comparisons, once."""
+        added = frame("comparisons", [row])
+        with self._transaction() as con:
+            if added.row(0) not in _rows(con, "comparisons").rows():
+                _insert(con, "comparisons", added)
+
+    def comparisons(self) -> pl.DataFrame:
+        """Table comparisons, sorted by its keys, then by what was found."""
+        with self._transaction() as con:
+            found = _rows(con, "comparisons")
+        return found.sort(found.columns)
+
+    def close(self) -> None:
+        """Close the file, so that another process may write to it."""
+        with self._lock:
+            self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """The connection, alone, in a transaction that leaving by an error undoes."""
+        with self._lock:
+            try:
+                self._connection.begin()
+                with ExitStack() as undo:
+                    undo.callback(self._connection.rollback)
+                    yield self._connection
+                    undo.pop_all()
+                self._connection.commit()
+            except duckdb.Error as error:
+                raise StoreError(f"{self.uri}: {_first_line(error)}") from error
+
+    def _stored(self, con: duckdb.DuckDBPyConnection, run_id: str) -> RunRecord | None:
+        found = _rows(con, "runs", run_id)
+        if found.is_empty():
+            return None
+        return RunRecord.of_row(found.row(0, named=True), _plan(con, run_id) or {})
+
+    def _known(self, con: duckdb.DuckDBPyConnection, run_id: str) -> RunRecord:
+        stored = self._stored(con, run_id)
+        if stored is None:
+            raise UnknownRun.named(run_id, self.uri, _run_ids(con))
+        return stored
+
+
+def _connection(uri: str, path: Path, *, writing: bool) -> duckdb.DuckDBPyConnection:
+    try:
+        if writing:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        elif not path.exists():
+            raise StoreError(f"no store at {uri}: run `assizes run` first")
+        return duckdb.connect(path, read_only=not writing)
+    except OSError as error:
+        raise StoreError(f"{uri}: cannot make its folder: {error.strerror or error}") from error
+    except duckdb.Error as error:
+        raise _refusal(uri, str(error)) from error
+
+
+def _refusal(uri: str, message: str) -> StoreError:
+    """What DuckDB's refusal to open a file means, and what to do."""
+    if "Conflicting lock" in message:
+        owner = re.search(r"PID \d+", message)
+        holder = owner.group().replace("PID", "process") if owner else "another process"
+        return StoreBusy(
+            f"{uri} is in use by {holder}; wait until it ends or stop it, "
+            "or point [store] uri to a folder, which takes several writers"
+        )
+    if "different configuration" in message:
+        return StoreBusy(
+            f"{uri} is open in this process (process {os.getpid()}) the other way, for reading or "
+            "for writing; close it there first"
+        )
+    if "not a valid DuckDB database" in message:
+        return StoreError(f"{uri} is not a DuckDB file; point [store] uri to another one")
+    return StoreError(f"{uri}: {_first_line(message)}")
+
+
+def _first_line(error: object) -> str:
+    return str(error).strip().split("\n", 1)[0]
+
+
+def _check_schema(con: duckdb.DuckDBPyConnection, uri: str, *, writing: bool) -> None:
+    """See that the file holds the tables of this version; make them in a new one."""
+    names = "select table_name from information_schema.tables"
+    present = {name for (name,) in con.execute(names).fetchall()}
+    if "_meta" in present:
+        found = con.execute("select max(schema_version) from _meta").fetchall()[0][0]
+        if found != SCHEMA_VERSION:
+            raise SchemaVersion.mismatch(uri, found, SCHEMA_VERSION)
+        return
+    if not writing:
+        raise StoreError(f"no store at {uri}, a DuckDB file without one: run `assizes run` first")
+    taken = sorted(present & TABLES.keys())
+    if taken:
+        raise StoreError(
+            f"{uri} holds other tables named {', '.join(taken)}; point [store] uri to a new file"
+        )
+    for statement in (*(_create(table) for table in TABLES), *_OWN_TABLES):
+        con.execute(statement)
+    con.execute("insert into _meta values (?)", [SCHEMA_VERSION])
+
+
+def _create(table: str) -> str:
+    columns = ", ".join(f'"{name}" {_TYPES[dtype]}' for name, dtype in TABLES[table].items())
+    return f"create table {table} ({columns})"
+
+
+def _insert(con: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:
+    if rows.is_empty():
+        return
+    con.register("_incoming", ArrowView(rows))
+    try:
+        con.execute(f"insert into {table} select * from _incoming")
+    finally:
+        con.unregister("_incoming")
+
+
+def _rows(con: duckdb.DuckDBPyConnection, table: str, run_id: str | None = None) -> pl.DataFrame:
+    """All rows of a table, or those of one run, sorted by the table's keys."""
+    query = f"select * from {table}"
+    if run_id is None:
+        relation = con.sql(query)
+    else:
+        relation = con.sql(f"{query} where run_id = $run_id", params={"run_id": run_id})
+    found = pl.DataFrame(ArrowView(relation)).cast(pl.Schema(TABLES[table]))
+    return found.sort(KEYS[table], maintain_order=True)
+
+
+def _run_ids(con: duckdb.DuckDBPyConnection) -> list[str]:
+    return newest_first(_rows(con, "runs"))["run_id"].to_list()
+
+
+def _plan(con: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, Any] | None:
+    found = con.execute("select plan from _plans where run_id = ?", [run_id]).fetchall()
+    return dict(json.loads(found[0][0])) if found else None
+
+
+def _digest(tables: Mapping[str, pl.DataFrame]) -> str:
+    """SHA-256 over a shard's rows, table after table."""
+    digest = hashlib.sha256()
+    for table, rows in tables.items():
+        stream = io.BytesIO()
+        rows.write_ipc_stream(stream)
+        digest.update(table.encode())
+        digest.update(stream.getbuffer())
+    return digest.hexdigest()

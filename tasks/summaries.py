@@ -1,0 +1,94 @@
+"""Sum up a run and set it beside its baseline, over the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from judge.compare import RunComparison
+from judge.rows import frame
+from judge.summary import RunSummary, run_metrics, summarise
+from tasks.compared import baseline_id, compare_stored
+from tasks.plan import PlannedRun
+from tasks.room import Room
+from tasks.store import RunRecord
+
+
+@task(name="summarise_run", cache_policy=NO_CACHE, result_serializer="json")
+async def summarise_run(room: Room, run: PlannedRun, *, whole: bool) -> RunSummary:
+    """Sum up the committed shards and finish the run; a finished run is read back as it is.
+
+    Args:
+        room: where the run sits.
+        run: the planned run.
+        whole: false when some shard could not be judged: the run stays `incomplete`.
+    """
+    return await asyncio.to_thread(_summarise, room, run, whole)
+
+
+def _summarise(room: Room, run: PlannedRun, whole: bool) -> RunSummary:
+    store, run_id = room.store, run.run_id
+    if run.finished and run.record.summary is not None:
+        return RunSummary.model_validate(run.record.summary)
+    summary = summarise(
+        store.scan(run_id, "cases"),
+        store.scan(run_id, "scores"),
+        store.scan(run_id, "asks"),
+        room.config,
+        _intake_counts(run, store.committed(run_id)),
+    )
+    record = RunRecord(
+        **{
+            **{name: getattr(run.record, name) for name in RunRecord.__dataclass_fields__},
+            "status": "complete" if whole else "incomplete",
+            "finished_at": datetime.now(UTC),
+            "counts": summary.counts,
+            "summary": summary.model_dump(mode="json"),
+        }
+    )
+    rows = [
+        {"run_id": run_id, "name": name, "value": value}
+        for name, value in run_metrics(summary).items()
+    ]
+    store.finish(record, frame("run_metrics", rows))
+    run.record = record
+    return summary
+
+
+def _intake_counts(run: PlannedRun, committed: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """What became of the records of the input; shards that never finished were not attempted."""
+    done: Counter[str] = Counter()
+    for counts in committed.values():
+        done.update(counts)
+    heard = sum(done[status] for status in ("judged", "errored", "skipped"))
+    return {
+        "read": run.intake.read,
+        "duplicate": run.intake.duplicates,
+        "unselected": run.intake.unselected,
+        "quarantined": run.intake.rejected,
+        "reused": 0,
+        "not_attempted": run.intake.due - heard,
+    }
+
+
+@task(name="compare_runs", cache_policy=NO_CACHE, result_serializer="json")
+async def compare_with_baseline(room: Room, run: PlannedRun) -> RunComparison | None:
+    """The comparison with the configured baseline; null when none is configured or there is none.
+
+    Raises:
+        UnknownRun: the configured baseline is not in the store.
+        NotComparable: a side is not complete.
+    """
+    return await asyncio.to_thread(_compare_with_baseline, room, run.record)
+
+
+def _compare_with_baseline(room: Room, record: RunRecord) -> RunComparison | None:
+    baseline = baseline_id(room.store, room.config.comparison.baseline, record)
+    if baseline is None or record.status != "complete":
+        return None
+    return compare_stored(room.store, baseline, record.run_id, room.config.comparison)

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deployments.settings import configured_api_url, read_config
+from judge.errors import ConfigurationError
+
+MINIMAL = '[transcripts]\nuri = "t"\n'
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "assizes.toml"
+    path.write_text(MINIMAL)
+    return path
+
+
+def test_a_minimal_file_gets_the_documents_defaults(file: Path):
+    config = read_config(file)
+    assert config.judge.pass_threshold == 75.0
+    assert config.judge.model_id == "offline/lexical"
+    assert config.thresholds.metrics_pass_threshold == 80.0
+    assert config.thresholds.cases_pass_threshold == 100.0
+    assert config.comparison.max_pass_rate_drop == 0.0
+    assert config.comparison.max_avg_score_drop == 5.0
+    assert config.comparison.max_latency_increase_pct == 0.2
+
+
+def test_a_set_pair_wins_over_the_environment_and_the_environment_over_the_file(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+):
+    file.write_text(MINIMAL + '[judge]\nmodel = "in/file"\npass_threshold = 10\n')
+    monkeypatch.setenv("ASSIZES_JUDGE__MODEL", "in/environment")
+    monkeypatch.setenv("ASSIZES_JUDGE__PASS_THRESHOLD", "20")
+    config = read_config(file, ["judge.pass_threshold=30"])
+    assert config.judge.model == "in/environment"
+    assert config.judge.pass_threshold == 30.0
+
+
+@pytest.mark.parametrize(
+    ("pair", "value"),
+    [
+        ('transcripts.writes=["book", "cancel"]', ("book", "cancel")),
+        ("transcripts.writes=[]", ()),
+    ],
+)
+def test_a_set_value_is_toml_where_it_can_be(file: Path, pair: str, value: tuple[str, ...]):
+    assert read_config(file, [pair]).transcripts.writes == value
+
+
+@pytest.mark.row("001-62", "001-57")
+def test_percentages_may_be_written_as_such(file: Path):
+    config = read_config(
+        file, ["comparison.max_latency_increase_pct=20%", "comparison.max_pass_rate_drop=2%"]
+    )
+    assert config.comparison.max_latency_increase_pct == 0.2
+    assert config.comparison.max_pass_rate_drop == 0.02
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[judge]\npass_threshold = 101\n", "[judge] pass_threshold"),
+        ("[judge]\npas_threshold = 1\n", "[judge] pas_threshold: no such setting"),
+        ("[limits]\nmax_in_flight = 0\n", "[limits] max_in_flight"),
+        ('name = "Bad Name"\n' + MINIMAL, "name: String should match"),
+        ("[store]\nuri = 5\n", "[store] uri"),
+        ('[store.storage_options]\nsecret = "x"\n', "secrets belong in the environment"),
+        ("[judge\n", "cannot be read as TOML"),
+    ],
+)
+def test_a_fault_names_file_table_and_field(file: Path, text: str, said: str):
+    file.write_text(text if MINIMAL in text else MINIMAL + text)
+    with pytest.raises(ConfigurationError) as caught:
+        read_config(file)
+    assert said in str(caught.value)
+    assert str(file) in str(caught.value)
+    assert "\n" not in str(caught.value).replace("TOML", "")
+
+
+def test_without_transcripts_the_missing_setting_is_named(tmp_path: Path):
+    file = tmp_path / "a.toml"
+    file.write_text("")
+    with pytest.raises(ConfigurationError, match="transcripts: required"):
+        read_config(file)
+
+
+@pytest.mark.parametrize("pair", ["judge.model", "=x", "name.x.y=1"])
+def test_a_set_pair_that_is_none_is_refused(file: Path, pair: str):
+    with pytest.raises(ConfigurationError):
+        read_config(file, ["name=nightly", pair])
+
+
+@pytest.mark.row("001-43", "001-44", "000-35", "000-36")
+def test_the_snapshot_holds_thresholds_and_judge(file: Path):
+    snapshot = read_config(file).model_dump(mode="json")
+    assert snapshot["thresholds"]["metrics_pass_threshold"] == 80.0
+    assert snapshot["thresholds"]["cases_pass_threshold"] == 100.0
+    assert snapshot["judge"]["metrics"] is None
+    assert snapshot["judge"]["pass_threshold"] == 75.0
+
+
+def test_where_rows_go_and_how_fast_does_not_change_what_a_run_is(file: Path):
+    one = read_config(file)
+    other = read_config(
+        file, ["store.uri=rows", "cache.uri=c", "limits.max_in_flight=7", "runner.shard_size=3"]
+    )
+    assert one.config_hash() == other.config_hash()
+    assert one.config_hash() != read_config(file, ["judge.pass_threshold=50"]).config_hash()
+
+
+def test_the_api_of_the_active_profile_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setenv("PREFECT_PROFILES_PATH", str(tmp_path / "profiles.toml"))
+    assert configured_api_url() is None
+    (tmp_path / "profiles.toml").write_text(
+        'active = "team"\n[profiles.team]\nPREFECT_API_URL = "http://127.0.0.1:4200/api"\n'
+    )
+    assert configured_api_url() == "http://127.0.0.1:4200/api"

@@ -1,0 +1,64 @@
+"""Real servers that tests talk to, each one process for the whole session."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+@dataclass(frozen=True)
+class OpenAIServer:
+    """A judge model over HTTP; `api_base` is what a model is configured with."""
+
+    url: str
+
+    @property
+    def api_base(self) -> str:
+        return f"{self.url}/v1"
+
+    def stats(self) -> dict[str, Any]:
+        """`requests`, `models` (requests by model name) and `peak` (requests at once)."""
+        return dict(self._ask("stats"))
+
+    def requests(self) -> list[dict[str, Any]]:
+        """The last 100 request bodies."""
+        return list(self._ask("requests"))
+
+    def reset(self) -> None:
+        """Forget what was asked so far."""
+        self._ask("reset", b"")
+
+    def _ask(self, path: str, body: bytes | None = None) -> Any:
+        with _DIRECT.open(f"{self.url}/{path}", body, timeout=10) as response:
+            return json.load(response)
+
+
+@contextmanager
+def running_openai_server(*options: str) -> Iterator[OpenAIServer]:
+    """A server process of its own, e.g. with `--latency 0.3`."""
+    command = [sys.executable, "-m", "tests.doubles.openai_server", "--port", "0", *options]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield OpenAIServer(process.stdout.readline().strip())
+        finally:
+            process.terminate()
+
+
+@pytest.fixture(scope="session")
+def openai_server() -> Iterator[OpenAIServer]:
+    """The shared judge model; `reset` it before counting its requests."""
+    with running_openai_server() as server:
+        yield server

@@ -1,0 +1,259 @@
+"""The evaluate flow on a real Prefect server, over real transcripts, into real stores."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import State
+
+from deployments.samples import sample_cases, with_planted_regression
+from deployments.settings import validated
+from flows.compare import compare_runs
+from flows.evaluate import evaluate
+from flows.outcome import RunOutcome
+from judge.case import Case
+from judge.config import RunConfig, StoreConfig
+from judge.errors import Inconclusive
+from judge.formats import native_line
+from judge.rows import TABLES
+from tasks.store import open_store
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
+
+PER_RUN = ("scores", "asks", "cases", "rejects", "run_metrics")
+
+
+def written(file: Path, cases: list[Case]) -> str:
+    file.write_bytes(b"".join(native_line(case) for case in cases))
+    return str(file)
+
+
+def config(folder: Path, uri: str, **tables: Any) -> RunConfig:
+    body = {
+        "name": "suite",
+        "transcripts": {"uri": uri},
+        "thresholds": {"metrics_pass_threshold": 0, "cases_pass_threshold": 0},
+        "store": {"uri": f"duckdb:///{folder}/rows.duckdb"},
+        "cache": {"uri": f"{folder}/replies"},
+        "report": {"uri": f"{folder}/reports"},
+        "runner": {"shard_size": 7},
+    }
+    return validated({**body, **tables}, "test")
+
+
+async def state_of(wanted: RunConfig, **kwargs: Any) -> State[RunOutcome]:
+    return await evaluate(wanted, return_state=True, **kwargs)
+
+
+async def outcome_of(wanted: RunConfig, **kwargs: Any) -> RunOutcome:
+    state = await state_of(wanted, **kwargs)
+    found = await state.aresult(raise_on_failure=False)
+    if isinstance(found, BaseException):
+        raise found
+    assert isinstance(found, RunOutcome)
+    return found
+
+
+def tables(store: StoreConfig, run_id: str) -> dict[str, pl.DataFrame]:
+    with open_store(store) as opened:
+        return {name: opened.table(run_id, name) for name in PER_RUN}
+
+
+def report_bytes(outcome: RunOutcome) -> dict[str, bytes]:
+    return {kind: Path(path).read_bytes() for kind, path in outcome.reports.items()}
+
+
+async def test_every_record_of_the_input_is_accounted_for(tmp_path: Path):
+    cases = sample_cases()
+    file = Path(written(tmp_path / "t.jsonl", [*cases, cases[0]]))
+    file.write_bytes(file.read_bytes() + b'{"case_id": "cut off\n' + b"[]\n")
+    outcome = await outcome_of(config(tmp_path, str(file)))
+    counts = outcome.summary.counts
+    assert counts["read"] == len(cases) + 3
+    assert counts["judged"] == len(cases)
+    assert counts["duplicate"] == 1
+    assert counts["quarantined"] == 2
+    assert counts["read"] == sum(value for name, value in counts.items() if name != "read")
+    rows = tables(StoreConfig(uri=f"duckdb:///{tmp_path}/rows.duckdb"), outcome.run_id)
+    assert rows["cases"].height == len(cases)
+    assert rows["rejects"].height == 2
+    assert set(rows["rejects"]["reason"].str.split(":").list.first()) <= {"json", "schema"}
+
+
+async def test_the_same_run_again_makes_no_call_and_changes_no_byte(tmp_path: Path):
+    wanted = config(tmp_path, written(tmp_path / "t.jsonl", sample_cases()[:9]))
+    first = await outcome_of(wanted)
+    before = tables(wanted.store, first.run_id), report_bytes(first)
+    second = await outcome_of(wanted)
+    after = tables(wanted.store, second.run_id), report_bytes(second)
+    assert second == first
+    assert after[1] == before[1]
+    for name in PER_RUN:
+        assert after[0][name].equals(before[0][name], null_equal=True), name
+
+
+async def test_duckdb_folder_and_s3_hold_equal_tables(tmp_path: Path, s3):
+    cases = sample_cases()[:12]
+    uri = written(tmp_path / "t.jsonl", cases)
+    stores = [
+        StoreConfig(uri=f"duckdb:///{tmp_path}/rows.duckdb"),
+        StoreConfig(uri=str(tmp_path / "lake")),
+        StoreConfig(uri=f"s3://{s3.bucket()}/lake", storage_options=s3.storage_options),
+    ]
+    found = []
+    for store in stores:
+        outcome = await outcome_of(config(tmp_path, uri, store=store.model_dump()))
+        found.append(tables(store, outcome.run_id))
+    for name in PER_RUN:
+        assert found[0][name].schema == pl.Schema(TABLES[name])
+        assert found[0][name].equals(found[1][name], null_equal=True), name
+        assert found[0][name].equals(found[2][name], null_equal=True), name
+    assert found[0]["cases"].height == 12
+
+
+async def test_transcripts_are_read_from_s3(tmp_path: Path, s3):
+    bucket = s3.bucket()
+    body = b"".join(native_line(case) for case in sample_cases()[:5])
+    s3.put(bucket, "day=2026-11-20/part-0.jsonl", body)
+    transcripts = {
+        "uri": f"s3://{bucket}/day={{date:%Y-%m-%d}}/",
+        "storage_options": s3.storage_options,
+    }
+    from datetime import date
+
+    outcome = await outcome_of(
+        config(tmp_path, "", transcripts=transcripts), on=date(2026, 11, 20)
+    )
+    assert outcome.summary.counts["judged"] == 5
+
+
+@pytest.mark.row("001-76")
+async def test_a_planted_regression_is_a_failed_state_an_event_and_an_artifact(
+    tmp_path: Path, prefect_server: str
+):
+    cases = sample_cases()
+    good = config(tmp_path, written(tmp_path / "v1.jsonl", cases))
+    await outcome_of(good)
+    worse = config(
+        tmp_path,
+        written(tmp_path / "v2.jsonl", with_planted_regression(cases)),
+        comparison={"baseline": "latest"},
+    )
+    state = await state_of(worse)
+    outcome = await state.aresult(raise_on_failure=False)
+    assert (state.type.value, state.name) == ("FAILED", "Regression")
+    assert outcome.exit_code == 1
+    assert outcome.comparison is not None
+    assert outcome.comparison.verdict.regression_detected
+    async with get_client() as client:
+        artifacts = await client.read_artifacts()
+        assert {"assizes-report-suite", "assizes-metrics-suite"} <= {a.key for a in artifacts}
+    assert await _event_seen(prefect_server, "assizes.regression.detected", outcome.run_id)
+
+
+async def _event_seen(api: str, name: str, run_id: str) -> bool:
+    """Events arrive a moment after they were sent."""
+    import httpx
+
+    query = {"filter": {"event": {"name": [name]}}}
+    async with httpx.AsyncClient() as client:
+        for _ in range(50):
+            answer = await client.post(f"{api}/events/filter", json=query)
+            if run_id in answer.text:
+                return True
+            await asyncio.sleep(0.2)
+    return False
+
+
+async def test_a_failed_gate_names_itself_and_can_leave_the_flow_completed(tmp_path: Path):
+    uri = written(tmp_path / "t.jsonl", sample_cases()[:6])
+    strict = {"metrics_pass_threshold": 100, "cases_pass_threshold": 100}
+    failed = await state_of(config(tmp_path, uri, thresholds=strict))
+    kept = await state_of(
+        config(tmp_path, uri, thresholds=strict, runner={"fail_flow": False}), run_id="kept"
+    )
+    assert (failed.type.value, failed.name) == ("FAILED", "GateFailed")
+    assert (kept.type.value, kept.name) == ("COMPLETED", "GateFailed")
+
+
+async def test_a_run_without_a_case_is_inconclusive(tmp_path: Path):
+    (tmp_path / "t.jsonl").write_text("no json\n")
+    with pytest.raises(Inconclusive, match="no_data"):
+        await outcome_of(config(tmp_path, str(tmp_path / "t.jsonl")))
+
+
+@pytest.mark.row("000-59", "000-64")
+async def test_an_empty_transcript_is_an_error_and_an_unfinished_one_is_skipped(tmp_path: Path):
+    whole, empty, running = sample_cases()[:3]
+    empty = empty.model_copy(
+        update={"transcript": empty.transcript.model_copy(update={"turns": ()})}
+    )
+    running = running.model_copy(update={"status": "in_progress"})
+    outcome = await outcome_of(
+        config(tmp_path, written(tmp_path / "t.jsonl", [whole, empty, running]))
+    )
+    counts = outcome.summary.counts
+    assert (counts["judged"], counts["errored"], counts["skipped"]) == (1, 1, 1)
+    assert outcome.conclusion == "Inconclusive"  # one of two due cases has a verdict
+    rows = tables(StoreConfig(uri=f"duckdb:///{tmp_path}/rows.duckdb"), outcome.run_id)
+    by_case = {row["case_id"]: row for row in rows["cases"].iter_rows(named=True)}
+    assert "empty_transcript" in by_case[empty.case_id]["error"]
+    assert by_case[running.case_id]["passed"] is None
+    assert rows["asks"].height == 1
+
+
+@pytest.mark.row("000-62", "001-50")
+async def test_a_model_over_http_is_asked_once_a_case_and_its_tokens_and_price_are_kept(
+    tmp_path: Path, openai_server
+):
+    cases = sample_cases()[:10]
+    openai_server.reset()
+    judge = {"model": "gpt-4o-mini", "provider": "openai", "api_base": openai_server.api_base}
+    outcome = await outcome_of(
+        config(tmp_path, written(tmp_path / "t.jsonl", cases), judge=judge)
+    )
+    asks = tables(StoreConfig(uri=f"duckdb:///{tmp_path}/rows.duckdb"), outcome.run_id)["asks"]
+    assert openai_server.stats()["requests"] == asks.height == 10
+    assert asks["input_tokens"].min() > 0
+    assert asks["output_tokens"].min() > 0
+    assert asks["cost_usd"].min() > 0
+    assert asks["prompt_hash"].str.len_chars().min() == 32
+    assert set(asks["provider"]) == {"openai"}
+    assert outcome.summary.total_platform_cost_usd == pytest.approx(asks["cost_usd"].sum())
+
+
+async def test_a_reply_that_was_paid_for_is_not_paid_again_by_another_run(
+    tmp_path: Path, openai_server
+):
+    uri = written(tmp_path / "t.jsonl", sample_cases()[:4])
+    judge = {"model": "openai/gpt-4o-mini", "api_base": openai_server.api_base}
+    wanted = config(tmp_path, uri, judge=judge)
+    await outcome_of(wanted, run_id="first")
+    openai_server.reset()
+    await outcome_of(wanted, run_id="second")
+    asks = tables(wanted.store, "second")["asks"]
+    assert openai_server.stats()["requests"] == 0
+    assert asks["cached"].all()
+    assert asks["cost_usd"].sum() == 0.0
+
+
+async def test_the_compare_flow_tells_by_its_state(tmp_path: Path):
+    cases = sample_cases()[:9]
+    store = StoreConfig(uri=f"duckdb:///{tmp_path}/rows.duckdb")
+    await outcome_of(config(tmp_path, written(tmp_path / "v1.jsonl", cases)), run_id="v1")
+    worse = with_planted_regression(cases)
+    await outcome_of(config(tmp_path, written(tmp_path / "v2.jsonl", worse)), run_id="v2")
+    same = await compare_runs("v1", "v1", store, return_state=True)
+    state = await compare_runs("v1", "v2", store, return_state=True)
+    assert same.name == "NoRegression"
+    assert (state.type.value, state.name) == ("FAILED", "Regression")
+    with open_store(store) as opened:
+        kept = opened.comparisons()
+    assert kept.height == 2
+    assert json.loads(kept["verdict"][0])["thresholds_used"]

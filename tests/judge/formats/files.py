@@ -1,0 +1,32 @@
+"""The result files of others, and how tests read them."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+from judge.case import Case
+from judge.formats import FORMATS
+
+TAU_BENCH = "tau_bench_airline/gpt-4o-airline.json.gz"
+AGENTS = (
+    "claude-sonnet-4.5",
+    "gpt-4.1",
+    "gpt-4.1-finetuned",
+    "gpt-4o",
+    "gpt-oss-120b",
+    "qwen2.5-7b",
+)
+TAU2 = [f"tau2_airline/{agent}.json.gz" for agent in AGENTS]
+RESULT_FILES = [(TAU_BENCH, "tau_bench"), *((path, "tau2") for path in TAU2)]
+
+
+def read(path: Path) -> bytes:
+    """The decompressed bytes of a gzip file."""
+    return gzip.decompress(path.read_bytes())
+
+
+def cases_of(path: Path, name: str) -> list[Case]:
+    """All cases of a result file."""
+    one = FORMATS[name]
+    return [one.case(record) for record in one.records(read(path))]

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from judge.errors import DataError
+from judge.formats import FORMATS, detect, native_line
+from tests.builders import case, user
+from tests.judge.formats.files import RESULT_FILES, read
+
+NATIVE = native_line(case(user("Hi")))
+TRAJECTORY = {"task_id": 1, "traj": [{"role": "user", "content": "x" * 9000}]}
+
+
+def test_the_table_holds_each_format_under_its_name():
+    assert {name: (one.name, one.by_line) for name, one in FORMATS.items()} == {
+        "native": ("native", True),
+        "tau_bench": ("tau_bench", False),
+        "tau2": ("tau2", False),
+    }
+
+
+@pytest.mark.parametrize(
+    ("head", "name"),
+    [
+        (NATIVE, "native"),
+        (NATIVE + NATIVE, "native"),
+        (b"\xef\xbb\xbf" + NATIVE, "native"),
+        (b"\r\n\n" + NATIVE, "native"),
+        (b'{"case_id": "cut o', "native"),
+        (b"a broken line\n[]\n" + NATIVE, "native"),
+        (b'{"transcript": {"turns": [{"role": "user", "text": "\xc3', "native"),
+        (json.dumps([TRAJECTORY]).encode()[:400], "tau_bench"),
+        (json.dumps([TRAJECTORY], indent=1).encode()[:400], "tau_bench"),
+        (b'{"info": {"agent_info": {"llm": "m', "tau2"),
+        (b'{"timestamp": "t",\n "info": {\n  "num_trials": 1,\n  "user_info": {}', "tau2"),
+        (b'{"simulations": [', "tau2"),
+    ],
+)
+def test_a_file_is_known_by_how_it_begins(head: bytes, name: str):
+    assert detect(head).name == name
+
+
+@pytest.mark.parametrize(
+    "head", [b"", b"\n", b"PAR1", b"[]", b"[1, 2]", b"{}", b'{"info": "x"}', b'"case_id"', b"<a/>"]
+)
+def test_what_is_none_of_the_formats_is_refused_with_their_names(head: bytes):
+    with pytest.raises(DataError) as refused:
+        detect(head)
+    assert refused.value.code == "format"
+    assert "native, tau_bench, tau2" in refused.value.detail
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("path", "name"), RESULT_FILES)
+def test_every_result_file_is_known_by_its_first_bytes(data: Path, path: str, name: str):
+    assert detect(read(data / path)[:4096]).name == name

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import pytest
+
+from judge.spending import ModelCalls
+from tests.judge.run_frames import (
+    ask_row,
+    case_row,
+    summary_of,
+)
+
+
+def outcomes(passed: int, failed: int = 0, errored: int = 0):
+    verdicts = [True] * passed + [False] * failed + [None] * errored
+    return [case_row(f"c{i:05}", verdict) for i, verdict in enumerate(verdicts)]
+
+
+@pytest.mark.row("001-50")
+def test_judge_tokens_and_cost_are_summed_over_paid_asks():
+    asks = [
+        ask_row("a"),
+        ask_row("b", cached=True),
+        ask_row("c", error="timeout", input_tokens=None, output_tokens=None, cost_usd=None),
+    ]
+    summary = summary_of(outcomes(1), asks=asks)
+    assert summary.total_platform_token_usage == {"input": 700, "output": 300, "total": 1000}
+    assert summary.total_platform_cost_usd == 0.01
+    assert summary.model_calls == ModelCalls(asks=3, cached=1, unanswered=1, attempts=3)
+
+
+@pytest.mark.row("001-50")
+def test_an_unknown_price_makes_the_cost_null_not_zero():
+    asks = [ask_row("a"), ask_row("b", cost_usd=None)]
+    summary = summary_of([case_row("a", agent_cost_usd=0.5)], asks=asks)
+    assert summary.total_platform_cost_usd is None
+    assert summary.total_estimated_cost_usd is None
+    assert summary.total_platform_token_usage == {"input": 1400, "output": 600, "total": 2000}
+
+
+def test_tokens_that_no_provider_metered_are_null_and_nothing_asked_is_zero():
+    unmetered = ask_row("a", input_tokens=None, output_tokens=None)
+    assert summary_of(outcomes(1), asks=[unmetered]).total_platform_token_usage is None
+    nothing = summary_of(outcomes(1))
+    assert nothing.total_platform_token_usage == {"input": 0, "output": 0, "total": 0}
+    assert nothing.total_platform_cost_usd == 0.0
+
+
+def test_agent_tokens_and_cost_are_summed_over_the_cases_that_recorded_them():
+    cases = [
+        case_row(
+            "a",
+            agent_tokens=120,
+            agent_input_tokens=100,
+            agent_output_tokens=20,
+            agent_cost_usd=0.1,
+        ),
+        case_row("b", agent_input_tokens=200, agent_output_tokens=30, agent_cost_usd=0.2),
+        case_row("c"),
+    ]
+    summary = summary_of(cases, asks=[ask_row("a")])
+    assert summary.total_agent_token_usage == {"input": 300, "output": 50, "total": 350}
+    assert summary.total_agent_cost_usd == 0.3
+    assert summary.total_estimated_cost_usd == 0.31
+
+
+def test_agent_tokens_and_cost_that_nobody_recorded_are_null():
+    summary = summary_of(outcomes(2), asks=[ask_row("a")])
+    assert summary.total_agent_token_usage is None
+    assert summary.total_agent_cost_usd is None
+    assert summary.total_estimated_cost_usd is None
+
+
+def test_a_total_without_its_parts_is_reported_without_them():
+    assert summary_of([case_row("a", agent_tokens=7)]).total_agent_token_usage == {"total": 7}

@@ -1,0 +1,36 @@
+"""Every place a store can be in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from judge.config import StoreConfig
+
+
+@pytest.fixture
+def duckdb_place(tmp_path: Path) -> StoreConfig:
+    return StoreConfig(uri=f"duckdb:///{tmp_path}/new/store.duckdb")
+
+
+@pytest.fixture
+def folder_place(tmp_path: Path) -> StoreConfig:
+    return StoreConfig(uri=str(tmp_path / "new" / "lake"))
+
+
+@pytest.fixture
+def s3_place(s3) -> StoreConfig:
+    return StoreConfig(uri=f"s3://{s3.bucket()}/lake", storage_options=s3.storage_options)
+
+
+@pytest.fixture(params=["duckdb", "folder", "s3"])
+def place(request: pytest.FixtureRequest) -> StoreConfig:
+    """A store that is not there yet, of each kind in turn."""
+    return request.getfixturevalue(f"{request.param}_place")
+
+
+@pytest.fixture(params=["folder", "s3"])
+def lake_place(request: pytest.FixtureRequest) -> StoreConfig:
+    """The same for those that take several writers."""
+    return request.getfixturevalue(f"{request.param}_place")
