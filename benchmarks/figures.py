@@ -32,7 +32,9 @@ class Figures:
         missed = (most is not None and value > most) or (least is not None and value < least)
         if missed:
             self.short.append(name)
-        goal = f"  (goal <= {most})" if most is not None else f"  (goal >= {least})" if least else ""
+        goal = (
+            f"  (goal <= {most})" if most is not None else f"  (goal >= {least})" if least else ""
+        )
         print(f"{name:<34} {value:>10.3f}{goal}{'  SHORT' if missed else ''}", flush=True)
 
     def close(self) -> None:
@@ -44,7 +46,12 @@ def seconds(command: list[str], cwd: Path, env: Mapping[str, str] | None = None)
     """Wall clock of a command that must succeed or find something (exit 0 or 1)."""
     begun = time.perf_counter()
     done = subprocess.run(
-        command, cwd=cwd, env={**os.environ, **(env or {})}, capture_output=True, text=True, check=False
+        command,
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     taken = time.perf_counter() - begun
     if done.returncode not in (0, 1):

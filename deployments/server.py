@@ -23,6 +23,10 @@ STARTUP_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 15.0
 
 
+_children: dict[int, subprocess.Popen[bytes]] = {}
+"""Servers this process started itself: asked for their end, they are reaped too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
     """A background server as its state file describes it."""
@@ -79,6 +83,7 @@ def start_server(port: int | None = None) -> Server:
             start_new_session=True,
             env={**PREFECT_DEFAULTS, **os.environ, "PREFECT_LOGGING_SERVER_LEVEL": "WARNING"},
         )
+    _children[process.pid] = process
     server = Server(process.pid, f"http://127.0.0.1:{port}/api")
     _state_file().write_text(json.dumps({"pid": server.pid, "api_url": server.api_url}))
     deadline = time.monotonic() + STARTUP_TIMEOUT_S
@@ -125,12 +130,8 @@ def _end_group(pid: int) -> bool:
 
 
 def _alive(pid: int) -> bool:
-    """False also for a zombie: our own child that has ended but was not waited for."""
-    try:
-        if os.waitpid(pid, os.WNOHANG)[0] == pid:
-            return False
-    except ChildProcessError:
-        pass
+    if (child := _children.get(pid)) is not None:
+        return child.poll() is None
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

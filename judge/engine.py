@@ -108,6 +108,10 @@ class Engine:
             round_ += 1
         return Heard(judge=judge, scores=hearing.scores, asks=records)
 
+    async def aclose(self) -> None:
+        """Give back the model's connections, in the event loop that used them."""
+        await self._model.aclose()
+
     async def _answer(self, ask: Ask[Any], prompt_hash: str) -> Answer:
         """From the same ask in flight, else from the cache, else from the model."""
         key = self._key(prompt_hash)

@@ -10,8 +10,11 @@ import os
 # Read while litellm is imported: without it, prices are fetched over the network.
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 
+import asyncio
+import inspect
 import json
 import re
+import warnings
 from functools import lru_cache
 from time import perf_counter
 from typing import Any, Final, Literal
@@ -31,6 +34,12 @@ from judge.rows import as_json
 litellm.telemetry = False
 litellm.suppress_debug_info = True
 litellm.drop_params = False
+
+# litellm builds its response types on first use; pydantic then warns of one of them. litellm's own
+# filter for that goes where a caller has put the warning filters back.
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", message=".*`ReadOnly` qualifier.*", category=UserWarning)
+    litellm.ModelResponse()
 
 ResponseMode = Literal["json_schema", "json_object", "words"]
 """How a reply's shape is asked for: by its schema, as any JSON object, or in words alone."""
@@ -118,6 +127,20 @@ class LiteLLM:
             raise model_error(error) from error
         latency_ms = (perf_counter() - started) * 1000
         return _completion(response, self.name, latency_ms)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop; a later call opens new ones.
+
+        litellm keeps its clients by event loop, for all models, and its own way of closing them
+        leaves closed ones behind for the next call.
+        """
+        clients = litellm.in_memory_llm_clients_cache
+        loop = id(asyncio.get_running_loop())
+        ours = [key for key in clients.cache_dict if key.endswith(f"-{loop}")]
+        for key in ours:
+            clients.ttl_dict.pop(key, None)
+        closing = [clients.cache_dict.pop(key).close() for key in ours]
+        await asyncio.gather(*filter(inspect.isawaitable, closing))
 
     def _response_format(self, reply: type[BaseModel]) -> dict[str, Any]:
         if self._mode == "words":

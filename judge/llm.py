@@ -66,6 +66,9 @@ class Model(Protocol):
             ModelError: when no answer came.
         """
 
+    async def aclose(self) -> None:
+        """Give back connections; a later call may open new ones."""
+
 
 class Lexical:
     """The offline judge: answers from an ask's evidence by plain text rules, without a model.
@@ -81,6 +84,9 @@ class Lexical:
         """What plain text rules say about the evidence; no tokens, no cost."""
         text = json.dumps(answer(ask.evidence), ensure_ascii=False)
         return Completion(text=text, answered_by=self.name, cost_usd=0.0)
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
 
 
 def check_model(config: JudgeConfig) -> None:

@@ -56,3 +56,6 @@ class Scripted:
             return reply
         text = reply if isinstance(reply, str) else json.dumps(reply)
         return Completion(text, self.name, 10, 5, cost_usd=0.0, latency_ms=1.0)
+
+    async def aclose(self) -> None:
+        """Nothing is open."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from judge.config import RunConfig
 from judge.exact import mean_of_counts, reaches, rounded
@@ -19,6 +19,18 @@ from judge.spending import ModelCalls, model_calls, spending
 Outcome = Literal["passed", "failed", "inconclusive"]
 
 GATES = ("expected_outcomes", "overall_score", "error")
+
+COUNTS = (
+    "read",
+    "judged",
+    "reused",
+    "quarantined",
+    "duplicate",
+    "errored",
+    "skipped",
+    "not_attempted",
+)
+"""What became of the records read; the first is the sum of the others, always."""
 
 
 class _Part(BaseModel):
@@ -97,6 +109,12 @@ class RunSummary(_Part):
         "repetitions"
     )
     pass_at_k: dict[str, float]
+
+    @field_validator("counts")
+    @classmethod
+    def _counts_in_order(cls, counts: dict[str, int]) -> dict[str, int]:
+        """Stored JSON has sorted keys; what people read keeps the order of the equation."""
+        return {name: counts.get(name, 0) for name in COUNTS}
 
 
 def summarise(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import tempfile
 from collections.abc import Iterator
@@ -23,6 +24,16 @@ os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["DO_NOT_TRACK"] = "1"
 
 pytest_plugins = ["tests.doubles.fixtures", "tests.doubles.s3"]
+
+
+def _stop_server() -> None:
+    from deployments.server import stop_server
+
+    stop_server()
+
+
+# Registered before Prefect registers its own: it sends its last events first, then the server ends.
+atexit.register(_stop_server)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -47,13 +58,15 @@ def data() -> Path:
 @pytest.fixture(scope="session")
 def prefect_server() -> Iterator[str]:
     """The API address of a real Prefect server, started as `assizes up` starts it."""
-    from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY
-    from prefect.settings import temporary_settings
+    from prefect.settings import (
+        PREFECT_API_URL,
+        PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
+        temporary_settings,
+    )
 
-    from deployments.server import start_server, stop_server
+    from deployments.server import start_server
 
     server = start_server()
     settings = {PREFECT_API_URL: server.api_url, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}
     with temporary_settings(settings):
         yield server.api_url
-    stop_server()

@@ -12,9 +12,10 @@ from judge.case import Case, Transcript, Turn
 from judge.evidence import MadeCall, tool_evidence
 from judge.formats import FORMATS
 
-__all__ = ["SLOWDOWN", "sample_cases", "with_planted_regression"]
+__all__ = ["FILE", "SLOWDOWN", "sample_cases", "with_planted_regression"]
 
 FILE = "airline.jsonl.gz"
+"""The bundled file, beside this module."""
 
 SLOWDOWN = 1.3
 """By how much the planted version is slower."""

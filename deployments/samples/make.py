@@ -48,12 +48,12 @@ def _trimmed(case: Case) -> Case:
     return case.model_copy(update={"expected": expected, "agent_version": "v1", "metadata": {}})
 
 
-def main() -> None:
-    """Write the bundled file; the same input gives the same lines."""
-    document = gzip.decompress((Path(os.environ["ASSIZES_DATA"]) / SOURCE).read_bytes())
+def write_sample(data: Path, file: Path) -> None:
+    """Write the chosen cases as gzip; the same input gives the same lines."""
+    document = gzip.decompress((data / SOURCE).read_bytes())
     lines = b"".join(native_line(case) for case in chosen(document))
-    Path(__file__).with_name(FILE).write_bytes(gzip.compress(lines, 9, mtime=0))
+    file.write_bytes(gzip.compress(lines, 9, mtime=0))
 
 
 if __name__ == "__main__":
-    main()
+    write_sample(Path(os.environ["ASSIZES_DATA"]), Path(__file__).with_name(FILE))

@@ -70,6 +70,6 @@ def _beginnings(head: bytes) -> Iterator[Any]:
     whole = head.decode("utf-8-sig", "ignore")
     for text in (whole, *whole.split("\n")):
         try:
-            yield jiter.from_json(text.encode(), partial_mode=True)
+            yield jiter.from_json(text.encode(), partial_mode="trailing-strings")
         except ValueError:
             continue

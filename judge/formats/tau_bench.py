@@ -16,7 +16,6 @@ from judge.case import (
     Case,
     Expected,
     ExpectedCall,
-    Role,
     ToolCall,
     ToolResult,
     Transcript,
@@ -37,7 +36,7 @@ class _Call(BaseModel):
 
 
 class _Message(BaseModel):
-    role: Literal["system"] | Role
+    role: Literal["system", "user", "assistant", "tool"]
     content: str | None = None
     tool_calls: list[_Call] | None = None
     tool_call_id: str | None = None

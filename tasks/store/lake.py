@@ -41,6 +41,7 @@ from tasks.store.record import (
     is_id,
     newest_first,
     other_plan,
+    parquet,
     resumed,
 )
 
@@ -122,9 +123,7 @@ class Lake:
     def finish(self, run: RunRecord, run_metrics: pl.DataFrame) -> None:
         """Write the run's final row and metrics, last of all."""
         metrics = checked_metrics(run.run_id, run_metrics)
-        stored = self._known(run.run_id)
-        held = self._metrics(run.run_id)
-        final = ending(stored, run, held.equals(metrics), self.uri)
+        final = self._ending(run, metrics)
         if final is None:
             return
         end = _encoded(
@@ -135,9 +134,7 @@ class Lake:
         if final.status != COMPLETE:
             self._objects.replace(stopped, end)
         elif not self._objects.create(success, end):
-            ending(
-                self._known(run.run_id), run, self._metrics(run.run_id).equals(metrics), self.uri
-            )
+            self._ending(run, metrics)
 
     def runs(self) -> pl.DataFrame:
         """Table runs, newest first."""
@@ -219,9 +216,7 @@ class Lake:
         self.close()
 
     def _write_part(self, run_id: str, stem: str, rows: pl.DataFrame) -> dict[str, Any]:
-        buffer = io.BytesIO()
-        rows.write_parquet(buffer, compression="zstd")
-        data = buffer.getvalue()
+        data = parquet(rows)
         digest = hashlib.sha256(data).hexdigest()
         name = f"{stem}-{digest[:16]}.parquet"
         self._objects.create(f"runs/{run_id}/parts/{name}", data)
@@ -236,6 +231,12 @@ class Lake:
         folder = f"runs/{run_id}/commits"
         names = [f"{folder}/{name}" for name in self._objects.names(folder)]
         return {mark["shard"]: mark for mark in self._documents(names).values()}
+
+    def _ending(self, run: RunRecord, metrics: pl.DataFrame) -> RunRecord | None:
+        """The final form of a run, or null when it is what the store holds now."""
+        stored = self._known(run.run_id)
+        same = self._metrics(run.run_id).equals(metrics)
+        return ending(stored, run, self.uri, same_metrics=same)
 
     def _metrics(self, run_id: str) -> pl.DataFrame:
         end = self._end(run_id)

@@ -5,6 +5,7 @@ A run is frozen when it begins (configuration and plan), grows by whole shards, 
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -190,7 +191,9 @@ def other_plan(run_id: str, store: str) -> StoreError:
     )
 
 
-def ending(stored: RunRecord, run: RunRecord, same_metrics: bool, store: str) -> RunRecord | None:
+def ending(
+    stored: RunRecord, run: RunRecord, store: str, *, same_metrics: bool
+) -> RunRecord | None:
     """The final form of a run, or null when the store already holds it.
 
     What was frozen at the beginning stays; status, counts and summary are new. A run that ended
@@ -253,3 +256,10 @@ def full_id(prefix: str, known: Iterable[str], store: str) -> str:
 def newest_first(runs: pl.DataFrame) -> pl.DataFrame:
     """Table runs as it is listed: by the time they began, newest first, then by id."""
     return runs.sort("started_at", "run_id", descending=[True, False])
+
+
+def parquet(rows: pl.DataFrame) -> bytes:
+    """Rows as a Parquet file; the same rows give the same bytes."""
+    buffer = io.BytesIO()
+    rows.write_parquet(buffer, compression="zstd")
+    return buffer.getvalue()

@@ -7,7 +7,6 @@ the index would cost ten times the insert (and one mark a shard already keeps ro
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import re
@@ -34,6 +33,7 @@ from tasks.store.record import (
     ending,
     full_id,
     newest_first,
+    parquet,
     resumed,
 )
 
@@ -62,9 +62,11 @@ class Warehouse:
     def __init__(self, uri: str, path: Path, *, writing: bool) -> None:
         self.uri = uri
         self._lock = threading.Lock()
-        self._connection = _connection(uri, path, writing=writing or path == MEMORY)
+        self._connection: duckdb.DuckDBPyConnection | None = _connection(
+            uri, path, writing=writing or path == MEMORY
+        )
         with ExitStack() as undo:
-            undo.callback(self._connection.close)
+            undo.callback(self.close)
             with self._transaction() as con:
                 con.execute("set TimeZone='UTC'")
                 _check_schema(con, uri, writing=writing or path == MEMORY)
@@ -123,7 +125,7 @@ class Warehouse:
         with self._transaction() as con:
             stored = self._known(con, run.run_id)
             held = _rows(con, "run_metrics", run.run_id)
-            final = ending(stored, run, held.equals(metrics), self.uri)
+            final = ending(stored, run, self.uri, same_metrics=held.equals(metrics))
             if final is None:
                 return
             for table, rows in (("runs", frame("runs", [final.row()])), ("run_metrics", metrics)):
@@ -165,9 +167,15 @@ class Warehouse:
         return found.sort(found.columns)
 
     def close(self) -> None:
-        """Close the file, so that another process may write to it."""
+        """Close the file, so that another process may write to it.
+
+        The connection is let go of as well: held until the interpreter ends (Prefect keeps what
+        its last tasks were given), it makes DuckDB print a report of leaked objects.
+        """
         with self._lock:
-            self._connection.close()
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
 
     def __enter__(self) -> Self:
         return self
@@ -184,13 +192,16 @@ class Warehouse:
     def _transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """The connection, alone, in a transaction that leaving by an error undoes."""
         with self._lock:
+            con = self._connection
+            if con is None:
+                raise StoreError(f"{self.uri} is closed")
             try:
-                self._connection.begin()
+                con.begin()
                 with ExitStack() as undo:
-                    undo.callback(self._connection.rollback)
-                    yield self._connection
+                    undo.callback(con.rollback)
+                    yield con
                     undo.pop_all()
-                self._connection.commit()
+                con.commit()
             except duckdb.Error as error:
                 raise StoreError(f"{self.uri}: {_first_line(error)}") from error
 
@@ -273,10 +284,8 @@ def _insert(con: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> N
     if rows.is_empty():
         return
     con.register("_incoming", ArrowView(rows))
-    try:
-        con.execute(f"insert into {table} select * from _incoming")
-    finally:
-        con.unregister("_incoming")
+    con.execute(f"insert into {table} select * from _incoming")
+    con.unregister("_incoming")
 
 
 def _rows(con: duckdb.DuckDBPyConnection, table: str, run_id: str | None = None) -> pl.DataFrame:
@@ -300,11 +309,8 @@ def _plan(con: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, Any] | None:
 
 
 def _digest(tables: Mapping[str, pl.DataFrame]) -> str:
-    """SHA-256 over a shard's rows, table after table."""
+    """SHA-256 over the Parquet form of a shard's tables, one after the other."""
     digest = hashlib.sha256()
-    for table, rows in tables.items():
-        stream = io.BytesIO()
-        rows.write_ipc_stream(stream)
-        digest.update(table.encode())
-        digest.update(stream.getbuffer())
+    for rows in tables.values():
+        digest.update(parquet(rows))
     return digest.hexdigest()

@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+OPENAI_KEY = "sk-" + "proj-4f9aB7" * 4
+"""Looks like a key, so that tests see whether one leaks; the server takes any."""
+
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -62,3 +65,11 @@ def openai_server() -> Iterator[OpenAIServer]:
     """The shared judge model; `reset` it before counting its requests."""
     with running_openai_server() as server:
         yield server
+
+
+@pytest.fixture
+def judge_server(openai_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> OpenAIServer:
+    """The shared judge model with nothing asked so far, and a key for it in the environment."""
+    monkeypatch.setenv("OPENAI_API_KEY", OPENAI_KEY)
+    openai_server.reset()
+    return openai_server

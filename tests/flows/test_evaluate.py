@@ -29,8 +29,8 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 PER_RUN = ("scores", "asks", "cases", "rejects", "run_metrics")
 
 
-def written(file: Path, cases: list[Case]) -> str:
-    file.write_bytes(b"".join(native_line(case) for case in cases))
+def written(file: Path, cases: list[Case], after: bytes = b"") -> str:
+    file.write_bytes(b"".join(native_line(case) for case in cases) + after)
     return str(file)
 
 
@@ -71,9 +71,9 @@ def report_bytes(outcome: RunOutcome) -> dict[str, bytes]:
 
 async def test_every_record_of_the_input_is_accounted_for(tmp_path: Path):
     cases = sample_cases()
-    file = Path(written(tmp_path / "t.jsonl", [*cases, cases[0]]))
-    file.write_bytes(file.read_bytes() + b'{"case_id": "cut off\n' + b"[]\n")
-    outcome = await outcome_of(config(tmp_path, str(file)))
+    broken = b'{"case_id": "cut off\n' + b"[]\n"
+    uri = written(tmp_path / "t.jsonl", [*cases, cases[0]], broken)
+    outcome = await outcome_of(config(tmp_path, uri))
     counts = outcome.summary.counts
     assert counts["read"] == len(cases) + 3
     assert counts["judged"] == len(cases)
@@ -120,16 +120,14 @@ async def test_duckdb_folder_and_s3_hold_equal_tables(tmp_path: Path, s3):
 async def test_transcripts_are_read_from_s3(tmp_path: Path, s3):
     bucket = s3.bucket()
     body = b"".join(native_line(case) for case in sample_cases()[:5])
-    s3.put(bucket, "day=2026-11-20/part-0.jsonl", body)
+    s3.client.put_object(Bucket=bucket, Key="day=2026-11-20/part-0.jsonl", Body=body)
     transcripts = {
         "uri": f"s3://{bucket}/day={{date:%Y-%m-%d}}/",
         "storage_options": s3.storage_options,
     }
     from datetime import date
 
-    outcome = await outcome_of(
-        config(tmp_path, "", transcripts=transcripts), on=date(2026, 11, 20)
-    )
+    outcome = await outcome_of(config(tmp_path, "", transcripts=transcripts), on=date(2026, 11, 20))
     assert outcome.summary.counts["judged"] == 5
 
 
@@ -210,14 +208,13 @@ async def test_an_empty_transcript_is_an_error_and_an_unfinished_one_is_skipped(
 
 @pytest.mark.row("000-62", "001-50")
 async def test_a_model_over_http_is_asked_once_a_case_and_its_tokens_and_price_are_kept(
-    tmp_path: Path, openai_server
+    tmp_path: Path, openai_server, monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setenv("OPENAI_API_KEY", "any")
     cases = sample_cases()[:10]
     openai_server.reset()
     judge = {"model": "gpt-4o-mini", "provider": "openai", "api_base": openai_server.api_base}
-    outcome = await outcome_of(
-        config(tmp_path, written(tmp_path / "t.jsonl", cases), judge=judge)
-    )
+    outcome = await outcome_of(config(tmp_path, written(tmp_path / "t.jsonl", cases), judge=judge))
     asks = tables(StoreConfig(uri=f"duckdb:///{tmp_path}/rows.duckdb"), outcome.run_id)["asks"]
     assert openai_server.stats()["requests"] == asks.height == 10
     assert asks["input_tokens"].min() > 0
@@ -229,8 +226,9 @@ async def test_a_model_over_http_is_asked_once_a_case_and_its_tokens_and_price_a
 
 
 async def test_a_reply_that_was_paid_for_is_not_paid_again_by_another_run(
-    tmp_path: Path, openai_server
+    tmp_path: Path, openai_server, monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setenv("OPENAI_API_KEY", "any")
     uri = written(tmp_path / "t.jsonl", sample_cases()[:4])
     judge = {"model": "openai/gpt-4o-mini", "api_base": openai_server.api_base}
     wanted = config(tmp_path, uri, judge=judge)

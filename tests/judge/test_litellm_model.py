@@ -3,61 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 import sys
-import time
 
 import pytest
-from pydantic import BaseModel, ConfigDict
 
-from judge.case import Expected
 from judge.config import JudgeConfig, LimitsConfig
-from judge.engine import Engine
-from judge.errors import ConfigurationError, ModelError
-from judge.evidence import ConversationEvidence, tool_evidence
-from judge.families.conversation import ConversationJudge
-from judge.llm import Completion, Lexical, UnusableReply, check_model, model_for
-from judge.protocol import Ask, Prompt
+from judge.errors import ModelError
+from judge.llm import Completion, UnusableReply, model_for
 from judge.reply import parse_reply
-from judge.rubric import built_in_rubrics
-from tests.builders import agent, case, user
-from tests.doubles.fixtures import OpenAIServer, running_openai_server
+from tests.doubles.fixtures import ROOT
+from tests.judge.calls import ASK, LIMITS, Reply, completing, config
 
-KEY = "sk-" + "proj-4f9aB7" * 4
-
-
-class Reply(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    justification: str
-    score: int
-    failure_code: str | None = None
-
-
-ASK = Ask(Prompt("You judge.", "Was it good?"), Reply)
 TEXT = '{"justification": "ok", "score": 4, "failure_code": null}'
-LIMITS = LimitsConfig(timeout_s=5)
-
-
-@pytest.fixture
-def server(openai_server: OpenAIServer, monkeypatch) -> OpenAIServer:
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    openai_server.reset()
-    return openai_server
-
-
-def config(server: OpenAIServer, model: str = "stub", **rest) -> JudgeConfig:
-    return JudgeConfig(**{"model": f"openai/{model}", "api_base": server.api_base} | rest)
-
-
-def completing(server: OpenAIServer, model: str, **rest):
-    return model_for(config(server, model, **rest), LIMITS).complete(ASK)
 
 
 @pytest.mark.row("000-55", "000-62")
-async def test_a_call_is_one_request_for_the_schema_and_is_accounted_for(server):
-    completion = await completing(server, "stub", temperature=0.2, max_output_tokens=77)
+async def test_a_call_is_one_request_for_the_schema_and_is_accounted_for(judge_server):
+    completion = await completing(judge_server, "stub", temperature=0.2, max_output_tokens=77)
 
     assert completion == Completion(
         text=TEXT,
@@ -68,7 +31,7 @@ async def test_a_call_is_one_request_for_the_schema_and_is_accounted_for(server)
         latency_ms=completion.latency_ms,
     )
     assert 0 < completion.latency_ms < 5000
-    assert server.requests() == [
+    assert judge_server.requests() == [
         {
             "model": "stub",
             "messages": [
@@ -102,71 +65,32 @@ async def test_a_call_is_one_request_for_the_schema_and_is_accounted_for(server)
     ]
 
 
-async def test_a_known_model_has_its_price(server):
-    completion = await completing(server, "gpt-4.1")
+async def test_a_known_model_has_its_price(judge_server):
+    completion = await completing(judge_server, "gpt-4.1")
 
     # 2 and 8 dollars a million tokens
     assert completion.cost_usd == pytest.approx((6 * 2 + 15 * 8) / 1e6)
 
 
 @pytest.mark.parametrize("model", ["stub-no-usage", "gpt-4.1-no-usage"])
-async def test_missing_usage_is_not_known_rather_than_free(server, model):
-    completion = await completing(server, model)
+async def test_missing_usage_is_not_known_rather_than_free(judge_server, model):
+    completion = await completing(judge_server, model)
 
     assert completion == Completion(TEXT, model, latency_ms=completion.latency_ms)
 
 
-@pytest.mark.row("000-37", "000-38")
-@pytest.mark.parametrize(
-    ("given", "name", "called"),
-    [
-        ({"model": "gpt-4o"}, "gpt-4o", "gpt-4o"),
-        ({"model": "openai/m"}, "openai/m", "m"),
-        ({"provider": "openai", "model": "m"}, "openai/m", "m"),
-    ],
-)
-async def test_litellm_is_called_with_the_model_and_the_provider_as_given(
-    server, given, name, called
-):
-    model = model_for(JudgeConfig(api_base=server.api_base, **given), LIMITS)
+async def test_no_temperature_is_sent_when_none_is_chosen(judge_server):
+    await completing(judge_server, "stub", temperature=None)
 
-    await model.complete(ASK)
-
-    assert (model.name, model.provider) == (name, "openai")
-    assert server.stats()["models"] == {called: 1}
+    assert "temperature" not in judge_server.requests()[0]
 
 
-@pytest.mark.row("000-37")
-def test_without_a_model_the_offline_judge_answers():
-    model = model_for(JudgeConfig(), LIMITS)
-
-    assert isinstance(model, Lexical)
-    assert (model.name, model.provider, model.cache_key) == ("offline/lexical", "offline", None)
-    check_model(JudgeConfig())
-
-
-async def test_the_offline_judge_answers_for_nothing():
-    one = case(user("hello"), agent("hi"))
-    judge = ConversationJudge(built_in_rubrics()[:2])
-    evidence = ConversationEvidence(one, tool_evidence(one), judge.weighted)
-
-    completion = await Lexical().complete(Ask(Prompt("", ""), Reply, evidence))
-
-    assert completion == Completion(completion.text, "offline/lexical", cost_usd=0.0)
-
-
-async def test_no_temperature_is_sent_when_none_is_chosen(server):
-    await completing(server, "stub", temperature=None)
-
-    assert "temperature" not in server.requests()[0]
-
-
-async def test_a_re_ask_carries_the_problem_and_not_the_answer(server):
-    model = model_for(config(server), LIMITS)
+async def test_a_re_ask_carries_the_problem_and_not_the_answer(judge_server):
+    model = model_for(config(judge_server), LIMITS)
 
     await model.complete(ASK, complaint="score: Field required")
 
-    _, said = server.requests()[0]["messages"]
+    _, said = judge_server.requests()[0]["messages"]
     assert said["content"] == (
         "Was it good?\n\n"
         "Your previous answer to this could not be used: score: Field required\n"
@@ -182,16 +106,16 @@ async def test_a_re_ask_carries_the_problem_and_not_the_answer(server):
     ],
 )
 async def test_a_model_without_schemas_is_told_the_schema_in_words(
-    server, monkeypatch, model, key, response_format
+    judge_server, monkeypatch, model, key, response_format
 ):
     monkeypatch.setenv(key, "gsk-test")
 
     completion = await model_for(
-        JudgeConfig(model=model, api_base=server.api_base), LIMITS
+        JudgeConfig(model=model, api_base=judge_server.api_base), LIMITS
     ).complete(ASK)
 
     assert parse_reply(completion.text, Reply) == Reply(justification="ok", score=4)
-    (request,) = server.requests()
+    (request,) = judge_server.requests()
     assert request.get("response_format") == response_format
     assert request["messages"][0]["content"].startswith(
         "You judge.\n\nAnswer with one JSON object and nothing else. "
@@ -217,18 +141,18 @@ async def test_a_model_without_schemas_is_told_the_schema_in_words(
     ],
 )
 async def test_a_failure_has_the_code_of_its_status_or_words_after_one_request(
-    server, model, code, detail
+    judge_server, model, code, detail
 ):
     with pytest.raises(ModelError) as caught:
-        await completing(server, model)
+        await completing(judge_server, model)
 
     assert (type(caught.value), caught.value.code) == (ModelError, code)
     assert caught.value.detail.startswith(detail)
-    assert server.stats()["requests"] == 1
+    assert judge_server.stats()["requests"] == 1
 
 
-async def test_a_server_that_is_not_there_is_unavailable(server):
-    model = model_for(config(server, api_base="http://127.0.0.1:9/v1"), LIMITS)
+async def test_a_server_that_is_not_there_is_unavailable(judge_server):
+    model = model_for(config(judge_server, api_base="http://127.0.0.1:9/v1"), LIMITS)
 
     with pytest.raises(ModelError) as caught:
         await model.complete(ASK)
@@ -236,9 +160,9 @@ async def test_a_server_that_is_not_there_is_unavailable(server):
     assert caught.value.code == "unavailable"
 
 
-async def test_a_wrong_key_is_an_authentication_failure_that_does_not_repeat_the_key(server):
+async def test_a_wrong_key_is_an_authentication_failure_that_does_not_repeat_the_key(judge_server):
     with pytest.raises(ModelError) as caught:
-        await completing(server, "stub-status-401")
+        await completing(judge_server, "stub-status-401")
 
     assert (caught.value.code, caught.value.detail) == (
         "authentication",
@@ -277,198 +201,44 @@ def test_what_a_provider_says_is_cut_and_never_holds_a_key(said, shown):
         ("stub-refuse", "refused", "I will not judge this."),
     ],
 )
-async def test_an_answer_that_cannot_be_used_keeps_its_tokens(server, model, code, detail):
+async def test_an_answer_that_cannot_be_used_keeps_its_tokens(judge_server, model, code, detail):
     with pytest.raises(UnusableReply) as caught:
-        await completing(server, model)
+        await completing(judge_server, model)
 
     assert (caught.value.code, caught.value.detail) == (code, detail)
     assert caught.value.completion.answered_by == model
     assert caught.value.completion.input_tokens == 6
 
 
-def hearing(server: OpenAIServer, model: str, *, timeout_s: float = 5.0, statements=()):
-    judge = ConversationJudge(built_in_rubrics()[:3])
-    one = case(user("hello"), agent("hi"), expected=Expected(outcomes=statements))
-    asking = Engine(
-        model_for(config(server, model), LIMITS), None, max_in_flight=8, timeout_s=timeout_s
-    )
-    return asking.hear(judge, one)
-
-
-STATEMENTS = ("It greets.", "It says:\n1. yes\n2. no", "1. odd <data: x> </data>")
-
-
-@pytest.mark.parametrize("statements", [(), STATEMENTS])
-async def test_a_conversation_is_judged_with_one_request(server, statements):
-    heard = await hearing(server, "stub", statements=statements)
-
-    (record,) = heard.asks
-    assert (record.error, record.attempts, server.stats()["requests"]) == (None, 1, 1)
-    found = {(s.metric, s.part): (s.status, s.raw) for s in heard.scores}
-    headlines = {(m.name, ""): ("scored", 4.0) for m in heard.judge.metrics[:3]}
-    parts = {("expected_outcomes", f"outcome:{i}"): ("scored", 1.0) for i in range(3)}
-    outcomes = {("expected_outcomes", ""): ("scored", 1.0)} | parts
-    none = {("expected_outcomes", ""): ("skipped", None)}
-    assert found == headlines | (outcomes if statements else none)
-
-
-@pytest.mark.row("002-54")
-async def test_a_fenced_reply_costs_no_second_request(server):
-    heard = await hearing(server, "stub-fenced")
-
-    assert (heard.asks[0].error, server.stats()["requests"]) == (None, 1)
-
-
-@pytest.mark.row("000-57")
-async def test_an_invalid_reply_is_asked_for_once_more_with_the_problem(server):
-    heard = await hearing(server, "stub-invalid-once")
-
-    assert (heard.asks[0].error, heard.asks[0].attempts) == (None, 2)
-    first, second = (request["messages"][1]["content"] for request in server.requests())
-    complaint = "could not be used: not json: Expecting value at character 0"
-    assert second.startswith(first)
-    assert complaint in second
-    assert "could not be used" not in first
-
-
-@pytest.mark.row("000-57")
-async def test_a_second_invalid_reply_fails_every_metric_and_is_kept(server):
-    heard = await hearing(server, "stub-invalid")
-
-    assert server.stats()["requests"] == 2
-    assert {score.status for score in heard.scores} == {"failed"}
-    reason = "invalid_reply: not json: Expecting value at character 0"
-    assert (heard.asks[0].error, heard.asks[0].reply) == (reason, "not json")
-
-
-async def test_a_hanging_call_is_cut_within_a_second(server):
-    started = time.monotonic()
-
-    heard = await hearing(server, "stub-slow", timeout_s=0.3)
-
-    assert time.monotonic() - started < 1.3
-    assert heard.asks[0].error == "timeout: no answer within 0.3 s"
-
-
-async def test_litellm_itself_never_waits_longer_than_the_limit(server):
-    model = model_for(config(server, "stub-slow"), LimitsConfig(timeout_s=0.3))
+async def test_litellm_itself_never_waits_longer_than_the_limit(judge_server):
+    model = model_for(config(judge_server, "stub-slow"), LimitsConfig(timeout_s=0.3))
 
     with pytest.raises(ModelError, match="timeout: "):
         await asyncio.wait_for(model.complete(ASK), 5)
 
-    assert server.stats()["requests"] == 1
+    assert judge_server.stats()["requests"] == 1
 
 
-async def test_calls_in_flight_share_the_slots_over_http(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    judge = ConversationJudge(built_in_rubrics()[:1])
-    with running_openai_server("--latency", "0.05") as server:
-        model = model_for(config(server), LIMITS)
-        asking = Engine(model, None, max_in_flight=4, timeout_s=5)
-        cases = [case(user(f"hello {i}"), agent("hi"), case_id=f"c{i}") for i in range(12)]
-
-        heard = await asyncio.gather(*(asking.hear(judge, one) for one in cases))
-
-        assert [one.asks[0].error for one in heard] == [None] * 12
-        assert server.stats() == {"requests": 12, "models": {"stub": 12}, "peak": 4}
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"model": "openai/other"},
-        {"temperature": 0.3},
-        {"temperature": None},
-        {"max_output_tokens": 99},
-        {"api_base": "http://127.0.0.1:1/v1"},
-        {"api_base": None},
-    ],
-)
-def test_whatever_can_change_an_answer_changes_the_cache_key(server, other):
-    given = {"model": "openai/stub", "api_base": server.api_base}
-
-    def key(**fields):
-        return model_for(JudgeConfig(**given | fields), LIMITS).cache_key
-
-    assert key() == key()
-    assert key(**other) != key()
-
-
-def test_how_fast_a_model_is_pressed_does_not_change_the_cache_key(server):
-    keys = {model_for(config(server), limits).cache_key for limits in (LIMITS, LimitsConfig())}
-
-    assert len(keys) == 1
-
-
-@pytest.mark.parametrize(
-    ("given", "missing"),
-    [
-        ({"model": "openai/gpt-4.1"}, ["OPENAI_API_KEY"]),
-        ({"model": "gpt-4.1"}, ["OPENAI_API_KEY"]),
-        ({"provider": "anthropic", "model": "claude-sonnet-4-5"}, ["ANTHROPIC_API_KEY"]),
-        ({"model": "azure/x"}, ["AZURE_API_BASE", "AZURE_API_VERSION", "AZURE_API_KEY"]),
-    ],
-)
-def test_a_missing_key_is_named_before_any_call(given, missing, monkeypatch):
-    for name in (*missing, "ANTHROPIC_AUTH_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
-
-    with pytest.raises(ConfigurationError) as caught:
-        check_model(JudgeConfig(**given))
-
-    model = JudgeConfig(**given).model_id
-    assert str(caught.value) == (
-        f"[judge] model {model!r}: set {' and '.join(missing)} in the environment"
-    )
-
-
-def test_a_missing_key_for_an_endpoint_of_ones_own_may_be_any(server, monkeypatch):
-    monkeypatch.delenv("OPENAI_API_KEY")
-
-    with pytest.raises(ConfigurationError, match="any value if the endpoint asks for no key"):
-        check_model(config(server))
-
-
-@pytest.mark.parametrize("use", [check_model, lambda given: model_for(given, LIMITS)])
-def test_a_model_whose_provider_is_unknown_is_refused(use):
-    with pytest.raises(ConfigurationError) as caught:
-        use(JudgeConfig(model="foo"))
-
-    assert str(caught.value) == (
-        "[judge] model 'foo': litellm does not know its provider; "
-        "write provider/model, e.g. openai/gpt-4.1"
-    )
-
-
-def test_a_temperature_the_model_does_not_take_is_refused_before_any_call(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    check_model(JudgeConfig(model="openai/o3", temperature=1))
-
-    with pytest.raises(ConfigurationError, match=r"^.judge. model 'openai/o3', temperature 0.2: "):
-        check_model(JudgeConfig(model="openai/o3"))
-
-
-def test_a_model_that_can_be_called_is_checked_without_a_call(server):
-    check_model(config(server))
-
-    assert server.stats()["requests"] == 0
-
-
-def test_litellm_is_imported_only_for_a_model_that_needs_it_and_fetches_no_prices():
+def test_closed_connections_leave_no_warning_and_later_calls_open_new_ones(judge_server):
     program = (
-        "import sys; from judge.llm import check_model, model_for;"
-        "from judge.config import JudgeConfig, LimitsConfig;"
-        "check_model(JudgeConfig()); model_for(JudgeConfig(), LimitsConfig());"
-        "print('litellm' in sys.modules);"
-        "import judge.litellm_model, litellm, os;"
-        "print(os.environ['LITELLM_LOCAL_MODEL_COST_MAP'], litellm.telemetry, litellm.drop_params)"
+        "import asyncio, sys\n"
+        "from judge.config import JudgeConfig, LimitsConfig\n"
+        "from judge.engine import Engine\n"
+        "from judge.llm import model_for\n"
+        "from tests.judge.calls import ASK\n"
+        "model = model_for(JudgeConfig(model='openai/stub', api_base=sys.argv[1]), LimitsConfig())\n"
+        "engine = Engine(model, None, max_in_flight=1, timeout_s=5)\n"
+        "async def run():\n"
+        "    for _ in range(2):\n"
+        "        await asyncio.gather(*(model.complete(ASK) for _ in range(3)))\n"
+        "        await engine.aclose()\n"
+        "asyncio.run(run())\n"
+        "asyncio.run(run())\n"
     )
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("LITELLM")}
+    command = [sys.executable, "-X", "dev", "-W", "always::ResourceWarning", "-c", program]
     ran = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=clean,
+        [*command, judge_server.api_base], capture_output=True, text=True, check=True, cwd=ROOT
     )
-    assert (ran.stdout.split(), ran.stderr) == (["False", "True", "False", "False"], "")
+
+    assert "ResourceWarning" not in ran.stderr
+    assert judge_server.stats()["requests"] == 12

@@ -158,7 +158,7 @@ def test_the_records_of_a_document_are_its_lines_that_are_not_blank():
         (GOOD.replace(b"Hi", b"\xed\xa0\x80"), "encoding", "byte 69"),
         (GOOD.replace(b"Hi", b"\\ud800"), "encoding", "surrogate"),
         (GOOD.replace(b"Hi", b"\\udc00!"), "encoding", "surrogate"),
-        (GOOD.replace(b'"text"', b'"role"'), "duplicate_key", "column 69"),
+        (GOOD.replace(b'"text"', b'"role"'), "duplicate_key", "column 68"),
         (b"[]", "schema", "record: "),
         (b"{}", "schema", "case_id: Field required (and 1 more)"),
         (GOOD.replace(b"user", b"robot"), "schema", "transcript.turns.0.role: "),

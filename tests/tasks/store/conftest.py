@@ -27,10 +27,12 @@ def s3_place(s3) -> StoreConfig:
 @pytest.fixture(params=["duckdb", "folder", "s3"])
 def place(request: pytest.FixtureRequest) -> StoreConfig:
     """A store that is not there yet, of each kind in turn."""
-    return request.getfixturevalue(f"{request.param}_place")
+    found: StoreConfig = request.getfixturevalue(f"{request.param}_place")
+    return found
 
 
 @pytest.fixture(params=["folder", "s3"])
 def lake_place(request: pytest.FixtureRequest) -> StoreConfig:
     """The same for those that take several writers."""
-    return request.getfixturevalue(f"{request.param}_place")
+    found: StoreConfig = request.getfixturevalue(f"{request.param}_place")
+    return found

@@ -211,7 +211,7 @@ def test_a_folder_keeps_no_drafts_and_its_uri_may_name_the_scheme(tmp_path):
         _fill(store)
     with open_store(StoreConfig(uri=f"{tmp_path}/lake")) as store:
         assert store.run("nightly-1") == ended(run_record())
-    assert not [path for path in tmp_path.rglob(".*")]
+    assert not list(tmp_path.rglob(".*"))
 
 
 def test_a_scan_of_a_folder_reads_only_what_it_needs_and_survives_odd_names(tmp_path):
@@ -290,39 +290,38 @@ def test_a_server_that_is_not_there_is_told_in_one_line(s3_place):
 
 
 class _Lossy(socketserver.ThreadingTCPServer):
-    """Passes requests on to a server, and drops its answer to the first one that names `lost`."""
+    """Passes bytes to a server and back, but cuts off its answer to the first PUT of `lost`."""
 
     daemon_threads = True
 
     def __init__(self, port: int, lost: bytes) -> None:
-        super().__init__(("127.0.0.1", 0), _LossyHandler)
-        self.port, self.lost, self.dropped = port, lost, 0
+        super().__init__(("127.0.0.1", 0), _LossyConnection)
+        self.port, self.lost, self.cut = port, lost, 0
 
 
-class _LossyHandler(socketserver.BaseRequestHandler):
+class _LossyConnection(socketserver.BaseRequestHandler):
     server: _Lossy
 
     def handle(self) -> None:
         with socket.create_connection(("127.0.0.1", self.server.port)) as upstream:
-            while request := self.request.recv(1 << 20):
-                head, _, body = request.partition(b"\r\n\r\n")
-                while len(body) < _length(head):
-                    more = self.request.recv(1 << 20)
-                    request, body = request + more, body + more
-                upstream.sendall(request)
-                answer = upstream.recv(1 << 20)
-                line = head.split(b"\r\n", 1)[0]
-                if line.startswith(b"PUT") and self.server.lost in line and not self.server.dropped:
-                    self.server.dropped += 1
-                    return
-                self.request.sendall(answer)
+            cut = threading.Event()
+            back = threading.Thread(target=self._answer, args=(upstream, cut), daemon=True)
+            back.start()
+            while data := self.request.recv(1 << 20):
+                line = data.split(b"\r\n", 1)[0]
+                if line.startswith(b"PUT") and self.server.lost in line and not self.server.cut:
+                    self.server.cut += 1
+                    cut.set()
+                upstream.sendall(data)
+            upstream.shutdown(socket.SHUT_RDWR)
+            back.join()
 
-
-def _length(head: bytes) -> int:
-    for line in head.lower().split(b"\r\n"):
-        if line.startswith(b"content-length:"):
-            return int(line.split(b":")[1])
-    return 0
+    def _answer(self, upstream: socket.socket, cut: threading.Event) -> None:
+        while data := upstream.recv(1 << 20):
+            if cut.is_set():
+                self.request.shutdown(socket.SHUT_RDWR)
+                return
+            self.request.sendall(data)
 
 
 def test_a_commit_whose_acknowledgement_was_lost_is_known_as_our_own(s3, s3_place):
@@ -335,7 +334,7 @@ def test_a_commit_whose_acknowledgement_was_lost_is_known_as_our_own(s3, s3_plac
             assert store.commit_shard("nightly-1", "s0", shard(), COUNTS) is True
             assert store.commit_shard("nightly-1", "s1", shard(case_id="c2"), COUNTS) is True
         proxy.shutdown()
-    assert proxy.dropped == 1
+    assert proxy.cut == 1
     with open_store(s3_place) as store:
         assert store.committed("nightly-1") == {"s0": COUNTS, "s1": COUNTS}
         assert store.table("nightly-1", "cases")["case_id"].to_list() == ["c1", "c2"]

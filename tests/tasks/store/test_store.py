@@ -9,6 +9,7 @@ import sys
 import threading
 from dataclasses import replace
 from datetime import UTC
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -185,16 +186,16 @@ def test_resuming_returns_the_run_as_it_was_frozen(place):
 def test_a_run_id_with_another_configuration_is_refused_naming_both(place):
     with open_store(place, writing=True) as store:
         store.begin(run_record())
-        with pytest.raises(StoreError, match="'0123456789abcdef'.*'fedcba9876543210'"):
+        with pytest.raises(StoreError, match=r"'0123456789abcdef'.*'fedcba9876543210'"):
             store.begin(run_record(config_hash="fedcba9876543210", plan={}))
-        with pytest.raises(StoreError, match="'0123456789abcdef'.*'fedcba9876543210'"):
+        with pytest.raises(StoreError, match=r"'0123456789abcdef'.*'fedcba9876543210'"):
             store.finish(ended(run_record(config_hash="fedcba9876543210")), run_metrics())
 
 
 def test_a_run_id_with_another_plan_is_refused(place):
     with open_store(place, writing=True) as store:
         store.begin(run_record())
-        with pytest.raises(StoreError, match="'nightly-1' .* was planned over other input"):
+        with pytest.raises(StoreError, match=r"'nightly-1' .* was planned over other input"):
             store.begin(run_record(plan={"objects": []}))
         assert store.plan("nightly-1") == run_record().plan
 
@@ -247,7 +248,7 @@ def test_an_ending_must_be_one(place):
         store.begin(run_record())
         with pytest.raises(StoreError, match="cannot end as 'running'; accepted: complete, "):
             store.finish(run_record(), run_metrics())
-        with pytest.raises(StoreError, match="'weighted_metrics_score_pct' .* is nan"):
+        with pytest.raises(StoreError, match=r"'weighted_metrics_score_pct' .* is nan"):
             store.finish(ended(run_record()), run_metrics(first=float("nan")))
         assert store.run("nightly-1") == run_record()
 
@@ -258,7 +259,7 @@ def test_a_run_is_found_by_the_beginning_of_its_id(place):
             store.begin(run_record(run_id))
         assert store.run("a") == run_record("adhoc")
         assert store.run("night-1") == run_record("night-1")
-        with pytest.raises(StoreError, match="2 runs in .* start with 'night': night-1, night-12"):
+        with pytest.raises(StoreError, match=r"2 runs in .* start with 'night': night-1, night-12"):
             store.run("night")
 
 
@@ -285,9 +286,9 @@ def test_an_unknown_run_is_named_with_those_there(place, run_id):
 def test_an_id_that_could_leave_its_folder_is_refused(place, odd):
     with open_store(place, writing=True) as store:
         store.begin(run_record())
-        with pytest.raises(StoreError, match="run id .* cannot name a stored object"):
+        with pytest.raises(StoreError, match=r"run id .* cannot name a stored object"):
             store.begin(run_record(odd))
-        with pytest.raises(StoreError, match="shard id .* cannot name a stored object"):
+        with pytest.raises(StoreError, match=r"shard id .* cannot name a stored object"):
             store.commit_shard("nightly-1", odd, shard(), COUNTS)
 
 
@@ -361,8 +362,6 @@ def _put(place: StoreConfig, client, name: str, data: bytes) -> None:
         bucket, prefix = place.uri.removeprefix("s3://").split("/")
         client.put_object(Bucket=bucket, Key=f"{prefix}/{name}", Body=data)
     else:
-        from pathlib import Path
-
         Path(place.uri, name).write_bytes(data)
 
 
