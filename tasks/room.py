@@ -38,10 +38,11 @@ class Room:
             timeout_s=config.limits.timeout_s,
         )
 
-    def close(self) -> None:
-        """Give back the store and the spooled files."""
-        self.store.close()
-        self.spool.close()
+    async def aclose(self) -> None:
+        """Give back the model's connections, the store and the spooled files."""
+        await self.engine.aclose()
+        await asyncio.to_thread(self.store.close)
+        await asyncio.to_thread(self.spool.close)
 
 
 @asynccontextmanager
@@ -60,7 +61,7 @@ async def sitting(config: RunConfig) -> AsyncIterator[Room]:
     try:
         yield room
     finally:
-        await asyncio.to_thread(room.close)
+        await room.aclose()
 
 
 Watcher = Callable[[str, int, int], None]
