@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 Role = Literal["user", "assistant", "tool"]
 
@@ -38,6 +38,12 @@ class ToolCall(_Record):
     raw: str | None = Field(
         default=None, description="the argument text where it was not a JSON object"
     )
+    tool_calls: tuple[ToolCall, ...] = Field(
+        default=(), description="calls made inside this one, e.g. by a sub-agent"
+    )
+    result: str | None = Field(
+        default=None, description="the answer of a nested call, which has no turn of its own"
+    )
 
 
 class ToolResult(_Record):
@@ -56,6 +62,13 @@ class Usage(_Record):
     output_tokens: int = 0
 
 
+class Chunk(_Record):
+    """A retrieved passage."""
+
+    content: str
+    doc_uri: str | None = None
+
+
 class Turn(_Record):
     """One message. Its index is its position in the transcript, from 0, the system prompt not counted."""
 
@@ -63,6 +76,7 @@ class Turn(_Record):
     text: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
     tool_result: ToolResult | None = None
+    chunks: tuple[Chunk, ...] = Field(default=(), description="what a retrieval step returned")
     started_at: Moment | None = None
     latency_ms: float | None = Field(default=None, ge=0)
     usage: Usage | None = None
@@ -76,13 +90,6 @@ class ToolSpec(_Record):
     description: str = ""
     parameters: dict[str, Any] = Field(default_factory=dict)
     writes: bool | None = None
-
-
-class Chunk(_Record):
-    """A retrieved passage."""
-
-    content: str
-    doc_uri: str | None = None
 
 
 class Transcript(_Record):
@@ -105,6 +112,19 @@ class Transcript(_Record):
             if turn.role == "assistant":
                 for call in turn.tool_calls:
                     yield index, call
+
+    def retrieved(self) -> tuple[Chunk, ...]:
+        """The passages of the last retrieval step (seed 004), or those given for the whole."""
+        steps = [turn.chunks for turn in self.turns if turn.chunks]
+        return steps[-1] if steps else self.chunks
+
+    def request(self) -> str | None:
+        """The last thing the user said."""
+        return next((t.text for t in reversed(self.turns) if t.role == "user" and t.text), None)
+
+    def response(self) -> str | None:
+        """The last thing the agent said."""
+        return next((text for _, text in reversed(list(self.said()))), None)
 
     def results(self) -> dict[str, ToolResult]:
         """Tool results by call id; results without an id are left out."""
@@ -158,6 +178,13 @@ class ExpectedCall(_Record):
     arguments: dict[str, Any] | None = None
 
 
+class ExpectedDocument(_Record):
+    """A document that should have been retrieved."""
+
+    doc_uri: str
+    content: str = ""
+
+
 class Expected(_Record):
     """Ground truth, all of it optional; a judge skips a case that lacks what it needs."""
 
@@ -174,7 +201,39 @@ class Expected(_Record):
         default=None, description="names of the tools that change state"
     )
     response: str | None = None
-    facts: tuple[str, ...] = ()
+    facts: tuple[str, ...] = Field(default=(), description="in place of `response`, not beside it")
+    retrieved_context: tuple[ExpectedDocument, ...] = ()
+    sql: str | tuple[str, ...] | None = Field(
+        default=None, description="statements in order; the text `null`: no SQL may be run"
+    )
+    database: str | None = Field(
+        default=None, description="SQLite or DuckDB file the statements are tried on, as a copy"
+    )
+    search_results: str | tuple[Any, ...] | None = Field(
+        default=None, description="what must be found; `null`: no search; empty: nothing found"
+    )
+    has_chart: bool | str | None = None
+    chart_type: str | None = None
+    response_quality: str | None = Field(
+        default=None, description="what a good answer does; `null`: nothing may be answered"
+    )
+    trajectory: tuple[tuple[ExpectedCall, ...], ...] = Field(
+        default=(), description="accepted paths of tool calls, any of them"
+    )
+    trajectory_match: Literal["in_order", "exact", "set"] = "in_order"
+    acceptance_criteria: str | tuple[str, ...] | None = None
+    additional_input: dict[str, Any] = Field(
+        default_factory=dict, description="criteria by key, e.g. `Complete`"
+    )
+    rubrics: dict[str, Any] = Field(
+        default_factory=dict, description="criteria by key for all turns of a conversation"
+    )
+
+    @model_validator(mode="after")
+    def _one_ground_truth(self) -> Expected:
+        if self.response and self.facts:
+            raise ValueError("give expected.response or expected.facts, not both")
+        return self
 
 
 class Case(_Record):

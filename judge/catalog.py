@@ -6,29 +6,22 @@ Everything is listed here by hand; nothing registers itself on import.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pydantic import ValidationError
+
 from judge.config import OFFLINE_MODEL, JudgeConfig, MetricSelection
+from judge.entry import JudgeEntry, JudgeOptions
 from judge.errors import ConfigurationError
 from judge.families.conversation import ConversationJudge
 from judge.families.deterministic import RecordedJudge
 from judge.protocol import Judge
-from judge.rubric import BUILT_IN, Rubric, built_in_rubrics, metric_of, rubrics
+from judge.rubric import BUILT_IN, built_in_rubrics, metric_of, rubrics
 from judge.score import Metric
 
 _HEAVIEST: Final = 1e9
-
-
-@dataclass(frozen=True, slots=True)
-class JudgeEntry:
-    """One judge of the table: what it needs, and how it is made from the chosen rubrics."""
-
-    description: str
-    needs: tuple[str, ...]
-    needs_ground_truth: bool
-    made: Callable[[Sequence[Rubric]], Judge]
 
 
 CONVERSATION: Final = ConversationJudge.name
@@ -38,13 +31,13 @@ JUDGES: Final[Mapping[str, JudgeEntry]] = {
         description="Scores the conversation metrics and the expected outcomes with one ask.",
         needs=("transcript",),
         needs_ground_truth=False,
-        made=ConversationJudge,
+        made=lambda _, chosen: ConversationJudge(chosen),
     ),
     RecordedJudge.name: JudgeEntry(
         description="Repeats the verdicts recorded in the data; asks no model.",
         needs=("labels",),
         needs_ground_truth=True,
-        made=lambda _: RecordedJudge(),
+        made=lambda _options, _chosen: RecordedJudge(),
     ),
 }
 
@@ -96,7 +89,7 @@ def judges_listing() -> list[dict[str, Any]]:
         {
             "name": name,
             "description": entry.description,
-            "metrics": [metric.name for metric in entry.made(built_in_rubrics()).metrics],
+            "metrics": [metric.name for metric in _default(entry).metrics],
             "needs": list(entry.needs),
             "needs_ground_truth": entry.needs_ground_truth,
         }
@@ -118,7 +111,7 @@ def court(config: JudgeConfig) -> Court:
         weights = resolved_weights(config.metrics or (), [metric_of(rubric) for rubric in known])
         _check_offline(config, weights)
     chosen = [rubric for rubric in known if rubric.name in weights]
-    judges = tuple(JUDGES[name].made(chosen) for name in config.judges)
+    judges = tuple(JUDGES[name].made(_options(config, name), chosen) for name in config.judges)
     promised = tuple(metric for judge in judges for metric in judge.metrics)
     return Court(judges, weights, promised, config.pass_threshold)
 
@@ -171,6 +164,28 @@ def _weight(selection: MetricSelection, default: float) -> float:
     return weight
 
 
+def _default(entry: JudgeEntry) -> Judge:
+    return entry.made(entry.options(), built_in_rubrics())
+
+
+def _options(config: JudgeConfig, name: str) -> JudgeOptions:
+    """The validated options of one judge.
+
+    Raises:
+        ConfigurationError: naming the option and what it takes.
+    """
+    try:
+        return JUDGES[name].options.model_validate(config.options.get(name, {}))
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        option = ".".join(str(part) for part in fault["loc"])
+        known = ", ".join(JUDGES[name].options.model_fields)
+        raise ConfigurationError(
+            f"[judge.options.{name}] {option}: {fault['msg']} (given {fault['input']!r}); "
+            f"options: {known}"
+        ) from None
+
+
 def _check_judges(config: JudgeConfig) -> None:
     if not config.judges:
         raise ConfigurationError(f"[judge] judges: none is chosen; known: {', '.join(JUDGES)}")
@@ -179,6 +194,11 @@ def _check_judges(config: JudgeConfig) -> None:
             raise ConfigurationError.unknown("judge", name, JUDGES, "[judge] judges")
         if name in config.judges[:place]:
             raise ConfigurationError(f"[judge] judges: {name!r} is chosen twice")
+    for name in config.options:
+        if name not in config.judges:
+            raise ConfigurationError(
+                f"[judge.options.{name}]: {name!r} is not among judges {list(config.judges)!r}"
+            )
     if config.metrics and CONVERSATION not in config.judges:
         raise ConfigurationError(
             f"[judge] metrics: chosen without the judge that scores them; "

@@ -67,6 +67,10 @@ class JudgeConfig(_Table):
     temperature: float | None = Field(default=0.2, ge=0, le=2)
     max_output_tokens: int = Field(default=4096, ge=1)
     rubrics: tuple[str, ...] = Field(default=(), description="folders with TOML rubrics")
+    options: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="[judge.options.NAME]: threshold, tools, model, temperature of one judge",
+    )
 
     @field_validator("metrics", mode="before")
     @classmethod

@@ -13,7 +13,7 @@ from judge.errors import ModelError
 from judge.hearing import Hearing
 from judge.limits import Slots
 from judge.llm import Completion, Model
-from judge.protocol import Ask, Judge
+from judge.protocol import Ask, Clerk, Judge, NoReply, Query, QueryResult
 from judge.reply import PARSER_VERSION, parse_reply
 from judge.score import Score
 
@@ -70,11 +70,18 @@ class Engine:
     """
 
     def __init__(
-        self, model: Model, cache: ReplyCache | None, *, max_in_flight: int, timeout_s: float
+        self,
+        model: Model,
+        cache: ReplyCache | None,
+        *,
+        max_in_flight: int,
+        timeout_s: float,
+        clerk: Clerk | None = None,
     ) -> None:
         self.slots = Slots(max_in_flight)
         self._model = model
         self._cache = cache
+        self._clerk = clerk
         self._questioner = Questioner(model, self.slots, timeout_s)
         self._flights: dict[str, asyncio.Future[Answer]] = {}
 
@@ -97,20 +104,26 @@ class Engine:
         records: list[AskRecord] = []
         round_ = 0
         while hearing.asks:
-            hashes = [ask.prompt_hash() for ask in hearing.asks]
-            asked = zip(hearing.asks, hashes, strict=True)
-            answers = await asyncio.gather(*(self._answer(ask, hash_) for ask, hash_ in asked))
-            records += [
-                self._record(answer, hash_, (judge.name, round_, index))
-                for index, (answer, hash_) in enumerate(zip(answers, hashes, strict=True))
-            ]
-            hearing.answer([answer.reply for answer in answers])
+            questions = list(hearing.asks)
+            replies: list[Any] = await asyncio.gather(*(self._reply(one) for one in questions))
+            for index, (question, reply) in enumerate(zip(questions, replies, strict=True)):
+                if isinstance(question, Ask):
+                    place = (judge.name, round_, index)
+                    records.append(self._record(reply, question.prompt_hash(), place))
+            hearing.answer([one.reply if isinstance(one, Answer) else one for one in replies])
             round_ += 1
         return Heard(judge=judge, scores=hearing.scores, asks=records)
 
     async def aclose(self) -> None:
         """Give back the model's connections, in the event loop that used them."""
         await self._model.aclose()
+
+    async def _reply(self, question: Ask[Any] | Query) -> Answer | QueryResult | NoReply:
+        if isinstance(question, Ask):
+            return await self._answer(question, question.prompt_hash())
+        if self._clerk is None:
+            return NoReply("no_clerk", "there is nobody here to run statements on a database")
+        return await self._clerk.look_up(question)
 
     async def _answer(self, ask: Ask[Any], prompt_hash: str) -> Answer:
         """From the same ask in flight, else from the cache, else from the model."""

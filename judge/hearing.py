@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from judge.case import Case
-from judge.protocol import Ask, Judge, JudgeFailed, NoReply
+from judge.protocol import Judge, JudgeFailed, NoReply, QueryResult, Question
 from judge.score import Score
 
 
@@ -30,9 +30,9 @@ class Hearing:
         """Open the hearing and run the judge up to its first round of questions."""
         self.judge = judge
         self.case = case
-        self.asks: Sequence[Ask[Any]] = ()
+        self.asks: Sequence[Question] = ()
         self.scores: list[Score] = []
-        self._steps: Generator[Sequence[Ask[Any]], Sequence[Any], list[Score]] | None = None
+        self._steps: Generator[Sequence[Question], Sequence[Any], list[Score]] | None = None
         if reason := _not_completed(case) or judge.missing(case):
             self.scores = [Score.skipped(metric.name, reason) for metric in judge.metrics]
             return
@@ -48,7 +48,7 @@ class Hearing:
         """True when there is nothing left to ask."""
         return not self.asks
 
-    def answer(self, replies: Sequence[BaseModel | NoReply]) -> None:
+    def answer(self, replies: Sequence[BaseModel | QueryResult | NoReply]) -> None:
         """Give one answer for each pending ask, in order.
 
         Raises:
@@ -58,7 +58,7 @@ class Hearing:
             raise ValueError(f"{len(self.asks)} asks are pending, {len(replies)} replies given")
         self._advance(replies)
 
-    def _advance(self, replies: Sequence[BaseModel | NoReply] | None) -> None:
+    def _advance(self, replies: Sequence[BaseModel | QueryResult | NoReply] | None) -> None:
         if self._steps is None:
             raise ValueError("the hearing is closed")
         try:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from judge.config import OFFLINE_MODEL, JudgeConfig, LimitsConfig
 from judge.errors import ModelError
-from judge.lexical import answer
+from judge.offline import answer
 from judge.protocol import Ask
 
 OFFLINE_PROVIDER = "offline"

@@ -60,6 +60,48 @@ class Ask(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
+class Query:
+    """One question to a database: read-only statements on a copy of a case's fixture.
+
+    The answer is a `QueryResult`, or a `NoReply` where the fixture cannot be had.
+    """
+
+    database: str
+    statements: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """What the statements returned: one `Table` each, in order."""
+
+    tables: tuple[Table, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The result of one statement.
+
+    `error` is null when it ran. `rows` may be cut at the sandbox's cap: `row_count` is what there
+    were up to that cap, `truncated` says whether there were more. `ordered`: the statement orders.
+    """
+
+    statement: str
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[Any, ...], ...] = ()
+    row_count: int = 0
+    truncated: bool = False
+    ordered: bool = False
+    error: str | None = None
+
+
+class Clerk(Protocol):
+    """Looks things up for a judge; the engine puts its queries to one."""
+
+    async def look_up(self, query: Query) -> QueryResult | NoReply:
+        """Run the statements. Faults of a statement are in its table, never raised."""
+
+
+@dataclass(frozen=True, slots=True)
 class NoReply:
     """A model's failure as a value: a code such as `timeout` or `invalid_reply`, a sentence, and
     the raw text where one came.
@@ -79,8 +121,10 @@ class JudgeFailed(Exception):
         self.no_reply = no_reply
 
 
-Steps = Generator[Sequence[Ask[Any]], Sequence[Any], R]
-"""What a judge that asks returns: rounds of asks out, answers in, a result at the end."""
+Question = Ask[Any] | Query
+
+Steps = Generator[Sequence[Question], Sequence[Any], R]
+"""What a judge that asks returns: rounds of questions out, answers in, a result at the end."""
 
 
 @runtime_checkable
@@ -128,12 +172,18 @@ def ask(
     return answer
 
 
+def look_up(query: Query) -> Steps[QueryResult | NoReply]:
+    """One query, answered by the clerk."""
+    (answer,) = yield [query]
+    return answer  # type: ignore[no-any-return]  # the clerk answers a query with one of the two
+
+
 def together(lines: Sequence[Steps[R]]) -> Steps[list[R | NoReply]]:
     """Advances several lines of questioning round by round, so that each round is answered at
     once. A line that fails leaves its `NoReply` in its place; the others go on.
     """
     results: list[Any] = [None] * len(lines)
-    waiting: dict[int, Sequence[Ask[Any]]] = {}
+    waiting: dict[int, Sequence[Question]] = {}
 
     def advance(index: int, answers: Sequence[Any] | None) -> None:
         try:

@@ -11,6 +11,10 @@ from typing import Any, Literal
 Status = Literal["scored", "skipped", "failed"]
 Tier = Literal["execution", "knowledge", "process", "delivery"]
 
+Gate = Literal["judges", "quality"]
+"""`judges`: every judge that applied must pass (seed 002). `quality`: the yes/no gate with a root
+cause (seed 004)."""
+
 LABELS = ("critical_fail", "fail", "poor", "acceptable", "good", "excellent")
 """Names of the levels 0 to 5 (seed 001). They describe; they never gate."""
 
@@ -59,7 +63,8 @@ class Metric:
 
     `default_weight` is the share in the overall score before renormalisation; 0 means that a
     weight must be given when the metric is chosen. `needs` names the parts of a case that must
-    be there.
+    be there. `gate`: a case needs the headline to pass (see `judge.verdict`). `run_names` are the
+    published names under which a run shows the mean of the values (of the raw numbers for amounts).
     """
 
     name: str
@@ -73,6 +78,8 @@ class Metric:
     needs_ground_truth: bool = False
     rubric: str = ""
     rubric_hash: str = ""
+    gate: Gate | None = None
+    run_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,6 @@ expectations = st.builds(
     said=some(texts),
     writes=st.none() | some(texts),
     response=words,
-    facts=some(texts),
 )
 cases = st.builds(
     Case,

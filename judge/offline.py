@@ -1,0 +1,27 @@
+"""Who answers an ask offline: one function for each kind of evidence, in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from judge import lexical
+from judge.errors import ModelError
+from judge.evidence import ConversationEvidence
+
+ANSWERS: Final[Mapping[type, Callable[[Any], dict[str, Any]]]] = {
+    ConversationEvidence: lexical.answer,
+}
+
+
+def answer(evidence: object) -> dict[str, Any]:
+    """What the offline judge replies to an ask, as the JSON value of its reply model.
+
+    Raises:
+        ModelError: `no_offline_rule`, for evidence it has no rule for.
+    """
+    rule = ANSWERS.get(type(evidence))
+    if rule is None:
+        kind = type(evidence).__name__
+        raise ModelError("no_offline_rule", f"the offline judge has no rule for {kind}")
+    return rule(evidence)
