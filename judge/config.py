@@ -64,7 +64,9 @@ class JudgeConfig(_Table):
     model: str | None = Field(default=None, description=f"null: {OFFLINE_MODEL}")
     provider: str | None = Field(default=None, description="put before the model: provider/model")
     api_base: str | None = Field(default=None, description="address of a self-hosted endpoint")
-    temperature: float | None = Field(default=0.2, ge=0, le=2)
+    temperature: float | None = Field(
+        default=None, ge=0, le=2, description="null: 0.2 where the model takes a temperature"
+    )
     max_output_tokens: int = Field(default=4096, ge=1)
     rubrics: tuple[str, ...] = Field(default=(), description="folders with TOML rubrics")
     options: dict[str, dict[str, Any]] = Field(

@@ -78,6 +78,9 @@ _SECRETS: Final = (
 )
 
 
+DEFAULT_TEMPERATURE: Final = 0.2
+
+
 class LiteLLM:
     """A model of any provider that litellm knows, one HTTP request a call.
 
@@ -96,15 +99,16 @@ class LiteLLM:
             "num_retries": 0,
             "max_retries": 0,
         }
-        if config.temperature is not None:
-            self._parameters["temperature"] = config.temperature
+        temperature = temperature_for(config, self.provider)
+        if temperature is not None:
+            self._parameters["temperature"] = temperature
         if config.api_base is not None:
             self._parameters["api_base"] = config.api_base
         self.cache_key: str | None = as_json(
             {
                 "model": self.name,
                 "provider": self.provider,
-                "temperature": config.temperature,
+                "temperature": temperature,
                 "max_output_tokens": config.max_output_tokens,
                 "response_mode": self._mode,
                 "api_base": config.api_base,
@@ -180,17 +184,33 @@ def check(config: JudgeConfig) -> None:
             + (" (any value if the endpoint asks for no key)" if config.api_base else "")
         )
     try:
-        get_optional_params(
-            model=config.model_id.removeprefix(f"{provider}/"),
-            custom_llm_provider=provider,
-            temperature=config.temperature,
-            max_tokens=config.max_output_tokens,
-        )
+        _see_parameters(config, provider, config.temperature)
     except UnsupportedParamsError as error:
         raise ConfigurationError(
             f"[judge] model {config.model_id!r}, temperature {config.temperature!r}: "
             f"{_readable(str(error))}"
         ) from error
+
+
+def temperature_for(config: JudgeConfig, provider: str) -> float | None:
+    """The chosen temperature, else the judge's default where the model takes one at all."""
+    if config.temperature is not None:
+        return config.temperature
+    try:
+        _see_parameters(config, provider, DEFAULT_TEMPERATURE)
+    except UnsupportedParamsError:
+        return None
+    return DEFAULT_TEMPERATURE
+
+
+def _see_parameters(config: JudgeConfig, provider: str, temperature: float | None) -> None:
+    """Let litellm say whether it would send these parameters, without a call."""
+    get_optional_params(
+        model=config.model_id.removeprefix(f"{provider}/"),
+        custom_llm_provider=provider,
+        temperature=temperature,
+        max_tokens=config.max_output_tokens,
+    )
 
 
 def provider_of(config: JudgeConfig) -> str:

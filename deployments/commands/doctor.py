@@ -16,8 +16,7 @@ from judge.config import RunConfig
 from judge.errors import AssizesError
 from judge.llm import check_model
 from tasks.objects import list_sources
-from tasks.replies import FileReplies
-from tasks.reports.files import write_probe
+from tasks.places import write_probe
 from tasks.store import open_store
 
 
@@ -111,7 +110,7 @@ def _store(config: RunConfig) -> str:
 
 
 def _cache(config: RunConfig) -> str:
-    FileReplies(config.cache.uri, config.cache.storage_options).probe()
+    write_probe(config.cache.uri, config.cache.storage_options)
     return f"{config.cache.uri}: can be written"
 
 

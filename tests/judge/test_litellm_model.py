@@ -79,10 +79,11 @@ async def test_missing_usage_is_not_known_rather_than_free(judge_server, model):
     assert completion == Completion(TEXT, model, latency_ms=completion.latency_ms)
 
 
-async def test_no_temperature_is_sent_when_none_is_chosen(judge_server):
-    await completing(judge_server, "stub", temperature=None)
+async def test_the_default_temperature_is_sent_where_the_model_takes_one(judge_server):
+    await completing(judge_server, "stub")
+    await completing(judge_server, "o3")
 
-    assert "temperature" not in judge_server.requests()[0]
+    assert [request.get("temperature") for request in judge_server.requests()] == [0.2, None]
 
 
 async def test_a_re_ask_carries_the_problem_and_not_the_answer(judge_server):

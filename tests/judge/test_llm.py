@@ -64,7 +64,6 @@ async def test_the_offline_judge_answers_for_nothing():
     [
         {"model": "openai/other"},
         {"temperature": 0.3},
-        {"temperature": None},
         {"max_output_tokens": 99},
         {"api_base": "http://127.0.0.1:1/v1"},
         {"api_base": None},
@@ -131,9 +130,10 @@ def test_a_model_whose_provider_is_unknown_is_refused(use):
 def test_a_temperature_the_model_does_not_take_is_refused_before_any_call(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", OPENAI_KEY)
     check_model(JudgeConfig(model="openai/o3", temperature=1))
+    check_model(JudgeConfig(model="openai/o3"))
 
     with pytest.raises(ConfigurationError, match=r"^.judge. model 'openai/o3', temperature 0.2: "):
-        check_model(JudgeConfig(model="openai/o3"))
+        check_model(JudgeConfig(model="openai/o3", temperature=0.2))
 
 
 def test_a_model_that_can_be_called_is_checked_without_a_call(judge_server):

@@ -1,0 +1,57 @@
+"""The report in the Prefect UI: a Markdown artifact and a table of the metrics.
+
+Keys are stable for a run's name, so that the UI keeps a timeline of its runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from prefect.artifacts import acreate_markdown_artifact, acreate_table_artifact
+
+from tasks.reports import words
+from tasks.reports.markdown import code, markdown_report
+
+
+async def publish_artifacts(data: Mapping[str, Any], links: Mapping[str, str]) -> None:
+    """Create both artifacts of a run.
+
+    Args:
+        data: what `report_data` returned.
+        links: where the written files lie, by suffix.
+    """
+    name = _key(data["run"]["name"])
+    where = f"\n\nThe full report: {code(links['html'], 500)}\n" if "html" in links else ""
+    verdict = f"{data['verdict']['word']}: {data['run']['run_id']}"
+    await acreate_markdown_artifact(
+        markdown_report(data) + where, key=f"assizes-report-{name}", description=verdict
+    )
+    await acreate_table_artifact(
+        metrics_table(data), key=f"assizes-metrics-{name}", description=verdict
+    )
+
+
+def metrics_table(data: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row for each metric, as text and numbers the grid can show."""
+    return [
+        {
+            "metric": one["metric"],
+            "tier": one["tier"] or "",
+            "weight": one["weight"],
+            "mean": None if one["mean"] is None else round(one["mean"], 2),
+            "unit": one["unit"],
+            "change": None if one["delta"] is None else round(one["delta"], 2),
+            "scored": one["scored"],
+            "failed": one["failed"],
+            "skipped": one["skipped"],
+            "labels": words.labels(one["labels"]),
+        }
+        for one in data["metrics"]
+    ]
+
+
+def _key(name: str) -> str:
+    """Prefect takes lower-case letters, digits and dashes only."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "run"

@@ -1,0 +1,205 @@
+"""The cases of a run as a report shows them: the ones to read first, in full, and a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import polars as pl
+
+from judge.rubric import OUTCOMES
+from judge.score import LABELS
+from tasks.reports.words import clean, number, one_line
+
+MAX_READ_FIRST: Final = 20
+MAX_CASES: Final = 200
+MAX_ERRORS: Final = 50
+MAX_FINDINGS: Final = 60
+"""Limits that keep the report of 10,000 cases under 5 MB; what is left out is counted."""
+
+ID_CHARS: Final = 512
+LINE_CHARS: Final = 300
+TEXT_CHARS: Final = 2000
+
+_KEY: Final = ("case_id", "repetition")
+
+
+def case_rows(
+    cases: pl.DataFrame, scores: pl.DataFrame, changes: Mapping[str, str]
+) -> dict[str, Any]:
+    """Everything about single cases.
+
+    Args:
+        cases: table `cases` of the run.
+        scores: table `scores` of the run.
+        changes: what the comparison says of a case id, empty without a baseline.
+    """
+    ranked = sorted(cases.iter_rows(named=True), key=lambda row: _rank(row, changes))
+    rows = [_row(row, changes) for row in ranked[:MAX_CASES]]
+    errored = [row for row in ranked if row["status"] == "errored"]
+    return {
+        "total": len(ranked),
+        "shown": rows,
+        "more": len(ranked) - len(rows),
+        "read_first": _read_first(ranked[:MAX_READ_FIRST], scores, changes),
+        "errors": [
+            {**_identity(row), "error": clean(one_line(row["error"] or ""), TEXT_CHARS)}
+            for row in errored[:MAX_ERRORS]
+        ],
+        "more_errors": max(0, len(errored) - MAX_ERRORS),
+    }
+
+
+def _rank(row: Mapping[str, Any], changes: Mapping[str, str]) -> tuple[Any, ...]:
+    """Worse than before, then not passed, then not judged, then changed, then the rest; within
+    each the lowest score first.
+    """
+    change = changes.get(row["case_id"])
+    failed = row["status"] == "judged" and row["passed"] is False
+    urgent = (
+        change == "regression" and failed,
+        change == "regression",
+        failed,
+        row["status"] == "errored",
+        change == "improvement",
+        row["status"] == "judged",
+    )
+    group = urgent.index(True) if any(urgent) else len(urgent)
+    score = row["overall_score"]
+    return (group, score is None, score or 0.0, row["case_id"], row["repetition"])
+
+
+def _identity(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "case_id": clean(one_line(row["case_id"]), ID_CHARS),
+        "repetition": row["repetition"],
+    }
+
+
+def _row(row: Mapping[str, Any], changes: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        **_identity(row),
+        "status": row["status"],
+        "passed": row["passed"],
+        "overall_score": row["overall_score"],
+        "gate": row["gate"],
+        "root_cause": _line(row["root_cause"]),
+        "change": changes.get(row["case_id"]),
+        "summary": _line(row["summary"]),
+    }
+
+
+def _line(text: str | None) -> str | None:
+    return None if text is None else clean(one_line(text), LINE_CHARS)
+
+
+def _read_first(
+    rows: Sequence[Mapping[str, Any]], scores: pl.DataFrame, changes: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    wanted = pl.DataFrame(
+        [{name: row[name] for name in _KEY} for row in rows],
+        schema={name: scores.schema[name] for name in _KEY},
+    )
+    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for score in scores.join(wanted, on=_KEY, how="semi").iter_rows(named=True):
+        found.setdefault((score["case_id"], score["repetition"]), []).append(score)
+    return [_case(row, found.get((row["case_id"], row["repetition"]), []), changes) for row in rows]
+
+
+def _case(
+    row: Mapping[str, Any], scores: Sequence[Mapping[str, Any]], changes: Mapping[str, str]
+) -> dict[str, Any]:
+    entries = sorted((one for one in scores if _is_entry(one)), key=_part_number)
+    others = sorted((one for one in scores if not _is_entry(one)), key=_lowest_first)
+    return {
+        **_row(row, changes),
+        "transcript_uri": clean(one_line(row["transcript_uri"] or ""), ID_CHARS),
+        "position": row["position"],
+        "agent": _agent(row),
+        "tags": _line(_tags(row["tags"])),
+        "turn_count": row["turn_count"],
+        "error": None if row["error"] is None else clean(one_line(row["error"]), TEXT_CHARS),
+        "outcomes": [_outcome(one) for one in entries[:MAX_FINDINGS]],
+        "findings": [_finding(one) for one in others[:MAX_FINDINGS]],
+        "more_findings": max(0, len(entries) - MAX_FINDINGS) + max(0, len(others) - MAX_FINDINGS),
+    }
+
+
+def _agent(row: Mapping[str, Any]) -> str | None:
+    named = " ".join(part for part in (row["agent"], row["agent_version"]) if part)
+    return _line(named or None)
+
+
+def _tags(text: str | None) -> str | None:
+    tags: dict[str, Any] = json.loads(text) if text else {}
+    return ", ".join(f"{name}={tags[name]}" for name in sorted(tags)) or None
+
+
+def _is_entry(score: Mapping[str, Any]) -> bool:
+    return score["metric"] == OUTCOMES and bool(score["part"])
+
+
+def _part_number(score: Mapping[str, Any]) -> tuple[int, str]:
+    number = score["part"].rpartition(":")[2]
+    return (int(number) if number.isdecimal() else 0, score["part"])
+
+
+def _lowest_first(score: Mapping[str, Any]) -> tuple[Any, ...]:
+    order = {"failed": 0, "scored": 1, "skipped": 2}[score["status"]]
+    value = score["value"]
+    return (order, value is None, value or 0.0, score["metric"], score["part"], score["judge"])
+
+
+def _outcome(score: Mapping[str, Any]) -> dict[str, Any]:
+    """One line of the checklist: does the statement hold, and why (001-29)."""
+    details = _details(score)
+    return {
+        "passed": score["passed"] is True,
+        "statement": clean(one_line(str(details.get("statement", score["part"]))), TEXT_CHARS),
+        "justification": _justification(score, details),
+    }
+
+
+def _justification(score: Mapping[str, Any], details: Mapping[str, Any]) -> str:
+    """What the judge said, or why there is no score."""
+    said = score["reason"] or details.get("justification") or ""
+    return clean(one_line(str(said)), TEXT_CHARS)
+
+
+def _finding_in_words(score: Mapping[str, Any]) -> str:
+    if score["status"] != "scored":
+        return "could not be had" if score["status"] == "failed" else "does not apply"
+    label, raw = score["label"], score["raw"]
+    if label in LABELS and not (label == "fail" and raw == 0):
+        return f"{label.replace('_', ' ')} ({raw:g} of 5)"
+    return _line(label) or number(raw if score["value"] is None else score["value"])
+
+
+def _finding(score: Mapping[str, Any]) -> dict[str, Any]:
+    details = _details(score)
+    return {
+        "judge": clean(score["judge"], LINE_CHARS),
+        "metric": clean(one_line(score["metric"]), LINE_CHARS),
+        "part": clean(one_line(score["part"]), LINE_CHARS),
+        "status": score["status"],
+        "value": score["value"],
+        "raw": score["raw"],
+        "label": _line(score["label"]),
+        "shown": _finding_in_words(score),
+        "justification": _justification(score, details),
+        "failure_code": _line(score["failure_code"]),
+        "turns": list(_of(score["turns"])),
+        "warnings": [
+            clean(one_line(str(one)), LINE_CHARS) for one in details.get("warnings", [])[:5]
+        ],
+    }
+
+
+def _of(turns: Iterable[int] | None) -> Iterable[int]:
+    return () if turns is None else turns
+
+
+def _details(score: Mapping[str, Any]) -> dict[str, Any]:
+    found = json.loads(score["details"]) if score["details"] else {}
+    return found if isinstance(found, dict) else {}

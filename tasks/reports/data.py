@@ -1,0 +1,319 @@
+"""Everything a report of a run shows, as plain data; HTML, Markdown and JSON only render it.
+
+The same rows give the same data: nothing here reads a clock, and every list has an order of its
+own. Text of transcripts and judges is cut and made visible here, and escaped where it is rendered.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import polars as pl
+
+from judge.compare import RunComparison
+from judge.config import OFFLINE_MODEL, RunConfig
+from judge.rows import SCHEMA_VERSION
+from judge.summary import RunSummary
+from tasks.reports import words
+from tasks.reports.case_rows import case_rows
+from tasks.reports.metric_rows import (
+    failure_codes,
+    metric_rows,
+    name_of,
+    root_causes,
+    score_distribution,
+    tier_rows,
+)
+from tasks.reports.reproduce import reproduction
+from tasks.reports.versus import case_changes, versus
+from tasks.store import RunRecord
+
+MAX_ASK_ERRORS: Final = 20
+MAX_AGENTS: Final = 10
+
+_WORDS: Final = {
+    "passed": ("PASSED", "Every gate was reached."),
+    "failed": ("FAILED", "A gate was missed:"),
+    "regression": ("REGRESSION", "This run is worse than its baseline:"),
+    "inconclusive": ("INCONCLUSIVE", "Too little could be judged to say anything:"),
+    "incomplete": (
+        "INCOMPLETE",
+        "The run has not ended; the figures cover what was judged so far.",
+    ),
+}
+
+
+def report_data(
+    run: RunRecord,
+    summary: RunSummary,
+    cases: pl.DataFrame,
+    scores: pl.DataFrame,
+    asks: pl.DataFrame,
+    comparison: RunComparison | None = None,
+) -> dict[str, Any]:
+    """The report of a run as JSON-able data.
+
+    Args:
+        run: its row.
+        summary: its aggregate.
+        cases: table `cases` of the run.
+        scores: table `scores` of the run.
+        asks: table `asks` of the run.
+        comparison: with a baseline, this run being the candidate; null without one.
+    """
+    compared = versus(comparison)
+    deltas = {one.metric: one.model_dump() for one in _deltas(comparison)}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "judged_by": _judged_by(run, asks),
+        "run": _run(run, cases),
+        "verdict": _verdict(run, summary, compared),
+        "counts": _counts(summary),
+        "coverage": _coverage(summary),
+        "metrics": metric_rows(summary.metrics, deltas),
+        "tiers": tier_rows(summary),
+        "failure_codes": failure_codes(summary),
+        "root_causes": root_causes(summary),
+        "scores": score_distribution(cases),
+        "usage": _usage(summary, asks),
+        "cases": case_rows(cases, scores, case_changes(comparison)),
+        "ask_errors": _ask_errors(asks),
+        "warnings": _warnings(run, summary),
+        "comparison": compared,
+        "config": {name: run.config[name] for name in RunConfig.model_fields if name in run.config},
+        "fingerprints": [
+            {"name": name_of(name), "value": name_of(str(value))}
+            for name, value in sorted(run.config.get("fingerprints", {}).items())
+        ],
+        "reproduce": reproduction(run.run_id, run.config),
+    }
+
+
+def _deltas(comparison: RunComparison | None) -> Any:
+    return () if comparison is None else comparison.aggregate.per_metric_aggregate_deltas
+
+
+def _judged_by(run: RunRecord, asks: pl.DataFrame) -> dict[str, Any]:
+    answered = sorted({name_of(name) for name in asks["answered_by"].drop_nulls().to_list()})
+    model = name_of(run.judge_model)
+    offline = run.judge_model == OFFLINE_MODEL
+    if offline:
+        line = f"Judged by the offline baseline ({model}): plain text rules, no language model."
+    else:
+        by = f"answered by {', '.join(answered)}" if answered else "no answer came"
+        line = f"Judged by {model} ({by})."
+    return {"line": line, "model": model, "answered_by": answered, "offline": offline}
+
+
+def _run(run: RunRecord, cases: pl.DataFrame) -> dict[str, Any]:
+    pairs = cases.select("agent", "agent_version").unique().iter_rows()
+    agents = sorted({" ".join(part for part in pair if part) for pair in pairs} - {""})
+    more = [f"and {len(agents) - MAX_AGENTS} more"] if len(agents) > MAX_AGENTS else []
+    return {
+        "run_id": run.run_id,
+        "name": run.name,
+        "trigger": run.trigger,
+        "status": run.status,
+        "config_hash": run.config_hash,
+        "started_at": _time(run.started_at),
+        "finished_at": _time(run.finished_at),
+        "agents": [name_of(agent) for agent in agents[:MAX_AGENTS]] + more,
+    }
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _verdict(
+    run: RunRecord, summary: RunSummary, compared: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    outcome, reasons = _outcome(run, summary, compared)
+    word, headline = _WORDS[outcome]
+    return {
+        "outcome": outcome,
+        "word": word,
+        "headline": headline,
+        "reasons": reasons,
+        "dimensions": _dimensions(summary),
+    }
+
+
+def _outcome(
+    run: RunRecord, summary: RunSummary, compared: Mapping[str, Any] | None
+) -> tuple[str, list[str]]:
+    """The most severe finding names the run; missing scores never pass for good news."""
+    missed = [
+        f"{one['name'].lower()} gate: {one['shown']}, needs {one['needs']}"
+        for one in _dimensions(summary)
+        if one["passed"] is False
+    ]
+    if run.status != "complete":
+        left = summary.counts.get("not_attempted", 0)
+        return "incomplete", [f"{words.plural(left, 'case')} could not be judged"]
+    if summary.outcome == "inconclusive":
+        return "inconclusive", missed or ["No case has a verdict."]
+    if compared is not None and compared["regression_detected"]:
+        return "regression", [*compared["reasons"], *missed]
+    return summary.outcome, missed
+
+
+def _dimensions(summary: RunSummary) -> list[dict[str, Any]]:
+    """The two gates of seed 001 and the floor under both, on 0..100."""
+    coverage = None if summary.coverage is None else summary.coverage * 100
+    floor = summary.min_coverage * 100
+    score, rate = summary.weighted_metrics_score_pct, summary.cases_pass_rate_pct
+    return [
+        _dimension(
+            "Metrics",
+            "Mean overall score of the cases with a verdict.",
+            (score, summary.metrics_pass_threshold, summary.metrics_passed),
+            (words.number(score), f"{summary.metrics_pass_threshold:g} of 100"),
+        ),
+        _dimension(
+            "Cases",
+            f"{summary.passed_count:,} of {summary.total_executions:,} passed; an error is no pass.",
+            (rate, summary.cases_pass_threshold, summary.cases_passed),
+            (_percent(rate), f"{summary.cases_pass_threshold:g} %"),
+        ),
+        _dimension(
+            "Coverage",
+            "Scores that could be had, of those that were due.",
+            (coverage, floor, None if coverage is None else round(coverage, 7) >= round(floor, 7)),
+            (_percent(coverage), f"{round(floor, 7):g} %"),
+        ),
+    ]
+
+
+def _percent(value: float | None) -> str:
+    return words.share(None if value is None else round(value / 100, 9))
+
+
+def _dimension(
+    name: str,
+    meaning: str,
+    figures: tuple[float | None, float, bool | None],
+    shown: tuple[str, str],
+) -> dict[str, Any]:
+    value, threshold, passed = figures
+    return {
+        "name": name,
+        "meaning": meaning,
+        "value": None if value is None else round(value, 9),
+        "threshold": round(threshold, 9),
+        "passed": passed,
+        "shown": shown[0],
+        "needs": shown[1],
+    }
+
+
+def _counts(summary: RunSummary) -> dict[str, Any]:
+    parts = [
+        {"name": name.replace("_", " "), "count": count}
+        for name, count in summary.counts.items()
+        if name != "read"
+    ]
+    read = summary.counts.get("read", 0)
+    equation = " + ".join(f"{one['count']:,} {one['name']}" for one in parts)
+    return {
+        "read": read,
+        "parts": parts,
+        "reconciles": sum(summary.counts.values()) == 2 * read,
+        "sentence": f"{read:,} read = {equation}.",
+    }
+
+
+def _coverage(summary: RunSummary) -> dict[str, Any]:
+    """Over all headline scores; what each gate counts is beside the gate."""
+    scored, failed, skipped = (
+        sum(getattr(one, name) for one in summary.metrics)
+        for name in ("scored", "failed", "skipped")
+    )
+    return {
+        "scored": scored,
+        "failed": failed,
+        "skipped": skipped,
+        "share": summary.coverage,
+        "floor": summary.min_coverage,
+        "failures": [
+            {"code": name_of(code), "count": count} for code, count in summary.failures.items()
+        ],
+        "sentence": (
+            f"{words.plural(scored, 'score')} found, {failed:,} could not be had, "
+            f"{skipped:,} did not apply."
+        ),
+    }
+
+
+def _usage(summary: RunSummary, asks: pl.DataFrame) -> list[dict[str, Any]]:
+    calls = summary.model_calls
+    latency = asks.filter(~pl.col("cached") & pl.col("error").is_null())["latency_ms"]
+    half, most = (latency.quantile(share, interpolation="linear") for share in (0.5, 0.95))
+    return [
+        _facts(
+            "Agent",
+            {
+                "Latency, median of cases": words.duration(summary.latency_p50_ms),
+                "Latency, 95th percentile": words.duration(summary.latency_p95_ms),
+                "Latency, longest": words.duration(summary.latency_max_ms),
+                "Latency, mean": words.duration(summary.latency_avg_ms),
+                **_tokens(summary.total_agent_token_usage),
+                "Cost": words.money(summary.total_agent_cost_usd),
+            },
+        ),
+        _facts(
+            "Judge",
+            {
+                "Questions asked": words.count(calls.asks),
+                "Answered from kept replies": words.count(calls.cached),
+                "Never answered": words.count(calls.unanswered),
+                "Calls made": words.count(calls.attempts),
+                "Latency of an answer, median": words.duration(half),
+                "Latency of an answer, 95th percentile": words.duration(most),
+                **_tokens(summary.total_platform_token_usage),
+                "Cost": words.money(summary.total_platform_cost_usd),
+                "Cost with the agent's": words.money(summary.total_estimated_cost_usd),
+            },
+        ),
+    ]
+
+
+def _tokens(usage: Mapping[str, int] | None) -> dict[str, str]:
+    """A line for tokens in and out; a side that was not counted is unknown, not 0."""
+    known = usage or {}
+    return {
+        "Tokens in": words.count(known.get("input")),
+        "Tokens out": words.count(known.get("output")),
+        "Tokens in all": words.count(known.get("total")),
+    }
+
+
+def _facts(title: str, facts: Mapping[str, str]) -> dict[str, Any]:
+    pairs = [{"name": name, "value": value} for name, value in facts.items()]
+    return {"title": title, "facts": pairs}
+
+
+def _ask_errors(asks: pl.DataFrame) -> list[dict[str, Any]]:
+    counts = Counter(asks["error"].drop_nulls().to_list())
+    ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    return [
+        {"error": words.clean(words.one_line(error), 300), "count": count}
+        for error, count in ranked[:MAX_ASK_ERRORS]
+    ]
+
+
+def _warnings(run: RunRecord, summary: RunSummary) -> list[str]:
+    unread, twice = (summary.counts.get(name, 0) for name in ("quarantined", "duplicate"))
+    found = {
+        f"{words.plural(unread, 'record')} could not be read; table rejects says why.": unread,
+        f"{words.plural(twice, 'record')} had come before; each case was judged once.": twice,
+        f"{words.plural(summary.undecided_count, 'case')} had no gate to decide by: not counted as "
+        "passed.": summary.undecided_count,
+        "The offline baseline is a floor to measure judges against, not a substitute for one.": (
+            run.judge_model == OFFLINE_MODEL
+        ),
+    }
+    return [text for text, applies in found.items() if applies]

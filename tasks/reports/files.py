@@ -1,0 +1,82 @@
+"""Reports as files: `<uri>/<run_id>/report.{html,md,json}`, in a folder or any fsspec place."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+from tasks.reports.html import html_report
+from tasks.reports.markdown import markdown_report
+from tasks.store.record import checked_id
+
+_LOCAL: Final = "file://"
+
+
+def json_report(data: Mapping[str, Any]) -> str:
+    """The data itself: canonical JSON, sorted and indented."""
+    return json.dumps(data, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def write_report(
+    data: Mapping[str, Any], uri: str, storage_options: Mapping[str, Any] | None = None
+) -> dict[str, str]:
+    """Render and write the three files, each whole or not at all; the same data, the same bytes.
+
+    Args:
+        data: what `report_data` returned.
+        uri: a folder, or an fsspec URI such as `s3://bucket/reports`.
+        storage_options: for the file system behind a URI.
+
+    Returns:
+        Where each file lies, by its suffix: `html`, `md`, `json`.
+    """
+    run_id = checked_id(data["run"]["run_id"], "run id")
+    texts = {
+        "html": html_report(data),
+        "md": markdown_report(data),
+        "json": json_report(data),
+    }
+    if "://" in uri and not uri.startswith(_LOCAL):
+        return _write_remote(f"{uri.rstrip('/')}/{run_id}", texts, storage_options or {})
+    folder = unquote(uri.removeprefix(_LOCAL)) if uri.startswith(_LOCAL) else uri
+    return _write_local(Path(folder) / run_id, texts)
+
+
+def _write_local(folder: Path, texts: Mapping[str, str]) -> dict[str, str]:
+    folder.mkdir(parents=True, exist_ok=True)
+    written = {}
+    for suffix, text in texts.items():
+        target = folder / f"report.{suffix}"
+        _replace(target, text.encode())
+        written[suffix] = str(target)
+    return written
+
+
+def _replace(target: Path, content: bytes) -> None:
+    """A reader sees the old file or the new one, never a part of either."""
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    fresh = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        fresh.chmod(0o644)
+        fresh.replace(target)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _write_remote(
+    folder: str, texts: Mapping[str, str], storage_options: Mapping[str, Any]
+) -> dict[str, str]:
+    """An object store shows an object when its upload has ended: whole or not at all."""
+    import fsspec
+
+    system, path = fsspec.core.url_to_fs(folder, **storage_options)
+    for suffix, text in texts.items():
+        system.pipe_file(f"{path}/report.{suffix}", text.encode())
+    return {suffix: f"{folder}/report.{suffix}" for suffix in texts}

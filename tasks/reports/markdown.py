@@ -1,0 +1,307 @@
+"""The report as GitHub-flavoured Markdown, which is also what the Prefect UI shows.
+
+No raw HTML (the UI shows it escaped) and no emoji short codes (it shows them as they are). Foreign
+text can make no link, image, mention, heading or table cell: see `plain`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from tasks.reports import words
+
+MAX_BYTES: Final = 95_000
+"""The Prefect UI keeps artifacts in its database; larger ones are cut here, at a whole block."""
+
+MAX_ROWS: Final = 50
+MAX_MOVED: Final = 25
+TEXT_CHARS: Final = 280
+
+# An underscore inside a word is no emphasis; left alone, names stay readable in the source.
+_SPECIAL: Final = re.compile(r"[\\`*{}\[\]#~$^=+]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+_ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;"}
+# Renderers turn these into links without any syntax; a word joiner between takes the cause away.
+_AUTOLINKS: Final = re.compile(
+    r"(?i)(?<=:)(?=//)|(?<=www)(?=\.)|(?<=@)|(?<=mailto)(?=:)|(?<=xmpp)(?=:)"
+)
+_JOINER: Final = "\u2060"
+_CODE_SAFE: Final = re.compile(r"[^`|\\<>&\s]+(?: [^`|\\<>&\s]+)*")
+
+Block = str
+
+
+def markdown_report(data: Mapping[str, Any]) -> str:
+    """The whole report, under 100 kB; what does not fit is counted and left to the HTML file."""
+    kept, size = [], 0
+    blocks = list(_blocks(data))
+    for block in blocks:
+        size += len(block.encode()) + 2
+        if size > MAX_BYTES:
+            kept.append("*Cut here for length; report.html holds the rest.*")
+            break
+        kept.append(block)
+    return "\n\n".join(kept) + "\n"
+
+
+def plain(text: str, limit: int = TEXT_CHARS) -> str:
+    """Foreign text as Markdown that renders to exactly that text, on one line."""
+    line = words.clean(words.one_line(text), limit)
+    line = _SPECIAL.sub(lambda found: f"\\{found[0]}", _AUTOLINKS.sub(_JOINER, line))
+    return "".join(_ENTITIES.get(sign, sign) for sign in line)
+
+
+def code(text: str, limit: int = TEXT_CHARS) -> str:
+    """Foreign text as a code span; as plain text where it could break out of one."""
+    line = words.clean(words.one_line(text), limit)
+    return f"`{line}`" if _CODE_SAFE.fullmatch(line) else plain(line, limit)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) -> Block:
+    """A table; the last `numbers` columns are set to the right."""
+    left = len(head) - numbers
+    rule = ["---" if place < left else "---:" for place in range(len(head))]
+    lines = (head, rule, *rows)
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def _blocks(data: Mapping[str, Any]) -> Iterator[Block]:
+    run = data["run"]
+    yield plain(data["judged_by"]["line"], 1000)
+    yield f"# Run report: {plain(run['name'])}"
+    times = [f"begun {run['started_at']}"] if run["started_at"] else []
+    times += [f"finished {run['finished_at']}"] if run["finished_at"] else []
+    yield " · ".join([code(run["run_id"]), f"{run['trigger']} run", run["status"], *times])
+    if run["agents"]:
+        yield f"Agent: {', '.join(plain(agent) for agent in run['agents'])}"
+    yield from _verdict(data)
+    yield from _comparison(data["comparison"])
+    yield from _metrics(data)
+    yield from _failures(data)
+    yield from _problems(data)
+    yield from _usage(data)
+    yield from _reproduce(data)
+    yield from _read_first(data)
+
+
+def _bullets(lines: Iterable[str]) -> Block:
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _verdict(data: Mapping[str, Any]) -> Iterator[Block]:
+    verdict = data["verdict"]
+    yield f"## {verdict['word']}"
+    yield plain(verdict["headline"])
+    if verdict["reasons"]:
+        yield _bullets(plain(reason, 500) for reason in verdict["reasons"])
+    yield _table(
+        ["Gate", "", "Value", "Needs"],
+        [
+            [one["name"], words.reached(one["passed"]), one["shown"], one["needs"]]
+            for one in verdict["dimensions"]
+        ],
+        numbers=2,
+    )
+    yield f"{data['counts']['sentence']} {data['coverage']['sentence']}"
+    if not data["counts"]["reconciles"]:
+        yield "**These counts do not add up; trust no share of this report.**"
+
+
+def _comparison(compared: Mapping[str, Any] | None) -> Iterator[Block]:
+    yield "## Comparison with the baseline"
+    if compared is None:
+        yield "No baseline: nothing to compare with."
+        return
+    totals = compared["totals"]
+    yield (
+        f"Regression: **{'yes' if compared['regression_detected'] else 'no'}**. "
+        f"Baseline {code(compared['baseline']['run_id'])}: of "
+        f"{words.plural(totals['matched'], 'case')} in both, {totals['regressions']} worse, "
+        f"{totals['improvements']} better, {totals['unchanged']} unchanged, "
+        f"{totals['errors']} with an error."
+    )
+    yield _table(
+        ["Rule", "Limit", "Baseline", "Candidate", "Change"],
+        [
+            [rule["name"], rule["limit"], rule["baseline"], rule["candidate"], rule["change"]]
+            for rule in compared["rules"]
+        ],
+        numbers=3,
+    )
+    yield compared["rules_note"]
+    notes = [plain(reason, 500) for reason in compared["reasons"]]
+    notes += [f"Note: {plain(warning, 500)}" for warning in compared["warnings"]]
+    if notes:
+        yield _bullets(notes)
+    yield from _movers("worse", compared["worse"])
+    yield from _movers("better", compared["better"])
+    for side in ("baseline", "candidate"):
+        only = compared[f"{side}_only"]
+        if only["total"]:
+            names = ", ".join(code(one) for one in only["shown"][:MAX_ROWS])
+            yield f"Only in the {side} ({only['total']}): {names}{_more(only['more'])}"
+    if compared["config_diff"]:
+        yield "### What differs in the configuration"
+        yield _table(
+            ["Setting", "Baseline", "Candidate"],
+            [
+                [code(one["field"]), code(one["baseline"], 80), code(one["candidate"], 80)]
+                for one in compared["config_diff"][:MAX_ROWS]
+            ],
+        )
+
+
+def _more(amount: int) -> str:
+    return f" and {amount:,} more" if amount else ""
+
+
+def _movers(word: str, found: Mapping[str, Any]) -> Iterator[Block]:
+    if not found["total"]:
+        return
+    shown = found["shown"][:MAX_MOVED]
+    yield f"### Cases that got {word} ({found['total']})"
+    yield _table(
+        ["Case", "Verdict", "Metrics that moved", "Baseline", "Candidate", "Change"],
+        [
+            [
+                code(one["case_id"], 80),
+                one["flip"],
+                plain(one["moved"]) or words.NONE,
+                words.number(one["baseline_score"]),
+                words.number(one["candidate_score"]),
+                words.signed(one["score_delta"]),
+            ]
+            for one in shown
+        ],
+        numbers=3,
+    )
+    if found["total"] > len(shown):
+        yield f"and {found['total'] - len(shown):,} more."
+
+
+def _metrics(data: Mapping[str, Any]) -> Iterator[Block]:
+    yield "## Metrics"
+    if not data["metrics"]:
+        yield "No metric was scored."
+        return
+    compared = data["comparison"] is not None
+    change = ["Change"] if compared else []
+    yield _table(
+        ["Metric", "Tier", "Labels", "Weight", "Mean", *change, "Scored", "Failed", "Skipped"],
+        [_metric_row(one, compared=compared) for one in data["metrics"][:MAX_ROWS]],
+        numbers=5 + len(change),
+    )
+    if data["tiers"]:
+        tiers = (f"{plain(one['tier'])} {words.number(one['score'])}" for one in data["tiers"])
+        yield f"Tiers, of 100: {', '.join(tiers)}."
+
+
+def _metric_row(one: Mapping[str, Any], *, compared: bool) -> list[str]:
+    unit = f" of {one['unit'][-1]}" if one["unit"] and one["mean"] is not None else ""
+    weight = words.NONE if one["weight"] is None else f"{one['weight'] * 100:.1f} %"
+    return [
+        code(one["metric"], 80),
+        one["tier"] or words.NONE,
+        plain(words.labels(one["labels"])),
+        weight,
+        words.number(one["mean"]) + unit,
+        *([words.signed(one["delta"])] if compared else []),
+        words.count(one["scored"]),
+        words.count(one["failed"]),
+        words.count(one["skipped"]),
+    ]
+
+
+def _failures(data: Mapping[str, Any]) -> Iterator[Block]:
+    codes = data["failure_codes"]["shown"][:20]
+    yield "## Failures"
+    if not codes:
+        yield "No failure code was given."
+    else:
+        yield _table(
+            ["Failure code", "Metrics", "Times"],
+            [
+                [
+                    code(one["code"], 80),
+                    ", ".join(plain(metric["name"], 60) for metric in one["metrics"][:8]),
+                    words.count(one["count"]),
+                ]
+                for one in codes
+            ],
+            numbers=1,
+        )
+    if data["root_causes"]:
+        causes = (f"{plain(one['name'])} {one['count']:,}" for one in data["root_causes"][:20])
+        yield f"Root causes of failed cases: {', '.join(causes)}."
+
+
+def _problems(data: Mapping[str, Any]) -> Iterator[Block]:
+    errors, asked = data["cases"]["errors"][:20], data["ask_errors"]
+    lines = [plain(warning, 500) for warning in data["warnings"]]
+    lines += [f"{plain(one['error'])}: {words.plural(one['count'], 'time')}" for one in asked]
+    lines += [f"{code(one['case_id'], 80)}: {plain(one['error'])}" for one in errors]
+    left = len(data["cases"]["errors"]) - len(errors) + data["cases"]["more_errors"]
+    yield "## Errors and warnings"
+    yield _bullets(lines) if lines else "None."
+    if left:
+        yield f"and {words.plural(left, 'more case')} without a verdict."
+
+
+def _usage(data: Mapping[str, Any]) -> Iterator[Block]:
+    yield "## Time and money"
+    for group in data["usage"]:
+        yield _table(
+            [group["title"], ""],
+            [[fact["name"], plain(fact["value"])] for fact in group["facts"]],
+            numbers=1,
+        )
+
+
+def _reproduce(data: Mapping[str, Any]) -> Iterator[Block]:
+    yield "## How to get this run again"
+    yield (
+        f"Save the configuration (in report.html and report.json; hash "
+        f"{code(data['run']['config_hash'])}) as `assizes.toml` and run:"
+    )
+    yield "```sh\n" + "\n".join(data["reproduce"]["commands"]) + "\n```"
+
+
+def _read_first(data: Mapping[str, Any]) -> Iterator[Block]:
+    cases = data["cases"]
+    yield "## Cases to read first"
+    if not cases["read_first"]:
+        yield "There is no case."
+    for case in cases["read_first"]:
+        yield "\n\n".join(_case(case))
+    left = cases["total"] - len(cases["read_first"])
+    if left:
+        yield f"{words.plural(left, 'more case')}: see report.html."
+
+
+def _case(case: Mapping[str, Any]) -> Iterator[str]:
+    word = words.mark(case["passed"]) if case["status"] == "judged" else case["status"]
+    repetition = f", repetition {case['repetition']}" if case["repetition"] else ""
+    changed = {"regression": ", ▼ worse", "improvement": ", ▲ better"}.get(case["change"], "")
+    yield f"### {code(case['case_id'], 80)}{repetition}: {word}{changed}"
+    yield plain(case["summary"] or "no verdict", 500)
+    if case["outcomes"]:
+        yield _bullets(
+            f"{words.held(one['passed'])} {plain(one['statement'])}: "
+            f"{plain(one['justification'] or 'no justification was given')}"
+            for one in case["outcomes"]
+        )
+    if case["findings"]:
+        yield _table(
+            ["Metric", "Finding", "Justification", "Failure code", "Turns"],
+            [
+                [
+                    code(f"{one['metric']} {one['part']}".strip(), 80),
+                    plain(one["shown"]),
+                    plain(one["justification"]) or words.NONE,
+                    code(one["failure_code"], 60) if one["failure_code"] else words.NONE,
+                    words.turns(one["turns"]),
+                ]
+                for one in case["findings"][:12]
+            ],
+        )

@@ -1,0 +1,25 @@
+"""The report of a run as it stands in the store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from judge.compare import RunComparison
+from judge.config import ReportConfig
+from judge.summary import RunSummary
+from tasks.reports.data import report_data
+from tasks.reports.files import write_report
+from tasks.store import RunRecord, Store
+
+
+def render_stored(
+    store: Store, record: RunRecord, comparison: RunComparison | None, target: ReportConfig
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The report of a stored run: its data, and where the written files lie by suffix.
+
+    The files of one run are the same bytes however often they are written.
+    """
+    cases, scores, asks = (store.table(record.run_id, name) for name in ("cases", "scores", "asks"))
+    summary = RunSummary.model_validate(record.summary)
+    data = report_data(record, summary, cases, scores, asks, comparison)
+    return data, write_report(data, target.uri, target.storage_options)
