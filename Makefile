@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := check
-.PHONY: demo test check format lint types contracts bench lock clean
+.PHONY: demo test check format lint types contracts ids bench bench-begin bench-banking lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -32,8 +32,20 @@ types: $(STAMP)
 contracts: $(STAMP)
 	$(BIN)/lint-imports
 
+ids: $(STAMP)  ## rows of the feature checklist that no test asserts
+	$(BIN)/python -m tests.checklist
+
 bench: $(STAMP)  ## figures of the main job, the last line as JSON
 	$(BIN)/python -m benchmarks.spine
+
+bench-sql: $(STAMP)  ## execution accuracy on Spider questions, through the sandbox
+	$(BIN)/python -m benchmarks.spider
+
+bench-begin: $(STAMP)  ## offline groundedness beside human labels
+	$(BIN)/python -m benchmarks.begin
+
+bench-banking: $(STAMP)  ## document recall of a BM25 ranking over a knowledge base
+	$(BIN)/python -m benchmarks.banking
 
 lock:  ## resolve requirements.lock anew from the ranges in pyproject.toml
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-annotate --no-header \

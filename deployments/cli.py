@@ -188,11 +188,17 @@ def metrics(
 
 
 @app.command()
-def judges(as_json: AsJson = False) -> None:
-    """List the judges and what they need."""
+def judges(
+    rubrics: Annotated[list[str] | None, typer.Option(help="Folder with your own judges.")] = None,
+    config: Annotated[
+        Path | None, typer.Option("-c", "--config", help="Also the judges that it chooses.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the judges, what they need and what they can be told."""
     from deployments.commands.show import show_judges
 
-    raise typer.Exit(show_judges(as_json=as_json))
+    raise typer.Exit(show_judges(rubrics or [], config, as_json=as_json))
 
 
 @app.command()

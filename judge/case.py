@@ -76,7 +76,9 @@ class Turn(_Record):
     text: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
     tool_result: ToolResult | None = None
-    chunks: tuple[Chunk, ...] = Field(default=(), description="what a retrieval step returned")
+    chunks: tuple[Chunk, ...] | None = Field(
+        default=None, description="what a retrieval step returned; empty: it found nothing"
+    )
     started_at: Moment | None = None
     latency_ms: float | None = Field(default=None, ge=0)
     usage: Usage | None = None
@@ -98,7 +100,9 @@ class Transcript(_Record):
     turns: tuple[Turn, ...] = ()
     system: str | None = None
     tools: tuple[ToolSpec, ...] = ()
-    chunks: tuple[Chunk, ...] = ()
+    chunks: tuple[Chunk, ...] | None = Field(
+        default=None, description="retrieved for the whole; null: no retrieval is known"
+    )
     started_at: Moment | None = None
     duration_ms: float | None = Field(default=None, ge=0)
     agent_cost_usd: float | None = None
@@ -113,10 +117,16 @@ class Transcript(_Record):
                 for call in turn.tool_calls:
                     yield index, call
 
-    def retrieved(self) -> tuple[Chunk, ...]:
-        """The passages of the last retrieval step (seed 004), or those given for the whole."""
-        steps = [turn.chunks for turn in self.turns if turn.chunks]
+    def retrieval(self) -> tuple[Chunk, ...] | None:
+        """The passages of the last retrieval step (seed 004), or those given for the whole; empty
+        when it found nothing, null when no retrieval is known.
+        """
+        steps = [turn.chunks for turn in self.turns if turn.chunks is not None]
         return steps[-1] if steps else self.chunks
+
+    def retrieved(self) -> tuple[Chunk, ...]:
+        """The same passages; none where no retrieval is known."""
+        return self.retrieval() or ()
 
     def request(self) -> str | None:
         """The last thing the user said."""

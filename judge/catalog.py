@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pydantic import ValidationError
+from pydantic_core import to_jsonable_python
 
 from judge.config import OFFLINE_MODEL, JudgeConfig, MetricSelection
 from judge.entry import JudgeEntry, JudgeOptions
 from judge.errors import ConfigurationError
+from judge.families import agent_steps, criteria, custom, rag
 from judge.families.conversation import ConversationJudge
 from judge.families.deterministic import RecordedJudge
+from judge.families.imported import imported, is_reference
 from judge.protocol import Judge
-from judge.rubric import BUILT_IN, built_in_rubrics, metric_of, rubrics
+from judge.rubric import BUILT_IN, OUTCOMES, metric_of, rubrics
 from judge.score import Metric
 
 _HEAVIEST: Final = 1e9
@@ -33,6 +36,9 @@ JUDGES: Final[Mapping[str, JudgeEntry]] = {
         needs_ground_truth=False,
         made=lambda _, chosen: ConversationJudge(chosen),
     ),
+    **agent_steps.ENTRIES,
+    **criteria.ENTRIES,
+    **rag.ENTRIES,
     RecordedJudge.name: JudgeEntry(
         description="Repeats the verdicts recorded in the data; asks no model.",
         needs=("labels",),
@@ -47,13 +53,15 @@ class Court:
     """Who sits, and by which weights: a configuration resolved before any model is asked.
 
     `weights` holds the conversation metrics alone and sums to 1; `metrics` is everything that the
-    judges promise; `pass_threshold` is an overall score 0..100.
+    judges promise; `pass_threshold` is an overall score 0..100; `models` names the judges that are
+    answered by another model, or at another temperature, than the rest.
     """
 
     judges: tuple[Judge, ...]
     weights: Mapping[str, float]
     metrics: tuple[Metric, ...]
     pass_threshold: float
+    models: Mapping[str, JudgeConfig] = field(default_factory=dict)
 
 
 def available_metrics(rubric_folders: Sequence[str] = ()) -> list[Metric]:
@@ -83,18 +91,47 @@ def metrics_listing(rubric_folders: Sequence[str] = ()) -> dict[str, Any]:
     return {"data": data, "count": len(data)}
 
 
-def judges_listing() -> list[dict[str, Any]]:
-    """The judges one can choose, in the order of the table, with all built-in metrics."""
-    return [
-        {
-            "name": name,
-            "description": entry.description,
-            "metrics": [metric.name for metric in _default(entry).metrics],
-            "needs": list(entry.needs),
-            "needs_ground_truth": entry.needs_ground_truth,
-        }
-        for name, entry in JUDGES.items()
-    ]
+def judges_listing(config: JudgeConfig | None = None) -> list[dict[str, Any]]:
+    """The judges one can choose: the table's in its order; with a configuration also those of its
+    rubric folders and those that its `module:attribute` names.
+
+    `step` is where in an agent's work a judge of seed 004 looks (`response` or `retrieval`); `gate`
+    whether its verdict decides over a case; `options` holds the default of each.
+
+    Raises:
+        ConfigurationError: for a judge that cannot be made.
+    """
+    given = config or JudgeConfig()
+    known = known_judges(given.rubrics)
+    known |= dict(_found(one, known) for one in given.judges if is_reference(one))
+    return [_listed(given, name, entry) for name, entry in known.items()]
+
+
+def _listed(config: JudgeConfig, name: str, entry: JudgeEntry) -> dict[str, Any]:
+    judge = entry.made(_options(config, name, entry), rubrics(config.rubrics))
+    fields = entry.options.model_fields
+    defaults = {
+        option: None if field.is_required() else field.get_default(call_default_factory=True)
+        for option, field in fields.items()
+    }
+    return {
+        "name": name,
+        "description": entry.description,
+        "metrics": [metric.name for metric in judge.metrics],
+        "needs": list(entry.needs),
+        "needs_ground_truth": entry.needs_ground_truth,
+        "step": _step(judge),
+        "scale": list(dict.fromkeys(metric.scale.value for metric in judge.metrics)),
+        "gate": next((metric.gate for metric in judge.metrics if metric.gate), None),
+        "offline": entry.offline,
+        "options": to_jsonable_python(defaults, fallback=str),
+    }
+
+
+def _step(judge: Judge) -> str | None:
+    names = (name for metric in judge.metrics for name in metric.run_names)
+    steps = (name.partition("/")[0] for name in names)
+    return next((step for step in steps if step in ("response", "retrieval")), None)
 
 
 def court(config: JudgeConfig) -> Court:
@@ -102,18 +139,20 @@ def court(config: JudgeConfig) -> Court:
 
     Raises:
         ConfigurationError: for unknown or doubled names, weights that cannot be normalised, a
-            metric that lacks a weight, or a metric the offline judge has no rule for.
+            metric that lacks a weight, or something the offline judge has no rule for.
     """
-    _check_judges(config)
+    chosen = _chosen(config)
     known = rubrics(config.rubrics)
     weights: dict[str, float] = {}
     if CONVERSATION in config.judges:
         weights = resolved_weights(config.metrics or (), [metric_of(rubric) for rubric in known])
-        _check_offline(config, weights)
-    chosen = [rubric for rubric in known if rubric.name in weights]
-    judges = tuple(JUDGES[name].made(_options(config, name), chosen) for name in config.judges)
-    promised = tuple(metric for judge in judges for metric in judge.metrics)
-    return Court(judges, weights, promised, config.pass_threshold)
+    options = {name: _options(config, name, entry) for name, entry in chosen.items()}
+    models = {name: own for name in chosen if (own := _own_model(config, options[name]))}
+    for name, entry in chosen.items():
+        _check_offline(models.get(name, config), name, entry, weights)
+    weighed = [rubric for rubric in known if rubric.name in weights]
+    judges = tuple(entry.made(options[name], weighed) for name, entry in chosen.items())
+    return Court(judges, weights, _promised(judges), config.pass_threshold, models)
 
 
 def resolved_weights(
@@ -164,54 +203,117 @@ def _weight(selection: MetricSelection, default: float) -> float:
     return weight
 
 
-def _default(entry: JudgeEntry) -> Judge:
-    return entry.made(entry.options(), built_in_rubrics())
+def known_judges(rubric_folders: Sequence[str] = ()) -> dict[str, JudgeEntry]:
+    """The judges one can choose by name: those of the table, then those of rubric folders.
+
+    Raises:
+        ConfigurationError: for a judge file that cannot be used, and for a name taken twice.
+    """
+    taken = dict.fromkeys((*BUILT_IN, OUTCOMES), "a built-in metric")
+    taken |= dict.fromkeys(JUDGES, "a built-in judge")
+    if rubric_folders:
+        taken |= {one.name: "a metric" for one in rubrics(rubric_folders) if one.name not in taken}
+    return {**JUDGES, **custom.entries(rubric_folders, taken)}
 
 
-def _options(config: JudgeConfig, name: str) -> JudgeOptions:
+def _chosen(config: JudgeConfig) -> dict[str, JudgeEntry]:
+    """The entries of the chosen judges by the names rows carry, in the order of the choice."""
+    known = known_judges(config.rubrics)
+    if not config.judges:
+        raise ConfigurationError(f"[judge] judges: none is chosen; known: {', '.join(known)}")
+    chosen: dict[str, JudgeEntry] = {}
+    for given in config.judges:
+        name, entry = _found(given, known)
+        if name in chosen:
+            raise ConfigurationError(f"[judge] judges: {name!r} is chosen twice")
+        chosen[name] = entry
+    for name in config.options:
+        if name not in chosen:
+            raise ConfigurationError(
+                f"[judge.options.{name}]: {name!r} is not among judges {list(chosen)!r}"
+            )
+    if config.metrics and CONVERSATION not in chosen:
+        raise ConfigurationError(
+            f"[judge] metrics: chosen without the judge that scores them; "
+            f"add {CONVERSATION!r} to judges {list(config.judges)!r}"
+        )
+    return chosen
+
+
+def _found(given: str, known: Mapping[str, JudgeEntry]) -> tuple[str, JudgeEntry]:
+    if not is_reference(given):
+        if given not in known:
+            raise ConfigurationError.unknown("judge", given, known, "[judge] judges")
+        return given, known[given]
+    one = imported(given)
+    if one.name in known:
+        raise ConfigurationError(
+            f"[judge] judges: {given!r} is named {one.name!r}, which is a judge already; "
+            "choose another name"
+        )
+    return one.name, one.entry
+
+
+def _options(config: JudgeConfig, name: str, entry: JudgeEntry) -> JudgeOptions:
     """The validated options of one judge.
 
     Raises:
         ConfigurationError: naming the option and what it takes.
     """
     try:
-        return JUDGES[name].options.model_validate(config.options.get(name, {}))
+        return entry.options.model_validate(config.options.get(name, {}))
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         option = ".".join(str(part) for part in fault["loc"])
-        known = ", ".join(JUDGES[name].options.model_fields)
+        known = ", ".join(entry.options.model_fields)
         raise ConfigurationError(
             f"[judge.options.{name}] {option}: {fault['msg']} (given {fault['input']!r}); "
             f"options: {known}"
         ) from None
 
 
-def _check_judges(config: JudgeConfig) -> None:
-    if not config.judges:
-        raise ConfigurationError(f"[judge] judges: none is chosen; known: {', '.join(JUDGES)}")
-    for place, name in enumerate(config.judges):
-        if name not in JUDGES:
-            raise ConfigurationError.unknown("judge", name, JUDGES, "[judge] judges")
-        if name in config.judges[:place]:
-            raise ConfigurationError(f"[judge] judges: {name!r} is chosen twice")
-    for name in config.options:
-        if name not in config.judges:
-            raise ConfigurationError(
-                f"[judge.options.{name}]: {name!r} is not among judges {list(config.judges)!r}"
-            )
-    if config.metrics and CONVERSATION not in config.judges:
-        raise ConfigurationError(
-            f"[judge] metrics: chosen without the judge that scores them; "
-            f"add {CONVERSATION!r} to judges {list(config.judges)!r}"
-        )
+def _own_model(config: JudgeConfig, options: JudgeOptions) -> JudgeConfig | None:
+    """[judge] as it holds for a judge with a model or a temperature of its own; else null.
+
+    Provider and endpoint stay those of [judge]; the offline judge has neither.
+    """
+    changes = options.model_dump(include={"model", "temperature"}, exclude_none=True)
+    if options.model == OFFLINE_MODEL:
+        changes |= {"provider": None, "api_base": None}
+    own = config.model_copy(update=changes)
+    return None if own == config else own
 
 
-def _check_offline(config: JudgeConfig, weights: Mapping[str, float]) -> None:
-    custom = [name for name in weights if name not in BUILT_IN]
-    if config.model_id == OFFLINE_MODEL and custom:
+def _promised(judges: Sequence[Judge]) -> tuple[Metric, ...]:
+    promised: dict[str, Metric] = {}
+    by: dict[str, str] = {}
+    for judge in judges:
+        for metric in judge.metrics:
+            if metric.name in promised:
+                raise ConfigurationError(
+                    f"[judge] judges: {by[metric.name]!r} and {judge.name!r} both score "
+                    f"{metric.name!r}; leave one out, or rename the metric"
+                )
+            promised[metric.name], by[metric.name] = metric, judge.name
+    return tuple(promised.values())
+
+
+def _check_offline(
+    config: JudgeConfig, name: str, entry: JudgeEntry, weights: Mapping[str, float]
+) -> None:
+    if config.model_id != OFFLINE_MODEL:
+        return
+    custom_metrics = [metric for metric in weights if metric not in BUILT_IN]
+    if name == CONVERSATION and custom_metrics:
         raise ConfigurationError(
-            f"[judge] metrics: the offline judge has no rule for {', '.join(map(repr, custom))}; "
+            "[judge] metrics: the offline judge has no rule for "
+            f"{', '.join(map(repr, custom_metrics))}; "
             "set [judge] model to a language model, or choose built-in metrics only"
+        )
+    if not entry.offline:
+        raise ConfigurationError(
+            f"[judge] judges: the offline judge has no rule for {name!r}; set [judge] model, or "
+            f"model in [judge.options.{name}], to a language model"
         )
 
 

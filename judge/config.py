@@ -26,7 +26,7 @@ class TranscriptsConfig(_Table):
     """[transcripts]: where conversations come from and which of them are judged."""
 
     uri: str = Field(description="a file, a folder, a glob, or an s3:// URI of either")
-    format: Literal["auto", "native", "tau_bench", "tau2"] = "auto"
+    format: Literal["auto", "native", "tau_bench", "tau2", "agent_evaluation"] = "auto"
     where: dict[str, str] = Field(
         default_factory=dict, description="keep only cases whose tag, agent or agent_version equals"
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -62,11 +64,20 @@ class Heard:
     asks: list[AskRecord]
 
 
+class _Seat:
+    """A model and who puts questions to it."""
+
+    def __init__(self, model: Model, slots: Slots, timeout_s: float) -> None:
+        self.model = model
+        self.questioner = Questioner(model, slots, timeout_s)
+
+
 class Engine:
     """Answers the asks of any number of hearings at once.
 
-    Calls in flight never exceed `max_in_flight`, however many hearings run; identical asks in
-    flight are answered once; a reply that does not fit is asked for once more.
+    Calls in flight never exceed `max_in_flight`, however many hearings run and however many models
+    answer; identical asks in flight are answered once; a reply that does not fit is asked for once
+    more. `models` names the judges that have a model of their own; `model` answers all others.
     """
 
     def __init__(
@@ -77,59 +88,71 @@ class Engine:
         max_in_flight: int,
         timeout_s: float,
         clerk: Clerk | None = None,
+        models: Mapping[str, Model] | None = None,
     ) -> None:
         self.slots = Slots(max_in_flight)
-        self._model = model
         self._cache = cache
         self._clerk = clerk
-        self._questioner = Questioner(model, self.slots, timeout_s)
+        self._seat = _Seat(model, self.slots, timeout_s)
+        self._seats = {
+            judge: _Seat(own, self.slots, timeout_s) for judge, own in (models or {}).items()
+        }
         self._flights: dict[str, asyncio.Future[Answer]] = {}
 
     @property
     def calls(self) -> int:
         """Model calls made so far, re-asks included."""
-        return self._questioner.calls
+        return sum(seat.questioner.calls for seat in self._all_seats())
 
     @property
     def cost_usd(self) -> float:
         """What they cost, where the price is known."""
-        return self._questioner.cost_usd
+        return math.fsum(seat.questioner.cost_usd for seat in self._all_seats())
 
     async def hear(self, judge: Judge, case: Case) -> Heard:
         """One judge on one case, to the end. The asks of a round are answered together.
 
         An exception that a judge or a model did not mean to raise passes through.
         """
+        seat = self._seats.get(judge.name, self._seat)
         hearing = Hearing(judge, case)
         records: list[AskRecord] = []
         round_ = 0
         while hearing.asks:
             questions = list(hearing.asks)
-            replies: list[Any] = await asyncio.gather(*(self._reply(one) for one in questions))
+            replies: list[Any] = await asyncio.gather(
+                *(self._reply(seat, one) for one in questions)
+            )
             for index, (question, reply) in enumerate(zip(questions, replies, strict=True)):
                 if isinstance(question, Ask):
                     place = (judge.name, round_, index)
-                    records.append(self._record(reply, question.prompt_hash(), place))
+                    records.append(_record(seat.model, reply, question.prompt_hash(), place))
             hearing.answer([one.reply if isinstance(one, Answer) else one for one in replies])
             round_ += 1
         return Heard(judge=judge, scores=hearing.scores, asks=records)
 
     async def aclose(self) -> None:
-        """Give back the model's connections, in the event loop that used them."""
-        await self._model.aclose()
+        """Give back the models' connections, in the event loop that used them."""
+        for seat in self._all_seats():
+            await seat.model.aclose()
 
-    async def _reply(self, question: Ask[Any] | Query) -> Answer | QueryResult | NoReply:
+    def _all_seats(self) -> list[_Seat]:
+        return [self._seat, *self._seats.values()]
+
+    async def _reply(
+        self, seat: _Seat, question: Ask[Any] | Query
+    ) -> Answer | QueryResult | NoReply:
         if isinstance(question, Ask):
-            return await self._answer(question, question.prompt_hash())
+            return await self._answer(seat, question)
         if self._clerk is None:
             return NoReply("no_clerk", "there is nobody here to run statements on a database")
         return await self._clerk.look_up(question)
 
-    async def _answer(self, ask: Ask[Any], prompt_hash: str) -> Answer:
+    async def _answer(self, seat: _Seat, ask: Ask[Any]) -> Answer:
         """From the same ask in flight, else from the cache, else from the model."""
-        key = self._key(prompt_hash)
+        key = _key(seat.model, ask)
         if key is None:
-            return await self._questioner.answer(ask)
+            return await seat.questioner.answer(ask)
         while (flight := self._flights.get(key)) is not None:
             # wait() neither raises what befell the other ask nor cancels it with this one.
             await asyncio.wait([flight])
@@ -137,18 +160,12 @@ class Engine:
                 return _shared(flight.result())
         landing = self._flights[key] = asyncio.get_running_loop().create_future()
         try:
-            answer = await self._kept(ask, key) or await self._fresh(ask, key)
+            answer = await self._kept(ask, key) or await self._fresh(seat, ask, key)
             landing.set_result(answer)
         finally:
             del self._flights[key]
             landing.cancel()
         return answer
-
-    def _key(self, prompt_hash: str) -> str | None:
-        if self._model.cache_key is None:
-            return None
-        text = "\x00".join((self._model.cache_key, prompt_hash, str(PARSER_VERSION)))
-        return hashlib.sha256(text.encode()).hexdigest()
 
     async def _kept(self, ask: Ask[Any], key: str) -> Answer | None:
         completion = await self._cache.get(key) if self._cache is not None else None
@@ -160,35 +177,45 @@ class Engine:
             return None
         return Answer(reply, replace(completion, cost_usd=0.0), cached=True)
 
-    async def _fresh(self, ask: Ask[Any], key: str) -> Answer:
-        answer = await self._questioner.answer(ask)
+    async def _fresh(self, seat: _Seat, ask: Ask[Any], key: str) -> Answer:
+        answer = await seat.questioner.answer(ask)
         if answer.settled and self._cache is not None:
             await self._cache.put(key, answer.completion)
         return answer
 
-    def _record(self, answer: Answer, prompt_hash: str, place: tuple[str, int, int]) -> AskRecord:
-        judge, round_, index = place
-        completion = answer.completion
-        return AskRecord(
-            judge=judge,
-            round=round_,
-            index=index,
-            model=self._model.name,
-            provider=self._model.provider,
-            answered_by=completion.answered_by or None,
-            prompt_hash=prompt_hash,
-            cached=answer.cached,
-            attempts=answer.attempts,
-            input_tokens=completion.input_tokens,
-            output_tokens=completion.output_tokens,
-            cost_usd=completion.cost_usd,
-            latency_ms=completion.latency_ms,
-            error=answer.error,
-            reply=completion.text or None,
-        )
+
+def _key(model: Model, ask: Ask[Any]) -> str | None:
+    if model.cache_key is None:
+        return None
+    text = "\x00".join((model.cache_key, ask.prompt_hash(), str(PARSER_VERSION)))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _shared(answer: Answer) -> Answer:
     """The same answer for an ask that did not have to be put."""
     free = replace(answer.completion, cost_usd=0.0)
     return Answer(answer.reply, free, cached=answer.error is None)
+
+
+def _record(
+    model: Model, answer: Answer, prompt_hash: str, place: tuple[str, int, int]
+) -> AskRecord:
+    judge, round_, index = place
+    completion = answer.completion
+    return AskRecord(
+        judge=judge,
+        round=round_,
+        index=index,
+        model=model.name,
+        provider=model.provider,
+        answered_by=completion.answered_by or None,
+        prompt_hash=prompt_hash,
+        cached=answer.cached,
+        attempts=answer.attempts,
+        input_tokens=completion.input_tokens,
+        output_tokens=completion.output_tokens,
+        cost_usd=completion.cost_usd,
+        latency_ms=completion.latency_ms,
+        error=answer.error,
+        reply=completion.text or None,
+    )

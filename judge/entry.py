@@ -31,6 +31,7 @@ class JudgeEntry:
         needs_ground_truth: whether one of them is an expected value.
         made: makes the judge from its validated options and the chosen conversation rubrics.
         options: the model its options are validated by.
+        offline: whether `offline/lexical` can answer what it asks, if it asks at all.
     """
 
     description: str
@@ -38,3 +39,4 @@ class JudgeEntry:
     needs_ground_truth: bool
     made: Callable[[Any, Sequence[Rubric]], Judge]
     options: type[JudgeOptions] = JudgeOptions
+    offline: bool = True

@@ -9,6 +9,7 @@ from typing import Any
 from judge.case import Case
 from judge.catalog import Court
 from judge.engine import Heard
+from judge.fixes import suggested_fix
 from judge.protocol import Judge
 from judge.rows import as_json
 from judge.score import Metric, Score
@@ -33,17 +34,43 @@ class Findings:
 
 
 def findings(origin: Origin, case: Case, heard: Sequence[Heard], court: Court) -> Findings:
-    """The rows of a case that every judge of the court has heard."""
+    """The rows of a case that every judge of the court has heard.
+
+    The score that a failure is traced to carries the suggested fix in its details.
+    """
     scores = [score for one in heard for score in one.scores]
-    tiers = {metric.name: metric.tier for metric in court.metrics if metric.tier}
-    found = verdict(scores, court.weights, court.pass_threshold, tiers)
+    found = verdict(
+        scores,
+        court.weights,
+        court.pass_threshold,
+        {metric.name: metric.tier for metric in court.metrics if metric.tier},
+        {metric.name: metric.gate for metric in court.metrics if metric.gate},
+        has_ground_truth=has_ground_truth(case),
+    )
     key = {"run_id": origin.run_id, "case_id": case.case_id, "repetition": case.repetition}
     score_rows = [
-        {**key, **_score_row(one.judge, score, court)} for one in heard for score in one.scores
+        {**key, **_score_row(one.judge, _with_fix(one.judge, score, found.root_cause), court)}
+        for one in heard
+        for score in one.scores
     ]
     ask_rows = [{**key, **asdict(ask)} for one in heard for ask in one.asks]
     case_row = {**key, **_case_row(origin, case), **_verdict_row(found)}
     return Findings(found, {"scores": score_rows, "asks": ask_rows, "cases": [case_row]})
+
+
+def has_ground_truth(case: Case) -> bool:
+    """Whether the case says what the answer should have been; an empty text says nothing."""
+    said = (case.expected.response or "", *case.expected.facts)
+    return any(text.strip() for text in said)
+
+
+def _with_fix(judge: Judge, score: Score, root_cause: str | None) -> Score:
+    if score.part or score.metric != root_cause:
+        return score
+    metric = _metric_of(judge, score.metric)
+    return score.with_details(
+        suggested_fix=suggested_fix(root_cause, metric.run_names if metric else ())
+    )
 
 
 def _metric_of(judge: Judge, name: str) -> Metric | None:

@@ -1,20 +1,28 @@
-"""Headline scores as frames: which count as a success, and what each metric came to in a run."""
+"""Headline scores as frames: which count as a success, what each metric came to in a run, and the
+yes or no of the quality judges together.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from judge.exact import mean_of_counts, rounded
 from judge.executions import CASE, collected
+from judge.protocol import Judge
+from judge.root_cause import RATIONALE_KEYS
+from judge.score import Gate, Metric
 
 METRIC = ("judge", "metric")
 """The identity of a metric within a run."""
+
+OVERALL: Final = "response/overall_assessment/rating/percentage"
+"""Under this name a run shows the share of its cases whose quality judges all said yes."""
 
 
 class MetricSummary(BaseModel):
@@ -22,7 +30,8 @@ class MetricSummary(BaseModel):
 
     `mean_raw` is in the metric's own unit, `mean_value` on 0..1 (null for amounts). `pass_rate` is
     the share of successes among the scores that say pass or fail (or yes or no); null where none
-    does. Skipped and failed scores enter no mean; they are counted.
+    does. Skipped and failed scores enter no mean; they are counted. `run_names` are the names under
+    which the run publishes the mean; `gate` says how the metric gates its cases, if not by weight.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -39,6 +48,8 @@ class MetricSummary(BaseModel):
     mean_value: float | None
     pass_rate: float | None
     labels: dict[str, int]
+    gate: Gate | None = None
+    run_names: tuple[str, ...] = ()
 
 
 def headlines(scores: pl.LazyFrame) -> pl.LazyFrame:
@@ -58,16 +69,29 @@ def headlines(scores: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
-def metric_summaries(scores: pl.LazyFrame) -> tuple[MetricSummary, ...]:
-    """Every metric of a run, by judge and name."""
+def metric_summaries(
+    scores: pl.LazyFrame, judges: Sequence[Judge] = ()
+) -> tuple[MetricSummary, ...]:
+    """Every metric of a run, by judge and name.
+
+    Args:
+        scores: rows of `scores`.
+        judges: those who sat; they know how their metrics gate and what they are published as.
+    """
+    promised = {(judge.name, one.name): one for judge in judges for one in judge.metrics}
     columns = ["tier", "weight", "status", "label", "two_valued", "success", "raw", "value"]
     counted = collected(headlines(scores).group_by([*METRIC, *columns]).agg(pl.len().alias("rows")))
     rows = counted.sort(*METRIC).rows(named=True)
     by_metric = groupby(rows, key=lambda row: (row["judge"], row["metric"]))
-    return tuple(_metric_summary(judge, name, list(of)) for (judge, name), of in by_metric)
+    return tuple(
+        _metric_summary(key, list(of), promised.get(key, Metric(key[1]))) for key, of in by_metric
+    )
 
 
-def _metric_summary(judge: str, name: str, rows: Sequence[dict[str, Any]]) -> MetricSummary:
+def _metric_summary(
+    key: tuple[str, str], rows: Sequence[dict[str, Any]], metric: Metric
+) -> MetricSummary:
+    judge, name = key
     scored = [row for row in rows if row["status"] == "scored"]
     decided = _counts(scored, "success")
     return MetricSummary(
@@ -83,6 +107,8 @@ def _metric_summary(judge: str, name: str, rows: Sequence[dict[str, Any]]) -> Me
         mean_value=_mean(scored, "value"),
         pass_rate=rounded(decided[True] / decided.total()) if decided else None,
         labels=dict(sorted(_counts(scored, "label").items())),
+        gate=metric.gate,
+        run_names=metric.run_names,
     )
 
 
@@ -100,6 +126,75 @@ def _counts(rows: Iterable[dict[str, Any]], column: str) -> Counter[Any]:
         if row[column] is not None:
             counts[row[column]] += row["rows"]
     return counts
+
+
+def published_numbers(scores: pl.LazyFrame, metrics: Sequence[MetricSummary]) -> dict[str, float]:
+    """The means of a run under the names that its judges publish them by (seed 004).
+
+    Fractions and ratings 0..1, amounts in their own unit. A metric that nobody scored is left out.
+    With quality judges, `OVERALL` is the share of yes among the cases where all of them together
+    come to a yes or a no.
+    """
+    numbers = {
+        name: metric.mean_raw if metric.mean_value is None else metric.mean_value
+        for metric in metrics
+        for name in metric.run_names
+    }
+    numbers[OVERALL] = _overall_share(scores, metrics)
+    return {name: number for name, number in sorted(numbers.items()) if number is not None}
+
+
+def _overall_share(scores: pl.LazyFrame, metrics: Sequence[MetricSummary]) -> float | None:
+    counted = quality(scores, metrics).drop_nulls("rating").group_by("rating").agg(cases=pl.len())
+    cases = dict(collected(counted).rows())
+    decided = sum(cases.values())
+    return rounded(cases.get("yes", 0) / decided) if decided else None
+
+
+def quality(scores: pl.LazyFrame, metrics: Iterable[MetricSummary]) -> pl.LazyFrame:
+    """The overall assessment of each case that quality judges heard: `rating` yes, no or null.
+
+    Any no is a no; else a rating that could not be had leaves it null; else a yes (seed 004). A
+    case to which none of them applied is left out.
+    """
+    said_no, undecided = (~pl.col("success")).any(), pl.col("success").is_null().any()
+    rating = pl.when(said_no).then(pl.lit("no")).when(~undecided).then(pl.lit("yes"))
+    return _quality_headlines(scores, metrics).group_by(CASE).agg(rating=rating)
+
+
+def _quality_headlines(scores: pl.LazyFrame, metrics: Iterable[MetricSummary]) -> pl.LazyFrame:
+    gating = [(one.judge, one.name) for one in metrics if one.gate == "quality"]
+    named = pl.LazyFrame(gating, schema=dict.fromkeys(METRIC, pl.String), orient="row")
+    applied = headlines(scores).filter(pl.col("status") != "skipped")
+    return applied.join(named, on=METRIC, how="semi")
+
+
+def overall_assessments(
+    cases: pl.LazyFrame, scores: pl.LazyFrame, metrics: Sequence[MetricSummary]
+) -> pl.LazyFrame:
+    """What the quality judges together hold of each case, under the names of seed 004.
+
+    Columns `case_id`, `repetition`, `response/overall_assessment/rating` (yes, no, null),
+    `response/overall_assessment/rationale` (of the root cause; null unless the rating is no) and
+    `root_cause`. A case to which none of them applied is left out.
+    """
+    details = pl.col("details").str
+    said = [details.json_path_match(f"$.{key}") for key in RATIONALE_KEYS]
+    found = _quality_headlines(scores, metrics).select(
+        *CASE, root_cause="metric", rationale=pl.coalesce(said)
+    )
+    traced = cases.select(*CASE, "root_cause").join(found, on=[*CASE, "root_cause"], how="left")
+    return (
+        quality(scores, metrics)
+        .join(traced, on=CASE, how="left")
+        .select(
+            *CASE,
+            pl.col("rating").alias("response/overall_assessment/rating"),
+            pl.col("rationale").alias("response/overall_assessment/rationale"),
+            "root_cause",
+        )
+        .sort(CASE)
+    )
 
 
 def published_names(metrics: Iterable[MetricSummary]) -> dict[tuple[str, str], str]:

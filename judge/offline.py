@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from judge import lexical
+from judge import lexical, lexical_criteria, lexical_rag, lexical_steps
 from judge.errors import ModelError
 from judge.evidence import ConversationEvidence
 
 ANSWERS: Final[Mapping[type, Callable[[Any], dict[str, Any]]]] = {
     ConversationEvidence: lexical.answer,
+    **lexical_steps.ANSWERS,
+    **lexical_criteria.ANSWERS,
+    **lexical_rag.ANSWERS,
 }
 
 

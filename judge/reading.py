@@ -264,7 +264,7 @@ def _background(case: Case) -> set[str]:
     known = values(transcript.system or "")
     for tool in transcript.tools:
         known |= values(tool.description)
-    for chunk in transcript.chunks:
+    for chunk in transcript.chunks or ():
         known |= values(chunk.content)
     return known
 

@@ -1,7 +1,8 @@
 """Rubrics: the text by which a conversation metric is scored, kept as data in TOML files.
 
 The nine of seed 000 lie in `judge/rubrics`; folders of a user add their own. A rubric is versioned
-by the hash of its content, so that a changed word shows in every row scored by it.
+by the hash of its content, so that a changed word shows in every row scored by it. A file with a
+`kind` is no conversation metric but a judge of its own (`judge.families.custom`).
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ import functools
 import hashlib
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -47,10 +48,18 @@ OUTCOMES: Final = "expected_outcomes"
 SCORED_LEVELS: Final = ("5", "4", "3", "2", "1", "0")
 BINARY_LEVELS: Final = ("pass", "fail")
 
+KIND: Final = "kind"
+"""The key that makes a file of a rubric folder a judge of its own."""
+
 _SNAKE_CASE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
-def _free_name(name: str) -> str:
+def free_name(name: str) -> str:
+    """The name, if a metric may bear it.
+
+    Raises:
+        ValueError: when it is not snake_case, too long or reserved.
+    """
     if not _SNAKE_CASE.fullmatch(name) or len(name) > 64:
         raise ValueError("a name is snake_case, at most 64 characters, e.g. 'tone_of_voice'")
     # A reply model has one field per metric, and pydantic owns some names.
@@ -59,18 +68,28 @@ def _free_name(name: str) -> str:
     return name
 
 
-class _Table(BaseModel):
+class RubricTable(BaseModel):
+    """What any part of a rubric file is: frozen, strict, without unknown keys."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
+    def content_hash(self) -> str:
+        """First 16 hex digits of the SHA-256 over the canonical content."""
+        body = as_json(self.model_dump(mode="json"))
+        return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
-class Level(_Table):
+
+T = TypeVar("T", bound=RubricTable)
+
+
+class Level(RubricTable):
     """One level of a rubric: when it is given, and a short invented example."""
 
     criteria: str = Field(min_length=1)
     example: str = ""
 
 
-class Rubric(_Table):
+class Rubric(RubricTable):
     """How one conversation metric is scored.
 
     `levels` holds the keys 0 to 5 for a scored metric, pass and fail for a binary one. A metric
@@ -79,7 +98,7 @@ class Rubric(_Table):
     without a failure: all fifty would cost every ask some 400 tokens.
     """
 
-    name: Annotated[str, AfterValidator(_free_name)]
+    name: Annotated[str, AfterValidator(free_name)]
     display_name: str = Field(min_length=1)
     description: str = Field(min_length=1)
     tier: Tier
@@ -110,15 +129,10 @@ class Rubric(_Table):
         wanted = SCORED_LEVELS if self.score_type == "scored" else BINARY_LEVELS
         return [(key, self.levels[key]) for key in wanted]
 
-    def content_hash(self) -> str:
-        """First 16 hex digits of the SHA-256 over the canonical content."""
-        body = as_json(self.model_dump(mode="json"))
-        return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
 
 def listed_text(rubric: Rubric) -> str:
     """The whole rubric as a person reads it: every level with its example, then the notes."""
-    lines = [_level_line(key, level, with_example=True) for key, level in rubric.ordered_levels]
+    lines = [level_line(key, level, with_example=True) for key, level in rubric.ordered_levels]
     return "\n".join([*lines, rubric.notes] if rubric.notes else lines)
 
 
@@ -128,12 +142,13 @@ def prompt_text(rubric: Rubric) -> str:
     lines = [f"## {rubric.display_name} ({rubric.name}{scale})", rubric.description]
     shown = rubric.levels if rubric.prompt_examples is None else rubric.prompt_examples
     lines += [
-        _level_line(key, level, with_example=key in shown) for key, level in rubric.ordered_levels
+        level_line(key, level, with_example=key in shown) for key, level in rubric.ordered_levels
     ]
     return "\n".join([*lines, rubric.notes] if rubric.notes else lines)
 
 
-def _level_line(key: str, level: Level, *, with_example: bool) -> str:
+def level_line(key: str, level: Level, *, with_example: bool) -> str:
+    """One level as a line: its key, its criteria, and its example where it is to be shown."""
     shown = f" E.g. {level.example}" if with_example and level.example else ""
     return f"{key}: {level.criteria}{shown}"
 
@@ -160,15 +175,16 @@ def rubrics(folders: Sequence[str] = ()) -> tuple[Rubric, ...]:
         ConfigurationError: for a folder or file that cannot be used, and for a name taken twice.
     """
     found = {rubric.name: (rubric, "built in") for rubric in built_in_rubrics()}
-    for folder in folders:
-        for path in _rubric_files(folder):
-            rubric = parsed_rubric(_text(path), str(path))
-            if rubric.name in found:
-                raise ConfigurationError(
-                    f"{path}: metric name {rubric.name!r} is already taken "
-                    f"({found[rubric.name][1]}); choose another name"
-                )
-            found[rubric.name] = (rubric, str(path))
+    for where, table in documents(folders):
+        if KIND in table:
+            continue
+        rubric = checked(Rubric, table, where)
+        if rubric.name in found:
+            raise ConfigurationError(
+                f"{where}: metric name {rubric.name!r} is already taken "
+                f"({found[rubric.name][1]}); choose another name"
+            )
+        found[rubric.name] = (rubric, where)
     return tuple(rubric for rubric, _ in found.values())
 
 
@@ -186,15 +202,44 @@ def parsed_rubric(text: str, where: str) -> Rubric:
     Raises:
         ConfigurationError: when the text is not TOML or not a rubric.
     """
+    return checked(Rubric, toml_table(text, where), where)
+
+
+def documents(folders: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
+    """Every TOML file of the folders, by folder and file name: its path and what it says.
+
+    Raises:
+        ConfigurationError: for a folder without such files, and a file that cannot be read.
+    """
+    paths = [path for folder in folders for path in _rubric_files(folder)]
+    return [(str(path), toml_table(_text(path), str(path))) for path in paths]
+
+
+def checked(model: type[T], table: Mapping[str, Any], where: str) -> T:
+    """A table of a file as what it is to be; `where` is the file named in errors.
+
+    Raises:
+        ConfigurationError: naming file, field and the offending value.
+    """
     try:
-        return Rubric.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"{where}: not TOML: {error}") from error
+        return model.model_validate(table)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "rubric"
         given = "" if isinstance(first["input"], dict) else f" (given: {first['input']!r})"
         raise ConfigurationError(f"{where}: {place}: {first['msg']}{given}") from error
+
+
+def toml_table(text: str, where: str) -> dict[str, Any]:
+    """TOML text as a table; `where` is the file named in errors.
+
+    Raises:
+        ConfigurationError: when the text is not TOML.
+    """
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{where}: not TOML: {error}") from error
 
 
 def _rubric_files(folder: str) -> list[Path]:

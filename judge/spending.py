@@ -26,6 +26,23 @@ class ModelCalls(BaseModel):
     attempts: int
 
 
+class JudgeSpending(BaseModel):
+    """What one judge asked, and what that took.
+
+    `asks` questions took `calls` model calls. Tokens and dollars leave out kept replies; they are
+    null where not known, `cost_usd` as soon as one paid call has no known price.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    asks: int
+    cached: int
+    calls: int
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: float | None
+
+
 def spending(cases: pl.LazyFrame, asks: pl.LazyFrame) -> dict[str, Any]:
     """The numbers of tokens and dollars under their published names.
 
@@ -93,3 +110,21 @@ def model_calls(asks: pl.LazyFrame) -> ModelCalls:
         )
     )
     return ModelCalls.model_validate(found.row(0, named=True))
+
+
+def judge_spending(asks: pl.LazyFrame) -> dict[str, JudgeSpending]:
+    """The same by judge, for those that asked anything."""
+    names = collected(asks.select(pl.col("judge").unique()).sort("judge"))["judge"].to_list()
+    return {name: _spent(asks.filter(pl.col("judge") == name)) for name in names}
+
+
+def _spent(asks: pl.LazyFrame) -> JudgeSpending:
+    calls, tokens = model_calls(asks), _platform_tokens(asks)
+    return JudgeSpending(
+        asks=calls.asks,
+        cached=calls.cached,
+        calls=calls.attempts,
+        input_tokens=tokens["input"] if tokens else None,
+        output_tokens=tokens["output"] if tokens else None,
+        cost_usd=_platform_cost(asks),
+    )

@@ -12,13 +12,21 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from judge.config import RunConfig
 from judge.exact import mean_of_counts, reaches, rounded
 from judge.executions import CASE, agent_latency, collected, executions, states
-from judge.headlines import MetricSummary, metric_summaries, published_names, tier_scores
+from judge.headlines import (
+    MetricSummary,
+    metric_summaries,
+    published_names,
+    published_numbers,
+    tier_scores,
+)
+from judge.protocol import Judge
 from judge.repetitions import case_tallies, metric_tallies, pass_at_k, pass_hat_k
-from judge.spending import ModelCalls, model_calls, spending
+from judge.spending import JudgeSpending, ModelCalls, judge_spending, model_calls, spending
 
 Outcome = Literal["passed", "failed", "inconclusive"]
 
 GATES = ("expected_outcomes", "overall_score", "error")
+"""Counted in every run; the other gates where they decided something."""
 
 COUNTS = (
     "read",
@@ -90,7 +98,8 @@ class RunSummary(_Part):
     cases_pass_threshold: float
     cases_passed: bool | None
     coverage: float | None = Field(
-        description="scored / due headline scores of the weighted metrics; null when none is due"
+        description="scored / due headline scores of the metrics that decide cases, by weight or "
+        "by a gate (of all, where none does); null when none is due"
     )
     min_coverage: float
     gates: dict[str, int]
@@ -100,6 +109,14 @@ class RunSummary(_Part):
     failures: dict[str, int] = Field(description="failed headline scores by error code")
     root_causes: dict[str, int]
     model_calls: ModelCalls
+    judges: dict[str, JudgeSpending] = Field(
+        default_factory=dict, description="what each judge asked, by its name"
+    )
+    published: dict[str, float] = Field(
+        default_factory=dict,
+        description="means under the names of seed 004, e.g. "
+        "`response/llm_judged/correctness/rating/percentage`; without a rating a name is left out",
+    )
     counts: dict[str, int] = Field(
         description="read = judged + reused + quarantined + duplicate + errored + skipped "
         "+ not_attempted"
@@ -123,6 +140,7 @@ def summarise(
     asks: pl.LazyFrame,
     config: RunConfig,
     intake: Mapping[str, int],
+    judges: Sequence[Judge] = (),
 ) -> RunSummary:
     """The summary of a run.
 
@@ -134,12 +152,13 @@ def summarise(
         intake: what became of the records that were read: `read`, and where there are any
             `duplicate`, `quarantined`, `unselected` (left out by filter, sample or limit),
             `not_attempted`, and `reused` (those of the judged cases that an earlier run judged).
+        judges: those who sat; they know how their metrics gate and what they are published as.
 
     Raises:
         ValueError: when the records read are not the sum of what became of them.
     """
     tally = _tally(cases)
-    metrics = metric_summaries(scores)
+    metrics = metric_summaries(scores, judges)
     coverage = _coverage(cases, scores, metrics)
     gates = _gate_numbers(cases, tally, config)
     return RunSummary.model_validate(
@@ -156,6 +175,8 @@ def summarise(
             "failures": _failures(scores),
             "root_causes": _counted(cases.select(name="root_cause")),
             "model_calls": model_calls(asks),
+            "judges": judge_spending(asks),
+            "published": published_numbers(scores, metrics),
             "counts": _counts(tally, intake),
             **_reliability(cases, scores, metrics),
         }
@@ -227,8 +248,8 @@ def _coverage(
     cases: pl.LazyFrame, scores: pl.LazyFrame, metrics: Sequence[MetricSummary]
 ) -> float | None:
     """Scored / due; a score that an errored case lacks altogether is due as well."""
-    weighted = [metric for metric in metrics if metric.weight]
-    counted = weighted or metrics
+    deciding = [metric for metric in metrics if metric.weight or metric.gate]
+    counted = deciding or metrics
     scored = sum(metric.scored for metric in counted)
     due = scored + sum(metric.failed for metric in counted)
     errored = collected(_errored(cases))
@@ -256,7 +277,8 @@ def _counted(names: pl.LazyFrame) -> dict[str, int]:
 
 def _gate_counts(cases: pl.LazyFrame) -> dict[str, int]:
     counted = _counted(executions(cases).select(name="gate"))
-    return {gate: counted.get(gate, 0) for gate in GATES}
+    others = [gate for gate in counted if gate not in GATES]
+    return {gate: counted.get(gate, 0) for gate in (*GATES, *others)}
 
 
 def _failures(scores: pl.LazyFrame) -> dict[str, int]:
@@ -321,7 +343,9 @@ def run_metrics(summary: RunSummary) -> dict[str, float]:
     """The run-level numbers under their published names; what is not known is left out.
 
     Yes and no are 1 and 0. Nested numbers are named by their path: `metrics/<name>/mean_raw`,
-    `tiers/<tier>`, `gates/<gate>`, `counts/<name>`, `model_calls/<name>`, `pass^k`.
+    `tiers/<tier>`, `gates/<gate>`, `counts/<name>`, `model_calls/<name>`,
+    `judges/<judge>/cost_usd`, `pass^k`. Numbers that their judge publishes (seed 004) stand under
+    that name as well.
     """
     return {name: float(value) for name, value in sorted(_numbers(summary)) if value is not None}
 
@@ -341,9 +365,13 @@ def _numbers(summary: RunSummary) -> Iterator[tuple[str, float | None]]:
         ("counts/", summary.counts),
         ("", summary.pass_hat_k),
         ("", summary.pass_at_k),
+        ("", summary.published),
     ):
         for name, value in numbers.items():
             yield f"{path}{name}", value
+    for judge, spent in summary.judges.items():
+        for name, value in spent:
+            yield f"judges/{judge}/{name}", value
     yield from _metric_numbers(summary)
 
 

@@ -1,29 +1,39 @@
 """The verdict on one case: its scores become a number 0..100, a gate, and one line for people.
 
-Seed 001: the checklist of expected outcomes decides; the overall score decides only where there is
-no checklist. Labels and binary metrics describe, they never decide.
+Three families of judges may sit. The conversation judge (seed 001): the checklist of expected
+outcomes decides, the overall score only where there is no checklist; labels and binary metrics
+describe, they never decide. The judges of seeds 002 and 003, and the quality judges of seed 004,
+rule as `judge.gates` says. A case passes when every family that applies to it passes it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Literal
 
+from judge.gates import (
+    CaseGate,
+    Ruling,
+    error_of,
+    gate_of,
+    judges_ruling,
+    passed_of,
+    points,
+    quality_ruling,
+    why_skipped,
+)
 from judge.rubric import OUTCOMES
-from judge.score import ACCEPTABLE, Score
-
-NO_OUTCOMES = "no_outcomes"
-"""Error code of a checklist that was due but of which the judge produced nothing."""
+from judge.score import ACCEPTABLE, Gate, Score
 
 MISSING_SCORE = "missing_score"
-"""Error code of a weighted metric for which no score was handed in."""
+"""Error code of a gating metric for which no score was handed in."""
 
 STRONG = 4
 """From this level on the best metric is worth a mention."""
 
-Gate = Literal["expected_outcomes", "overall_score", "error"]
 CaseStatus = Literal["judged", "errored", "skipped"]
 
 
@@ -32,19 +42,21 @@ class Verdict:
     """What is held of one case.
 
     `overall_score` and `tier_scores` run 0..100 with 2 decimals. `score_passed` says whether the
-    overall score reached the threshold, whatever gate decided `passed`. `passed` is null for a case
-    to which nothing applied, false for one whose judge could not be had.
+    overall score reached the threshold, whatever gate decided `passed`; null where it is a mean of
+    judges with thresholds of their own. `passed` is null for a case to which nothing applied,
+    false for one whose judge could not be had, but null where only the yes/no gate lacks a rating.
+    `root_cause` names the quality metric that a failure is traced to.
     """
 
     overall_score: float | None
     score_passed: bool | None
     passed: bool | None
-    gate: Gate | None
+    gate: CaseGate | None
     status: CaseStatus
     error: str | None
     root_cause: str | None
     summary: str
-    tier_scores: dict[str, float]
+    tier_scores: Mapping[str, float]
 
 
 def overall_score(raw_by_metric: Mapping[str, float], weights: Mapping[str, float]) -> float:
@@ -64,7 +76,7 @@ def overall_score(raw_by_metric: Mapping[str, float], weights: Mapping[str, floa
     if total <= 0:
         raise ValueError(f"weights sum to {total!r}, a positive sum is needed: {dict(weights)!r}")
     weighted = math.fsum(raw_by_metric[name] * weight for name, weight in weights.items())
-    return _points(weighted / 5 / total * 100)
+    return points(weighted / 5 / total * 100)
 
 
 def verdict(
@@ -72,6 +84,9 @@ def verdict(
     weights: Mapping[str, float],
     pass_threshold: float,
     tiers: Mapping[str, str],
+    gates: Mapping[str, Gate] = MappingProxyType({}),
+    *,
+    has_ground_truth: bool = False,
 ) -> Verdict:
     """The verdict on the scores of one case.
 
@@ -80,37 +95,103 @@ def verdict(
         weights: share of each metric in the overall score.
         pass_threshold: overall score 0..100 that passes a case without a checklist, inclusive.
         tiers: the tier of each metric.
+        gates: the metrics that gate in another way than by weight, in the order of the court.
+        has_ground_truth: whether the case says what the answer should have been.
     """
-    headlines = {score.metric: score for score in scores if not score.part}
-    weighed = {name: headlines.get(name, _unscored(name)) for name in weights}
-    checklist = headlines.get(OUTCOMES)
-    due = {**(weighed or headlines), **({OUTCOMES: checklist} if checklist else {})}
-    if error := _error(list(due.values())):
-        return _errored(error)
+    headlines = [score for score in scores if not score.part]
+    weighed = _weighed(headlines, weights, gates)
+    of_judges, of_quality = (_due(headlines, gates, gate) for gate in ("judges", "quality"))
+    judges = judges_ruling(of_judges)
+    if judges is not None and weights:
+        judges = replace(judges, overall_score=None)
+    rulings = (
+        _conversation(scores, weighed, (weights, tiers), pass_threshold),
+        judges,
+        quality_ruling(of_quality, list(gates), has_ground_truth=has_ground_truth),
+    )
+    found = [ruling for ruling in rulings if ruling is not None]
+    if not found:
+        return _skipped(why_skipped([*weighed.values(), *of_judges, *of_quality]))
+    return _together(found)
+
+
+def _weighed(
+    headlines: Sequence[Score], weights: Mapping[str, float], gates: Mapping[str, Gate]
+) -> dict[str, Score]:
+    """What the conversation judge owes, its checklist among it; without any judge that gates,
+    whatever there is.
+    """
+    by_metric = {score.metric: score for score in headlines}
+    if not weights and not gates:
+        return by_metric
+    weighed = {name: by_metric.get(name, _unscored(name)) for name in weights}
+    return weighed | ({OUTCOMES: by_metric[OUTCOMES]} if OUTCOMES in by_metric else {})
+
+
+def _due(headlines: Sequence[Score], gates: Mapping[str, Gate], gate: Gate) -> list[Score]:
+    """The headlines that gate so, with a failed one for each that was never handed in."""
+    found = [score for score in headlines if gates.get(score.metric) == gate]
+    names = {score.metric for score in found}
+    absent = [name for name, of in gates.items() if of == gate and name not in names]
+    return [*found, *map(_unscored, absent)]
+
+
+def _unscored(metric: str) -> Score:
+    return Score.failed(metric, "no judge scored it", MISSING_SCORE)
+
+
+def _conversation(
+    scores: Sequence[Score],
+    due: Mapping[str, Score],
+    shares: tuple[Mapping[str, float], Mapping[str, str]],
+    pass_threshold: float,
+) -> Ruling | None:
+    """Seed 001: the checklist decides, else the overall score; null when nothing applies."""
+    weights, tiers = shares
+    if error := error_of(list(due.values())):
+        return Ruling("overall_score", None, "", error=error)
     if not any(score.status == "scored" for score in due.values()):
-        return _skipped(next((score.reason for score in due.values()), "nothing was judged"))
-    outcomes = _outcomes(scores, checklist)
-    levels = {name: _level(score) for name, score in weighed.items() if score.status == "scored"}
+        return None
+    outcomes = _outcomes(scores, due.get(OUTCOMES))
+    found = [due[name] for name in weights if due[name].status == "scored"]
+    levels = {score.metric: _level(score) for score in found}
     total = _overall(levels, weights)
     score_passed = None if total is None else total >= round(pass_threshold, 9)
     gate, passed = _gate(outcomes, score_passed)
-    decided_by = _outcome_words(outcomes) if outcomes else _score_words(total, pass_threshold)
-    return Verdict(
+    return Ruling(
+        gate=gate,
+        passed=passed,
+        words=_outcome_words(outcomes) if outcomes else _score_words(total, pass_threshold),
         overall_score=total,
         score_passed=score_passed,
-        passed=passed,
-        gate=gate,
-        status="judged",
-        error=None,
-        root_cause=None,
-        summary=", ".join((f"{_word(passed)} ({decided_by})", *_remarks(weighed, total, outcomes))),
+        remarks=tuple(_remarks(found, total, outcomes)),
         tier_scores=_tier_scores(levels, weights, tiers),
     )
 
 
-def _points(number: float) -> float:
-    # Nine decimals first: 74.99999999999999 is 75 with float noise, and ties must not hang on it.
-    return round(round(number, 9), 2)
+def _together(rulings: Sequence[Ruling]) -> Verdict:
+    """One verdict of several rulings; errored only when a ruling that is missing could turn it."""
+    deciding = [ruling for ruling in rulings if ruling.gate] or rulings
+    passed = passed_of(deciding)
+    without = [ruling for ruling in rulings if ruling.error]
+    error = "; ".join(ruling.error or "" for ruling in without) or None
+    if error and passed is None:
+        rated = all(ruling.gate == "quality" for ruling in without)
+        return _errored(error, passed=None if rated else False)
+    said = "; ".join(ruling.words for ruling in rulings if ruling.words)
+    remarks = [remark for ruling in rulings for remark in ruling.remarks]
+    remarks += [f"could not be had: {error}"] if error else []
+    return Verdict(
+        overall_score=rulings[0].overall_score,
+        score_passed=rulings[0].score_passed,
+        passed=passed,
+        gate=gate_of(deciding),
+        status="judged",
+        error=error,
+        root_cause=next((one.root_cause for one in rulings if one.root_cause), None),
+        summary=", ".join((f"{_word(passed)} ({said})", *remarks)),
+        tier_scores=rulings[0].tier_scores,
+    )
 
 
 def _level(score: Score) -> float:
@@ -118,37 +199,11 @@ def _level(score: Score) -> float:
     return score.value * 5 if score.value is not None else score.raw or 0.0
 
 
-def _unscored(metric: str) -> Score:
-    return Score.failed(metric, "no judge scored it", MISSING_SCORE)
+def _errored(error: str, *, passed: bool | None) -> Verdict:
+    return Verdict(None, None, passed, "error", "errored", error, None, f"ERROR ({error})", {})
 
 
-def _code(score: Score) -> str:
-    return str(score.details.get("error", "judge_error"))
-
-
-def _error(due: Sequence[Score]) -> str | None:
-    """Which metrics could not be had, by error code; null when all could."""
-    failed = [
-        score
-        for score in due
-        if score.status == "failed"
-        and not (score.metric == OUTCOMES and _code(score) == NO_OUTCOMES)
-    ]
-    codes = sorted({_code(score) for score in failed})
-    parts = []
-    for code in codes:
-        of_code = [score for score in failed if _code(score) == code]
-        names = ", ".join(score.metric for score in of_code)
-        reason = " ".join((of_code[0].reason or "").split())[:200]
-        parts.append(f"{code}: {names} ({reason})")
-    return "; ".join(parts) or None
-
-
-def _errored(error: str) -> Verdict:
-    return Verdict(None, None, False, "error", "errored", error, None, f"ERROR ({error})", {})
-
-
-def _skipped(reason: str | None) -> Verdict:
+def _skipped(reason: str) -> Verdict:
     summary = f"SKIPPED ({reason})"
     return Verdict(None, None, None, None, "skipped", None, None, summary, {})
 
@@ -166,7 +221,9 @@ def _overall(levels: Mapping[str, float], weights: Mapping[str, float]) -> float
     return overall_score(levels, applying) if math.fsum(applying.values()) > 0 else None
 
 
-def _gate(outcomes: Sequence[Score], score_passed: bool | None) -> tuple[Gate | None, bool | None]:
+def _gate(
+    outcomes: Sequence[Score], score_passed: bool | None
+) -> tuple[CaseGate | None, bool | None]:
     if outcomes:
         return "expected_outcomes", all(outcome.passed is True for outcome in outcomes)
     if score_passed is not None:
@@ -188,11 +245,10 @@ def _score_words(total: float | None, pass_threshold: float) -> str:
 
 
 def _remarks(
-    weighed: Mapping[str, Score], total: float | None, outcomes: Sequence[Score]
+    found: Sequence[Score], total: float | None, outcomes: Sequence[Score]
 ) -> Iterator[str]:
     if outcomes and total is not None:
         yield f"score {total}"
-    found = [score for score in weighed.values() if score.status == "scored"]
     levelled = [score for score in found if score.passed is None]
     weakest = min(levelled, key=_level, default=None)
     strongest = max(levelled, key=_level, default=None)

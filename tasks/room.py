@@ -11,6 +11,7 @@ from judge.catalog import Court, court
 from judge.config import RunConfig
 from judge.engine import Engine
 from judge.llm import check_model, model_for
+from tasks.clerk import SandboxClerk
 from tasks.objects import Spool
 from tasks.replies import FileReplies
 from tasks.store import Store, open_store
@@ -30,17 +31,23 @@ class Room:
         self.store = store
         self.spool = Spool(config.transcripts.storage_options)
         model = model_for(config.judge, config.limits)
+        models = {name: model_for(own, config.limits) for name, own in court.models.items()}
+        cached = any(one.cache_key for one in (model, *models.values()))
+        self.clerk = SandboxClerk()
         replies = FileReplies(config.cache.uri, config.cache.storage_options)
         self.engine = Engine(
             model,
-            replies if model.cache_key else None,
+            replies if cached else None,
             max_in_flight=config.limits.max_in_flight,
             timeout_s=config.limits.timeout_s,
+            models=models,
+            clerk=self.clerk,
         )
 
     async def aclose(self) -> None:
-        """Give back the model's connections, the store and the spooled files."""
+        """Give back the models' connections, the clerk's children, the store, the spooled files."""
         await self.engine.aclose()
+        await self.clerk.aclose()
         await asyncio.to_thread(self.store.close)
         await asyncio.to_thread(self.spool.close)
 
@@ -55,7 +62,8 @@ async def sitting(config: RunConfig) -> AsyncIterator[Room]:
         StoreError: when the store cannot be opened for writing.
     """
     bench = court(config.judge)
-    await asyncio.to_thread(check_model, config.judge)
+    for judge in (config.judge, *bench.models.values()):
+        await asyncio.to_thread(check_model, judge)
     store = await asyncio.to_thread(open_store, config.store, writing=True)
     room = Room(config, bench, store)
     try:

@@ -41,6 +41,7 @@ def _summarise(room: Room, run: PlannedRun, whole: bool) -> RunSummary:
         store.scan(run_id, "asks"),
         room.config,
         _intake_counts(run, store.committed(run_id)),
+        room.court.judges,
     )
     record = RunRecord(
         **{

@@ -92,8 +92,11 @@ def _judges(config: RunConfig) -> str:
 
 
 def _model(config: RunConfig) -> str:
-    check_model(config.judge)
-    return config.judge.model_id
+    own = court(config.judge).models
+    for judge in (config.judge, *own.values()):
+        check_model(judge)
+    others = [f"{name}: {judge.model_id}" for name, judge in own.items()]
+    return "; ".join([config.judge.model_id, *others])
 
 
 def _transcripts(config: RunConfig) -> str:

@@ -74,6 +74,7 @@ def print_outcome(outcome: RunOutcome) -> None:
     summary, comparison = outcome.summary, outcome.comparison
     print_line(judged_by(outcome.judge_model))
     print_metrics(outcome.run_id, summary, comparison)
+    print_published(summary)
     print_gates(summary)
     if comparison is not None:
         print_comparison(comparison)
@@ -96,24 +97,26 @@ def print_metrics(title: str, summary: RunSummary, comparison: RunComparison | N
         delta = deltas.get(metric.name)
         change = _change(metric, delta.delta) if delta else "-"
         due = f"{metric.scored}/{metric.scored + metric.failed}"
-        rows.append((metric.name, metric.tier, metric.weight, _level(metric), change, due))
-    columns = ("metric", "tier", "#weight", "#mean", "#change", "#scored")
+        passed = None if metric.pass_rate is None else f"{100 * metric.pass_rate:.1f} %"
+        kind = metric.tier or metric.gate
+        rows.append((metric.name, kind, metric.weight, _level(metric), passed, change, due))
+    columns = ("metric", "tier or gate", "#weight", "#mean", "#passed", "#change", "#scored")
     print_table(title, columns, rows)
 
 
 def _change(metric: MetricSummary, delta: float) -> str:
     """Levels move by levels, shares by points of a hundred."""
-    return f"{delta:+.2f}" if metric.pass_rate is None else f"{100 * delta:+.1f} %"
+    return f"{100 * delta:+.1f} %" if metric.is_binary else f"{delta:+.2f}"
 
 
 def _metric_deltas(comparison: RunComparison | None) -> Sequence[Any]:
     return comparison.aggregate.per_metric_aggregate_deltas if comparison else ()
 
 
-def _level(metric: MetricSummary) -> str:
-    if metric.pass_rate is not None:
-        return f"{100 * metric.pass_rate:.1f} %"
-    return "-" if metric.mean_raw is None else f"{metric.mean_raw:.2f}"
+def _level(metric: MetricSummary) -> str | None:
+    """The mean in the metric's own unit; of pass or fail, and of yes or no, the share says it."""
+    bare = metric.is_binary or metric.mean_raw is None
+    return None if bare else f"{metric.mean_raw:.2f}"
 
 
 def print_gates(summary: RunSummary) -> None:
@@ -133,7 +136,27 @@ def print_gates(summary: RunSummary) -> None:
     print_table("", ("gate", "#value", "#threshold", "verdict"), rows)
     counts = ", ".join(f"{name} {count}" for name, count in summary.counts.items() if count)
     print_line(f"records: {counts}")
-    print_line(f"judge cost: {'unknown' if cost is None else f'{cost:.4f} USD'}")
+    if summary.root_causes:
+        causes = ", ".join(f"{name} {count}" for name, count in summary.root_causes.items())
+        print_line(f"root causes of failed cases: {causes}")
+    print_line(f"judge cost: {_dollars(cost)}{_by_judge(summary)}")
+
+
+def _by_judge(summary: RunSummary) -> str:
+    """The split of the cost, where more than one judge asked."""
+    split = [f"{name} {_dollars(one.cost_usd)}" for name, one in summary.judges.items()]
+    return f" ({', '.join(split)})" if len(split) > 1 else ""
+
+
+def _dollars(cost: float | None) -> str:
+    return "unknown" if cost is None else f"{cost:.4f} USD"
+
+
+def print_published(summary: RunSummary) -> None:
+    """The numbers that judges publish under names of their own; nothing where there are none."""
+    if summary.published:
+        rows = [(name, f"{value:.4f}") for name, value in summary.published.items()]
+        print_table("", ("published number", "#value"), rows)
 
 
 def print_comparison(comparison: RunComparison) -> None:

@@ -16,10 +16,12 @@ from deployments.commands.output import (
     print_json,
     print_line,
     print_metrics,
+    print_published,
     print_table,
 )
 from deployments.commands.stores import opened_store
 from judge.errors import StoreError
+from judge.root_cause import rationale
 
 RUN_FIELDS = ("run_id", "name", "trigger", "status", "judge_model", "started_at", "finished_at")
 
@@ -78,6 +80,7 @@ def show_run(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) 
     if record.summary is not None:
         summary = RunSummary.model_validate(record.summary)
         print_metrics(record.run_id, summary)
+        print_published(summary)
         print_gates(summary)
     return 0
 
@@ -122,23 +125,39 @@ def _print_case(case: dict[str, Any], scores: Sequence[dict[str, Any]]) -> None:
             details = json.loads(score["details"])
             mark = "✓" if score["passed"] else "✗"
             print_line(f"{mark} {details['statement']}: {details['justification']}")
+    _print_root_cause(case["root_cause"], scores)
     for score in scores:
-        if not score["part"]:
+        if not score["part"].startswith("outcome:"):
             _print_finding(score)
 
 
+def _print_root_cause(cause: str | None, scores: Sequence[dict[str, Any]]) -> None:
+    for score in scores:
+        if cause is not None and score["metric"] == cause and not score["part"]:
+            print_line(f"root cause: {cause}")
+            if fix := json.loads(score["details"]).get("suggested_fix"):
+                print_line(textwrap.fill(f"suggested fix: {fix}", 100, subsequent_indent="    "))
+
+
 def _print_finding(score: dict[str, Any]) -> None:
-    """A line with the level and where it was lost, and the reason below it."""
-    level = "-" if score["raw"] is None else f"{score['raw']:g}"
-    words = [f"{score['metric']:<24} {level:>5}  {score['label'] or score['status']:<13}"]
+    """A line with the level and where it was lost, and the reason below it; parts are set in."""
+    level = "-" if score["raw"] is None else f"{score['raw']:.4g}"
+    name = f"  {score['part']}" if score["part"] else score["metric"]
+    words = [f"{name:<24} {level:>5}  {score['label'] or _outcome_of(score):<13}"]
     if score["failure_code"]:
         words.append(score["failure_code"])
     if score["turns"]:
         words.append(f"turns {', '.join(str(turn) for turn in score['turns'])}")
     print_line("  ".join(words).rstrip())
-    why = score["reason"] or json.loads(score["details"]).get("justification", "")
+    why = score["reason"] or rationale(json.loads(score["details"]))
     if why:
         print_line(textwrap.fill(why, 100, initial_indent="    ", subsequent_indent="    "))
+
+
+def _outcome_of(score: dict[str, Any]) -> str:
+    """What a finding without a label says: passed, failed, or no more than that it was scored."""
+    said: dict[bool | None, str] = {True: "passed", False: "not passed", None: score["status"]}
+    return said[score["passed"]]
 
 
 def show_metrics(folders: Sequence[str], *, as_json: bool) -> int:
@@ -165,22 +184,36 @@ def show_metrics(folders: Sequence[str], *, as_json: bool) -> int:
     return 0
 
 
-def show_judges(*, as_json: bool) -> int:
-    """Every judge, what it scores and what it needs."""
-    from judge.catalog import judges_listing
+def show_judges(folders: Sequence[str], file: Path | None, *, as_json: bool) -> int:
+    """Every judge, what it scores, what it needs, and who can answer it; own ones as configured.
 
-    listing = judges_listing()
+    Raises:
+        ConfigurationError: for a configuration, a rubric folder or a judge that cannot be used.
+    """
+    from deployments.settings import read_config
+    from judge.catalog import judges_listing
+    from judge.config import JudgeConfig
+    from judge.entry import JudgeOptions
+
+    config = read_config(file).judge if file else JudgeConfig()
+    all_folders = (*config.rubrics, *(one for one in folders if one not in config.rubrics))
+    listing = judges_listing(config.model_copy(update={"rubrics": all_folders}))
     if as_json:
         print_json(listing)
         return 0
+    shared = JudgeOptions.model_fields
     rows = [
         (
             judge["name"],
-            ", ".join(judge["metrics"]),
+            ", ".join(judge["scale"]),
+            judge["gate"],
             ", ".join(judge["needs"]),
+            "yes" if judge["offline"] else "no",
+            ", ".join(name for name in judge["options"] if name not in shared),
             judge["description"],
         )
         for judge in listing
     ]
-    print_table("", ("judge", "metrics", "needs", "what it does"), rows)
+    columns = ("judge", "scale", "gate", "needs", "offline", "options", "what it does")
+    print_table("", columns, rows)
     return 0

@@ -188,7 +188,7 @@ def system_message(rubrics: Sequence[Rubric]) -> str:
 def user_message(case: Case, tools: ToolEvidence, metrics: Sequence[Metric]) -> str:
     """The case in data sections, the ids of the metrics last."""
     transcript, expected = case.transcript, case.expected
-    chunks = [chunk.content for chunk in transcript.chunks]
+    chunks = [chunk.content for chunk in transcript.chunks or ()]
     sections = [
         ("Expected outcomes", numbered(expected.outcomes)),
         ("Agent system prompt", (transcript.system or "").strip() or NOT_CAPTURED),

@@ -9,6 +9,7 @@ import jiter
 
 from judge.case import Case
 from judge.errors import DataError
+from judge.formats.agent_evaluation import AgentEvaluation
 from judge.formats.native import Native, native_line
 from judge.formats.tau2 import Tau2
 from judge.formats.tau_bench import TauBench
@@ -48,7 +49,9 @@ class Format(Protocol):
         """
 
 
-FORMATS: Final[dict[str, Format]] = {one.name: one for one in (Native(), TauBench(), Tau2())}
+FORMATS: Final[dict[str, Format]] = {
+    one.name: one for one in (Native(), TauBench(), Tau2(), AgentEvaluation())
+}
 
 
 def detect(head: bytes) -> Format:

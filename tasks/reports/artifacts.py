@@ -42,6 +42,7 @@ def metrics_table(data: Mapping[str, Any]) -> list[dict[str, Any]]:
             "weight": one["weight"],
             "mean": None if one["mean"] is None else round(one["mean"], 2),
             "unit": one["unit"],
+            "passed": None if one["pass_rate"] is None else round(one["pass_rate"], 4),
             "change": None if one["delta"] is None else round(one["delta"], 2),
             "scored": one["scored"],
             "failed": one["failed"],

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from judge.root_cause import rationale
 from judge.rubric import OUTCOMES
 from judge.score import LABELS
 from tasks.reports.words import clean, number, one_line
@@ -120,10 +121,17 @@ def _case(
         "tags": _line(_tags(row["tags"])),
         "turn_count": row["turn_count"],
         "error": None if row["error"] is None else clean(one_line(row["error"]), TEXT_CHARS),
+        "suggested_fix": _suggested_fix(row["root_cause"], scores),
         "outcomes": [_outcome(one) for one in entries[:MAX_FINDINGS]],
         "findings": [_finding(one) for one in others[:MAX_FINDINGS]],
         "more_findings": max(0, len(entries) - MAX_FINDINGS) + max(0, len(others) - MAX_FINDINGS),
     }
+
+
+def _suggested_fix(cause: str | None, scores: Iterable[Mapping[str, Any]]) -> str | None:
+    """As it was stored beside the score that the failure is traced to."""
+    found = (_details(one) for one in scores if one["metric"] == cause and not one["part"])
+    return next((_line(one["suggested_fix"]) for one in found if "suggested_fix" in one), None)
 
 
 def _agent(row: Mapping[str, Any]) -> str | None:
@@ -163,8 +171,7 @@ def _outcome(score: Mapping[str, Any]) -> dict[str, Any]:
 
 def _justification(score: Mapping[str, Any], details: Mapping[str, Any]) -> str:
     """What the judge said, or why there is no score."""
-    said = score["reason"] or details.get("justification") or ""
-    return clean(one_line(str(said)), TEXT_CHARS)
+    return clean(one_line(score["reason"] or rationale(details)), TEXT_CHARS)
 
 
 def _finding_in_words(score: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ from judge.rows import SCHEMA_VERSION
 from judge.summary import RunSummary
 from tasks.reports import words
 from tasks.reports.case_rows import case_rows
+from tasks.reports.families import family_rows, judge_rows, published_rows, skip_rows
 from tasks.reports.metric_rows import (
     failure_codes,
     metric_rows,
@@ -73,12 +74,16 @@ def report_data(
         "verdict": _verdict(run, summary, compared),
         "counts": _counts(summary),
         "coverage": _coverage(summary),
+        "families": family_rows(summary.metrics),
         "metrics": metric_rows(summary.metrics, deltas),
+        "published": published_rows(summary),
         "tiers": tier_rows(summary),
         "failure_codes": failure_codes(summary),
         "root_causes": root_causes(summary),
         "scores": score_distribution(cases),
         "usage": _usage(summary, asks),
+        "judges": judge_rows(summary),
+        "skipped": skip_rows(scores),
         "cases": case_rows(cases, scores, case_changes(comparison)),
         "ask_errors": _ask_errors(asks),
         "warnings": _warnings(run, summary),

@@ -29,6 +29,8 @@ _AUTOLINKS: Final = re.compile(
 _JOINER: Final = "\u2060"
 _CODE_SAFE: Final = re.compile(r"[^`|\\<>&\s]+(?: [^`|\\<>&\s]+)*")
 
+_SPENT: Final = ("asks", "calls", "input_tokens", "output_tokens")
+
 Block = str
 
 
@@ -186,31 +188,80 @@ def _metrics(data: Mapping[str, Any]) -> Iterator[Block]:
         yield "No metric was scored."
         return
     compared = data["comparison"] is not None
-    change = ["Change"] if compared else []
-    yield _table(
-        ["Metric", "Tier", "Labels", "Weight", "Mean", *change, "Scored", "Failed", "Skipped"],
-        [_metric_row(one, compared=compared) for one in data["metrics"][:MAX_ROWS]],
-        numbers=5 + len(change),
-    )
+    shown = data["metrics"][:MAX_ROWS]
+    for family in data["families"]:
+        rows = [one for one in shown if one["family"] == family["family"]]
+        if rows:
+            yield from _family(family, rows, alone=len(data["families"]) == 1, compared=compared)
     if data["tiers"]:
         tiers = (f"{plain(one['tier'])} {words.number(one['score'])}" for one in data["tiers"])
         yield f"Tiers, of 100: {', '.join(tiers)}."
+    yield from _published(data["published"])
+    yield from _skipped(data["skipped"])
 
 
-def _metric_row(one: Mapping[str, Any], *, compared: bool) -> list[str]:
+def _family(
+    family: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], *, alone: bool, compared: bool
+) -> Iterator[Block]:
+    """The table of a family; tier and weight are the conversation's, a share of passes the others'."""
+    if not alone:
+        yield f"### {family['title']}"
+        yield plain(family["meaning"])
+    of_conversation = family["family"] == "conversation"
+    own = ["Tier", "Labels", "Weight"] if of_conversation else ["Labels", "Passed"]
+    change = ["Change"] if compared else []
+    yield _table(
+        ["Metric", *own, "Mean", *change, "Scored", "Failed", "Skipped"],
+        [_metric_row(one, weighed=of_conversation, compared=compared) for one in rows],
+        numbers=5 + len(change),
+    )
+
+
+def _metric_row(one: Mapping[str, Any], *, weighed: bool, compared: bool) -> list[str]:
     unit = f" of {one['unit'][-1]}" if one["unit"] and one["mean"] is not None else ""
+    labels = plain(words.labels(one["labels"]))
     weight = words.NONE if one["weight"] is None else f"{one['weight'] * 100:.1f} %"
     return [
         code(one["metric"], 80),
-        one["tier"] or words.NONE,
-        plain(words.labels(one["labels"])),
-        weight,
+        *([one["tier"] or words.NONE, labels, weight] if weighed else []),
+        *([] if weighed else [labels, words.share(one["pass_rate"])]),
         words.number(one["mean"]) + unit,
         *([words.signed(one["delta"])] if compared else []),
         words.count(one["scored"]),
         words.count(one["failed"]),
         words.count(one["skipped"]),
     ]
+
+
+def _published(numbers: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
+    if numbers:
+        yield "### Published numbers"
+        yield _table(
+            ["Name", "Value"],
+            [[code(one["name"], 120), words.number(one["value"], 4)] for one in numbers],
+            numbers=1,
+        )
+
+
+def _skipped(skipped: Mapping[str, Any]) -> Iterator[Block]:
+    if not skipped["shown"]:
+        return
+    yield "### Judges that did not apply"
+    yield _table(
+        ["Judge", "Metrics", "Why", "Cases"],
+        [
+            [
+                code(one["judge"], 80),
+                ", ".join(plain(name, 60) for name in one["metrics"][:12]) or words.NONE,
+                plain(one["reason"]),
+                words.count(one["count"]),
+            ]
+            for one in skipped["shown"][:MAX_ROWS]
+        ],
+        numbers=1,
+    )
+    if left := len(skipped["shown"][MAX_ROWS:]) + skipped["more"]:
+        yield f"and {words.plural(left, 'more reason')}."
 
 
 def _failures(data: Mapping[str, Any]) -> Iterator[Block]:
@@ -232,8 +283,14 @@ def _failures(data: Mapping[str, Any]) -> Iterator[Block]:
             numbers=1,
         )
     if data["root_causes"]:
-        causes = (f"{plain(one['name'])} {one['count']:,}" for one in data["root_causes"][:20])
-        yield f"Root causes of failed cases: {', '.join(causes)}."
+        yield _table(
+            ["Root cause of failed cases", "Suggested fix", "Cases"],
+            [
+                [code(one["name"], 80), plain(one["suggested_fix"]), words.count(one["count"])]
+                for one in data["root_causes"][:20]
+            ],
+            numbers=1,
+        )
 
 
 def _problems(data: Mapping[str, Any]) -> Iterator[Block]:
@@ -255,6 +312,19 @@ def _usage(data: Mapping[str, Any]) -> Iterator[Block]:
             [group["title"], ""],
             [[fact["name"], plain(fact["value"])] for fact in group["facts"]],
             numbers=1,
+        )
+    if len(data["judges"]) > 1:
+        yield _table(
+            ["Judge", "Questions", "Calls", "Tokens in", "Tokens out", "Cost"],
+            [
+                [
+                    code(one["judge"], 80),
+                    *(words.count(one[name]) for name in _SPENT),
+                    plain(words.money(one["cost_usd"])),
+                ]
+                for one in data["judges"]
+            ],
+            numbers=5,
         )
 
 
@@ -285,6 +355,9 @@ def _case(case: Mapping[str, Any]) -> Iterator[str]:
     changed = {"regression": ", ▼ worse", "improvement": ", ▲ better"}.get(case["change"], "")
     yield f"### {code(case['case_id'], 80)}{repetition}: {word}{changed}"
     yield plain(case["summary"] or "no verdict", 500)
+    if case["root_cause"]:
+        fix = f". {plain(case['suggested_fix'], 500)}" if case["suggested_fix"] else ""
+        yield f"Root cause: {code(case['root_cause'], 80)}{fix}"
     if case["outcomes"]:
         yield _bullets(
             f"{words.held(one['passed'])} {plain(one['statement'])}: "

@@ -8,9 +8,11 @@ from typing import Any, Final
 
 import polars as pl
 
+from judge.fixes import suggested_fix
 from judge.headlines import MetricSummary, published_names
 from judge.score import LABELS, UNSPECIFIED_FAILURE
 from judge.summary import RunSummary
+from tasks.reports.families import family_of
 from tasks.reports.words import clean, one_line
 
 MAX_METRICS: Final = 100
@@ -59,6 +61,7 @@ def _metric_row(
     return {
         "judge": name_of(metric.judge),
         "metric": name_of(name),
+        "family": family_of(metric),
         "tier": metric.tier,
         "weight": metric.weight,
         "unit": unit,
@@ -119,8 +122,17 @@ def _counted(counts: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 def root_causes(summary: RunSummary) -> list[dict[str, Any]]:
-    """How often each root cause was named."""
-    return _counted(summary.root_causes)
+    """How often each root cause was named, and what to try."""
+    published = {metric.name: metric.run_names for metric in summary.metrics}
+    ranked = list(summary.root_causes.items())[:MAX_CODES]
+    return [
+        {
+            "name": name_of(name),
+            "count": count,
+            "suggested_fix": suggested_fix(name, published.get(name, ())),
+        }
+        for name, count in sorted(ranked, key=lambda pair: (-pair[1], pair[0]))
+    ]
 
 
 def tier_rows(summary: RunSummary) -> list[dict[str, Any]]:

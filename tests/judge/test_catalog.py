@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judge.catalog import (
+    JUDGES,
     available_metrics,
     court,
     fingerprints,
@@ -178,9 +179,12 @@ def test_a_metric_cannot_be_selected_twice():
 @pytest.mark.parametrize(
     ("judges", "message"),
     [
-        (("nobody",), "[judge] judges: unknown judge 'nobody'; known: conversation, recorded"),
+        (
+            ("nobody",),
+            f"[judge] judges: unknown judge 'nobody'; known: {', '.join(sorted(JUDGES))}",
+        ),
         (("recorded", "recorded"), "[judge] judges: 'recorded' is chosen twice"),
-        ((), "[judge] judges: none is chosen; known: conversation, recorded"),
+        ((), f"[judge] judges: none is chosen; known: {', '.join(JUDGES)}"),
     ],
 )
 def test_judges_are_known_single_and_at_least_one(judges, message: str):
@@ -265,15 +269,154 @@ def test_the_offline_judge_refuses_custom_metrics(folder: str):
     assert weights("tool_routing", rubrics=(folder,)) == {"tool_routing": 1.0}
 
 
-def test_the_judges_listing_says_what_each_needs():
-    listing = judges_listing()
-    assert [(j["name"], j["needs"], j["needs_ground_truth"]) for j in listing] == [
-        ("conversation", ["transcript"], False),
-        ("recorded", ["labels"], True),
-    ]
-    assert listing[0]["metrics"] == [*BUILT_IN, "expected_outcomes"]
-    assert listing[1]["metrics"] == ["recorded_reward"]
-    assert all(judge["description"] for judge in listing)
+JUDGE_ORDER = [
+    "conversation",
+    "sql",
+    "search",
+    "visualization",
+    "response_quality",
+    "trajectory",
+    "answer_criteria",
+    "answer_completeness",
+    "relevance_to_query",
+    "groundedness",
+    "safety",
+    "correctness",
+    "context_sufficiency",
+    "chunk_relevance",
+    "document_recall",
+    "agent_usage",
+    "recorded",
+]
+
+
+def listed() -> dict[str, dict[str, Any]]:
+    return {one["name"]: one for one in judges_listing()}
+
+
+def test_the_judges_are_listed_in_the_order_of_the_documents():
+    assert list(listed()) == JUDGE_ORDER
+    assert listed()["conversation"]["metrics"] == [*BUILT_IN, "expected_outcomes"]
+    assert all(one["description"] and one["metrics"] and one["scale"] for one in listed().values())
+
+
+def test_every_built_in_judge_can_be_answered_offline_and_all_can_sit_together():
+    assert {one["offline"] for one in listed().values()} == {True}
+    bench = court(JudgeConfig(judges=tuple(JUDGE_ORDER)))
+    assert [judge.name for judge in bench.judges] == JUDGE_ORDER
+
+
+@pytest.mark.row("004-13")
+@pytest.mark.parametrize(
+    ("name", "step", "needs", "ground_truth"),
+    [
+        ("relevance_to_query", "response", ["request", "response"], False),
+        ("groundedness", "response", ["request", "response", "retrieved_context"], False),
+        ("safety", "response", ["response"], False),
+        ("correctness", "response", ["request", "response", "expected.response"], True),
+        ("chunk_relevance", "retrieval", ["request", "retrieved_context"], False),
+        (
+            "context_sufficiency",
+            "retrieval",
+            ["request", "retrieved_context", "expected.response"],
+            True,
+        ),
+        (
+            "document_recall",
+            "retrieval",
+            ["retrieved_context", "expected.retrieved_context"],
+            True,
+        ),
+    ],
+)
+def test_the_listing_gives_step_aspect_inputs_and_ground_truth(name, step, needs, ground_truth):
+    one = listed()[name]
+    assert (one["step"], one["needs"], one["needs_ground_truth"]) == (step, needs, ground_truth)
+    assert one["description"].endswith("?")
+
+
+@pytest.mark.row("002-10", "002-11", "002-12", "002-13", "003-02")
+def test_the_listing_gives_each_option_with_its_default():
+    thresholds = {
+        name: one["options"]["threshold"]
+        for name, one in listed().items()
+        if "threshold" in one["options"]
+    }
+    assert thresholds == {
+        "sql": 0.7,
+        "search": 0.6,
+        "visualization": 0.7,
+        "response_quality": 0.7,
+        "trajectory": 0.7,
+        "answer_criteria": 0.5,
+        "answer_completeness": 0.5,
+    }
+    assert listed()["recorded"]["options"] == {"model": None, "temperature": None}
+
+
+def test_the_listing_says_which_judges_decide_over_a_case():
+    gates = {name: one["gate"] for name, one in listed().items()}
+    assert [name for name, gate in gates.items() if gate == "judges"] == JUDGE_ORDER[1:8]
+    assert [name for name, gate in gates.items() if gate == "quality"] == JUDGE_ORDER[8:14]
+    assert gates["conversation"] is gates["document_recall"] is None
+
+
+@pytest.mark.row("002-04")
+def test_a_judge_can_have_a_model_and_a_temperature_of_its_own():
+    config = JudgeConfig(
+        judges=("conversation", "safety", "correctness", "sql"),
+        provider="openai",
+        model="m",
+        api_base="http://127.0.0.1:1/v1",
+        options={
+            "safety": {"model": "small"},
+            "correctness": {"temperature": 0.7},
+            "sql": {"model": "offline/lexical", "threshold": 0.9},
+        },
+    )
+    models = court(config).models
+    assert {
+        name: (one.model_id, one.temperature, one.api_base) for name, one in models.items()
+    } == {
+        "safety": ("openai/small", None, "http://127.0.0.1:1/v1"),
+        "correctness": ("openai/m", 0.7, "http://127.0.0.1:1/v1"),
+        "sql": ("offline/lexical", None, None),
+    }
+
+
+def test_an_option_equal_to_the_runs_makes_no_model_of_its_own():
+    config = JudgeConfig(judges=("safety",), model="m", options={"safety": {"model": "m"}})
+    assert court(config).models == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sql": {}}, "[judge.options.sql]: 'sql' is not among judges ['safety']"),
+        (
+            {"safety": {"threshold": 1}},
+            "[judge.options.safety] threshold: Extra inputs are not permitted (given 1); "
+            "options: model, temperature",
+        ),
+        (
+            {"safety": {"temperature": 3}},
+            "[judge.options.safety] temperature: Input should be less than or equal to 2 (given 3);"
+            " options: model, temperature",
+        ),
+    ],
+)
+def test_options_are_those_of_a_chosen_judge(options, message: str):
+    assert refused(judges=("safety",), options=options) == message
+
+
+def test_the_offline_judge_refuses_custom_metrics_whoever_else_has_a_model(folder: str):
+    own = {"safety": {"model": "openai/m"}}
+    assert "no rule for 'tone'" in refused(
+        "tone", rubrics=(folder,), judges=("conversation", "safety"), options=own
+    )
+    assert weights("tone", rubrics=(folder,), options={"conversation": {"model": "openai/m"}}) == {
+        "tone": 1.0
+    }
 
 
 def test_fingerprints_name_judge_versions_and_rubric_hashes():

@@ -11,7 +11,7 @@ import pytest
 from judge.engine import Engine
 from judge.errors import ModelError
 from judge.llm import Lexical, UnusableReply
-from judge.protocol import Ask
+from judge.protocol import Ask, NoReply, Query, QueryResult, Table, look_up
 from judge.score import Score
 from judge.scripted import Scripted
 from tasks.replies import FileReplies
@@ -261,3 +261,34 @@ async def test_a_judge_that_does_not_ask_costs_nothing():
 @pytest.mark.parametrize("model", [Scripted([]), Lexical()])
 async def test_models_without_connections_are_closed_all_the_same(model):
     await engine(model).aclose()
+
+
+class LookingUp(Asking):
+    """Looks something up and says what became of it."""
+
+    def judge(self, case):
+        found = yield from look_up(Query("orders.db", ("select 1",)))
+        if isinstance(found, NoReply):
+            return [Score.failed("level", found.reason, found.code)]
+        return [Score.of(LEVEL, found.tables[0].row_count)]
+
+
+class OneRow:
+    async def look_up(self, query: Query) -> QueryResult:
+        return QueryResult(tuple(Table(one, row_count=1) for one in query.statements))
+
+
+async def test_queries_go_to_the_clerk_and_leave_no_record_of_an_ask():
+    asking = Engine(Scripted([]), None, max_in_flight=1, timeout_s=5.0, clerk=OneRow())
+
+    heard = await asking.hear(LookingUp(), CASE)
+
+    assert (heard.scores, heard.asks) == ([Score.of(LEVEL, 1)], [])
+
+
+async def test_a_query_without_a_clerk_is_a_no_reply():
+    heard = await engine(Scripted([])).hear(LookingUp(), CASE)
+
+    assert [(one.status, one.details) for one in heard.scores] == [
+        ("failed", {"error": "no_clerk"})
+    ]

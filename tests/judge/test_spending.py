@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from judge.spending import ModelCalls
+from judge.spending import JudgeSpending, ModelCalls
 from tests.judge.run_frames import (
     ask_row,
     case_row,
@@ -72,3 +72,29 @@ def test_agent_tokens_and_cost_that_nobody_recorded_are_null():
 
 def test_a_total_without_its_parts_is_reported_without_them():
     assert summary_of([case_row("a", agent_tokens=7)]).total_agent_token_usage == {"total": 7}
+
+
+def test_what_each_judge_asked_is_summed_up_on_its_own():
+    asks = [
+        ask_row("a", judge="sql", cost_usd=0.02, attempts=2),
+        ask_row("b", judge="sql", cached=True, cost_usd=0.0, attempts=0),
+        ask_row("a", judge="safety", cost_usd=None),
+        ask_row("a", judge="local", input_tokens=None, output_tokens=None),
+    ]
+    summary = summary_of(outcomes(1), asks=asks)
+    assert summary.judges == {
+        "local": JudgeSpending(
+            asks=1, cached=0, calls=1, input_tokens=None, output_tokens=None, cost_usd=0.01
+        ),
+        "safety": JudgeSpending(
+            asks=1, cached=0, calls=1, input_tokens=700, output_tokens=300, cost_usd=None
+        ),
+        "sql": JudgeSpending(
+            asks=2, cached=1, calls=2, input_tokens=700, output_tokens=300, cost_usd=0.02
+        ),
+    }
+    assert sum(one.asks for one in summary.judges.values()) == summary.model_calls.asks
+
+
+def test_a_run_whose_judges_asked_nothing_has_nothing_to_split():
+    assert summary_of(outcomes(1)).judges == {}

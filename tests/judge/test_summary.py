@@ -6,7 +6,9 @@ import polars as pl
 import pytest
 
 from judge.rows import frame
+from judge.score import Metric
 from judge.summary import FailureCode, RunSummary, run_metrics, summarise
+from tests.judge.quality_scores import Promising
 from tests.judge.run_frames import (
     ask_row,
     case_row,
@@ -190,6 +192,40 @@ def test_scores_that_an_errored_case_lacks_altogether_are_due():
     assert half.coverage == 0.75
 
 
+def test_scores_of_judges_that_gate_are_due_as_those_of_weighted_metrics_are():
+    judge = Promising("j", (Metric("sql", gate="judges"), Metric("recall")))
+    scores = [
+        score_row("a"),
+        fraction_row("a", "sql", 0.9, judge="j"),
+        score_row("b", "sql", raw=None, judge="j", weight=None),
+        score_row("b", "recall", raw=None, judge="j", weight=None),
+    ]
+    cases = [case_row("a"), case_row("b")]
+    tables = (lazy("cases", cases), lazy("scores", scores), lazy("asks", []))
+    assert summarise(*tables, config(), {"read": 2}, [judge]).coverage == 0.666666667
+
+
+def test_a_gate_of_other_families_is_counted_where_it_decided_something():
+    cases = [case_row("a", gate="quality"), case_row("b", gate="all_judges"), case_row("c")]
+    assert summary_of(cases).gates == {
+        "expected_outcomes": 0,
+        "overall_score": 1,
+        "error": 0,
+        "all_judges": 1,
+        "quality": 1,
+    }
+
+
+@pytest.mark.row("002-58")
+def test_a_case_to_which_no_judge_applies_does_not_enter_the_pass_rate():
+    cases = [
+        case_row("a", gate="all_judges"),
+        case_row("b", None, status="skipped", gate=None, summary="SKIPPED (no sql expected)"),
+    ]
+    summary = summary_of(cases)
+    assert (summary.pass_rate, summary.skipped_count, summary.total_executions) == (1.0, 1, 1)
+
+
 def test_without_weighted_metrics_coverage_is_that_of_all():
     scores = [fraction_row("a", "reward", 1.0)]
     assert summary_of([case_row("a")], scores).coverage == 1.0
@@ -210,6 +246,7 @@ def test_a_missed_gate_fails_the_run():
     assert summary_of(outcomes(1, 1)).outcome == "failed"
 
 
+@pytest.mark.row("004-95")
 def test_gates_root_causes_and_failure_codes_are_counted():
     cases = [
         case_row("a", gate="expected_outcomes", root_cause="safety"),
@@ -295,6 +332,12 @@ def test_run_metrics_are_the_known_numbers_under_their_published_names():
         "gates/error": 0.0,
         "gates/expected_outcomes": 0.0,
         "gates/overall_score": 2.0,
+        "judges/conversation/asks": 1.0,
+        "judges/conversation/cached": 0.0,
+        "judges/conversation/calls": 1.0,
+        "judges/conversation/cost_usd": 0.01,
+        "judges/conversation/input_tokens": 700.0,
+        "judges/conversation/output_tokens": 300.0,
         "latency_avg_ms": 100.0,
         "latency_max_ms": 100.0,
         "latency_p50_ms": 100.0,

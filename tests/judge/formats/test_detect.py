@@ -19,6 +19,7 @@ def test_the_table_holds_each_format_under_its_name():
         "native": ("native", True),
         "tau_bench": ("tau_bench", False),
         "tau2": ("tau2", False),
+        "agent_evaluation": ("agent_evaluation", True),
     }
 
 
@@ -37,6 +38,8 @@ def test_the_table_holds_each_format_under_its_name():
         (b'{"info": {"agent_info": {"llm": "m', "tau2"),
         (b'{"timestamp": "t",\n "info": {\n  "num_trials": 1,\n  "user_info": {}', "tau2"),
         (b'{"simulations": [', "tau2"),
+        (b'{"request_id": "q1", "request": "What', "agent_evaluation"),
+        (b'{"request": {"messages": [', "agent_evaluation"),
     ],
 )
 def test_a_file_is_known_by_how_it_begins(head: bytes, name: str):

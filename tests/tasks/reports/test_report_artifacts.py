@@ -39,6 +39,7 @@ async def test_both_artifacts_are_created_under_keys_that_stay_the_same():
         "weight": 0.5,
         "mean": 3.0,
         "unit": "0-5",
+        "passed": None,
         "change": None,
         "scored": 2,
         "failed": 0,

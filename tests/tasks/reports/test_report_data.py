@@ -152,6 +152,7 @@ def test_a_metric_has_its_tier_weight_mean_labels_and_what_could_not_be_scored()
     assert routing == {
         "judge": "conversation",
         "metric": "tool_routing",
+        "family": "conversation",
         "tier": "execution",
         "weight": 0.5,
         "unit": "0-5",

@@ -1,0 +1,88 @@
+"""The judges of a run as a report shows them: by family, what each cost, and why one had no say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import polars as pl
+
+from judge.families.conversation import ConversationJudge
+from judge.headlines import MetricSummary
+from judge.summary import RunSummary
+from tasks.reports.words import clean, one_line
+
+MAX_SKIPS: Final = 50
+MAX_NAMES: Final = 100
+_NAME_CHARS: Final = 120
+_LINE_CHARS: Final = 300
+
+_FAMILIES: Final = {
+    "conversation": ("Conversation", "The weighted score and the expected outcomes."),
+    "judges": ("Judges", "A case passes when every one of these that applies to it passes."),
+    "quality": (
+        "Quality",
+        "One no fails a case; the first no in causal order is its root cause.",
+    ),
+    "measured": ("Measured", "These describe a case; they decide nothing."),
+}
+
+
+def family_of(metric: MetricSummary) -> str:
+    """`conversation`, `judges` or `quality`; `measured` for a metric that decides nothing."""
+    if metric.gate is not None:
+        return metric.gate
+    of_conversation = metric.weight is not None or metric.judge == ConversationJudge.name
+    return "conversation" if of_conversation else "measured"
+
+
+def family_rows(metrics: Iterable[MetricSummary]) -> list[dict[str, Any]]:
+    """The families that a run has metrics of, in a fixed order, with what each is about."""
+    present = {family_of(metric) for metric in metrics}
+    return [
+        {"family": family, "title": title, "meaning": meaning}
+        for family, (title, meaning) in _FAMILIES.items()
+        if family in present
+    ]
+
+
+def published_rows(summary: RunSummary) -> list[dict[str, Any]]:
+    """The numbers that judges publish under names of their own."""
+    found = list(summary.published.items())[:MAX_NAMES]
+    return [{"name": _name(name), "value": value} for name, value in found]
+
+
+def judge_rows(summary: RunSummary) -> list[dict[str, Any]]:
+    """What each judge asked and what that took, the dearest first, by name where none is known."""
+    ranked = sorted(summary.judges.items(), key=lambda pair: (-(pair[1].cost_usd or 0.0), pair[0]))
+    return [{"judge": _name(name), **spent.model_dump()} for name, spent in ranked[:MAX_NAMES]]
+
+
+def skip_rows(scores: pl.DataFrame) -> dict[str, Any]:
+    """Judges that had no say in some case: on which metrics, why, and how often."""
+    skipped = scores.filter((pl.col("part") == "") & (pl.col("status") == "skipped"))
+    cases: Counter[tuple[str, str, str]] = Counter(
+        skipped.select("judge", "metric", "reason").iter_rows()
+    )
+    metrics: dict[tuple[str, str, int], list[str]] = {}
+    for (judge, metric, reason), count in sorted(cases.items()):
+        metrics.setdefault((judge, reason, count), []).append(metric)
+    ranked = sorted(metrics.items(), key=lambda pair: (pair[0][0], -pair[0][2], pair[0][1]))
+    return {
+        "shown": [_skip_row(*key, names) for key, names in ranked[:MAX_SKIPS]],
+        "more": max(0, len(ranked) - MAX_SKIPS),
+    }
+
+
+def _skip_row(judge: str, reason: str, count: int, metrics: Sequence[str]) -> dict[str, Any]:
+    return {
+        "judge": _name(judge),
+        "metrics": [_name(name) for name in metrics if name != judge],
+        "reason": clean(one_line(reason), _LINE_CHARS),
+        "count": count,
+    }
+
+
+def _name(text: str) -> str:
+    return clean(one_line(text), _NAME_CHARS)

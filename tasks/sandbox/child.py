@@ -1,0 +1,164 @@
+"""The sandbox's child process: runs one statement at a time on a copy of a database.
+
+It imports the standard library, DuckDB and this package, never the rest of the project. Frames in
+and out are a length in 4 bytes (big endian) and so much JSON:
+
+    {"open": {"path": ..., "engine": "sqlite" or "duckdb", "writes": bool}}  ->  {"error": ...}
+    {"run": "SELECT ..."}  ->  {"columns", "rows", "truncated", "error", "spent"}
+
+`spent` asks the parent to end this process: it may hold memory that it cannot give back.
+While a statement runs, no file descriptor can be had (RLIMIT_NOFILE 0), so that neither a file nor
+a socket can be opened whatever an engine allows; a byte written to a file fails (RLIMIT_FSIZE 0).
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import os
+import resource
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol, cast
+
+from tasks.sandbox.values import Caps, Refused
+
+_DESCRIPTORS = 32
+_ENGINES = {
+    "sqlite": ("SQLiteDatabase", "tasks.sandbox.sqlite"),
+    "duckdb": ("DuckDBDatabase", "tasks.sandbox.duck"),
+}
+
+
+class Database(Protocol):
+    """An open database of either engine."""
+
+    faults: tuple[type[Exception], ...]
+
+    def run(self, sql: str) -> dict[str, Any]:
+        """Columns, rows and `truncated` of one statement; raises `Refused` or one of `faults`."""
+
+    def fault(self, error: Exception) -> tuple[str, bool]:
+        """What to tell about one of `faults`, and whether this process is spent."""
+
+    def close(self) -> None:
+        """Give back the file."""
+
+
+class Unreadable(Exception):
+    """The file cannot be opened; the text is the engine's."""
+
+
+def opened(path: str, engine: str, *, writes: bool, caps: Caps) -> Database:
+    """A database with its engine, which is imported when it is first needed.
+
+    Raises:
+        Unreadable: when the engine cannot be had, or cannot read the file.
+    """
+    try:
+        name, module = _ENGINES[engine]
+        kind = getattr(importlib.import_module(module), name)
+    except ImportError as error:
+        raise Unreadable(str(error)) from error
+    try:
+        return cast("Database", kind(path, writes=writes, caps=caps))
+    except kind.faults as error:
+        raise Unreadable(str(error)) from error
+
+
+def confine(caps: Caps) -> None:
+    """Bound this process for good: memory, no byte into any file, few descriptors."""
+    memory = caps.memory_mb * 1_000_000
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_DESCRIPTORS, _DESCRIPTORS))
+
+
+@contextmanager
+def armed(caps: Caps) -> Iterator[None]:
+    """While a statement runs: no new descriptor, and clocks that end this process even when there
+    is nobody left to end it.
+    """
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = math.ceil(used.ru_utime + used.ru_stime + caps.time_s + 0.5)
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
+    signal.setitimer(signal.ITIMER_REAL, caps.time_s + 0.5)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, _DESCRIPTORS))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_DESCRIPTORS, _DESCRIPTORS))
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+class Child:
+    """Answers requests about at most one open database, in a process that is confined."""
+
+    def __init__(self, caps: Caps) -> None:
+        confine(caps)
+        self._caps = caps
+        self._database: Database | None = None
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """What a request asks for; the faults of a statement are in the answer."""
+        if "open" in request:
+            return self._opened(request["open"])
+        if self._database is None:
+            return {"error": "no database is open", "spent": True}
+        return self._ran(self._database, request["run"])
+
+    def _opened(self, request: dict[str, Any]) -> dict[str, Any]:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+        try:
+            self._database = opened(**request, caps=self._caps)
+        except Unreadable as error:
+            return {"error": _said(str(error), error)}
+        return {"error": None}
+
+    def _ran(self, database: Database, sql: str) -> dict[str, Any]:
+        try:
+            with armed(self._caps):
+                return {**database.run(sql), "error": None, "spent": False}
+        except Refused as refusal:
+            return {"error": str(refusal), "spent": False}
+        except database.faults as error:
+            text, spent = database.fault(error)
+            return {"error": _said(text, error), "spent": spent}
+
+
+def _said(text: str, error: Exception) -> str:
+    return text[:500] or type(error).__name__
+
+
+def _read(count: int) -> bytes:
+    """Exactly so many bytes from the parent; the end of its pipe is the end of this process."""
+    parts = bytearray()
+    while len(parts) < count:
+        part = os.read(0, count - len(parts))
+        if not part:
+            sys.exit(0)
+        parts += part
+    return bytes(parts)
+
+
+def _write(pipe: int, frame: bytes) -> None:
+    rest = memoryview(frame)
+    while rest:
+        rest = rest[os.write(pipe, rest) :]
+
+
+def main() -> None:
+    """Answer requests until the parent closes its pipe."""
+    pipe = os.dup(1)
+    os.dup2(2, 1)  # whatever a library prints stays out of the frames
+    child = Child(Caps(**json.loads(sys.argv[1])))
+    while True:
+        request = json.loads(_read(int.from_bytes(_read(4), "big")))
+        body = json.dumps(child.answer(request), allow_nan=False).encode()
+        _write(pipe, len(body).to_bytes(4, "big") + body)

@@ -1,0 +1,114 @@
+"""DuckDB in the sandbox: one statement at a time, its configuration locked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+
+from tasks.sandbox.values import Caps, State, effect, refusal, result, row_text
+
+_KINDS = duckdb.StatementType
+_QUERIES = (_KINDS.SELECT,)
+_CHANGES = (
+    _KINDS.INSERT,
+    _KINDS.UPDATE,
+    _KINDS.DELETE,
+    _KINDS.MERGE_INTO,
+    _KINDS.CREATE,
+    _KINDS.DROP,
+    _KINDS.ALTER,
+)
+_LOCKS = (
+    "TimeZone='UTC'",
+    "autoinstall_known_extensions=false",
+    "autoload_known_extensions=false",
+    "allow_community_extensions=false",
+    "python_enable_replacements=false",
+    "max_temp_directory_size='0KB'",
+    "enable_external_access=false",
+    "lock_configuration=true",
+)
+_EVERY_TYPE = (
+    "SELECT TIMESTAMPTZ '2000-01-01 00:00:00+00', TIMESTAMP '2000-01-01', DATE '2000-01-01', "
+    "TIME '00:00', INTERVAL 1 DAY, uuid(), 1.5::DECIMAL(9, 2), 'x'::BLOB"
+)
+"""Python modules that values need are imported now: later there are no descriptors to be had."""
+
+
+class DuckDBDatabase:
+    """A file, read-only; with writes its copy in memory."""
+
+    faults: tuple[type[Exception], ...] = (
+        duckdb.Error,
+        MemoryError,
+        RuntimeError,
+        ValueError,
+        ArithmeticError,
+    )
+
+    def __init__(self, path: str, *, writes: bool, caps: Caps) -> None:
+        self._caps = caps
+        self._writes = writes
+        self._connection = duckdb.connect(
+            ":memory:" if writes else path,
+            read_only=not writes,
+            config={"threads": 1, "memory_limit": f"{caps.engine_mb}MB", "temp_directory": ""},
+        )
+        if writes:
+            quoted = path.replace("'", "''")
+            self._connection.execute(f"ATTACH '{quoted}' AS fixture (READ_ONLY)")
+            self._connection.execute("COPY FROM DATABASE fixture TO memory")
+            self._connection.execute("DETACH fixture")
+        for setting in _LOCKS:
+            self._connection.execute(f"SET {setting}")
+        self._connection.execute(_EVERY_TYPE).fetchall()
+
+    def run(self, sql: str) -> dict[str, Any]:
+        """The rows of a query, or the effect of a statement that writes.
+
+        Raises:
+            Refused: for a statement of any other kind, or several in one text.
+        """
+        statements = self._connection.extract_statements(sql)
+        allowed = _QUERIES + _CHANGES if self._writes else _QUERIES
+        if len(statements) != 1 or statements[0].type not in allowed:
+            raise refusal(writes=self._writes)
+        if statements[0].type in _QUERIES:
+            return self._selected(statements[0])
+        before = self._state()
+        self._connection.execute(statements[0])
+        return effect(before, self._state(), self._caps)
+
+    def _selected(self, statement: str | duckdb.Statement) -> dict[str, Any]:
+        self._connection.execute(statement)
+        names = [column[0] for column in self._connection.description or ()]
+        return result(names, self._rows(), self._caps)
+
+    def _rows(self) -> Iterator[tuple[Any, ...]]:
+        while batch := self._connection.fetchmany(1_000):
+            yield from batch
+
+    def _state(self) -> State:
+        state: State = Counter()
+        tables = self._connection.execute(
+            "SELECT schema_name, table_name, sql FROM duckdb_tables() WHERE NOT internal"
+        ).fetchall()
+        for schema, name, sql in tables:
+            state[name, sql] += 1
+            quoted = ".".join('"' + part.replace('"', '""') + '"' for part in (schema, name))
+            self._connection.execute(f"SELECT * FROM {quoted}")
+            state.update((name, row_text(row, self._caps)) for row in self._rows())
+        return state
+
+    def fault(self, error: Exception) -> tuple[str, bool]:
+        """What to tell, and whether this process is spent."""
+        if isinstance(error, duckdb.OutOfMemoryException | MemoryError):
+            return "took more memory than allowed", True
+        return str(error), False
+
+    def close(self) -> None:
+        """Give back the file."""
+        self._connection.close()

@@ -1,0 +1,127 @@
+"""Fixture databases: where they may lie, what they are, and private copies of them."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import tempfile
+from collections import Counter, OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+EngineName = Literal["sqlite", "duckdb"]
+
+_KEPT = 8
+"""Copies that stay on disk: more than there are children, few enough for any disk."""
+
+
+class NoFixture(Exception):
+    """A database that cannot be had; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fixture:
+    """A database as a case names it, its file, and the engine that reads it."""
+
+    name: str
+    path: Path
+    engine: EngineName
+
+
+def found(database: str, base: Path | None) -> Fixture:
+    """The file a case names.
+
+    Args:
+        database: a path, relative to `base`.
+        base: nothing outside this folder is opened. Null: relative paths are in the current folder,
+            absolute ones are taken as they are, and neither may be a link to another folder.
+
+    Raises:
+        NoFixture: when there is no such file, it lies elsewhere, or is no database.
+    """
+    if "\x00" in database or not database:
+        raise NoFixture(f"database {database!r} is no path")
+    named = (base or Path.cwd()) / database
+    inside = base or (named.parent if Path(database).is_absolute() else Path.cwd())
+    try:
+        path = named.resolve(strict=True)
+        mode = path.stat().st_mode
+    except (OSError, RuntimeError) as error:
+        raise NoFixture(f"database {database!r} is not there") from error
+    if not path.is_relative_to(inside.resolve()):
+        raise NoFixture(f"database {database!r} leads out of its folder")
+    if not stat.S_ISREG(mode):
+        raise NoFixture(f"database {database!r} is not a file")
+    return Fixture(database, path, _engine(path, database))
+
+
+def _engine(path: Path, database: str) -> EngineName:
+    """By the magic bytes: SQLite's stand first, DuckDB's behind an 8-byte checksum."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(16)
+    except OSError as error:
+        raise NoFixture(f"database {database!r} cannot be read") from error
+    if head == b"SQLite format 3\x00":
+        engine: EngineName = "sqlite"
+    elif head[8:12] == b"DUCK":
+        engine = "duckdb"
+    else:
+        raise NoFixture(f"database {database!r} is neither a SQLite nor a DuckDB file")
+    for log in (f"{path}-wal", f"{path}-journal", f"{path}.wal"):
+        if Path(log).exists() and Path(log).stat().st_size:
+            raise NoFixture(
+                f"database {database!r} is being written: {Path(log).name} is not empty"
+            )
+    return engine
+
+
+class Copies:
+    """Private copies in one folder, the least recently used going first.
+
+    A file that changes is copied anew: a copy is known by path, time and size.
+    """
+
+    def __init__(self) -> None:
+        """Make a folder that only this user can read, with an empty one in it."""
+        self._folder = Path(tempfile.mkdtemp(prefix="assizes-sql-"))
+        self.empty = self._folder / "empty"
+        self.empty.mkdir()
+        self._copies: OrderedDict[tuple[str, int, int], Path] = OrderedDict()
+        self._lent: Counter[Path] = Counter()
+        self._made = 0
+
+    def lend(self, fixture: Fixture) -> Fixture:
+        """A copy of the file, made when there is none yet; it stays until it is given back.
+
+        Raises:
+            NoFixture: when it cannot be copied.
+        """
+        try:
+            status = fixture.path.stat()
+            key = (str(fixture.path), status.st_mtime_ns, status.st_size)
+            if key not in self._copies:
+                self._copies[key] = self._new(fixture.path)
+        except OSError as error:
+            raise NoFixture(f"database {fixture.name!r} cannot be copied: {error}") from error
+        self._copies.move_to_end(key)
+        self._lent[self._copies[key]] += 1
+        return Fixture(fixture.name, self._copies[key], fixture.engine)
+
+    def take_back(self, copy: Fixture) -> None:
+        """It may go, when there are too many."""
+        self._lent[copy.path] -= 1
+        unused = [key for key, path in self._copies.items() if not self._lent[path]]
+        for key in unused[: max(0, len(self._copies) - _KEPT)]:
+            self._copies.pop(key).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Remove the folder."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _new(self, path: Path) -> Path:
+        self._made += 1
+        target = self._folder / f"{self._made}.db"
+        shutil.copyfile(path, target)
+        return target

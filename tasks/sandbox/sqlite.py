@@ -1,0 +1,202 @@
+"""SQLite in the sandbox: one statement at a time, behind an authorizer."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from tasks.sandbox.values import Caps, State, effect, refusal, result, row_text
+
+_READS = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE))
+_WRITES = frozenset(
+    (
+        sqlite3.SQLITE_INSERT,
+        sqlite3.SQLITE_UPDATE,
+        sqlite3.SQLITE_DELETE,
+        sqlite3.SQLITE_CREATE_TABLE,
+        sqlite3.SQLITE_CREATE_INDEX,
+        sqlite3.SQLITE_CREATE_VIEW,
+        sqlite3.SQLITE_DROP_TABLE,
+        sqlite3.SQLITE_DROP_INDEX,
+        sqlite3.SQLITE_DROP_VIEW,
+        sqlite3.SQLITE_ALTER_TABLE,
+        sqlite3.SQLITE_REINDEX,
+    )
+)
+_CHANGES = frozenset(("insert", "replace", "update", "delete", "create", "alter", "drop"))
+_OTHERS = frozenset(
+    ("analyze", "attach", "begin", "commit", "detach", "end", "explain", "pragma", "reindex")
+) | frozenset(("release", "rollback", "savepoint", "vacuum"))
+"""What else a statement can begin with, besides SELECT, WITH and VALUES: all else is a fault of
+its syntax, which SQLite explains best.
+"""
+
+_SCHEMA_PRAGMAS = frozenset(
+    ("table_info", "table_xinfo", "table_list", "index_list", "index_info", "foreign_key_list")
+)
+_FILE_PRAGMAS = frozenset(("data_version", "page_size"))
+"""Full-text tables read these."""
+
+_SCHEMA = frozenset(("sqlite_master", "sqlite_temp_master"))
+_UNSAFE_FUNCTIONS = frozenset(("load_extension", "fts3_tokenizer"))
+"""One loads code, the other hands out addresses in memory."""
+
+_LIMITS = (
+    (sqlite3.SQLITE_LIMIT_LENGTH, 10_000_000),
+    (sqlite3.SQLITE_LIMIT_COLUMN, 2_000),
+    (sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 500),
+    (sqlite3.SQLITE_LIMIT_COMPOUND_SELECT, 200),
+    (sqlite3.SQLITE_LIMIT_FUNCTION_ARG, 100),
+    (sqlite3.SQLITE_LIMIT_ATTACHED, 0),
+    (sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1_000),
+    (sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH, 50),
+    (sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0),
+)
+
+
+class SQLiteDatabase:
+    """A file, read-only; with writes its copy in memory."""
+
+    faults: tuple[type[Exception], ...] = (
+        sqlite3.Error,
+        sqlite3.Warning,
+        MemoryError,
+        ValueError,
+        OverflowError,
+    )
+
+    def __init__(self, path: str, *, writes: bool, caps: Caps) -> None:
+        self._caps = caps
+        self._writes = writes
+        self._connection = _opened(path, writes=writes)
+        self._connection.text_factory = lambda text: text.decode("utf-8", "replace")
+        self._read_schema()
+        for pragma in (
+            "temp_store=MEMORY",
+            "cell_size_check=ON",
+            f"hard_heap_limit={caps.engine_mb * 1_000_000}",
+        ):
+            self._connection.execute(f"PRAGMA {pragma}")
+        for limit, value in _LIMITS:
+            self._connection.setlimit(limit, value)
+        self._connection.set_authorizer(self._allowed)
+
+    def _read_schema(self) -> None:
+        """Have all opened that a statement may need: later there are no descriptors to be had, and
+        R-trees prepare statements that write.
+        """
+        tables = self._connection.execute(
+            "SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL TABLE%'"
+        ).fetchall()
+        for (name,) in tables:
+            with suppress(sqlite3.Error):
+                self._connection.execute(f"SELECT 1 FROM {_quoted(name)} LIMIT 0")
+
+    def _allowed(self, action: int, first: str | None, second: str | None, *_: Any) -> int:
+        name = (first or "").lower()
+        if action == sqlite3.SQLITE_FUNCTION:
+            allowed = (second or "").lower() not in _UNSAFE_FUNCTIONS
+        elif action == sqlite3.SQLITE_PRAGMA:
+            allowed = name in _SCHEMA_PRAGMAS or (name in _FILE_PRAGMAS and second is None)
+        elif action == sqlite3.SQLITE_UPDATE and name in _SCHEMA:
+            # json_each() and its like declare themselves so; nobody else can, and the file is
+            # opened read-only.
+            allowed = True
+        else:
+            allowed = action in _READS or (self._writes and action in _WRITES)
+        return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+
+    def run(self, sql: str) -> dict[str, Any]:
+        """The rows of a query, or the effect of a statement that writes.
+
+        Raises:
+            Refused: for a statement of any other kind.
+        """
+        deadline = time.monotonic() + self._caps.time_s
+        self._connection.set_progress_handler(lambda: time.monotonic() > deadline, 5_000)
+        word = first_word(sql)
+        if word in (_OTHERS if self._writes else _OTHERS | _CHANGES):
+            raise refusal(writes=self._writes)
+        if word in _CHANGES or (self._writes and word == "with"):
+            return self._changed(sql)
+        answer = self._selected(sql)
+        if not answer["columns"]:
+            raise refusal(writes=self._writes)
+        return answer
+
+    def _changed(self, sql: str) -> dict[str, Any]:
+        before = self._state()
+        answer = self._selected(sql)
+        after = self._state()
+        if answer["columns"] and before == after:
+            return answer
+        return effect(before, after, self._caps)
+
+    def _selected(self, sql: str) -> dict[str, Any]:
+        cursor = self._connection.execute(sql)
+        names = [column[0] for column in cursor.description or ()]
+        return result(names, iter(cursor), self._caps)
+
+    def _state(self) -> State:
+        state: State = Counter()
+        tables = self._connection.execute(
+            "SELECT name, type, coalesce(sql, '') FROM sqlite_master "
+            "WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+        ).fetchall()
+        for name, kind, sql in tables:
+            state[name, sql] += 1
+            if kind == "table":
+                rows = self._connection.execute(f"SELECT * FROM {_quoted(name)}")
+                state.update((name, row_text(row, self._caps)) for row in rows)
+        return state
+
+    def fault(self, error: Exception) -> tuple[str, bool]:
+        """What to tell, and whether this process is spent."""
+        text = str(error)
+        if text == "interrupted":
+            return f"took longer than {self._caps.time_s:g} s", False
+        if "one statement at a time" in text or text == "not authorized":
+            return str(refusal(writes=self._writes)), False
+        if isinstance(error, MemoryError):
+            return "took more memory than allowed", True
+        return text, False
+
+    def close(self) -> None:
+        """Give back the file."""
+        self._connection.close()
+
+
+def _opened(path: str, *, writes: bool) -> sqlite3.Connection:
+    quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    address = f"file:{quoted}?mode=ro&immutable=1"
+    file = sqlite3.connect(address, uri=True, isolation_level=None)
+    if not writes:
+        return file
+    memory = sqlite3.connect(":memory:", isolation_level=None)
+    file.backup(memory)
+    file.close()
+    return memory
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def first_word(sql: str) -> str:
+    """The first word in lower case, behind blanks and comments."""
+    rest = sql.lstrip()
+    while rest.startswith(("--", "/*")):
+        end = "\n" if rest.startswith("--") else "*/"
+        rest = rest.partition(end)[2].lstrip()
+    return "".join(_letters(rest)).lower()
+
+
+def _letters(text: str) -> Iterator[str]:
+    for char in text:
+        if not char.isalpha():
+            return
+        yield char

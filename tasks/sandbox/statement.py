@@ -1,0 +1,31 @@
+"""What the text of a statement says about its result."""
+
+from __future__ import annotations
+
+import re
+
+_NOISE = re.compile(
+    r"""
+      '(?:[^']|'')*'      # a string
+    | "(?:[^"]|"")*"      # a quoted name
+    | `[^`]*`             # a quoted name, as MySQL writes it
+    | \[[^\]]*\]          # a quoted name, as T-SQL writes it
+    | --[^\n]*            # a comment to the end of the line
+    | /\*.*?(?:\*/|\Z)    # a comment
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_WORDS = re.compile(r"[()]|\border\s+by\b", re.IGNORECASE)
+
+
+def orders(sql: str) -> bool:
+    """Whether the statement orders its result: ORDER BY outside all parentheses."""
+    depth = 0
+    for found in _WORDS.finditer(_NOISE.sub(" ", sql)):
+        if found[0] == "(":
+            depth += 1
+        elif found[0] == ")":
+            depth -= 1
+        elif depth == 0:
+            return True
+    return False

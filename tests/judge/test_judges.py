@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import pytest
+
+from judge import judges
+from judge.errors import ConfigurationError, DataError, ModelError
+from judge.judges import Assessment
+from judge.scripted import Scripted
+from tests.doubles.fixtures import OpenAIServer
+
+REQUEST = "What is MLflow?"
+RESPONSE = "MLflow is an open-source platform"
+CONTENT = "MLflow is an open-source platform for the machine learning lifecycle."
+CONTEXT = [{"content": CONTENT}]
+NO = {"rationale": "not so", "rating": "no"}
+YES = {"rationale": "it is", "rating": "yes"}
+
+
+def test_the_documented_sample_calls_are_answered_offline():
+    assert [
+        (one.name, one.rating, one.error_message)
+        for one in (
+            *judges.chunk_relevance(request=REQUEST, response=RESPONSE, retrieved_context=CONTEXT),
+            judges.context_sufficiency(
+                request=REQUEST, expected_response=CONTENT, retrieved_context=CONTEXT
+            ),
+            judges.correctness(
+                request=REQUEST, response=RESPONSE, expected_response="an open-source platform"
+            ),
+            judges.relevance_to_query(request=REQUEST, response=RESPONSE),
+            judges.groundedness(request=REQUEST, response=RESPONSE, retrieved_context=CONTEXT),
+            judges.safety(request=REQUEST, response=RESPONSE),
+        )
+    ] == [
+        ("chunk_relevance", "yes", None),
+        ("context_sufficiency", "yes", None),
+        ("correctness", "yes", None),
+        ("relevance_to_query", "yes", None),
+        ("groundedness", "yes", None),
+        ("safety", "yes", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        pytest.param(
+            "context_sufficiency",
+            (REQUEST, "It is a platform.", CONTEXT),
+            marks=pytest.mark.row("004-80"),
+        ),
+        pytest.param(
+            "correctness", (REQUEST, RESPONSE, "a platform"), marks=pytest.mark.row("004-81")
+        ),
+        pytest.param("relevance_to_query", (REQUEST, RESPONSE), marks=pytest.mark.row("004-82")),
+        pytest.param("groundedness", (REQUEST, RESPONSE, CONTEXT), marks=pytest.mark.row("004-83")),
+        pytest.param("safety", (REQUEST, RESPONSE), marks=pytest.mark.row("004-84")),
+    ],
+)
+def test_a_direct_call_gives_one_result(name, given):
+    model = Scripted([NO])
+    assert getattr(judges, name)(*given, model=model) == Assessment(name, "no", "not so")
+    ((ask, _),) = model.asked
+    assert ask.evidence.judge == name
+
+
+@pytest.mark.row("004-79", "004-85")
+def test_chunk_relevance_gives_one_result_a_chunk():
+    context = [{"content": "one", "doc_uri": "a.md"}, {"content": "two"}, {"content": "three"}]
+    model = Scripted([YES, ModelError("refused", "will not"), NO])
+    assert judges.chunk_relevance(REQUEST, context, model=model) == [
+        Assessment("chunk_relevance", "yes", "it is"),
+        Assessment("chunk_relevance", None, None, "will not"),
+        Assessment("chunk_relevance", "no", "not so"),
+    ]
+    assert judges.chunk_relevance(REQUEST, [], RESPONSE) == []
+
+
+@pytest.mark.row("004-85")
+@pytest.mark.parametrize("context", [["a text"], [{"text": "x", "content": 7}]])
+def test_chunks_of_another_shape_are_refused_by_their_place(context):
+    with pytest.raises(DataError, match=r"schema: retrieved_context\.0"):
+        judges.groundedness(REQUEST, RESPONSE, context)
+
+
+def test_expected_facts_stand_in_for_the_expected_response():
+    model = Scripted([YES])
+    found = judges.correctness(REQUEST, RESPONSE, expected_facts=["a platform"], model=model)
+    assert found.rating == "yes"
+    assert model.asked[0][0].evidence.expected == ("a platform",)
+    with pytest.raises(DataError, match="not both"):
+        judges.correctness(REQUEST, RESPONSE, "x", expected_facts=["y"])
+
+
+@pytest.mark.row("004-94")
+def test_what_could_not_be_judged_says_why():
+    assert judges.safety(REQUEST, RESPONSE, model=Scripted([ModelError("timeout", "late")])) == (
+        Assessment("safety", None, None, "late")
+    )
+    assert judges.correctness(REQUEST, RESPONSE, " ") == Assessment(
+        "correctness", None, None, "missing input: expected_response (or expected_facts)"
+    )
+    assert judges.chunk_relevance(" ", CONTEXT) == [
+        Assessment("chunk_relevance", None, None, "missing input: request")
+    ]
+    unclear = {"rationale": "hm", "rating": "maybe"}
+    found = judges.safety(REQUEST, RESPONSE, model=Scripted([unclear, unclear]))
+    assert (found.rating, found.error_message) == (None, "rating: Input should be 'yes' or 'no'")
+
+
+async def test_inside_a_running_loop_the_async_twin_is_named():
+    wanted = r"there, use: await judges\.asafety\(\.\.\.\)"
+    with pytest.raises(RuntimeError, match=wanted):
+        judges.safety(REQUEST, RESPONSE)
+
+
+@pytest.mark.row("004-79", "004-80", "004-81", "004-82", "004-83", "004-84")
+async def test_every_judge_can_be_awaited():
+    model = Scripted([YES] * 6)
+    found = [
+        *await judges.achunk_relevance(REQUEST, CONTEXT, model=model),
+        await judges.acontext_sufficiency(REQUEST, "a platform", CONTEXT, model=model),
+        await judges.acorrectness(REQUEST, RESPONSE, "a platform", model=model),
+        await judges.arelevance_to_query(REQUEST, RESPONSE, model=model),
+        await judges.agroundedness(REQUEST, RESPONSE, CONTEXT, model=model),
+        await judges.asafety(REQUEST, RESPONSE, model=model),
+    ]
+    assert {one.rating for one in found} == {"yes"}
+    assert len({one.name for one in found}) == 6
+
+
+def test_a_model_name_that_cannot_be_called_is_refused_before_any_call(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(ConfigurationError, match="OPENAI_API_KEY"):
+        judges.safety(REQUEST, RESPONSE, model="openai/gpt-4.1")
+
+
+async def test_a_model_is_called_by_its_name(judge_server: OpenAIServer, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", judge_server.api_base)
+    found = await judges.asafety(REQUEST, RESPONSE, model="openai/stub")
+    assert (found.name, found.rating, found.error_message) == ("safety", "yes", None)
+    (body,) = judge_server.requests()
+    assert (body["model"], RESPONSE in body["messages"][1]["content"]) == ("stub", True)

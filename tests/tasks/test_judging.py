@@ -1,0 +1,117 @@
+"""A shard judged without an orchestrator: rows in a real store, judges of one's own among them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from judge.config import RunConfig
+from judge.errors import ConfigurationError
+from judge.formats import native_line
+from tasks.judging import judge_shard
+from tasks.plan import Request, plan_run
+from tasks.room import sitting
+from tasks.store import open_store
+from tests.builders import agent, case, user
+
+MODULE = '''
+from judge.score import Score
+
+def careless(case):
+    """Divides by the number of words of the second turn."""
+    value = 1 / len(case.transcript.turns[1].text.split())
+    return [Score("careless", value=value, raw=value, passed=True)]
+
+def steady(case):
+    return [Score("steady", value=1.0, raw=1.0, passed=True)]
+'''
+
+CASES = [
+    case(user("Hi"), agent("Hello there"), case_id="fine", labels={"reward": 1.0}),
+    case(user("Hi"), case_id="short", labels={"reward": 0.0}),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    (tmp_path / "own_judging.py").write_text(MODULE, "utf-8")
+    (tmp_path / "cases.jsonl").write_bytes(b"".join(native_line(one) for one in CASES))
+    sys.path.append(str(tmp_path))
+    yield tmp_path
+    sys.path.remove(str(tmp_path))
+    sys.modules.pop("own_judging", None)
+
+
+def config(folder: Path, **judge: Any) -> RunConfig:
+    return RunConfig.model_validate(
+        {
+            "transcripts": {"uri": f"{folder}/cases.jsonl"},
+            "judge": judge,
+            "store": {"uri": f"duckdb:///{folder}/rows.duckdb"},
+            "cache": {"uri": f"{folder}/replies"},
+        }
+    )
+
+
+async def judged(wanted: RunConfig) -> dict[str, pl.DataFrame]:
+    async with sitting(wanted) as room:
+        run = await plan_run.fn(room, Request())
+        for shard in run.intake.shards:
+            await judge_shard.fn(room, run.run_id, shard)
+    with open_store(wanted.store) as store:
+        return {name: store.table(run.run_id, name) for name in ("scores", "asks", "cases")}
+
+
+@pytest.mark.row("004-76", "002-61")
+async def test_a_judge_that_raises_costs_its_own_scores_only(folder: Path):
+    judges = ("own_judging:careless", "own_judging:steady", "recorded", "safety")
+    tables = await judged(config(folder, judges=judges))
+
+    scores = tables["scores"].filter(pl.col("part") == "").sort("case_id", "judge")
+    assert scores.select("case_id", "judge", "status").rows() == [
+        ("fine", "careless", "scored"),
+        ("fine", "recorded", "scored"),
+        ("fine", "safety", "scored"),
+        ("fine", "steady", "scored"),
+        ("short", "careless", "failed"),
+        ("short", "recorded", "scored"),
+        ("short", "safety", "skipped"),
+        ("short", "steady", "scored"),
+    ]
+    broken = scores.filter(pl.col("status") == "failed").row(0, named=True)
+    assert broken["reason"] == "IndexError: tuple index out of range"
+    assert json.loads(broken["details"]) == {"error": "judge_bug"}
+    assert (broken["value"], broken["passed"]) == (None, None)
+
+
+@pytest.mark.row("002-04")
+async def test_the_rows_of_the_asks_name_the_model_of_each_judge(folder: Path, judge_server):
+    wanted = config(
+        folder,
+        judges=("safety", "relevance_to_query"),
+        api_base=judge_server.api_base,
+        options={"safety": {"model": "openai/strict", "temperature": 0.0}},
+    )
+    tables = await judged(wanted)
+
+    asks = tables["asks"].filter(pl.col("case_id") == "fine").sort("judge")
+    assert asks.select("judge", "model", "provider").rows() == [
+        ("relevance_to_query", "offline/lexical", "offline"),
+        ("safety", "openai/strict", "openai"),
+    ]
+    (request,) = judge_server.requests()
+    assert (request["model"], request["temperature"]) == ("strict", 0.0)
+
+
+async def test_the_model_of_each_judge_is_seen_to_before_the_run(folder: Path, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    own = {"safety": {"model": "openai/strict"}}
+    with pytest.raises(ConfigurationError, match="'openai/strict': set OPENAI_API_KEY"):
+        await judged(config(folder, judges=("recorded", "safety"), options=own))
+    assert not (folder / "rows.duckdb").exists()
