@@ -38,14 +38,14 @@ def prepare_environment(*, verbose: bool = False, api_url: str | None = None) ->
 
     Args:
         verbose: show Prefect's own log on the terminal; without it only our lines are shown.
-        api_url: the server to use where the environment names none.
+        api_url: the server to use; callers give one where the user has configured none.
     """
     for name, value in PREFECT_DEFAULTS.items():
         os.environ.setdefault(name, value)
     level = "INFO" if verbose else "CRITICAL"
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", level)
     if api_url:
-        os.environ.setdefault("PREFECT_API_URL", api_url)
+        os.environ["PREFECT_API_URL"] = api_url
 
 
 def configured_api_url() -> str | None:
