@@ -38,14 +38,14 @@ def prepare_environment(*, verbose: bool = False, api_url: str | None = None) ->
 
     Args:
         verbose: show Prefect's own log on the terminal; without it only our lines are shown.
-        api_url: the server to use where the environment names none.
+        api_url: the server to use; callers give one where the user has configured none.
     """
     for name, value in PREFECT_DEFAULTS.items():
         os.environ.setdefault(name, value)
     level = "INFO" if verbose else "CRITICAL"
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", level)
     if api_url:
-        os.environ.setdefault("PREFECT_API_URL", api_url)
+        os.environ["PREFECT_API_URL"] = api_url
 
 
 def configured_api_url() -> str | None:
@@ -72,8 +72,7 @@ def read_config(path: Path | None, overrides: Sequence[str] = ()) -> RunConfig:
     """
     file = path or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
     body = _read_toml(file) if file else {}
-    for name, value in _environment_overrides(os.environ):
-        _put(body, name.split("."), value, f"environment variable for {name}")
+    body = _merged(body, _environment_layer())
     for pair in overrides:
         name, separator, value = pair.partition("=")
         if not separator or not name.strip():
@@ -116,13 +115,32 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ConfigurationError(f"{path}: cannot be read as TOML: {error}") from None
 
 
-def _environment_overrides(environ: Mapping[str, str]) -> list[tuple[str, str]]:
-    """`ASSIZES_TABLE__FIELD` as `table.field`; names without a double underscore are not settings."""
-    found = []
-    for name, value in sorted(environ.items()):
-        if name.startswith(PREFIX) and "__" in name:
-            found.append((name.removeprefix(PREFIX).lower().replace("__", "."), value))
-    return found
+def _environment_layer() -> dict[str, Any]:
+    """What `ASSIZES_TABLE__FIELD` variables say; lists and tables are written as JSON.
+
+    Raises:
+        ConfigurationError: for a list or table that is no JSON.
+    """
+    if not any(name.startswith(PREFIX) and "__" in name for name in os.environ):
+        return {}  # most commands: the library below takes a third of a second to import
+    from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
+
+    class Environment(RunConfig, BaseSettings):  # type: ignore[misc]  # their settings of models differ; only field names are used
+        """The fields a variable can name."""
+
+    try:
+        return EnvSettingsSource(Environment, env_prefix=PREFIX, env_nested_delimiter="__")()
+    except SettingsError as error:
+        raise ConfigurationError(f"environment: {error}") from None
+
+
+def _merged(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables merged field by field; where both have a value, `above` wins."""
+    merged = dict(below)
+    for name, value in above.items():
+        both = isinstance(value, dict) and isinstance(below.get(name), dict)
+        merged[name] = _merged(below[name], value) if both else value
+    return merged
 
 
 def _put(body: dict[str, Any], path: list[str], text: str, where: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, Final
 
 from prefect import flow
 from prefect.client.schemas.objects import State
@@ -11,7 +12,12 @@ from prefect.states import Completed, Failed
 from judge.compare import RunComparison
 from judge.config import ComparisonConfig, StoreConfig
 from tasks.compared import compare_stored
+from tasks.reports.artifacts import publish_artifacts
+from tasks.reports.stored import stored_report_data
 from tasks.store import open_store
+
+KEYS: Final = ("assizes-comparison", "assizes-changes")
+"""Artifact keys of a comparison's Markdown and of its table."""
 
 
 @flow(name="compare", flow_run_name="compare-{candidate}", result_serializer="json")
@@ -25,6 +31,8 @@ async def compare_runs(
 ) -> State[RunComparison]:
     """Compare two stored runs; a regression ends the flow in a failed state named `Regression`.
 
+    Leaves a Markdown artifact `assizes-comparison-<name>` and a table `assizes-changes-<name>`.
+
     Args:
         baseline: run id (a unique prefix will do).
         candidate: run id (a unique prefix will do).
@@ -33,7 +41,8 @@ async def compare_runs(
         fail_flow: false keeps the state `Completed` and only its name tells.
     """
     limits = thresholds or ComparisonConfig()
-    comparison = await asyncio.to_thread(_compare, store, baseline, candidate, limits)
+    comparison, data = await asyncio.to_thread(_compare, store, baseline, candidate, limits)
+    await publish_artifacts(data, {}, keys=KEYS)
     if not comparison.verdict.regression_detected:
         return Completed(name="NoRegression", message="no regression", data=comparison)
     state = Failed if fail_flow else Completed
@@ -43,6 +52,8 @@ async def compare_runs(
 
 def _compare(
     config: StoreConfig, baseline: str, candidate: str, thresholds: ComparisonConfig
-) -> RunComparison:
+) -> tuple[RunComparison, dict[str, Any]]:
     with open_store(config, writing=True) as store:
-        return compare_stored(store, baseline, candidate, thresholds)
+        comparison = compare_stored(store, baseline, candidate, thresholds)
+        record = store.run(comparison.candidate_run_id)
+        return comparison, stored_report_data(store, record, comparison)

@@ -61,11 +61,15 @@ def compare_stored(
 
 
 def stored_comparison(store: Store, record: RunRecord) -> RunComparison | None:
-    """The newest comparison this run was the candidate of, worked out again; null when none."""
+    """The comparison this run was the candidate of, worked out again; null when there was none.
+
+    Of several, the one by the run's own thresholds; among those the last by baseline.
+    """
     rows = store.comparisons().filter(pl.col("candidate") == record.run_id)
     if rows.is_empty():
         return None
-    row = rows.sort("at", "baseline").row(-1, named=True)
+    own = pl.col("thresholds") == as_json(record.config["comparison"])
+    row = rows.sort(own, "at", "baseline", "thresholds").row(-1, named=True)
     thresholds = ComparisonConfig.model_validate_json(row["thresholds"])
     return compare(run_data(store, row["baseline"]), run_data(store, record.run_id), thresholds)
 

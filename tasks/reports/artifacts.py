@@ -15,22 +15,27 @@ from tasks.reports import words
 from tasks.reports.markdown import code, markdown_report
 
 
-async def publish_artifacts(data: Mapping[str, Any], links: Mapping[str, str]) -> None:
+async def publish_artifacts(
+    data: Mapping[str, Any],
+    links: Mapping[str, str],
+    *,
+    keys: tuple[str, str] = ("assizes-report", "assizes-metrics"),
+) -> None:
     """Create both artifacts of a run.
 
     Args:
         data: what `report_data` returned.
         links: where the written files lie, by suffix.
+        keys: of the Markdown and of the table; the run's name is put behind each.
     """
+    report, metrics = keys
     name = _key(data["run"]["name"])
     where = f"\n\nThe full report: {code(links['html'], 500)}\n" if "html" in links else ""
     verdict = f"{data['verdict']['word']}: {data['run']['run_id']}"
     await acreate_markdown_artifact(
-        markdown_report(data) + where, key=f"assizes-report-{name}", description=verdict
+        markdown_report(data) + where, key=f"{report}-{name}", description=verdict
     )
-    await acreate_table_artifact(
-        metrics_table(data), key=f"assizes-metrics-{name}", description=verdict
-    )
+    await acreate_table_artifact(metrics_table(data), key=f"{metrics}-{name}", description=verdict)
 
 
 def metrics_table(data: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -12,6 +12,15 @@ from tasks.reports.files import write_report
 from tasks.store import RunRecord, Store
 
 
+def stored_report_data(
+    store: Store, record: RunRecord, comparison: RunComparison | None
+) -> dict[str, Any]:
+    """Everything the report of a stored, summed-up run shows."""
+    cases, scores, asks = (store.table(record.run_id, name) for name in ("cases", "scores", "asks"))
+    summary = RunSummary.model_validate(record.summary)
+    return report_data(record, summary, cases, scores, asks, comparison)
+
+
 def render_stored(
     store: Store, record: RunRecord, comparison: RunComparison | None, target: ReportConfig
 ) -> tuple[dict[str, Any], dict[str, str]]:
@@ -19,7 +28,5 @@ def render_stored(
 
     The files of one run are the same bytes however often they are written.
     """
-    cases, scores, asks = (store.table(record.run_id, name) for name in ("cases", "scores", "asks"))
-    summary = RunSummary.model_validate(record.summary)
-    data = report_data(record, summary, cases, scores, asks, comparison)
+    data = stored_report_data(store, record, comparison)
     return data, write_report(data, target.uri, target.storage_options)

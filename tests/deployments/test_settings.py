@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from deployments.settings import configured_api_url, read_config
+from judge.config import MetricSelection
 from judge.errors import ConfigurationError
 
 MINIMAL = '[transcripts]\nuri = "t"\n'
@@ -34,9 +35,23 @@ def test_a_set_pair_wins_over_the_environment_and_the_environment_over_the_file(
     file.write_text(MINIMAL + '[judge]\nmodel = "in/file"\npass_threshold = 10\n')
     monkeypatch.setenv("ASSIZES_JUDGE__MODEL", "in/environment")
     monkeypatch.setenv("ASSIZES_JUDGE__PASS_THRESHOLD", "20")
+    monkeypatch.setenv("ASSIZES_JUDGE__METRICS", '["tool_routing"]')
     config = read_config(file, ["judge.pass_threshold=30"])
     assert config.judge.model == "in/environment"
     assert config.judge.pass_threshold == 30.0
+    assert config.judge.metrics == (MetricSelection(metric="tool_routing"),)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("ASSIZES_JUDGE__COLOUR", "red"), ("ASSIZES_JUDGE__PASS_THRESHOLD", "high")],
+)
+def test_a_variable_that_is_wrong_is_refused(
+    file: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigurationError, match=name.rsplit("__", 1)[1].lower()):
+        read_config(file)
 
 
 @pytest.mark.parametrize(

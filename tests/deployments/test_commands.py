@@ -1,0 +1,107 @@
+"""The commands as a person runs them, from an empty folder to a report."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deployments.samples import sample_cases
+from judge.formats import native_line
+from tests.command import Answer, assizes
+
+
+def answered(answer: Answer, code: int = 0) -> str:
+    assert answer.code == code, answer
+    assert "Traceback" not in answer.err
+    assert "leaked" not in answer.err
+    return answer.out
+
+
+@pytest.fixture
+def env(prefect_server: str) -> dict[str, str]:
+    return {"PREFECT_API_URL": prefect_server}
+
+
+def test_the_demo_finds_its_regression_and_its_runs_can_be_read(tmp_path: Path, env):
+    store = ["--store", "duckdb:///.assizes/demo/demo.duckdb"]
+    outcome = json.loads(answered(assizes("demo", "--json", cwd=tmp_path, env=env)))
+    assert outcome["conclusion"] == "Regression"
+    assert len(outcome["comparison"]["verdict"]["reasons"]) == 3
+    assert all((tmp_path / path).exists() for path in outcome["reports"].values())
+
+    runs = json.loads(answered(assizes("runs", "--json", *store, cwd=tmp_path)))
+    assert [run["status"] for run in runs] == ["complete", "complete"]
+    candidate, baseline = (run["run_id"] for run in runs)
+    assert candidate == outcome["run_id"]
+    table = answered(assizes("runs", *store, cwd=tmp_path))
+    assert candidate in table
+    assert baseline in table
+
+    shown = answered(assizes("show", candidate, *store, cwd=tmp_path))
+    assert shown.startswith("Judged by the offline baseline")
+    assert "task_completion" in shown
+
+    worse = outcome["comparison"]["test_case_comparisons"]
+    case_id = next(case["test_case_id"] for case in worse if case["status"] == "regression")
+    case = answered(assizes("case", candidate, case_id, *store, cwd=tmp_path))
+    assert "FAILED" in case
+    assert "✗" in case
+    assert "task_completion" in case
+
+    again = assizes("compare", baseline, candidate, *store, "--json", cwd=tmp_path)
+    assert json.loads(answered(again, 1))["verdict"]["regression_detected"]
+    lenient = ["--max-pass-rate-drop", "50%", "--max-avg-score-drop", "50"]
+    lenient += ["--max-latency-increase-pct", "0.5"]
+    assert "no regression" in answered(
+        assizes("compare", baseline, candidate, *lenient, *store, cwd=tmp_path)
+    )
+
+    links = json.loads(
+        answered(assizes("report", candidate, "-o", "out", "--json", *store, cwd=tmp_path))
+    )
+    for kind, path in links.items():
+        written = (tmp_path / path).read_bytes()
+        assert written == (tmp_path / outcome["reports"][kind]).read_bytes()
+
+
+def test_init_writes_what_run_takes(tmp_path: Path, env):
+    lines = [native_line(case) for case in sample_cases()[:4]]
+    (tmp_path / "t.jsonl").write_bytes(b"".join(lines))
+    assert "assizes run" in answered(assizes("init", "t.jsonl", cwd=tmp_path))
+    assert "4 cases (native)" in (tmp_path / "assizes.toml").read_text()
+    answered(assizes("doctor", cwd=tmp_path, env=env))
+    printed = answered(assizes("run", "--limit", "2", cwd=tmp_path, env=env))
+    assert "records: read 4, judged 2, skipped 2" in printed
+    assert "PASSED" in printed
+
+
+@pytest.mark.row("000-48", "000-49", "000-50", "000-51")
+def test_the_metrics_are_listed_with_the_opt_in_one(tmp_path: Path):
+    listing = json.loads(answered(assizes("metrics", "--json", cwd=tmp_path)))
+    assert listing["count"] == len(listing["data"]) == 9
+    first = {name: listing["data"][0][name] for name in ("name", "display_name", "tier")}
+    assert first == {"name": "tool_routing", "display_name": "Tool Routing", "tier": "execution"}
+    opt_in = next(one for one in listing["data"] if one["name"] == "task_completion")
+    assert (opt_in["include_in_defaults"], opt_in["score_type"]) == (False, "binary")
+    assert "task_completion" in answered(assizes("metrics", cwd=tmp_path))
+
+
+def test_the_judges_are_listed(tmp_path: Path):
+    listing = json.loads(answered(assizes("judges", "--json", cwd=tmp_path)))
+    assert {"conversation", "recorded"} <= {judge["name"] for judge in listing}
+
+
+def test_reading_commands_import_neither_prefect_nor_litellm():
+    program = (
+        "import sys\n"
+        "import deployments.cli, deployments.commands.show, deployments.commands.compare\n"
+        "import deployments.commands.report, deployments.commands.init\n"
+        "assert not {'prefect', 'litellm'} & set(sys.modules)\n"
+    )
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run([sys.executable, "-c", program], cwd=root, check=False)
+    assert done.returncode == 0

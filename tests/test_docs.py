@@ -1,0 +1,109 @@
+"""Every code block of README and docs is run: what a reader copies works."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import duckdb
+import pytest
+import typer.main
+
+from deployments.cli import app
+from deployments.settings import validated
+from judge.config import StoreConfig
+from judge.formats import FORMATS
+from tasks.store import open_store
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    page: str
+    number: int
+    language: str
+    text: str
+
+
+BLOCKS = [
+    Block(page.name, number, *found.groups())
+    for page in PAGES
+    for number, found in enumerate(FENCE.finditer(page.read_text(encoding="utf-8")))
+]
+
+
+def of(language: str):
+    found = [block for block in BLOCKS if block.language == language]
+    ids = [f"{block.page}-{block.number}" for block in found]
+    return pytest.mark.parametrize("block", found, ids=ids)
+
+
+def test_every_block_is_of_a_language_that_is_run():
+    assert {block.language for block in BLOCKS} <= {"python", "toml", "sh", "sql", "jsonl"}
+
+
+@of("python")
+def test_a_python_block_runs(block: Block, tmp_path: Path):
+    done = subprocess.run(
+        [sys.executable, "-c", block.text],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PREFECT_HOME": str(tmp_path), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@of("toml")
+def test_a_toml_block_is_a_configuration(block: Block):
+    validated(tomllib.loads(block.text), block.page)
+
+
+@of("jsonl")
+def test_a_jsonl_block_is_native_transcripts(block: Block):
+    for line in block.text.splitlines():
+        assert FORMATS["native"].case(line.encode()).transcript.turns
+        assert json.loads(line)
+
+
+@of("sh")
+def test_a_command_line_is_one_the_command_takes(block: Block):
+    command = typer.main.get_command(app)
+    for line in block.text.splitlines():
+        program, *args = shlex.split(line, comments=True)
+        assert program == "assizes"
+        name, sub, rest = command.resolve_command(click.Context(command), args)
+        assert name
+        sub.make_context(name, rest)
+
+
+@pytest.fixture(scope="module")
+def rows_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A DuckDB store with the public tables."""
+    file = tmp_path_factory.mktemp("rows") / "assizes.duckdb"
+    with open_store(StoreConfig(uri=f"duckdb:///{file}"), writing=True):
+        return file
+
+
+@of("sql")
+def test_a_query_runs_on_the_public_tables(block: Block, rows_file: Path):
+    with duckdb.connect(rows_file, read_only=True) as connection:
+        connection.execute(block.text).fetchall()
+
+
+def test_every_command_is_documented():
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    commands = {command.name or command.callback.__name__ for command in app.registered_commands}
+    assert {
+        name for name in commands if f"`{name}`" not in pages and f"assizes {name}" not in pages
+    } == set()
