@@ -37,6 +37,10 @@ class TranscriptsConfig(_Table):
     writes: tuple[str, ...] | None = Field(
         default=None, description="tools that change state, for cases that do not say so"
     )
+    redact: str | None = Field(
+        default=None,
+        description="module:function, Case -> Case, before anything is judged, stored or sent",
+    )
     agent: str | None = Field(default=None, description="agent name for cases without one")
     agent_version: str | None = Field(default=None, description="version for cases without one")
     storage_options: dict[str, Any] = Field(

@@ -79,7 +79,7 @@ class SandboxClerk:
     async def _lent(self, database: str) -> AsyncIterator[tuple[Copies, Fixture]]:
         async with self._copying:
             if self._copies is None:
-                self._copies = await asyncio.to_thread(Copies)
+                self._copies = Copies()
             copies = self._copies
             fixture = await asyncio.to_thread(found, database, self._base)
             copy = await asyncio.to_thread(copies.lend, fixture)

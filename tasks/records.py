@@ -14,6 +14,7 @@ from judge.case import Case
 from judge.config import TranscriptsConfig
 from judge.errors import DataError
 from judge.formats import FORMATS, Format, detect
+from judge.references import referenced, refused
 from tasks.objects import BOM, Source, Spool
 
 EXCERPT_CHARS: Final = 80
@@ -21,6 +22,7 @@ EXCERPT_CHARS: Final = 80
 
 _HEAD_BYTES: Final = 1 << 16
 _LINES_TRIED: Final = 100
+_REDACT: Final = "[transcripts] redact"
 
 
 class Raw(NamedTuple):
@@ -97,7 +99,25 @@ def case_of(body: Any, format_: Format, config: TranscriptsConfig) -> Case:
         update["agent_version"] = config.agent_version
     if config.writes is not None and not _says_writes(case):
         update["expected"] = case.expected.model_copy(update={"writes": config.writes})
-    return case.model_copy(update=update) if update else case
+    case = case.model_copy(update=update) if update else case
+    return redacted(case, config.redact) if config.redact else case
+
+
+def redacted(case: Case, reference: str) -> Case:
+    """The case as the configured function lets it through; nobody sees the other one.
+
+    Raises:
+        ConfigurationError: when the function cannot be had, or did not return the same case.
+    """
+    hide = referenced(reference, _REDACT, "wanted module:function, Case -> Case")
+    if not callable(hide):
+        raise refused(_REDACT, reference, f"is a {type(hide).__name__}, wanted a function")
+    left = hide(case)
+    if not isinstance(left, Case):
+        raise refused(_REDACT, reference, f"returned a {type(left).__name__}, wanted a Case")
+    if (left.case_id, left.repetition) != (case.case_id, case.repetition):
+        raise refused(_REDACT, reference, "changed a case's identity; hash ids at the source")
+    return left
 
 
 def _says_writes(case: Case) -> bool:

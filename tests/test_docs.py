@@ -19,7 +19,9 @@ import typer.main
 from deployments.cli import app
 from deployments.settings import validated
 from judge.config import StoreConfig
+from judge.families.custom import parsed_judge
 from judge.formats import FORMATS
+from judge.rubric import parsed_rubric
 from tasks.store import open_store
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -65,8 +67,24 @@ def test_a_python_block_runs(block: Block, tmp_path: Path):
 
 
 @of("toml")
-def test_a_toml_block_is_a_configuration(block: Block):
-    validated(tomllib.loads(block.text), block.page)
+def test_a_toml_block_is_a_configuration_or_a_rubric(block: Block):
+    table = tomllib.loads(block.text)
+    if "kind" in table:
+        assert parsed_judge(block.text, block.page)
+    elif "levels" in table:
+        assert parsed_rubric(block.text, block.page)
+    else:
+        assert validated(table, block.page)
+
+
+def test_every_page_that_is_linked_is_there():
+    links = {
+        (page, target)
+        for page in PAGES
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
+    }
+    assert links
+    assert {target for page, target in links if not (page.parent / target).exists()} == set()
 
 
 @of("jsonl")
@@ -99,6 +117,14 @@ def rows_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_query_runs_on_the_public_tables(block: Block, rows_file: Path):
     with duckdb.connect(rows_file, read_only=True) as connection:
         connection.execute(block.text).fetchall()
+
+
+@pytest.mark.row("004-96")
+def test_the_readme_says_who_receives_transcripts_and_how_to_redact_them():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    said = text.split("What leaves the machine:")[1].split("\n\n")[0]
+    assert "goes to that provider" in said
+    assert "redact" in said
 
 
 def test_every_command_is_documented():

@@ -7,9 +7,7 @@ third. Modules are found as Python finds them, then in the current folder.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import inspect
-import re
 import sys
 import typing
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -23,23 +21,13 @@ from judge.case import Case
 from judge.entry import JudgeEntry, JudgeOptions
 from judge.errors import ConfigurationError
 from judge.protocol import Judge, Steps
+from judge.references import referenced, refused
 from judge.score import Metric, Score
 
-_REFERENCE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_SETTING: Final = "[judge] judges"
 _EXAMPLE: Final = "wanted module:function or module:Class, e.g. 'my_module:my_judge'"
 _MEMBERS: Final = ("name", "version", "metrics", "missing", "judge")
 _ENGINE_OPTIONS: Final = frozenset(JudgeOptions.model_fields)
-_LOAD_FAULTS: Final = (
-    ImportError,
-    SyntaxError,
-    NameError,
-    AttributeError,
-    TypeError,
-    ValueError,
-    LookupError,
-    OSError,
-)
-"""What a module of somebody else commonly raises while it is read."""
 
 
 class FunctionJudge:
@@ -115,27 +103,11 @@ def imported(reference: str) -> Named:
 
 
 def _target(reference: str) -> Any:
-    if not _REFERENCE.fullmatch(reference):
-        raise ConfigurationError(f"[judge] judges: {reference!r}; {_EXAMPLE}")
-    module_name, _, attribute = reference.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        # At the end: a file of the current folder never takes the place of an installed module.
-        sys.path.append(here)
-    importlib.invalidate_caches()
-    try:
-        module = importlib.import_module(module_name)
-    except _LOAD_FAULTS as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise _refused(reference, f"cannot be imported: {reason}") from error
-    if not hasattr(module, attribute):
-        place = getattr(module, "__file__", None) or "built in"
-        raise _refused(reference, f"names nothing: module {module_name!r} ({place}) has no such")
-    return getattr(module, attribute)
+    return referenced(reference, _SETTING, _EXAMPLE)
 
 
 def _refused(reference: str, why: str) -> ConfigurationError:
-    return ConfigurationError(f"[judge] judges: {reference!r} {' '.join(why.split())}")
+    return refused(_SETTING, reference, why)
 
 
 def _name(target: Any, reference: str) -> str:

@@ -90,4 +90,4 @@ async def _all(folder: Path, time_s: float) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(_all(Path(sys.argv[1]), float(sys.argv[2])))))
+    sys.stdout.write(json.dumps(asyncio.run(_all(Path(sys.argv[1]), float(sys.argv[2])))))

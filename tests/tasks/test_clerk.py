@@ -477,7 +477,7 @@ async def test_closing_removes_the_copies_and_may_happen_twice(folder):
     assert not place.exists()
 
 
-def test_a_child_whose_parent_is_killed_does_not_stay(folder):
+def test_a_child_whose_parent_is_killed_does_not_stay(folder, tmp_path):
     program = (
         "import asyncio, sys, pathlib\n"
         "from judge.protocol import Query\n"
@@ -491,7 +491,9 @@ def test_a_child_whose_parent_is_killed_does_not_stay(folder):
         "asyncio.run(main())\n"
     )
     command = [sys.executable, "-c", program, str(folder)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
+    # A killed parent cannot remove its copies.
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         parent.kill()

@@ -144,7 +144,7 @@ class Court:
     server: socket.socket
 
     async def table(self, engine: str, statement: str):
-        url = "http://127.0.0.1:{}".format(self.server.getsockname()[1])
+        url = f"http://127.0.0.1:{self.server.getsockname()[1]}"
         text = statement.replace("{outside}", str(self.outside)).replace("{url}", url)
         found = await self.clerk.look_up(Query(f"guests.{engine}", (text,)))
         assert isinstance(found, QueryResult)

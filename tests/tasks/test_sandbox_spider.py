@@ -112,18 +112,24 @@ def as_duckdb(source: Path, target: Path) -> None:
         for name in names:
             cursor = lite.execute(f'SELECT * FROM "{name}"')
             rows = cursor.fetchall()
-            types = [column_type([row[at] for row in rows]) for at in range(len(cursor.description))]
+            types = [
+                column_type([row[at] for row in rows]) for at in range(len(cursor.description))
+            ]
             columns = ", ".join(
                 f'"{column[0]}" {kind}'
                 for column, kind in zip(cursor.description, types, strict=True)
             )
             duck.execute(f'CREATE TABLE IF NOT EXISTS "{name}" ({columns})')
             if rows:
-                duck.executemany(f'INSERT INTO "{name}" VALUES ({", ".join("?" * len(types))})', rows)
+                duck.executemany(
+                    f'INSERT INTO "{name}" VALUES ({", ".join("?" * len(types))})', rows
+                )
         duck.execute("COMMIT")
     lite.close()
 
 
 def column_type(values: list[object]) -> str:
     kinds = {type(value) for value in values if value is not None}
-    return "BIGINT" if kinds == {int} else "DOUBLE" if kinds <= {int, float} and kinds else "VARCHAR"
+    return (
+        "BIGINT" if kinds == {int} else "DOUBLE" if kinds <= {int, float} and kinds else "VARCHAR"
+    )

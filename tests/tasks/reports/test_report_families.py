@@ -165,6 +165,14 @@ def test_published_numbers_stand_under_their_names():
     ]
 
 
+def test_published_numbers_are_a_table_of_the_page():
+    (table,) = page(RUN).select('[aria-labelledby="published"]')
+    assert [(row[0].replace(" ", ""), row[1]) for row in cells(table)][:2] == [
+        ("agent/total_token_count/average", "350.5000"),
+        ("response/llm_judged/correctness/rating/percentage", "0.3333"),
+    ]
+
+
 def test_the_order_of_the_rows_does_not_change_a_byte():
     shuffled = {
         name: rows.sample(fraction=1, shuffle=True, seed=5) for name, rows in RUN.frames.items()
