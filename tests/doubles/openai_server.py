@@ -27,6 +27,8 @@ Json = dict[str, Any]
 
 OUTCOMES_HEADING = re.compile(r"<data: expected outcomes>", re.IGNORECASE)
 STATEMENT = re.compile(r"(\d+)\. (.*)")
+ASPECT = re.compile(r"(a\d+): ")
+CONCEPT = re.compile(r"\s+(a\d+)(c\d+): ")
 
 
 def statements(prompt: str) -> list[tuple[int, str]]:
@@ -46,12 +48,26 @@ def statements(prompt: str) -> list[tuple[int, str]]:
     return found
 
 
+def concept_ids(prompt: str) -> dict[str, list[str]]:
+    """The numbered aspects of a prompt with the ids of their concepts: `a1: ...`, `  a1c1: ...`."""
+    found: dict[str, list[str]] = {}
+    for line in prompt.splitlines():
+        if item := ASPECT.match(line):
+            found[item[1]] = []
+        elif (item := CONCEPT.match(line)) and item[1] in found:
+            found[item[1]].append(item[1] + item[2])
+    return found
+
+
 class Filler:
     """Fills one JSON schema."""
 
-    def __init__(self, schema: Json, outcomes: list[tuple[int, str]]) -> None:
+    def __init__(
+        self, schema: Json, outcomes: list[tuple[int, str]], aspects: dict[str, list[str]]
+    ) -> None:
         self.root = schema
         self.outcomes = outcomes
+        self.aspects = aspects
 
     def filled(self, schema: Json | None = None, name: str = "") -> Any:
         schema = self.resolved(self.root if schema is None else schema)
@@ -80,7 +96,18 @@ class Filler:
         items = schema.get("items", {})
         if "outcomes" in name and self.outcomes:
             return [self.outcome(items, *one) for one in self.outcomes]
+        if name == "aspects":
+            return self.covered(items)
         return [self.filled(items) for _ in range(schema.get("minItems", 0))]
+
+    def covered(self, items: Json) -> list[Any]:
+        """Every aspect asked about, all of it covered; asked to name aspects, one."""
+        if not self.aspects:
+            return [{**self.filled(items), "concepts": ["ok"]}]
+        return [
+            {**self.filled(items), "id": aspect, "concepts_covered": concepts}
+            for aspect, concepts in self.aspects.items()
+        ]
 
     def outcome(self, items: Json, number: int, statement: str) -> Json:
         about = {"statement": statement, "outcome": statement, "index": number, "number": number}
@@ -214,7 +241,9 @@ class Server:
     def reply(self, body: Json) -> Json:
         outcomes = statements(text_of(body, "user")) if self.outcomes == "echo" else []
         schema = schema_of(body)
-        text = "ok" if schema is None else json.dumps(Filler(schema, outcomes).filled())
+        aspects = concept_ids(text_of(body, "user"))
+        filler = schema and Filler(schema, outcomes, aspects)
+        text = json.dumps(filler.filled()) if filler else "ok"
         model = body["model"]
         if model.endswith("invalid-once") and self.is_new(body):
             return BEHAVIOURS["invalid"](body, text)

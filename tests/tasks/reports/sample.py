@@ -99,7 +99,7 @@ def run(said: Sequence[Said], *, run_id: str = "nightly-aaaaaaaaaaaa", **tables:
             **chosen.model_dump(mode="json"),
             "fingerprints": {"judge:conversation": "1", "metric:tool_routing": "0123456789abcdef"},
         },
-        config_hash=chosen.config_hash(),
+        config_hash="0123456789abcdef",
         judge_model=chosen.judge.model_id,
         started_at=BEGUN,
         finished_at=BEGUN + timedelta(minutes=3, seconds=20),
