@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,20 +48,56 @@ def _state_file() -> Path:
 
 
 def running_server() -> Server | None:
-    """The server started by `assizes up`, if it answers."""
-    try:
-        server = Server(**json.loads(_state_file().read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+    """The server started by `assizes up`; one that is there but slow is waited for.
+
+    Raises:
+        AssizesError: when its process is there and does not answer in time.
+    """
+    server = _recorded()
+    if server is None or healthy(server.api_url):
+        return server
+    if not _is_ours(server):
         return None
-    return server if healthy(server.api_url) else None
+    if _answers(server, lambda: _is_ours(server)):
+        return server
+    if not _is_ours(server):
+        return None
+    raise AssizesError(
+        f"the Prefect server on {server.ui_url} (pid {server.pid}) does not answer; "
+        "`assizes down` ends it"
+    )
 
 
-def healthy(api_url: str) -> bool:
-    """True when a Prefect API answers at this address."""
+def _recorded() -> Server | None:
+    """The server as the last `assizes up` left it, running or not."""
     try:
-        with urllib.request.urlopen(f"{api_url}/health", timeout=HEALTH_TIMEOUT_S) as answer:
+        state = json.loads(_state_file().read_text(encoding="utf-8"))
+        return Server(int(state["pid"]), str(state["api_url"]))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _answers(server: Server, lives: Callable[[], bool]) -> bool:
+    """Wait until the server answers; false when it ended or took too long."""
+    deadline = time.monotonic() + STARTUP_TIMEOUT_S
+    while time.monotonic() < deadline and lives():
+        if healthy(server.api_url):
+            return True
+        time.sleep(0.2)
+    return False
+
+
+def healthy(api_url: str, timeout_s: float = HEALTH_TIMEOUT_S) -> bool:
+    """True when a Prefect API answers at this address; asking for a log-in is an answer too."""
+    try:
+        with urllib.request.urlopen(f"{api_url.rstrip('/')}/health", timeout=timeout_s) as answer:
             return bool(answer.status == 200)
-    except (OSError, urllib.error.URLError, ValueError):
+    except urllib.error.HTTPError as refusal:
+        return refusal.code in (401, 403) or "prefect.cloud" in api_url
+    except urllib.error.URLError as error:
+        # Prefect has settings of its own for certificates; here it counts that somebody is there.
+        return isinstance(error.reason, ssl.SSLError)
+    except (OSError, ValueError, http.client.HTTPException):
         return False
 
 
@@ -66,7 +105,8 @@ def start_server(port: int | None = None) -> Server:
     """Start a server on loopback and wait until it answers; an already running one is returned.
 
     Raises:
-        AssizesError: when it ended or did not answer in time; names the log.
+        AssizesError: when it ended or did not answer in time; names the log, or the process of one
+            that was started before.
     """
     if server := running_server():
         return server
@@ -86,32 +126,35 @@ def start_server(port: int | None = None) -> Server:
     _children[process.pid] = process
     server = Server(process.pid, f"http://127.0.0.1:{port}/api")
     _state_file().write_text(json.dumps({"pid": server.pid, "api_url": server.api_url}))
-    deadline = time.monotonic() + STARTUP_TIMEOUT_S
-    while time.monotonic() < deadline and process.poll() is None:
-        if healthy(server.api_url):
-            return server
-        time.sleep(0.2)
+    if _answers(server, lambda: process.poll() is None):
+        return server
     stop_server()
     raise AssizesError(f"the Prefect server did not start; its log is {log}")
 
 
 def stop_server() -> bool:
     """Stop the background server and wait for its end; false when none was running."""
-    try:
-        state = json.loads(_state_file().read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
+    server = _recorded()
     _state_file().unlink(missing_ok=True)
-    pid = int(state["pid"])
-    return _is_prefect(pid) and _end_group(pid)
+    return server is not None and _is_ours(server) and _end_group(server.pid)
 
 
-def _is_prefect(pid: int) -> bool:
-    """The pid may have gone to another program since the state file was written."""
-    shown = subprocess.run(
-        ["ps", "-p", str(pid), "-o", "command="], capture_output=True, text=True, check=False
-    )
-    return "prefect" in shown.stdout
+def _is_ours(server: Server) -> bool:
+    """Whether the process is there and the one we started: a pid goes to others in time."""
+    port = server.api_url.removesuffix("/api").rpartition(":")[2]
+    return f"{' '.join(START)} --port {port}" in _command_line(server.pid)
+
+
+def _command_line(pid: int) -> str:
+    """The words of a running process; empty where there is none."""
+    listed = Path("/proc", str(pid), "cmdline")
+    try:
+        if listed.parent.parent.is_dir():
+            return listed.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        asked = ["ps", "-p", str(pid), "-ww", "-o", "command="]
+        return subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+    except OSError:
+        return ""
 
 
 def _end_group(pid: int) -> bool:

@@ -49,16 +49,25 @@ def prepare_environment(*, verbose: bool = False, api_url: str | None = None) ->
 
 
 def configured_api_url() -> str | None:
-    """The Prefect API the user has set up, by environment or by the active profile."""
+    """The Prefect API the user has set up, by environment or by the active profile.
+
+    Raises:
+        ConfigurationError: when the file of profiles cannot be read.
+    """
     if url := os.environ.get("PREFECT_API_URL"):
         return url
     prefect_home = Path(os.environ.get("PREFECT_HOME", Path.home() / ".prefect"))
     profiles = Path(os.environ.get("PREFECT_PROFILES_PATH", prefect_home / "profiles.toml"))
     if not profiles.exists():
         return None
-    known = tomllib.loads(profiles.read_text(encoding="utf-8"))
+    known = _read_toml(profiles)
     active = os.environ.get("PREFECT_PROFILE", known.get("active", ""))
-    url = known.get("profiles", {}).get(active, {}).get("PREFECT_API_URL")
+    try:
+        url = known.get("profiles", {}).get(active, {}).get("PREFECT_API_URL")
+    except (AttributeError, TypeError):
+        raise ConfigurationError(
+            f"{profiles}: no profiles as Prefect writes them; `prefect profile inspect` shows more"
+        ) from None
     return str(url) if url else None
 
 
@@ -70,15 +79,47 @@ def read_config(path: Path | None, overrides: Sequence[str] = ()) -> RunConfig:
     Raises:
         ConfigurationError: naming file, table and field, and what would be accepted.
     """
-    file = path or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
-    body = _read_toml(file) if file else {}
-    body = _merged(body, _environment_layer())
+    body, where = _layers(path)
+    texts: dict[tuple[str, ...], str] = {}
     for pair in overrides:
-        name, separator, value = pair.partition("=")
+        name, separator, text = pair.partition("=")
         if not separator or not name.strip():
             raise ConfigurationError(f"--set {pair!r}: write table.field=value")
-        _put(body, name.strip().split("."), value, f"--set {pair}")
-    return validated(body, str(file) if file else "configuration")
+        field = tuple(name.strip().split("."))
+        _put(body, field, _toml_value(text), f"--set {pair}")
+        texts[field] = text
+    for field in _wanting_text(body, texts):
+        _put(body, field, texts[field], f"--set {'.'.join(field)}")
+    return validated(body, where)
+
+
+def read_places(path: Path | None) -> RunConfig:
+    """The configuration as the reading commands need it: there may be no transcripts, and no file.
+
+    Raises:
+        ConfigurationError: as `read_config`.
+    """
+    body, where = _layers(path)
+    return validated(_merged({"transcripts": {"uri": ""}}, body), where)
+
+
+def _layers(path: Path | None) -> tuple[dict[str, Any], str]:
+    """The file and the environment over it, and what to call them in a message."""
+    file = path or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
+    body = _read_toml(file) if file else {}
+    return _merged(body, _environment_layer()), str(file) if file else "configuration"
+
+
+def _wanting_text(
+    body: Mapping[str, Any], texts: Mapping[tuple[str, ...], str]
+) -> list[tuple[str, ...]]:
+    """The given fields that read as TOML are no text where a text is wanted: a date, a version."""
+    try:
+        RunConfig.model_validate(body)
+    except ValidationError as error:
+        faults = [fault["loc"] for fault in error.errors() if fault["type"] == "string_type"]
+        return [field for field in texts if field in faults]
+    return []
 
 
 def validated(body: Mapping[str, Any], where: str) -> RunConfig:
@@ -143,13 +184,13 @@ def _merged(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _put(body: dict[str, Any], path: list[str], text: str, where: str) -> None:
+def _put(body: dict[str, Any], path: Sequence[str], value: Any, where: str) -> None:
     target = body
     for part in path[:-1]:
         target = target.setdefault(part, {})
         if not isinstance(target, dict):
             raise ConfigurationError(f"{where}: {part!r} is a value, not a table")
-    target[path[-1]] = _toml_value(text)
+    target[path[-1]] = value
 
 
 def _toml_value(text: str) -> Any:

@@ -7,15 +7,29 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel
 
 from judge.errors import ModelError
 from judge.limits import Slots
-from judge.llm import Completion, Model, UnusableReply
+from judge.llm import Completion, Model, Unreached, UnusableReply
 from judge.protocol import Ask, NoReply
 from judge.reply import MAX_REPLY_CHARS, parse_reply, without_surrogates
+
+UNCHARGED: Final = frozenset(
+    {
+        "authentication",
+        "bad_request",
+        "context_overflow",
+        "no_offline_rule",
+        "not_found",
+        "quota",
+        "rate_limited",
+    }
+)
+"""Codes of calls that were turned away before a model worked on them: they cost nothing. Whether
+one that was late, broke off or was refused for its content is charged, only the provider knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +118,8 @@ class Questioner:
                 return _Attempt(completion, failure=unusable)
             except ModelError as error:
                 failure = NoReply(error.code, error.detail)
-                return _Attempt(_no_completion(started), failure=failure)
+                free = error.code in UNCHARGED or isinstance(error, Unreached)
+                return _Attempt(_no_completion(started, free=free), failure=failure)
         self.cost_usd += completion.cost_usd or 0.0
         return _read(ask, _readable(completion))
 
@@ -123,9 +138,12 @@ def _readable(completion: Completion) -> Completion:
     return replace(completion, text=without_surrogates(completion.text)[: MAX_REPLY_CHARS + 1])
 
 
-def _no_completion(started: float) -> Completion:
-    """No text came; what it cost is not known."""
-    return Completion(text="", answered_by="", latency_ms=(perf_counter() - started) * 1000)
+def _no_completion(started: float, *, free: bool = False) -> Completion:
+    """No text came; what it cost is not known unless the call was free."""
+    latency_ms = (perf_counter() - started) * 1000
+    if free:
+        return Completion("", "", 0, 0, 0.0, latency_ms)
+    return Completion(text="", answered_by="", latency_ms=latency_ms)
 
 
 def _no_reply(attempts: Sequence[_Attempt]) -> NoReply:

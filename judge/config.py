@@ -11,15 +11,18 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from judge.credentials import revealing_urls, secret_names
 from judge.rows import as_json
 
 OFFLINE_MODEL = "offline/lexical"
 
 Trigger = Literal["nightly", "deployment", "backfill", "adhoc"]
 
+_STORED_PLACES = ("transcripts", "store", "cache", "report")
+
 
 class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class TranscriptsConfig(_Table):
@@ -169,6 +172,9 @@ class RunnerConfig(_Table):
 class RunConfig(_Table):
     """Everything about one evaluation; snapshotted into the run row."""
 
+    # A refused secret would else stand in the text of the error.
+    model_config = ConfigDict(hide_input_in_errors=True)
+
     name: str = Field(default="evaluation", pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")
     transcripts: TranscriptsConfig
     judge: JudgeConfig = JudgeConfig()
@@ -182,13 +188,19 @@ class RunConfig(_Table):
 
     @model_validator(mode="after")
     def _no_secrets(self) -> RunConfig:
-        for table in ("transcripts", "store", "cache", "report"):
-            for key in getattr(self, table).storage_options:
-                if any(word in key.lower() for word in ("secret", "token", "password", "key")):
-                    raise ValueError(
-                        f"[{table}] storage_options.{key}: secrets belong in the environment "
-                        "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)"
-                    )
+        tables = self.model_dump(include={*_STORED_PLACES, "judge"})
+        for table in _STORED_PLACES:
+            for name in secret_names(tables[table]["storage_options"]):
+                raise ValueError(
+                    f"[{table}] storage_options.{name}: secrets belong in the environment "
+                    "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)"
+                )
+        for table, body in tables.items():
+            for place in revealing_urls(body):
+                raise ValueError(
+                    f"[{table}] {place}: holds a URL with a password, key or signature in it; "
+                    "secrets belong in the environment"
+                )
         return self
 
     @property

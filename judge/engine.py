@@ -35,7 +35,9 @@ class AskRecord:
     """What one ask took; the fields are columns of the `asks` table.
 
     A `cached` answer was paid for elsewhere: no attempts, no cost, tokens and latency as they were
-    then. Tokens and cost are null where any attempt's are not known. `reply` is the raw text.
+    then. A failure that was shared with the same ask in flight is not cached; it has no attempts,
+    no tokens and no cost of its own. Tokens and cost are null where any attempt's are not known;
+    a call that the provider turned away or that never reached it took none. `reply` is the raw text.
     """
 
     judge: str
@@ -64,12 +66,35 @@ class Heard:
     asks: list[AskRecord]
 
 
+class _Door:
+    """A model until it is shut: whoever still waits for a slot, or asks anew, is turned away."""
+
+    def __init__(self, model: Model) -> None:
+        self.name, self.provider, self.cache_key = model.name, model.provider, model.cache_key
+        self.shut = False
+        self._model = model
+
+    async def complete(self, ask: Ask[Any], *, complaint: str | None = None) -> Completion:
+        """The model's answer.
+
+        Raises:
+            ModelError: also when the door is shut.
+        """
+        if self.shut:
+            raise ModelError("unavailable", "the run is ending, no model is asked any more")
+        return await self._model.complete(ask, complaint=complaint)
+
+    async def aclose(self) -> None:
+        """Give back the model's connections."""
+        await self._model.aclose()
+
+
 class _Seat:
     """A model and who puts questions to it."""
 
     def __init__(self, model: Model, slots: Slots, timeout_s: float) -> None:
-        self.model = model
-        self.questioner = Questioner(model, slots, timeout_s)
+        self.model = _Door(model)
+        self.questioner = Questioner(self.model, slots, timeout_s)
 
 
 class Engine:
@@ -98,6 +123,7 @@ class Engine:
             judge: _Seat(own, self.slots, timeout_s) for judge, own in (models or {}).items()
         }
         self._flights: dict[str, asyncio.Future[Answer]] = {}
+        self._keeping: set[asyncio.Task[None]] = set()
 
     @property
     def calls(self) -> int:
@@ -132,7 +158,14 @@ class Engine:
         return Heard(judge=judge, scores=hearing.scores, asks=records)
 
     async def aclose(self) -> None:
-        """Give back the models' connections, in the event loop that used them."""
+        """Ask nothing more, keep what was paid for, and give back the models' connections.
+
+        In the event loop that used them. An ask still waiting ends with a `NoReply`.
+        """
+        for seat in self._all_seats():
+            seat.model.shut = True
+        if self._keeping:
+            await asyncio.wait(self._keeping)
         for seat in self._all_seats():
             await seat.model.aclose()
 
@@ -180,7 +213,11 @@ class Engine:
     async def _fresh(self, seat: _Seat, ask: Ask[Any], key: str) -> Answer:
         answer = await seat.questioner.answer(ask)
         if answer.settled and self._cache is not None:
-            await self._cache.put(key, answer.completion)
+            keeping = asyncio.create_task(self._cache.put(key, answer.completion))
+            self._keeping.add(keeping)
+            keeping.add_done_callback(self._keeping.discard)
+            # Whoever cancels the ask does not undo that its answer came and was paid for.
+            await asyncio.shield(keeping)
         return answer
 
 
@@ -192,9 +229,14 @@ def _key(model: Model, ask: Ask[Any]) -> str | None:
 
 
 def _shared(answer: Answer) -> Answer:
-    """The same answer for an ask that did not have to be put."""
+    """The same answer for an ask that did not have to be put.
+
+    A reply keeps the tokens of the ask that was, and is called cached; a failure used none itself.
+    """
     free = replace(answer.completion, cost_usd=0.0)
-    return Answer(answer.reply, free, cached=answer.error is None)
+    if answer.error is not None:
+        return Answer(answer.reply, replace(free, input_tokens=0, output_tokens=0))
+    return Answer(answer.reply, free, cached=True)
 
 
 def _record(

@@ -10,6 +10,7 @@ AssizesError                     exit code of the command line
 ├── NotComparable                3   two runs cannot be compared
 ├── Inconclusive                 4   no data, or the judge could not be had
 └── ModelError                       one ask failed; becomes a NoReply, never escapes the engine
+    ├── Unreached                    no connection came about: nothing was sent
     └── UnusableReply                a reply came and was paid for, but holds nothing to read
 """
 

@@ -15,10 +15,12 @@ import inspect
 import json
 import re
 import warnings
+from collections.abc import Iterator
 from functools import lru_cache
 from time import perf_counter
 from typing import Any, Final, Literal
 
+import httpx
 import litellm
 from litellm.exceptions import LITELLM_EXCEPTION_TYPES, BadRequestError, UnsupportedParamsError
 from litellm.llms.base_llm.base_utils import type_to_response_format_param
@@ -27,7 +29,7 @@ from pydantic import BaseModel
 
 from judge.config import JudgeConfig, LimitsConfig
 from judge.errors import ConfigurationError, ModelError
-from judge.llm import Completion, UnusableReply
+from judge.llm import Completion, Unreached, UnusableReply
 from judge.protocol import Ask
 from judge.rows import as_json
 
@@ -241,11 +243,21 @@ def response_mode(config: JudgeConfig, provider: str) -> ResponseMode:
 def model_error(error: Exception) -> ModelError:
     """The one place where a provider's failure gets its code: by status, then by its words."""
     text = str(error)
+    if any(isinstance(one, httpx.ConnectError) for one in _causes(error)):
+        return Unreached(_readable(text) or type(error).__name__)
     status = getattr(error, "status_code", None) or 500
     code = _CODES.get(status, "unavailable" if status >= 500 else "bad_request")
     if code in ("bad_request", "rate_limited", "authentication"):
         code = next((name for name, sign in _SIGNS if sign.search(text)), code)
     return ModelError(code, _readable(text) or type(error).__name__)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what led to it, the last first."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
 def _readable(text: str) -> str:

@@ -44,6 +44,14 @@ class UnusableReply(ModelError):
         self.completion = completion
 
 
+class Unreached(ModelError):
+    """No connection to the provider came about: nothing was sent, nothing was charged."""
+
+    def __init__(self, detail: str) -> None:
+        """The code is `unavailable`."""
+        super().__init__("unavailable", detail)
+
+
 class Model(Protocol):
     """Answers asks. Implementations: `LiteLLM`, `Lexical`, `Scripted`."""
 

@@ -29,8 +29,9 @@ class ModelCalls(BaseModel):
 class JudgeSpending(BaseModel):
     """What one judge asked, and what that took.
 
-    `asks` questions took `calls` model calls. Tokens and dollars leave out kept replies; they are
-    null where not known, `cost_usd` as soon as one paid call has no known price.
+    `asks` questions took `calls` model calls. Tokens and dollars leave out kept replies. Tokens are
+    those that were metered, null where none were; `cost_usd` is null as soon as one call has no
+    known price.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -46,8 +47,9 @@ class JudgeSpending(BaseModel):
 def spending(cases: pl.LazyFrame, asks: pl.LazyFrame) -> dict[str, Any]:
     """The numbers of tokens and dollars under their published names.
 
-    The agents' are summed over the cases that recorded them. The judge's leave out kept replies,
-    and its dollars are null as soon as one paid call has no known price.
+    The agents' are summed over the cases that recorded them. The judge's leave out kept replies;
+    its tokens are those that were metered, its dollars are null as soon as one call has no known
+    price.
     """
     agent = total(_known(executions(cases), "agent_cost_usd"))
     platform = _platform_cost(asks)
@@ -75,9 +77,8 @@ def _agent_tokens(cases: pl.LazyFrame) -> dict[str, int] | None:
 
 
 def _paid(asks: pl.LazyFrame) -> pl.LazyFrame:
-    """Asks that a model was paid for: answered, or not answered but metered, and not kept."""
-    metered = pl.any_horizontal(pl.col("input_tokens", "cost_usd").is_not_null())
-    return asks.filter(~pl.col("cached") & (pl.col("error").is_null() | metered))
+    """Asks that a model was called for, whatever came of it: an outage may have been charged."""
+    return asks.filter(~pl.col("cached") & (pl.col("attempts") > 0))
 
 
 def _platform_cost(asks: pl.LazyFrame) -> float | None:
@@ -87,15 +88,13 @@ def _platform_cost(asks: pl.LazyFrame) -> float | None:
 
 def _platform_tokens(asks: pl.LazyFrame) -> dict[str, int] | None:
     given, made = pl.col("input_tokens"), pl.col("output_tokens")
-    metered = given.is_not_null() | made.is_not_null()
+    unmetered = given.is_null() & made.is_null()
     found = collected(
-        _paid(asks).select(
-            asks=pl.len(), metered=metered.sum(), input=given.sum(), output=made.sum()
-        )
+        _paid(asks).select(unmetered=unmetered.sum(), input=given.sum(), output=made.sum())
     ).row(0, named=True)
-    if found["asks"] and not found["metered"]:
-        return None
     tokens_in, tokens_out = int(found["input"]), int(found["output"])
+    if found["unmetered"] and not tokens_in + tokens_out:
+        return None
     return {"input": tokens_in, "output": tokens_out, "total": tokens_in + tokens_out}
 
 

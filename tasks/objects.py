@@ -28,6 +28,7 @@ from urllib.parse import urlsplit
 import fsspec
 
 from judge.errors import ConfigurationError, DataError, Inconclusive
+from tasks.leavings import is_ours
 
 SUFFIXES: Final = (".jsonl", ".json", ".ndjson", ".jsonl.gz", ".json.gz", ".ndjson.gz")
 """Endings by which transcripts are known in a folder; a file named by itself may have any."""
@@ -61,7 +62,8 @@ def expand(uri: str, date: dt.date | None) -> str:
     """The uri with `{date}` (ISO) or `{date:%Y/%m/%d}` (strftime) filled in.
 
     Raises:
-        ConfigurationError: for another placeholder, or when there is no date to fill in.
+        ConfigurationError: for another placeholder, when there is no date to fill in, or when
+            there is a date and no place for it.
     """
 
     def filled(found: re.Match[str]) -> str:
@@ -75,11 +77,19 @@ def expand(uri: str, date: dt.date | None) -> str:
             )
         return date.strftime(found[2] or "%Y-%m-%d")
 
-    return _PLACEHOLDER.sub(filled, uri)
+    expanded, places = _PLACEHOLDER.subn(filled, uri)
+    if date is not None and not places:
+        raise ConfigurationError(
+            f"[transcripts] uri {uri!r} has no place for the date {date}; put {{date}} or "
+            "{date:%Y/%m/%d} into it, or leave the date out"
+        )
+    return expanded
 
 
 def list_sources(uri: str, storage_options: Mapping[str, Any]) -> list[Source]:
     """The transcript objects at a file, folder (recursively), glob or S3 prefix, sorted by uri.
+
+    What a Parquet store or a report of ours left there is no transcript, unless named as a file.
 
     Raises:
         ConfigurationError: the path or bucket does not exist or cannot be read.
@@ -247,13 +257,18 @@ def _local_paths(given: Path) -> Iterable[Path]:
     if given.is_file():
         return [given]
     if given.is_dir():
-        return _transcripts_below(given)
+        return _foreign(_transcripts_below(given))
     base = Path(*_until_magic(given.parts))
     if base == given or not base.is_dir():
         raise ConfigurationError(
             f"[transcripts] uri: {str(base)!r} does not exist; give a file, a folder or a glob"
         )
-    return _matches(base, given.relative_to(base).as_posix())
+    return _foreign(_matches(base, given.relative_to(base).as_posix()))
+
+
+def _foreign(paths: Iterable[Path]) -> Iterator[Path]:
+    exists = functools.cache(lambda name: Path(name).exists())
+    return (path for path in paths if not is_ours(path.as_posix(), exists))
 
 
 def _until_magic(parts: Iterable[str]) -> Iterator[str]:
@@ -301,14 +316,20 @@ def _s3_sources(rest: str, options: Mapping[str, Any]) -> list[Source]:
             "[transcripts] uri 's3://' names no bucket; use s3://bucket/prefix"
         )
     with _s3_errors(bucket, options):
-        found = _s3_found(_s3(options), rest, bucket)
-    base = "/".join(_until_magic(rest.split("/"))).rstrip("/")
-    return [
-        Source(f"s3://{path}", _unquoted(info["ETag"]), int(info["size"]))
-        for path, info in found.items()
-        if (path == rest and not rest.endswith("/"))
-        or (path.endswith(SUFFIXES) and "/." not in path[len(base) :])
-    ]
+        fs = _s3(options)
+        found = _s3_found(fs, rest, bucket)
+        base = "/".join(_until_magic(rest.split("/"))).rstrip("/")
+        exists = functools.cache(lambda path: path in found or fs.exists(path))
+        return [
+            Source(f"s3://{path}", _unquoted(info["ETag"]), int(info["size"]))
+            for path, info in found.items()
+            if (path == rest and not rest.endswith("/"))
+            or (
+                path.endswith(SUFFIXES)
+                and "/." not in path[len(base) :]
+                and not is_ours(path, exists)
+            )
+        ]
 
 
 def _s3_found(fs: Any, path: str, bucket: str) -> dict[str, dict[str, Any]]:

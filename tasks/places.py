@@ -2,27 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
+
+from judge.errors import ConfigurationError
 
 _PROBE: Final = ".assizes-probe"
 
 
-def write_probe(uri: str, storage_options: Mapping[str, Any]) -> None:
-    """Write a small object at a URI and take it away again.
+def write_probe(uri: str, storage_options: Mapping[str, Any], where: str) -> None:
+    """Write a small object at a URI and take it away again; folders made for it go as well.
+
+    Args:
+        uri: a folder, or any URI that fsspec opens.
+        storage_options: for the file system behind it.
+        where: what names the place, e.g. `[report] uri`; opens the message.
 
     Raises:
-        OSError: when it cannot be written or removed, also for a bucket that is not there.
+        ConfigurationError: when it cannot be written or removed, also for a bucket that is not
+            there, a scheme nothing is known of, or one whose package is not installed.
     """
     from fsspec.core import url_to_fs
 
-    files, root = url_to_fs(uri, **storage_options)
-    path = f"{root.rstrip('/')}/{_PROBE}"
+    with writable(uri, where):
+        files, root = url_to_fs(uri, **storage_options)
+        path = f"{root.rstrip('/')}/{_PROBE}"
+        made = _missing(Path(root)) if "file" in files.protocol else []
+        try:
+            files.makedirs(root, exist_ok=True)
+            files.pipe_file(path, b"assizes")
+            files.rm_file(path)
+        finally:
+            for folder in made:
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+
+
+@contextlib.contextmanager
+def writable(uri: str, where: str) -> Iterator[None]:
+    """Says which place cannot be written to, and why, whatever its file system raises."""
+    faults: tuple[type[Exception], ...] = (OSError, ValueError, ImportError, RuntimeError)
+    if uri.startswith("s3"):
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        faults = (*faults, BotoCoreError, ClientError)
     try:
-        files.makedirs(root, exist_ok=True)
-        files.pipe_file(path, b"assizes")
-        files.rm_file(path)
-    except OSError:
-        raise
-    except RuntimeError as error:
-        raise OSError(str(error)) from error
+        yield
+    except faults as error:
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise ConfigurationError(
+            f"{where} {_without_userinfo(uri)!r} cannot be written: {why}; give a folder or a URI "
+            "that can, such as s3://bucket/prefix"
+        ) from error
+
+
+def _without_userinfo(uri: str) -> str:
+    scheme, separator, rest = uri.rpartition("://")
+    authority, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{authority.rpartition('@')[2] if separator else authority}{slash}{path}"
+
+
+def _missing(folder: Path) -> list[Path]:
+    """The folders that have to be made for this one, the deepest first."""
+    return [one for one in (folder, *folder.parents) if not one.exists()]

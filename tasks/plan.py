@@ -10,9 +10,10 @@ from datetime import UTC, date, datetime
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from judge.catalog import fingerprints
-from judge.config import RunConfig, Trigger
+from judge.catalog import Court, fingerprints
+from judge.config import JudgeConfig, RunConfig, Trigger
 from judge.errors import ConfigurationError
+from judge.families.deterministic import RecordedJudge
 from judge.rows import as_json
 from tasks.intake import Plan, plan_intake
 from tasks.objects import expand
@@ -54,6 +55,15 @@ def content_run_id(config: RunConfig, intake: Plan, prints: dict[str, str]) -> s
     return f"{config.name}-{hashlib.sha256(body.encode()).hexdigest()[:12]}"
 
 
+def sitting_models(config: JudgeConfig, court: Court) -> str:
+    """The ids of the models that answer the judges, each once, joined by `, `: the shared one
+    first, where a judge is answered by it at all. A judge that asks no model brings none.
+    """
+    asking = [judge.name for judge in court.judges if judge.name != RecordedJudge.name]
+    models = {court.models.get(name, config).model_id for name in asking} or {config.model_id}
+    return ", ".join(sorted(models, key=lambda model: (model != config.model_id, model)))
+
+
 @task(name="plan_run", cache_policy=NO_CACHE, result_serializer="json")
 async def plan_run(room: Room, request: Request) -> PlannedRun:
     """List the input, cut it into shards, and begin the run or find it already begun.
@@ -83,7 +93,7 @@ async def plan_run(room: Room, request: Request) -> PlannedRun:
         status="running",
         config={**config.model_dump(mode="json"), "fingerprints": prints},
         config_hash=config.config_hash(),
-        judge_model=config.judge.model_id,
+        judge_model=sitting_models(config.judge, room.court),
         started_at=datetime.now(UTC),
         finished_at=None,
         counts={},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 
 from judge.catalog import Court, court
@@ -45,11 +45,14 @@ class Room:
         )
 
     async def aclose(self) -> None:
-        """Give back the models' connections, the clerk's children, the store, the spooled files."""
-        await self.engine.aclose()
-        await self.clerk.aclose()
-        await asyncio.to_thread(self.store.close)
-        await asyncio.to_thread(self.spool.close)
+        """Give back the models' connections, the clerk's children, the spooled files.
+
+        What fails to close keeps nothing else open. The store is closed by who opened it.
+        """
+        async with AsyncExitStack() as closing:
+            closing.push_async_callback(asyncio.to_thread, self.spool.close)
+            closing.push_async_callback(self.clerk.aclose)
+            closing.push_async_callback(self.engine.aclose)
 
 
 @asynccontextmanager
@@ -64,12 +67,12 @@ async def sitting(config: RunConfig) -> AsyncIterator[Room]:
     bench = court(config.judge)
     for judge in (config.judge, *bench.models.values()):
         await asyncio.to_thread(check_model, judge)
-    store = await asyncio.to_thread(open_store, config.store, writing=True)
-    room = Room(config, bench, store)
-    try:
+    async with AsyncExitStack() as closing:
+        store = await asyncio.to_thread(open_store, config.store, writing=True)
+        closing.push_async_callback(asyncio.to_thread, store.close)
+        room = Room(config, bench, store)
+        closing.push_async_callback(room.aclose)
         yield room
-    finally:
-        await room.aclose()
 
 
 Watcher = Callable[[str, int, int], None]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
+from tasks.places import writable
 from tasks.reports.html import html_report
 from tasks.reports.markdown import markdown_report
 from tasks.store.record import checked_id
@@ -34,6 +35,9 @@ def write_report(
 
     Returns:
         Where each file lies, by its suffix: `html`, `md`, `json`.
+
+    Raises:
+        ConfigurationError: when they cannot be written there.
     """
     run_id = checked_id(data["run"]["run_id"], "run id")
     texts = {
@@ -41,10 +45,11 @@ def write_report(
         "md": markdown_report(data),
         "json": json_report(data),
     }
-    if "://" in uri and not uri.startswith(_LOCAL):
-        return _write_remote(f"{uri.rstrip('/')}/{run_id}", texts, storage_options or {})
-    folder = unquote(uri.removeprefix(_LOCAL)) if uri.startswith(_LOCAL) else uri
-    return _write_local(Path(folder) / run_id, texts)
+    with writable(uri, "report"):
+        if "://" in uri and not uri.startswith(_LOCAL):
+            return _write_remote(f"{uri.rstrip('/')}/{run_id}", texts, storage_options or {})
+        folder = unquote(uri.removeprefix(_LOCAL)) if uri.startswith(_LOCAL) else uri
+        return _write_local(Path(folder) / run_id, texts)
 
 
 def _write_local(folder: Path, texts: Mapping[str, str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
+from judge.credentials import masked
 from judge.errors import StoreError
 
 _LOCAL = ("file://", "local://")
@@ -167,7 +168,7 @@ class Bucket:
 
     def __init__(self, uri: str, storage_options: Mapping[str, Any]) -> None:
         endpoint = storage_options.get("endpoint_url")
-        self.where = f"{uri} at {endpoint}" if endpoint else uri
+        self.where = masked(f"{uri} at {endpoint}" if endpoint else uri)
         self._errors: tuple[type[Exception], ...] = (OSError,)
         self._fs, self._root = self._opened(uri, storage_options)
         if "s3" in self._fs.protocol:
@@ -242,7 +243,7 @@ class Bucket:
             )
         except (ImportError, ValueError, TypeError) as error:
             raise StoreError(
-                f"[store] uri {uri!r} cannot be opened: {_first_line(error)}; "
+                f"[store] uri {masked(uri)!r} cannot be opened: {_first_line(error)}; "
                 "accepted: duckdb:///file, a folder, s3://bucket/prefix"
             ) from error
         return fs, str(root)
@@ -258,7 +259,7 @@ class Bucket:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).split("\n", 1)[0]
+    return masked((str(error).strip() or type(error).__name__).split("\n", 1)[0])
 
 
 def _response(error: Exception) -> Mapping[str, Any]:

@@ -54,6 +54,15 @@ def test_a_variable_that_is_wrong_is_refused(
         read_config(file)
 
 
+@pytest.mark.row("001-27")
+def test_the_model_of_a_run_wins_over_the_configured_one_and_that_over_the_default(file: Path):
+    assert read_config(file).judge.model_id == "offline/lexical"
+    file.write_text(MINIMAL + '[judge]\nmodel = "m"\nprovider = "openai"\n')
+    assert read_config(file).judge.model_id == "openai/m"
+    cheaper = read_config(file, ["judge.model=small", "judge.provider=mistral"]).judge
+    assert (cheaper.model_id, cheaper.provider_name) == ("mistral/small", "mistral")
+
+
 @pytest.mark.parametrize(
     ("pair", "value"),
     [

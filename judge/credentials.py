@@ -1,0 +1,83 @@
+"""Finds credentials where none belong: configurations are stored with every run and shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+_NAME: Final = re.compile(
+    r"secret|token|passw|passphrase|credential|authorization|connection_?string|key",
+    re.IGNORECASE,
+)
+_SIGNATURE: Final = re.compile(r"signature|sig$", re.IGNORECASE)
+"""In a URL only: as an option it names a method, such as `signature_version`."""
+
+_NAMES_A_KEY: Final = re.compile(r"kms", re.IGNORECASE)
+"""Which key a server encrypts with; it opens nothing."""
+
+_USERINFO: Final = re.compile(r"([a-z][a-z0-9+.-]*)://([^/?#\s]*)@", re.IGNORECASE)
+_QUERY: Final = re.compile(r"([?&])([^=&#\s]+)=([^&#\s]+)")
+
+
+def secret_names(options: Any, at: str = "") -> Iterator[str]:
+    """The places (`client_kwargs.aws_secret_access_key`, `hosts.0.token`) whose names say secret.
+
+    Args:
+        options: tables and lists of any depth.
+        at: the place of `options` itself.
+    """
+    for name, value in _parts(options):
+        place = f"{at}.{name}" if at else name
+        if _is_secret(name):
+            yield place
+        else:
+            yield from secret_names(value, place)
+
+
+def revealing_urls(value: Any, at: str = "") -> Iterator[str]:
+    """The places of texts that hold a URL with a user's password, a key or a signature in it.
+
+    Args:
+        value: a text, or tables and lists of any depth.
+        at: the place of `value` itself.
+    """
+    if isinstance(value, str) and masked(value) != value:
+        yield at
+    for name, part in _parts(value):
+        yield from revealing_urls(part, f"{at}.{name}" if at else name)
+
+
+def masked(text: str) -> str:
+    """The text with `***` for credentials in its URLs.
+
+    A container (`abfs://container@account`) or a bare user name (`sftp://user@host`) stays; over
+    HTTP what stands before the `@` may be a token, and never does.
+    """
+    shown = _USERINFO.sub(_without_userinfo, text)
+    if "://" not in shown:
+        return shown
+    return _QUERY.sub(_without_value, shown)
+
+
+def _without_userinfo(found: re.Match[str]) -> str:
+    scheme, userinfo = found.groups()
+    secret = ":" in userinfo or scheme.lower().rsplit("+", 1)[-1] in ("http", "https")
+    return f"{scheme}://***@" if secret and userinfo != "***" else found[0]
+
+
+def _without_value(found: re.Match[str]) -> str:
+    before, name, value = found.groups()
+    secret = _is_secret(name) or _SIGNATURE.search(name)
+    return f"{before}{name}=***" if secret and value != "***" else found[0]
+
+
+def _is_secret(name: str) -> bool:
+    return bool(_NAME.search(name)) and not _NAMES_A_KEY.search(name)
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        yield from ((str(name), part) for name, part in value.items())
+    elif isinstance(value, list | tuple):
+        yield from ((str(place), part) for place, part in enumerate(value))
