@@ -6,9 +6,12 @@ commands stay quick.
 
 from __future__ import annotations
 
+import logging
 import sys
+import traceback
 from datetime import datetime
 from pathlib import Path
+from types import TracebackType
 from typing import Annotated
 
 import typer
@@ -35,8 +38,22 @@ StoreUri = Annotated[
     str | None, typer.Option("--store", help="Store to read instead of the configured one.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
-Verbose = Annotated[bool, typer.Option("--verbose", help="Show Prefect's log as well.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", help="Show Prefect's log and the traceback of a defect.")
+]
 RunId = Annotated[str, typer.Argument(help="Run id; a unique beginning of it will do.")]
+
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
+
+INTERNAL_ERROR = 70
+"""Exit code of a defect of ours (`EX_SOFTWARE` of sysexits.h); 1 would read as a regression."""
+
+
+@app.callback()
+def _every_command(verbose: Verbose = False) -> None:
+    """Judge agent conversations and say whether they got worse."""
 
 
 @app.command()
@@ -87,12 +104,9 @@ def run(
     from deployments.commands.run import Wanted, run_evaluation
     from deployments.settings import read_config
 
-    pairs = list(overrides or [])
-    if limit is not None:
-        pairs.append(f"transcripts.limit={limit}")
-    if baseline is not None:
-        pairs.append(f"comparison.baseline={baseline}")
-    wanted = Wanted(read_config(config, pairs), run_id, date.date() if date else None)
+    given = {"transcripts": {"limit": limit}, "comparison": {"baseline": baseline}}
+    read = read_config(config, overrides or [], given)
+    wanted = Wanted(read, run_id, date.date() if date else None)
     raise typer.Exit(run_evaluation(wanted, as_json=as_json, verbose=verbose))
 
 
@@ -230,16 +244,47 @@ def down() -> None:
     print("stopped" if stop_server() else "no background server was running")  # noqa: T201  # the command's answer
 
 
+class _Warnings(logging.Handler):
+    """What our own packages warn of, as lines of the command; Prefect's log is not shown."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line on stderr, wherever that leads now: a progress bar redirects it."""
+        level = record.levelname.lower()
+        sys.stderr.write(f"assizes: {level}: {' '.join(record.getMessage().split())}\n")
+
+
+def _show_warnings() -> None:
+    handler = _Warnings(logging.WARNING)
+    for package in ("judge", "tasks", "flows"):
+        logging.getLogger(package).addHandler(handler)
+
+
+def _internal_error(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """The last resort, as `sys.excepthook`: one line, and a code that is no finding of a run."""
+    said = " ".join(f"{kind.__name__}: {error}".split())
+    sys.stderr.write(
+        f"assizes: internal error: {said} (`assizes --verbose ...` shows the traceback)\n"
+    )
+    raise SystemExit(INTERNAL_ERROR)
+
+
 def main() -> None:
     """Run the command; every fault is one line on stderr and an exit code of design section 6."""
+    if "--verbose" not in sys.argv:  # else Prefect's log shows the warnings, and Python the trace
+        sys.excepthook = _internal_error
+        _show_warnings()
     try:
-        app()
+        # The app itself would put an excepthook of its own in the place of ours.
+        typer.main.get_command(app)()
     except AssizesError as error:
         sys.stderr.write(f"assizes: {' '.join(str(error).split())}\n")
         raise SystemExit(error.exit_code) from None
-    except KeyboardInterrupt:
-        sys.stderr.write("assizes: interrupted; run the same command again to resume\n")
-        raise SystemExit(130) from None
+    except SystemExit as end:
+        if end.code == INTERRUPTED:  # what typer makes of Ctrl-C
+            sys.stderr.write("assizes: interrupted; run the same command again to resume\n")
+        raise
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ from judge.errors import AssizesError
 
 START = ("-m", "prefect", "server", "start", "--host", "127.0.0.1")
 HEALTH_TIMEOUT_S = 1.0
+API_TIMEOUT_S = 10.0
+"""For a server of the user's own, which may be far away."""
 STARTUP_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 15.0
 
@@ -142,7 +144,7 @@ def stop_server() -> bool:
 def _is_ours(server: Server) -> bool:
     """Whether the process is there and the one we started: a pid goes to others in time."""
     port = server.api_url.removesuffix("/api").rpartition(":")[2]
-    return f"{' '.join(START)} --port {port}" in _command_line(server.pid)
+    return f"{' '.join(START)} --port {port} " in f"{_command_line(server.pid)} "
 
 
 def _command_line(pid: int) -> str:

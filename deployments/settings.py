@@ -71,10 +71,19 @@ def configured_api_url() -> str | None:
     return str(url) if url else None
 
 
-def read_config(path: Path | None, overrides: Sequence[str] = ()) -> RunConfig:
-    """The configuration of a run: file, then `ASSIZES_*` variables, then `--set` pairs.
+def read_config(
+    path: Path | None,
+    overrides: Sequence[str] = (),
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+) -> RunConfig:
+    """The configuration of a run: file, then `ASSIZES_*` variables, `--set` pairs, options.
 
     `ASSIZES_JUDGE__MODEL=openai/gpt-4.1` and `--set judge.model=openai/gpt-4.1` say the same.
+
+    Args:
+        path: the file; null for `assizes.toml` where there is one.
+        overrides: `--set` pairs; a value is TOML where it can be.
+        options: values of options with a name of their own, by table and field; null: not given.
 
     Raises:
         ConfigurationError: naming file, table and field, and what would be accepted.
@@ -90,6 +99,9 @@ def read_config(path: Path | None, overrides: Sequence[str] = ()) -> RunConfig:
         texts[field] = text
     for field in _wanting_text(body, texts):
         _put(body, field, texts[field], f"--set {'.'.join(field)}")
+    for table, fields in (options or {}).items():
+        given = {name: value for name, value in fields.items() if value is not None}
+        body = _merged(body, {table: given} if given else {})
     return validated(body, where)
 
 

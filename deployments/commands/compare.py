@@ -9,12 +9,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from deployments.commands.output import print_comparison, print_json
-from deployments.commands.stores import store_config
-from deployments.settings import DEFAULT_FILE, read_config
+from deployments.commands.stores import existing_store, store_config
+from deployments.settings import read_places
 from judge.config import ComparisonConfig
 from judge.errors import ConfigurationError
 from tasks.compared import compare_stored
-from tasks.store import open_store
 
 
 def compare_and_print(
@@ -29,9 +28,12 @@ def compare_and_print(
 
     Returns:
         1 on a regression, else 0.
+
+    Raises:
+        StoreError: when there is no such store.
     """
     thresholds = _thresholds(limits, file)
-    with open_store(store_config(file, store), writing=True) as opened:
+    with existing_store(store_config(file, store)) as opened:
         comparison = compare_stored(opened, *sides, thresholds)
     if as_json:
         print_json(comparison.model_dump(mode="json"))
@@ -42,9 +44,7 @@ def compare_and_print(
 
 def _thresholds(limits: Mapping[str, Any], file: Path | None) -> ComparisonConfig:
     """The configured thresholds, with those given on the command line in their place."""
-    configured = (
-        read_config(file).comparison if file or DEFAULT_FILE.exists() else ComparisonConfig()
-    )
+    configured = read_places(file).comparison
     try:
         return ComparisonConfig.model_validate({**configured.model_dump(), **limits})
     except ValidationError as error:

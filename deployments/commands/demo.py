@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from deployments.commands.output import print_json, print_line, print_outcome
@@ -12,9 +13,14 @@ from deployments.settings import validated
 from judge.case import Case
 from judge.catalog import available_metrics
 from judge.config import RunConfig
+from judge.errors import ConfigurationError
 from judge.formats import native_line
 
 FOUND, NOT_FOUND = 0, 1
+NAME = "demo"
+V1, V2, DATABASE = "demo-v1.jsonl", "demo-v2.jsonl", "demo.duckdb"
+OWN_FILES = (V1, V2, DATABASE, f"{DATABASE}.wal")
+"""What the demo writes beside its reports; a folder of the user's keeps everything else."""
 
 
 def run_demo(folder: Path, *, as_json: bool, verbose: bool) -> int:
@@ -22,13 +28,16 @@ def run_demo(folder: Path, *, as_json: bool, verbose: bool) -> int:
 
     Returns:
         0 when the planted regression was found, else 1.
+
+    Raises:
+        ConfigurationError: when the folder cannot be used.
     """
-    shutil.rmtree(folder, ignore_errors=True)
+    _clear(folder)
     baseline = sample_cases()
     candidate = with_planted_regression(baseline)
     wanted = [
-        Wanted(_config(folder, _written(folder / "v1.jsonl", baseline), baseline=None)),
-        Wanted(_config(folder, _written(folder / "v2.jsonl", candidate), baseline="latest")),
+        Wanted(_config(folder, _written(folder / V1, baseline), baseline=None)),
+        Wanted(_config(folder, _written(folder / V2, candidate), baseline="latest")),
     ]
     _, outcome = evaluations(wanted, verbose=verbose)
     found = outcome.conclusion == "Regression"
@@ -43,22 +52,43 @@ def run_demo(folder: Path, *, as_json: bool, verbose: bool) -> int:
     return FOUND if found else NOT_FOUND
 
 
+def _clear(folder: Path) -> None:
+    """Take away what an earlier demo left in the folder, and nothing else that lies there."""
+    with _usable(folder):
+        for name in OWN_FILES:
+            (folder / name).unlink(missing_ok=True)
+        for report in folder.glob(f"reports/{NAME}-*/report.*"):
+            report.unlink()
+
+
 def _written(file: Path, cases: list[Case]) -> str:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(b"".join(native_line(case) for case in cases))
+    with _usable(file.parent):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"".join(native_line(case) for case in cases))
     return file.as_posix()
+
+
+@contextlib.contextmanager
+def _usable(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigurationError(
+            f"--folder {str(folder)!r} cannot be used: {error.strerror}; give a folder that can be "
+            "written to"
+        ) from None
 
 
 def _config(folder: Path, transcripts: str, *, baseline: str | None) -> RunConfig:
     place = folder.as_posix()
     defaults = [metric.name for metric in available_metrics() if metric.include_in_defaults]
     body = {
-        "name": "demo",
+        "name": NAME,
         "transcripts": {"uri": transcripts, "format": "native"},
         "judge": {"metrics": [*defaults, {"metric": "task_completion", "weight": 0.5}]},
         "thresholds": {"metrics_pass_threshold": 60.0, "cases_pass_threshold": 60.0},
         "comparison": {"baseline": baseline},
-        "store": {"uri": f"duckdb:///{place}/demo.duckdb"},
+        "store": {"uri": f"duckdb:///{place}/{DATABASE}"},
         "cache": {"uri": f"{place}/replies"},
         "report": {"uri": f"{place}/reports"},
     }

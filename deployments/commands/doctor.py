@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from deployments.commands.output import print_json, print_table
-from deployments.server import healthy, running_server
+from deployments.commands.stores import is_there
+from deployments.server import API_TIMEOUT_S, healthy, running_server
 from deployments.settings import configured_api_url, read_config
 from judge.catalog import court
 from judge.config import RunConfig
@@ -45,7 +46,7 @@ def examine(file: Path | None, overrides: list[str], *, as_json: bool) -> int:
 
 
 def _checks(file: Path | None, overrides: list[str]) -> list[Check]:
-    checks = [_versions(), _server()]
+    checks = [_versions(), _checked_server()]
     try:
         config = read_config(file, overrides)
     except AssizesError as error:
@@ -65,7 +66,7 @@ def _probed(name: str, probe: Callable[[RunConfig], str], config: RunConfig) -> 
     try:
         return Check(name, "ok", probe(config))
     except (AssizesError, OSError) as error:
-        return Check(name, "fault", str(error))
+        return Check(name, "fault", " ".join(str(error).split()))
 
 
 def _versions() -> Check:
@@ -74,9 +75,16 @@ def _versions() -> Check:
     return Check("versions", "ok", f"python {sys.version.split()[0]}, {versions}")
 
 
+def _checked_server() -> Check:
+    try:
+        return _server()
+    except AssizesError as error:
+        return Check("prefect server", "fault", str(error))
+
+
 def _server() -> Check:
     if url := configured_api_url():
-        if healthy(url):
+        if healthy(url, API_TIMEOUT_S):
             return Check("prefect server", "ok", f"{url} (as configured)")
         return Check("prefect server", "fault", f"{url} does not answer; start it or unset it")
     if server := running_server():
@@ -108,15 +116,17 @@ def _transcripts(config: RunConfig) -> str:
 
 
 def _store(config: RunConfig) -> str:
+    if not is_there(config.store):
+        return f"{config.store.uri}: will be created"
     with open_store(config.store, writing=True) as store:
         return f"{store.uri}: {store.runs().height} runs"
 
 
 def _cache(config: RunConfig) -> str:
-    write_probe(config.cache.uri, config.cache.storage_options)
+    write_probe(config.cache.uri, config.cache.storage_options, "[cache] uri")
     return f"{config.cache.uri}: can be written"
 
 
 def _reports(config: RunConfig) -> str:
-    write_probe(config.report.uri, config.report.storage_options)
+    write_probe(config.report.uri, config.report.storage_options, "[report] uri")
     return f"{config.report.uri}: can be written"

@@ -59,7 +59,7 @@ def write_config(uri: str, file: Path, *, force: bool) -> int:
     """Look at the transcripts, write the file, say what was seen.
 
     Raises:
-        ConfigurationError: the file exists, or there is nothing at the URI.
+        ConfigurationError: the file exists or cannot be written, or there is nothing at the URI.
     """
     if file.exists() and not force:
         raise ConfigurationError(f"{file} exists; --force overwrites it")
@@ -70,7 +70,12 @@ def write_config(uri: str, file: Path, *, force: bool) -> int:
         seen=_seen(cases, formats),
         writes=_writes(cases),
     )
-    file.write_text(text, encoding="utf-8")
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(
+            f"{file} cannot be written: {error.strerror}; give a file in a folder that is there"
+        ) from None
     print_line(f"wrote {file}; next: assizes run -c {file}")
     return 0
 

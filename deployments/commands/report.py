@@ -6,8 +6,7 @@ from pathlib import Path
 
 from deployments.commands.output import print_json, print_line
 from deployments.commands.stores import store_config
-from deployments.settings import DEFAULT_FILE, read_config
-from judge.config import ReportConfig
+from deployments.settings import read_places
 from judge.errors import StoreError
 from tasks.compared import stored_comparison
 from tasks.reports.stored import render_stored
@@ -22,8 +21,9 @@ def write_stored_report(
     Raises:
         UnknownRun: the store has no such run.
         StoreError: the run is not finished yet.
+        ConfigurationError: the files cannot be written there.
     """
-    configured = read_config(file).report if file or DEFAULT_FILE.exists() else ReportConfig()
+    configured = read_places(file).report
     target = configured.model_copy(update={"uri": output}) if output else configured
     with open_store(store_config(file, store)) as opened:
         record = opened.run(run_id)

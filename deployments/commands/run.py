@@ -11,13 +11,15 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from deployments.commands.output import print_json, print_outcome
-from deployments.server import running_server
+from deployments.server import API_TIMEOUT_S, healthy, running_server
 from deployments.settings import configured_api_url, prepare_environment
 from judge.catalog import court
 from judge.config import RunConfig, Trigger
+from judge.errors import ConfigurationError, NotComparable
 from judge.llm import check_model
 from tasks.objects import expand, list_sources
-from tasks.store import open_store
+from tasks.places import write_probe
+from tasks.store import COMPLETE, open_store
 
 if TYPE_CHECKING:
     from flows.outcome import RunOutcome
@@ -52,23 +54,45 @@ def preflight(wanted: Wanted) -> None:
     """Everything that can be wrong before a server starts or money is spent.
 
     Raises:
-        AssizesError: with the first fault found.
+        AssizesError: with the first fault found; NotComparable for a baseline not complete.
     """
     config = wanted.config
     court(config.judge)
     check_model(config.judge)
     list_sources(expand(config.transcripts.uri, wanted.on), config.transcripts.storage_options)
+    write_probe(config.cache.uri, config.cache.storage_options, "[cache] uri")
+    write_probe(config.report.uri, config.report.storage_options, "[report] uri")
     with open_store(config.store, writing=True) as store:
-        baseline = config.comparison.baseline
-        if baseline is not None and baseline != "latest":
-            store.run(baseline)
+        _check_baseline(store, config.comparison.baseline)
+
+
+def _check_baseline(store: Store, baseline: str | None) -> None:
+    """Whether a baseline named by its id can be compared with; `latest` takes one that can."""
+    if baseline is None or baseline == LATEST:
+        return
+    record = store.run(baseline)
+    if record.status != COMPLETE:
+        raise NotComparable(
+            f"baseline run {record.run_id!r} is {record.status}; finish it with the command that "
+            "began it, or name another with --baseline"
+        )
 
 
 def evaluations(wanted: list[Wanted], *, verbose: bool) -> list[RunOutcome]:
-    """Run evaluations one after another on one Prefect server and return their outcomes."""
-    server = None if configured_api_url() else running_server()
+    """Run evaluations one after another on one Prefect server and return their outcomes.
+
+    Raises:
+        ConfigurationError: when the configured Prefect server does not answer.
+    """
+    configured = configured_api_url()
+    if configured is not None and not healthy(configured, API_TIMEOUT_S):
+        raise ConfigurationError(
+            f"PREFECT_API_URL {configured!r} does not answer; start that server, or unset it (in "
+            "the environment or the Prefect profile)"
+        )
+    server = None if configured else running_server()
     prepare_environment(verbose=verbose, api_url=server.api_url if server else None)
-    if server is None and configured_api_url() is None:
+    if server is None and configured is None:
         _say("starting a temporary Prefect server (12 to 20 s; `assizes up` keeps one running)")
     with _progress():
         return asyncio.run(_evaluate_all(wanted))
