@@ -104,7 +104,10 @@ def run(
     from deployments.commands.run import Wanted, run_evaluation
     from deployments.settings import read_config
 
-    given = {"transcripts": {"limit": limit}, "comparison": {"baseline": baseline}}
+    given: dict[str, dict[str, object]] = {
+        "transcripts": {"limit": limit},
+        "comparison": {"baseline": baseline},
+    }
     read = read_config(config, overrides or [], given)
     wanted = Wanted(read, run_id, date.date() if date else None)
     raise typer.Exit(run_evaluation(wanted, as_json=as_json, verbose=verbose))
@@ -264,16 +267,22 @@ def _internal_error(
 ) -> None:
     """The last resort, as `sys.excepthook`: one line, and a code that is no finding of a run."""
     said = " ".join(f"{kind.__name__}: {error}".split())
-    sys.stderr.write(
-        f"assizes: internal error: {said} (`assizes --verbose ...` shows the traceback)\n"
-    )
+    if _verbose():
+        traceback.print_exception(kind, error, trace)
+    hint = "" if _verbose() else " (rerun as `assizes --verbose ...` for the traceback)"
+    sys.stderr.write(f"assizes: internal error: {said}{hint}\n")
     raise SystemExit(INTERNAL_ERROR)
+
+
+def _verbose() -> bool:
+    """Asked of the words themselves: a defect may come before any of them is understood."""
+    return "--verbose" in sys.argv
 
 
 def main() -> None:
     """Run the command; every fault is one line on stderr and an exit code of design section 6."""
-    if "--verbose" not in sys.argv:  # else Prefect's log shows the warnings, and Python the trace
-        sys.excepthook = _internal_error
+    sys.excepthook = _internal_error
+    if not _verbose():  # Prefect's log, when it is shown, holds the warnings as well
         _show_warnings()
     try:
         # The app itself would put an excepthook of its own in the place of ours.

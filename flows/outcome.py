@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Final, Literal
 
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
@@ -11,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from judge.compare import RunComparison
 from judge.summary import RunSummary
 from tasks.store import RunRecord
+from tasks.summaries import Against
 
 Conclusion = Literal["Passed", "GateFailed", "Regression", "Inconclusive", "Incomplete"]
 
@@ -21,6 +23,10 @@ EXIT_CODES: dict[Conclusion, int] = {
     "Inconclusive": 4,
     "Incomplete": 4,
 }
+
+
+REASONS_SAID: Final = 5
+"""So many reasons for lost shards are told; the log holds them all."""
 
 
 class RunOutcome(BaseModel):
@@ -41,13 +47,23 @@ class RunOutcome(BaseModel):
 def conclude(
     record: RunRecord,
     summary: RunSummary,
-    comparison: RunComparison | None,
+    against: Against,
+    lost: Mapping[str, int],
     reports: dict[str, str],
     *,
     fail: bool,
 ) -> State[Any]:
-    """A state named for the conclusion. Anything but `Passed` is a failed state when `fail`."""
-    conclusion, reasons = _conclusion(record, summary, comparison)
+    """A state named for the conclusion. Anything but `Passed` is a failed state when `fail`.
+
+    Args:
+        record: the run at its end.
+        summary: its summary.
+        against: its comparison, if one was wanted.
+        lost: why shards could not be judged, and how many for each reason.
+        reports: where the reports lie, by suffix.
+        fail: whether the flow fails with the run.
+    """
+    conclusion, reasons = _conclusion(record, summary, against, lost)
     outcome = RunOutcome(
         run_id=record.run_id,
         judge_model=record.judge_model,
@@ -55,7 +71,7 @@ def conclude(
         exit_code=EXIT_CODES[conclusion],
         reasons=reasons,
         summary=summary,
-        comparison=comparison,
+        comparison=against.comparison,
         reports=reports,
     )
     state = Failed if fail and conclusion != "Passed" else Completed
@@ -64,18 +80,32 @@ def conclude(
 
 
 def _conclusion(
-    record: RunRecord, summary: RunSummary, comparison: RunComparison | None
+    record: RunRecord, summary: RunSummary, against: Against, lost: Mapping[str, int]
 ) -> tuple[Conclusion, list[str]]:
-    """The most severe finding decides the name; missing scores never pass for good news."""
+    """The most severe finding decides the name; what is missing never passes for good news."""
     if record.status != "complete":
         left = summary.counts.get("not_attempted", 0)
-        return "Incomplete", [f"{left} cases could not be judged; run again to resume"]
+        why = [f"{left} cases could not be judged; run again to resume"]
+        return "Incomplete", [*why, *_losses(lost)]
     if summary.outcome == "inconclusive":
         return "Inconclusive", [_why_inconclusive(summary)]
+    comparison, missing = against.comparison, [against.fault] if against.fault else []
     if comparison is not None and comparison.verdict.regression_detected:
         return "Regression", list(comparison.verdict.reasons)
-    failed = _failed_gates(summary)
-    return ("GateFailed", failed) if failed else ("Passed", [])
+    if failed := _failed_gates(summary):
+        return "GateFailed", [*failed, *missing]
+    return ("Inconclusive", missing) if missing else ("Passed", [])
+
+
+def _losses(lost: Mapping[str, int]) -> list[str]:
+    """Why shards were lost, the most frequent reasons first."""
+    ordered = sorted(lost, key=lambda reason: (-lost[reason], reason))
+    said = [
+        f"{reason} ({lost[reason]} {'shard' if lost[reason] == 1 else 'shards'})"
+        for reason in ordered[:REASONS_SAID]
+    ]
+    unsaid = len(ordered) - len(said)
+    return [*said, f"and {unsaid} more reasons"] if unsaid else said
 
 
 def _why_inconclusive(summary: RunSummary) -> str:

@@ -44,6 +44,7 @@ JUDGES: Final[Mapping[str, JudgeEntry]] = {
         needs=("labels",),
         needs_ground_truth=True,
         made=lambda _options, _chosen: RecordedJudge(),
+        asks=False,
     ),
 }
 
@@ -54,7 +55,8 @@ class Court:
 
     `weights` holds the conversation metrics alone and sums to 1; `metrics` is everything that the
     judges promise; `pass_threshold` is an overall score 0..100; `models` names the judges that are
-    answered by another model, or at another temperature, than the rest.
+    answered by another model, or at another temperature, than the rest; `model_ids` are those that
+    answer anything, the shared one first.
     """
 
     judges: tuple[Judge, ...]
@@ -62,6 +64,7 @@ class Court:
     metrics: tuple[Metric, ...]
     pass_threshold: float
     models: Mapping[str, JudgeConfig] = field(default_factory=dict)
+    model_ids: tuple[str, ...] = (OFFLINE_MODEL,)
 
 
 def available_metrics(rubric_folders: Sequence[str] = ()) -> list[Metric]:
@@ -152,7 +155,9 @@ def court(config: JudgeConfig) -> Court:
         _check_offline(models.get(name, config), name, entry, weights)
     weighed = [rubric for rubric in known if rubric.name in weights]
     judges = tuple(entry.made(options[name], weighed) for name, entry in chosen.items())
-    return Court(judges, weights, _promised(judges), config.pass_threshold, models)
+    answering = [models.get(name, config) for name, entry in chosen.items() if entry.asks]
+    ids = _model_ids(config, answering)
+    return Court(judges, weights, _promised(judges), config.pass_threshold, models, ids)
 
 
 def resolved_weights(
@@ -282,6 +287,12 @@ def _own_model(config: JudgeConfig, options: JudgeOptions) -> JudgeConfig | None
         changes |= {"provider": None, "api_base": None}
     own = config.model_copy(update=changes)
     return None if own == config else own
+
+
+def _model_ids(shared: JudgeConfig, answering: Sequence[JudgeConfig]) -> tuple[str, ...]:
+    """Each once; the shared one alone where no judge asks anything."""
+    ids = {one.model_id for one in answering} or {shared.model_id}
+    return tuple(sorted(ids, key=lambda one: (one != shared.model_id, one)))
 
 
 def _promised(judges: Sequence[Judge]) -> tuple[Metric, ...]:

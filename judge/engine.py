@@ -14,7 +14,7 @@ from judge.case import Case
 from judge.errors import ModelError
 from judge.hearing import Hearing
 from judge.limits import Slots
-from judge.llm import Completion, Model
+from judge.llm import Completion, Model, Unreached
 from judge.protocol import Ask, Clerk, Judge, NoReply, Query, QueryResult
 from judge.reply import PARSER_VERSION, parse_reply
 from judge.score import Score
@@ -78,10 +78,10 @@ class _Door:
         """The model's answer.
 
         Raises:
-            ModelError: also when the door is shut.
+            ModelError: `Unreached` when the door is shut.
         """
         if self.shut:
-            raise ModelError("unavailable", "the run is ending, no model is asked any more")
+            raise Unreached("the run is ending, no model is asked any more")
         return await self._model.complete(ask, complaint=complaint)
 
     async def aclose(self) -> None:

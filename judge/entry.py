@@ -32,6 +32,7 @@ class JudgeEntry:
         made: makes the judge from its validated options and the chosen conversation rubrics.
         options: the model its options are validated by.
         offline: whether `offline/lexical` can answer what it asks, if it asks at all.
+        asks: whether it may put a question to a model.
     """
 
     description: str
@@ -40,3 +41,4 @@ class JudgeEntry:
     made: Callable[[Any, Sequence[Rubric]], Judge]
     options: type[JudgeOptions] = JudgeOptions
     offline: bool = True
+    asks: bool = True

@@ -20,6 +20,8 @@ def baseline_id(store: Store, wanted: str | None, record: RunRecord) -> str | No
     """The run to compare with: as named, or for `latest` the newest complete run of the same name
     that was begun before this one; null when there is none.
 
+    A run that has been compared with its `latest` stays with that one, whatever ends later.
+
     Raises:
         UnknownRun: a named run is not in the store.
     """
@@ -27,6 +29,8 @@ def baseline_id(store: Store, wanted: str | None, record: RunRecord) -> str | No
         return None
     if wanted != LATEST:
         return store.run(wanted).run_id
+    if (kept := _own_baseline(store, record)) is not None:
+        return kept
     older = store.runs().filter(
         (pl.col("name") == record.name)
         & (pl.col("status") == "complete")
@@ -39,9 +43,11 @@ def baseline_id(store: Store, wanted: str | None, record: RunRecord) -> str | No
 def compare_stored(
     store: Store, baseline: str, candidate: str, thresholds: ComparisonConfig
 ) -> RunComparison:
-    """Compare two runs of a store and keep the verdict there.
+    """Compare two runs of a store and keep the verdict there, unless both are the same run.
 
-    The row's time is the candidate's finish, not the clock: comparing again changes nothing.
+    The row's time is the candidate's finish, not the clock: comparing again changes nothing. Only
+    the comparison that the candidate was configured with is kept under its own thresholds; in any
+    other the baseline is kept by its id, so that the two are told apart.
 
     Raises:
         UnknownRun: a side is not in the store.
@@ -49,10 +55,15 @@ def compare_stored(
     """
     before, after = run_data(store, baseline), run_data(store, candidate)
     comparison = compare(before, after, thresholds)
+    if before.run_id == after.run_id:
+        return comparison
+    record = store.run(after.run_id)
+    if not _is_own(store, record, before.run_id, thresholds):
+        thresholds = thresholds.model_copy(update={"baseline": before.run_id})
     row = {
         "baseline": before.run_id,
         "candidate": after.run_id,
-        "at": store.run(candidate).finished_at,
+        "at": record.finished_at,
         "verdict": as_json(comparison.verdict.model_dump(mode="json")),
         "thresholds": as_json(thresholds.model_dump(mode="json")),
     }
@@ -60,10 +71,29 @@ def compare_stored(
     return comparison
 
 
+def _is_own(store: Store, record: RunRecord, baseline: str, thresholds: ComparisonConfig) -> bool:
+    """Whether this is the comparison that the run was configured with."""
+    configured = ComparisonConfig.model_validate(record.config["comparison"])
+    if configured != thresholds or configured.baseline is None:
+        return False
+    if configured.baseline == LATEST:
+        return baseline_id(store, LATEST, record) == baseline
+    return baseline.startswith(configured.baseline)
+
+
+def _own_baseline(store: Store, record: RunRecord) -> str | None:
+    """The baseline of the comparison that the run was configured with, once it has been made."""
+    own = store.comparisons().filter(
+        (pl.col("candidate") == record.run_id)
+        & (pl.col("thresholds") == as_json(record.config["comparison"]))
+    )
+    return None if own.is_empty() else str(own["baseline"][0])
+
+
 def stored_comparison(store: Store, record: RunRecord) -> RunComparison | None:
     """The comparison this run was the candidate of, worked out again; null when there was none.
 
-    Of several, the one by the run's own thresholds; among those the last by baseline.
+    Of several, the one the run was configured with; where it had none, the last by baseline.
     """
     rows = store.comparisons().filter(pl.col("candidate") == record.run_id)
     if rows.is_empty():

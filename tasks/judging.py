@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -14,12 +15,12 @@ from prefect.tasks import Task
 
 from judge.case import Case
 from judge.engine import Heard
-from judge.errors import DataError
+from judge.errors import DataError, Inconclusive
 from judge.findings import Findings, Origin, findings
 from judge.protocol import Judge
 from judge.rows import SHARD_TABLES, frame
 from judge.score import Score
-from tasks.intake import Shard, read_shard
+from tasks.intake import Record, Shard, read_shard
 from tasks.room import Room, watcher
 
 log = logging.getLogger(__name__)
@@ -29,9 +30,30 @@ SHARD_RETRY_DELAYS_S = [2.0, 10.0]
 """For storage faults only: a model's faults are dealt with ask by ask, inside the engine."""
 
 
+OUTAGES: Final = frozenset(
+    {"timeout", "unavailable", "rate_limited", "quota", "authentication", "not_found"}
+)
+"""Codes of asks that failed for the provider's sake, not the case's: another day they may not."""
+
+
 async def _storage_fault(_task: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
-    """Prefect must not repeat a shard whose failure would repeat (state.data is the exception)."""
-    return isinstance(state.data, OSError)
+    """Prefect must not repeat a shard whose failure would repeat (state.data is the exception).
+
+    Stores and readers say in their own words what happened; the fault is the cause of that.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError
+    from duckdb import IOException
+
+    faults = (OSError, BotoCoreError, ClientError, IOException)
+    if isinstance(state.data, DataError):
+        return False
+    return any(isinstance(error, faults) for error in _causes(state.data))
+
+
+def _causes(error: Any) -> Iterator[BaseException]:
+    while isinstance(error, BaseException):
+        yield error
+        error = error.__cause__
 
 
 @task(
@@ -47,12 +69,19 @@ async def _storage_fault(_task: Task[Any, Any], _run: TaskRun, state: State[Any]
 async def judge_shard(room: Room, run_id: str, shard: Shard) -> dict[str, int]:
     """Judge the cases of one shard and commit their rows, all or none.
 
+    What is committed is final, so nothing is when a later run could do better.
+
     Returns:
         Counts of the shard: judged, errored, skipped, quarantined.
+
+    Raises:
+        DataError: a case that was planned cannot be read any more.
+        Inconclusive: the judge model could not be had.
     """
     records = await asyncio.to_thread(
         lambda: list(read_shard(shard, room.config.transcripts, room.spool))
     )
+    _check_readable(shard, records)
     heard = await asyncio.gather(
         *(
             _judge_case(room, Origin(run_id, shard.uri, record.position), record.case)
@@ -60,6 +89,7 @@ async def judge_shard(room: Room, run_id: str, shard: Shard) -> dict[str, int]:
             if record.case is not None
         )
     )
+    _check_answered(heard)
     rejected = [
         _reject_row(Origin(run_id, shard.uri, record.position), record.reject, record.excerpt)
         for record in records
@@ -72,6 +102,25 @@ async def judge_shard(room: Room, run_id: str, shard: Shard) -> dict[str, int]:
     await asyncio.to_thread(room.store.commit_shard, run_id, shard.shard_id, frames, dict(counts))
     log.info("shard %s committed: %s", shard.shard_id, dict(counts))
     return dict(counts)
+
+
+def _check_readable(shard: Shard, records: Sequence[Record]) -> None:
+    due = frozenset(shard.due())
+    for record in records:
+        if record.reject is not None and record.position in due:
+            raise record.reject
+
+
+def _check_answered(heard: Sequence[Findings]) -> None:
+    """See that no ask failed for the provider's sake; the replies that came are in the cache."""
+    failed = Counter(
+        f"{ask['model']}: {ask['error']}"
+        for one in heard
+        for ask in one.rows["asks"]
+        if (ask["error"] or "").partition(":")[0] in OUTAGES
+    )
+    if failed:
+        raise Inconclusive(min(failed, key=lambda reason: (-failed[reason], reason)))
 
 
 async def _judge_case(room: Room, origin: Origin, case: Case) -> Findings:

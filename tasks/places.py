@@ -29,9 +29,11 @@ def write_probe(uri: str, storage_options: Mapping[str, Any], where: str) -> Non
     with writable(uri, where):
         files, root = url_to_fs(uri, **storage_options)
         path = f"{root.rstrip('/')}/{_PROBE}"
-        made = _missing(Path(root)) if "file" in files.protocol else []
+        local = "file" in files.protocol
+        made = _missing(Path(root)) if local else []
         try:
-            files.makedirs(root, exist_ok=True)
+            if local:  # elsewhere it would make the bucket, and objects need no folder
+                files.makedirs(root, exist_ok=True)
             files.pipe_file(path, b"assizes")
             files.rm_file(path)
         finally:

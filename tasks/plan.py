@@ -10,11 +10,10 @@ from datetime import UTC, date, datetime
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from judge.catalog import Court, fingerprints
-from judge.config import JudgeConfig, RunConfig, Trigger
-from judge.errors import ConfigurationError
-from judge.families.deterministic import RecordedJudge
+from judge.catalog import fingerprints
+from judge.config import RunConfig, Trigger
 from judge.rows import as_json
+from tasks.compared import baseline_id
 from tasks.intake import Plan, plan_intake
 from tasks.objects import expand
 from tasks.room import Room, watcher
@@ -55,22 +54,14 @@ def content_run_id(config: RunConfig, intake: Plan, prints: dict[str, str]) -> s
     return f"{config.name}-{hashlib.sha256(body.encode()).hexdigest()[:12]}"
 
 
-def sitting_models(config: JudgeConfig, court: Court) -> str:
-    """The ids of the models that answer the judges, each once, joined by `, `: the shared one
-    first, where a judge is answered by it at all. A judge that asks no model brings none.
-    """
-    asking = [judge.name for judge in court.judges if judge.name != RecordedJudge.name]
-    models = {court.models.get(name, config).model_id for name in asking} or {config.model_id}
-    return ", ".join(sorted(models, key=lambda model: (model != config.model_id, model)))
-
-
 @task(name="plan_run", cache_policy=NO_CACHE, result_serializer="json")
 async def plan_run(room: Room, request: Request) -> PlannedRun:
     """List the input, cut it into shards, and begin the run or find it already begun.
 
     Raises:
-        ConfigurationError: the transcripts cannot be found, or the run id belongs to another
-            configuration.
+        ConfigurationError: the transcripts cannot be found.
+        StoreError: the run id belongs to another configuration or other transcripts.
+        UnknownRun: the configured baseline is not in the store.
         Inconclusive: there is nothing to judge.
     """
     config = room.config
@@ -85,7 +76,13 @@ async def plan_run(room: Room, request: Request) -> PlannedRun:
         room.spool,
         on_progress=lambda read: report("reading", read, 0),
     )
-    prints = fingerprints(room.court)
+    begun = await asyncio.to_thread(_begun, room, request, intake)
+    return PlannedRun(begun, Plan.from_dict(begun.plan))
+
+
+def _begun(room: Room, request: Request, intake: Plan) -> RunRecord:
+    """The run as the store holds it; where it was begun before, with the plan of that time."""
+    config, prints = room.config, fingerprints(room.court)
     record = RunRecord(
         run_id=request.run_id or content_run_id(config, intake, prints),
         name=config.name,
@@ -93,18 +90,13 @@ async def plan_run(room: Room, request: Request) -> PlannedRun:
         status="running",
         config={**config.model_dump(mode="json"), "fingerprints": prints},
         config_hash=config.config_hash(),
-        judge_model=sitting_models(config.judge, room.court),
+        judge_model=", ".join(room.court.model_ids),
         started_at=datetime.now(UTC),
         finished_at=None,
         counts={},
         summary=None,
         plan=intake.as_dict(),
     )
-    begun = await asyncio.to_thread(room.store.begin, record)
-    frozen = Plan.from_dict(begun.plan)
-    if frozen.content_hash != intake.content_hash:
-        raise ConfigurationError(
-            f"run {begun.run_id!r} was begun over other transcripts than {transcripts.uri!r} holds "
-            "now; leave out --run-id to start a run over these"
-        )
-    return PlannedRun(begun, frozen)
+    # A baseline that is not there must not be noticed at the end, when the judges have been paid.
+    baseline_id(room.store, config.comparison.baseline, record)
+    return room.store.begin(record)

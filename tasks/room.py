@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
+from traceback import clear_frames
 
 from judge.catalog import Court, court
 from judge.config import RunConfig
 from judge.engine import Engine
+from judge.errors import AssizesError
 from judge.llm import check_model, model_for
 from tasks.clerk import SandboxClerk
 from tasks.objects import Spool
@@ -72,7 +74,27 @@ async def sitting(config: RunConfig) -> AsyncIterator[Room]:
         closing.push_async_callback(asyncio.to_thread, store.close)
         room = Room(config, bench, store)
         closing.push_async_callback(room.aclose)
-        yield room
+        try:
+            yield room
+        except BaseException as error:
+            forget_frames(error)
+            raise
+
+
+def forget_frames(error: BaseException) -> None:
+    """Drop what an error holds on to: the values in its frames, and the cause of one of ours, whose
+    message says it already.
+
+    Prefect keeps errors until the interpreter ends, and a connection or an error of DuckDB that
+    lives as long makes it print a report of leaked objects.
+    """
+    told: BaseException | None = error
+    while told is not None:
+        clear_frames(told.__traceback__)
+        before = told.__cause__ or told.__context__
+        if isinstance(told, AssizesError):
+            told.__cause__ = told.__context__ = None
+        told = before
 
 
 Watcher = Callable[[str, int, int], None]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from judge.compare import RunComparison
+from judge.errors import NotComparable
 from judge.rows import frame
 from judge.summary import RunSummary, run_metrics, summarise
 from tasks.compared import baseline_id, compare_stored
@@ -20,18 +22,19 @@ from tasks.store import RunRecord
 
 
 @task(name="summarise_run", cache_policy=NO_CACHE, result_serializer="json")
-async def summarise_run(room: Room, run: PlannedRun, *, whole: bool) -> RunSummary:
+async def summarise_run(room: Room, run: PlannedRun, *, lost: bool) -> RunSummary:
     """Sum up the committed shards and finish the run; a finished run is read back as it is.
 
     Args:
         room: where the run sits.
         run: the planned run.
-        whole: false when some shard could not be judged: the run stays `incomplete`.
+        lost: whether some shard could not be judged. Then, and while a case is not attempted, the
+            run stays `incomplete`.
     """
-    return await asyncio.to_thread(_summarise, room, run, whole)
+    return await asyncio.to_thread(_summarise, room, run, lost)
 
 
-def _summarise(room: Room, run: PlannedRun, whole: bool) -> RunSummary:
+def _summarise(room: Room, run: PlannedRun, lost: bool) -> RunSummary:
     store, run_id = room.store, run.run_id
     if run.finished and run.record.summary is not None:
         return RunSummary.model_validate(run.record.summary)
@@ -46,7 +49,7 @@ def _summarise(room: Room, run: PlannedRun, whole: bool) -> RunSummary:
     record = RunRecord(
         **{
             **{name: getattr(run.record, name) for name in RunRecord.__dataclass_fields__},
-            "status": "complete" if whole else "incomplete",
+            "status": "incomplete" if lost or summary.counts["not_attempted"] else "complete",
             "finished_at": datetime.now(UTC),
             "counts": summary.counts,
             "summary": summary.model_dump(mode="json"),
@@ -77,19 +80,32 @@ def _intake_counts(run: PlannedRun, committed: Mapping[str, Mapping[str, int]]) 
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Against:
+    """A run beside its baseline: the comparison, or why a wanted one could not be made."""
+
+    comparison: RunComparison | None = None
+    fault: str | None = None
+
+
 @task(name="compare_runs", cache_policy=NO_CACHE, result_serializer="json")
-async def compare_with_baseline(room: Room, run: PlannedRun) -> RunComparison | None:
-    """The comparison with the configured baseline; null when none is configured or there is none.
+async def compare_with_baseline(room: Room, run: PlannedRun) -> Against:
+    """The comparison with the configured baseline; none where there is no baseline, or no whole run.
 
     Raises:
         UnknownRun: the configured baseline is not in the store.
-        NotComparable: a side is not complete.
     """
     return await asyncio.to_thread(_compare_with_baseline, room, run.record)
 
 
-def _compare_with_baseline(room: Room, record: RunRecord) -> RunComparison | None:
-    baseline = baseline_id(room.store, room.config.comparison.baseline, record)
-    if baseline is None or record.status != "complete":
-        return None
-    return compare_stored(room.store, baseline, record.run_id, room.config.comparison)
+def _compare_with_baseline(room: Room, record: RunRecord) -> Against:
+    wanted = room.config.comparison.baseline
+    if wanted is None or record.status != "complete":
+        return Against()
+    baseline = baseline_id(room.store, wanted, record)
+    if baseline is None:
+        return Against()
+    try:
+        return Against(compare_stored(room.store, baseline, record.run_id, room.config.comparison))
+    except NotComparable as error:
+        return Against(fault=f"not compared: {error}")

@@ -14,12 +14,14 @@ from deployments.commands.output import print_json, print_outcome
 from deployments.server import API_TIMEOUT_S, healthy, running_server
 from deployments.settings import configured_api_url, prepare_environment
 from judge.catalog import court
+from judge.compare import COMPLETE
 from judge.config import RunConfig, Trigger
 from judge.errors import ConfigurationError, NotComparable
 from judge.llm import check_model
+from tasks.compared import LATEST
 from tasks.objects import expand, list_sources
 from tasks.places import write_probe
-from tasks.store import COMPLETE, open_store
+from tasks.store import Store, open_store
 
 if TYPE_CHECKING:
     from flows.outcome import RunOutcome

@@ -21,6 +21,7 @@ def _entry(kind: type[StepJudge], options: type[StepOptions]) -> JudgeEntry:
         needs_ground_truth=True,
         made=lambda chosen, _: kind(chosen),
         options=options,
+        asks=kind is not TrajectoryJudge,
     )
 
 

@@ -47,12 +47,14 @@ ENTRIES: Final[Mapping[str, JudgeEntry]] = {
         needs=DOCUMENT_RECALL.needs,
         needs_ground_truth=True,
         made=lambda _options, _rubrics: DocumentRecall(),
+        asks=False,
     ),
     AgentUsage.name: JudgeEntry(
         description="Tokens and seconds that the agent took, read from the transcript; asks no model.",
         needs=("transcript",),
         needs_ground_truth=False,
         made=lambda _options, _rubrics: AgentUsage(),
+        asks=False,
     ),
 }
 """The judges of this family as the catalogue lists them."""

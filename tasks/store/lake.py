@@ -32,6 +32,7 @@ from tasks.store.record import (
     COMPLETE,
     RUN_TABLES,
     RunRecord,
+    check_input,
     checked_frames,
     checked_id,
     checked_metrics,
@@ -40,7 +41,6 @@ from tasks.store.record import (
     full_id,
     is_id,
     newest_first,
-    other_plan,
     parquet,
     resumed,
 )
@@ -68,10 +68,9 @@ class Lake:
         """
         checked_id(run.run_id, "run id")
         if self._stored(run.run_id) is None:
-            plan = as_json(run.plan).encode()
             name = f"runs/{run.run_id}/input.json"
-            if not self._objects.create(name, plan) and self._objects.read([name])[name] != plan:
-                raise other_plan(run.run_id, self.uri)
+            if not self._objects.create(name, as_json(run.plan).encode()):
+                check_input(self.plan(run.run_id) or {}, run, self.uri)
             self._objects.create(
                 f"runs/{run.run_id}/run.json",
                 _encoded(run=_timed(run.row())),

@@ -25,10 +25,12 @@ class Store(Protocol):
         ...
 
     def begin(self, run: RunRecord) -> RunRecord:
-        """Freeze a run, or return the one already there: the same configuration and plan.
+        """Freeze a run, or return the one already there: the same configuration and input.
+
+        Its plan is then the stored one, which may cut the input into other shards.
 
         Raises:
-            StoreError: when a run of that id has another configuration or plan.
+            StoreError: when a run of that id has another configuration or input.
         """
         ...
 

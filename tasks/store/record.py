@@ -170,25 +170,31 @@ def checked_table(table: str, known: Iterable[str]) -> str:
 def resumed(stored: RunRecord, run: RunRecord, store: str) -> RunRecord:
     """The run already in the store, if `run` may go on with it.
 
+    The input must be the same, not how it is cut into shards: the stored plan is the one to follow.
+
     Raises:
-        StoreError: when its configuration or its plan is another.
+        StoreError: when its configuration or its input is another.
     """
     if stored.config_hash != run.config_hash:
         raise StoreError(
             f"run {run.run_id!r} in {store} has config_hash {stored.config_hash!r}, this "
             f"configuration has {run.config_hash!r}; use another run id, or the configuration it began with"
         )
-    if as_json(stored.plan) != as_json(run.plan):
-        raise other_plan(run.run_id, store)
+    check_input(stored.plan, run, store)
     return stored
 
 
-def other_plan(run_id: str, store: str) -> StoreError:
-    """The refusal to mix two inputs in one run."""
-    return StoreError(
-        f"run {run_id!r} in {store} was planned over other input; resume it with the plan it holds, "
-        "or use another run id"
-    )
+def check_input(plan: Mapping[str, Any], run: RunRecord, store: str) -> None:
+    """See that a stored plan and a run are about the same input, by the plans' `content_hash`.
+
+    Raises:
+        StoreError: when they are not.
+    """
+    if plan.get("content_hash") != run.plan.get("content_hash"):
+        raise StoreError(
+            f"run {run.run_id!r} in {store} was planned over other input than there is now; leave "
+            "out --run-id to start a run over this, or use another run id"
+        )
 
 
 def ending(

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
 import pytest
 
 from deployments.samples import sample_cases
+from judge.config import StoreConfig
 from judge.formats import native_line
+from judge.rows import frame
+from tasks.store import open_store
 from tests.command import Answer, assizes
+from tests.tasks.reports.sample_families import RUN_ID, families_run
+from tests.tasks.store.rows import ended, run_metrics, run_record
 
 
 @pytest.fixture
@@ -45,6 +51,13 @@ def refused(answer: Answer, code: int, *said: str) -> None:
         (["judge.colour=red"], ("colour", "no such setting")),
         (["judge.pass_threshold=101"], ("pass_threshold", "101")),
         (["comparison.baseline=never-run"], ("never-run",)),
+        (["limits.timeout_s=inf"], ("timeout_s", "finite")),
+        (["comparison.max_latency_increase_pct=inf"], ("max_latency_increase_pct", "finite")),
+        (["report.uri=/proc/x"], ("[report] uri", "/proc/x")),
+        (["report.uri=nosuch://x"], ("[report] uri", "nosuch")),
+        (["report.uri=t.jsonl"], ("[report] uri", "t.jsonl")),
+        (["cache.uri=nosuch://x"], ("[cache] uri", "nosuch")),
+        (["cache.uri=gs://x"], ("[cache] uri", "gcsfs")),
     ],
 )
 def test_a_wrong_setting_stops_the_run_before_it_begins(
@@ -83,15 +96,20 @@ def test_a_store_that_is_not_there_is_named(folder: Path, command: list[str]):
     refused(assizes(*args, cwd=folder), 2, "assizes.duckdb", "assizes run")
 
 
+def made(folder: Path) -> None:
+    """An empty store where the configuration has one."""
+    open_store(StoreConfig(uri=f"duckdb:///{folder}/assizes.duckdb"), writing=True).close()
+
+
 def test_a_store_of_another_schema_version_is_refused(folder: Path):
-    assert assizes("doctor", cwd=folder).code == 0  # opens the store for writing, so makes it
+    made(folder)
     with duckdb.connect(str(folder / "assizes.duckdb")) as connection:
         connection.execute("update _meta set schema_version = 99")
     refused(assizes("runs", cwd=folder), 2, "99", "version")
 
 
 def test_an_unknown_run_is_named_with_those_there_are(folder: Path):
-    assizes("doctor", cwd=folder)
+    made(folder)
     refused(assizes("show", "nightly-1", cwd=folder), 2, "nightly-1")
 
 
@@ -116,3 +134,102 @@ def test_doctor_says_what_is_wrong_and_goes_on(folder: Path):
     assert "OPENAI_API_KEY" in checks["model"]["finding"]
     assert checks["store"]["state"] == "ok"
     assert checks["transcripts"]["state"] == "ok"
+
+
+@pytest.mark.parametrize("uri", ["/proc/x", "nosuch://x", "t.jsonl"])
+def test_doctor_finds_places_that_cannot_be_written(folder: Path, uri: str):
+    sets = ["--set", f"report.uri={uri}", "--set", f"cache.uri={uri}"]
+    answer = assizes("doctor", *sets, "--json", cwd=folder)
+    assert (answer.code, answer.err) == (2, "")
+    checks = {check["name"]: check for check in json.loads(answer.out)}
+    for name in ("reply cache", "reports"):
+        assert checks[name]["state"] == "fault"
+        assert uri in checks[name]["finding"]
+
+
+def test_doctor_leaves_nothing_behind(folder: Path):
+    before = sorted(folder.rglob("*"))
+    for store in ("duckdb:///new.duckdb", "new/lake"):
+        answer = assizes("doctor", "--set", f"store.uri={store}", "--json", cwd=folder)
+        assert answer.code == 0, answer
+        checks = {check["name"]: check for check in json.loads(answer.out)}
+        assert checks["store"]["finding"] == f"{store}: will be created"
+    assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize("store", ["duckdb:///typo.duckdb", "typo/lake"])
+def test_compare_makes_no_store(folder: Path, store: str):
+    refused(assizes("compare", "a", "b", "--store", store, cwd=folder), 2, "typo", "assizes run")
+    assert not list(folder.glob("typo*"))
+
+
+def test_a_report_that_cannot_be_written_is_one_line(folder: Path):
+    run = families_run()
+    with open_store(StoreConfig(uri=f"duckdb:///{folder}/assizes.duckdb"), writing=True) as store:
+        store.begin(replace(run.record, status="running", finished_at=None, summary=None))
+        store.commit_shard(RUN_ID, "s0", run.frames, run.record.counts)
+        store.finish(run.record, frame("run_metrics", []))
+    for place in ("/proc/x", "nosuch://x", "t.jsonl"):
+        refused(assizes("report", RUN_ID, "-o", place, cwd=folder), 2, place, "cannot be written")
+
+
+def test_a_baseline_that_is_not_complete_is_refused_before_the_run(folder: Path):
+    run = run_record("older-1")
+    with open_store(StoreConfig(uri=f"duckdb:///{folder}/assizes.duckdb"), writing=True) as store:
+        store.begin(run)
+        store.finish(ended(run, status="incomplete"), run_metrics("older-1"))
+    refused(assizes("run", "--baseline", "older-1", cwd=folder), 3, "older-1", "incomplete")
+
+
+def test_a_baseline_is_a_text_whatever_it_looks_like(folder: Path):
+    refused(assizes("run", "--baseline", "2026-11-21", cwd=folder), 2, "no run '2026-11-21'")
+
+
+def test_a_date_without_a_place_for_it_is_refused(folder: Path):
+    refused(assizes("run", "--date", "2026-11-21", cwd=folder), 2, "t.jsonl", "{date}")
+
+
+def test_a_prefect_server_that_does_not_answer_is_named(folder: Path):
+    dead = {"PREFECT_API_URL": "http://127.0.0.1:9/api"}
+    refused(assizes("run", cwd=folder, env=dead), 2, "127.0.0.1:9", "PREFECT_API_URL")
+
+
+@pytest.mark.parametrize("text", ["active = [", 'profiles = "none"', "[profiles]\na = 5\n"])
+def test_profiles_that_cannot_be_read_are_named(folder: Path, text: str):
+    (folder / "profiles.toml").write_text(f'active = "a"\n{text}' if "[" not in text else text)
+    env = {"PREFECT_PROFILES_PATH": str(folder / "profiles.toml"), "PREFECT_PROFILE": "a"}
+    refused(assizes("run", cwd=folder, env=env), 2, "profiles.toml")
+    answer = assizes("doctor", "--json", cwd=folder, env=env)
+    (server,) = (one for one in json.loads(answer.out) if one["name"] == "prefect server")
+    assert server["state"] == "fault"
+    assert "profiles.toml" in server["finding"]
+
+
+def test_a_configuration_file_that_cannot_be_written_is_named(folder: Path):
+    answer = assizes("init", "t.jsonl", "-o", "nodir/x.toml", cwd=folder)
+    refused(answer, 2, "nodir/x.toml", "cannot be written")
+
+
+@pytest.mark.parametrize("state", ["{}", "[]", '{"pid": 1}', "no json"])
+def test_down_takes_any_state_file(folder: Path, state: str):
+    (folder / "server.json").write_text(state)
+    answer = assizes("down", cwd=folder, env={"ASSIZES_HOME": str(folder)})
+    assert (answer.code, answer.out, answer.err) == (0, "no background server was running\n", "")
+
+
+def test_a_defect_is_one_line_with_a_code_of_its_own(folder: Path):
+    (folder / "broken").mkdir()
+    (folder / "broken" / "server.json").mkdir()  # `up` cannot leave its state there
+    env = {"ASSIZES_HOME": str(folder / "broken")}
+    answer = assizes("down", cwd=folder, env=env)
+    refused(answer, 70, "internal error: IsADirectoryError", "--verbose")
+    told = assizes("--verbose", "down", cwd=folder, env=env)
+    assert told.code == 70
+    assert "Traceback" in told.err
+    assert "stop_server" in told.err
+
+
+def test_usage_errors_keep_their_message_and_code(folder: Path):
+    answer = assizes("show", cwd=folder)
+    assert answer.code == 2
+    assert "Missing argument" in answer.err

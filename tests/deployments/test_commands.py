@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from deployments.samples import sample_cases
 from judge.formats import native_line
-from tests.command import Answer, assizes
+from tests.command import ROOT, Answer, assizes
+from tests.doubles.fixtures import OPENAI_KEY
 
 
 def answered(answer: Answer, code: int = 0) -> str:
@@ -66,6 +70,63 @@ def test_the_demo_finds_its_regression_and_its_runs_can_be_read(tmp_path: Path, 
     for kind, path in links.items():
         written = (tmp_path / path).read_bytes()
         assert written == (tmp_path / outcome["reports"][kind]).read_bytes()
+
+
+def test_the_demo_leaves_what_is_not_its_own(tmp_path: Path, env):
+    theirs = ("notes.txt", "v1.jsonl", "reports/mine/report.html", "replies/one.json", "sub/x.db")
+    for name in theirs:
+        (tmp_path / "X" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "X" / name).write_text("mine")
+    for _ in range(2):
+        answered(assizes("demo", "--folder", "X", "--json", cwd=tmp_path, env=env))
+    for name in theirs:
+        assert (tmp_path / "X" / name).read_text() == "mine"
+
+
+def test_a_demo_folder_that_is_a_file_is_one_line(tmp_path: Path):
+    (tmp_path / "X").write_text("mine")
+    answer = assizes("demo", "--folder", "X", cwd=tmp_path)
+    assert answer.code == 2
+    assert answer.err.startswith("assizes: --folder 'X' cannot be used: ")
+    assert (tmp_path / "X").read_text() == "mine"
+
+
+def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path, env, judge_server):
+    lines = [native_line(case) for case in sample_cases()[:4]]
+    (tmp_path / "t.jsonl").write_bytes(b"".join(lines))
+    settings = ["transcripts.uri=t.jsonl", "judge.model=openai/slow-60"]
+    settings.append(f"judge.api_base={judge_server.api_base}")
+    pairs = [word for pair in settings for word in ("--set", pair)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "deployments.cli", "run", *pairs],
+        cwd=tmp_path,
+        env={**os.environ, **env, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        deadline = time.monotonic() + 60
+        while not judge_server.stats()["requests"] and time.monotonic() < deadline:
+            time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.splitlines()[-1] == "assizes: interrupted; run the same command again to resume"
+    assert "Traceback" not in err
+
+
+def test_what_our_packages_warn_of_reaches_the_user_on_one_line(tmp_path: Path, env, judge_server):
+    lines = [native_line(case) for case in sample_cases()[:2]]
+    (tmp_path / "t.jsonl").write_bytes(b"".join(lines))
+    # The folder takes the probe of the check; of the replies, each of 256 folders is a file.
+    (tmp_path / "replies").mkdir()
+    for number in range(256):
+        (tmp_path / "replies" / f"{number:02x}").write_text("")
+    settings = ["transcripts.uri=t.jsonl", "judge.model=openai/m", "cache.uri=replies"]
+    settings.append(f"judge.api_base={judge_server.api_base}")
+    pairs = [word for pair in settings for word in ("--set", pair)]
+    answer = assizes("run", *pairs, cwd=tmp_path, env={**env, "OPENAI_API_KEY": OPENAI_KEY})
+    (line,) = answer.err.splitlines()
+    assert line.startswith("assizes: warning: [cache] replies cannot be ")
 
 
 def test_init_writes_what_run_takes(tmp_path: Path, env):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.settings import configured_api_url, read_config
+from deployments.settings import configured_api_url, read_config, read_places
 from judge.config import MetricSelection
 from judge.errors import ConfigurationError
 
@@ -143,3 +143,47 @@ def test_the_api_of_the_active_profile_is_used(tmp_path: Path, monkeypatch: pyte
         'active = "team"\n[profiles.team]\nPREFECT_API_URL = "http://127.0.0.1:4200/api"\n'
     )
     assert configured_api_url() == "http://127.0.0.1:4200/api"
+
+
+@pytest.mark.parametrize(
+    ("pair", "field", "value"),
+    [
+        ("transcripts.agent_version=1.0", "transcripts.agent_version", "1.0"),
+        ("transcripts.agent_version=2026-11-21", "transcripts.agent_version", "2026-11-21"),
+        ("comparison.baseline=2026-11-21", "comparison.baseline", "2026-11-21"),
+        ("name=7", "name", "7"),
+        ("judge.model=true", "judge.model", "true"),
+        ("transcripts.where.build=12", "transcripts.where", {"build": "12"}),
+    ],
+)
+def test_a_set_value_is_text_where_a_text_is_wanted(file: Path, pair: str, field: str, value):
+    found: object = read_config(file, [pair])
+    for name in field.split("."):
+        found = getattr(found, name)
+    assert found == value
+
+
+@pytest.mark.parametrize("baseline", ["2026-11-21", "true", "1.0", '"quoted"', "[a]"])
+def test_an_option_is_taken_as_it_is(file: Path, baseline: str):
+    config = read_config(file, ["comparison.baseline=x"], {"comparison": {"baseline": baseline}})
+    assert config.comparison.baseline == baseline
+
+
+def test_an_option_that_was_not_given_leaves_the_file_alone(file: Path):
+    file.write_text(MINIMAL + "limit = 3\n")
+    assert read_config(file, [], {"transcripts": {"limit": None}}).transcripts.limit == 3
+
+
+def test_the_reading_commands_take_the_environment_without_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ASSIZES_STORE__URI", "rows")
+    monkeypatch.setenv("ASSIZES_REPORT__URI", "out")
+    monkeypatch.setenv("ASSIZES_COMPARISON__MAX_AVG_SCORE_DROP", "50")
+    config = read_places(None)
+    assert config.store.uri == "rows"
+    assert config.report.uri == "out"
+    assert config.comparison.max_avg_score_drop == 50.0
+    with pytest.raises(ConfigurationError, match="transcripts"):
+        read_config(None)

@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from deployments.commands.output import judged_by
 from deployments.settings import validated
 from flows.evaluate import evaluate
 from flows.outcome import RunOutcome
@@ -162,3 +163,21 @@ async def test_a_judge_with_a_bug_costs_its_own_scores_only(wanted: RunConfig):
     assert {json.loads(one)["error"] for one in broken["details"]} == {"judge_bug"}
     assert rows["cases"]["overall_score"].null_count() == 0
     assert outcome.exit_code == 0
+
+
+async def test_a_judge_with_a_model_of_its_own_is_named_beside_the_offline_baseline(
+    wanted: RunConfig,
+):
+    changes = {
+        "judges": ("conversation", "recorded", "safety"),
+        "model": None,
+        "options": {"safety": {"model": "openai/gpt-4o-mini"}},
+    }
+    judge = wanted.judge.model_copy(update=changes)
+    outcome, _ = await run(wanted.model_copy(update={"judge": judge}))
+    assert outcome.judge_model == "offline/lexical, openai/gpt-4o-mini"
+    assert judged_by(outcome.judge_model) == "Judged by offline/lexical, openai/gpt-4o-mini."
+    report = json.loads(Path(outcome.reports["json"]).read_text("utf-8"))
+    assert report["judged_by"]["line"].startswith(
+        "Judged by offline/lexical, openai/gpt-4o-mini (answered by "
+    )

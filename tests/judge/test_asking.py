@@ -7,7 +7,7 @@ import json
 import pytest
 
 from judge.errors import ModelError
-from judge.llm import Completion, UnusableReply
+from judge.llm import Completion, Unreached, UnusableReply
 from judge.protocol import Ask, Prompt, ask, ask_each
 from judge.score import Score
 from judge.scripted import Scripted
@@ -102,26 +102,52 @@ async def test_a_price_unknown_for_one_attempt_is_unknown_for_the_ask(replies):
     assert (heard.asks[0].attempts, heard.asks[0].cost_usd) == (2, None)
 
 
-async def test_a_model_error_is_not_asked_again_and_its_cost_is_not_known():
-    model = Scripted([ModelError("rate_limited", "slow down"), priced(4)])
+@pytest.mark.parametrize(
+    ("error", "used"),
+    [
+        (ModelError("rate_limited", "said"), 0),
+        (ModelError("quota", "said"), 0),
+        (ModelError("authentication", "said"), 0),
+        (ModelError("not_found", "said"), 0),
+        (ModelError("bad_request", "said"), 0),
+        (ModelError("context_overflow", "said"), 0),
+        (ModelError("no_offline_rule", "said"), 0),
+        (Unreached("said"), 0),
+        (ModelError("timeout", "said"), None),
+        (ModelError("unavailable", "said"), None),
+        (ModelError("refused", "said"), None),
+    ],
+)
+async def test_a_model_error_is_not_asked_again_and_costs_nothing_only_if_turned_away(error, used):
+    model = Scripted([error, priced(4)])
 
     heard = await engine(model).hear(Asking(), CASE)
 
-    assert heard.scores == [Score.failed("level", "slow down", "rate_limited", raw="")]
+    assert heard.scores == [Score.failed("level", "said", error.code, raw="")]
     latency_ms = heard.asks[0].latency_ms
     assert 0 <= latency_ms < 1000
     assert heard.asks == [
         but(
             PAID,
             answered_by=None,
-            input_tokens=None,
-            output_tokens=None,
-            cost_usd=None,
+            input_tokens=used,
+            output_tokens=used,
+            cost_usd=used,
             latency_ms=latency_ms,
-            error="rate_limited: slow down",
+            error=f"{error.code}: said",
             reply=None,
         )
     ]
+
+
+@pytest.mark.parametrize(("error", "cost_usd"), [("timeout", None), ("rate_limited", 0.25)])
+async def test_a_paid_reply_that_did_not_fit_costs_what_its_re_ask_leaves_known(error, cost_usd):
+    unfit = Completion("{}", "m-2025", 100, 20, 0.25, 50.0)
+    model = Scripted([unfit, ModelError(error, "said")])
+
+    heard = await engine(model).hear(Asking(), CASE)
+
+    assert (heard.asks[0].attempts, heard.asks[0].cost_usd) == (2, cost_usd)
 
 
 async def test_an_unusable_answer_was_paid_for_all_the_same():

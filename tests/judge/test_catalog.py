@@ -384,6 +384,24 @@ def test_a_judge_can_have_a_model_and_a_temperature_of_its_own():
     }
 
 
+@pytest.mark.parametrize(
+    ("judges", "own", "model_ids"),
+    [
+        (("safety", "sql"), {}, ("m",)),
+        (("safety", "sql"), {"sql": "a"}, ("m", "a")),
+        (("safety", "sql"), {"sql": "z", "safety": "a"}, ("a", "z")),
+        (("safety", "sql"), {"sql": "m"}, ("m",)),
+        (("safety", "sql"), {"sql": "offline/lexical"}, ("m", "offline/lexical")),
+        (("safety", "recorded"), {"safety": "a"}, ("a",)),
+        (("safety", "trajectory", "document_recall"), {"safety": "a"}, ("a",)),
+        (("recorded",), {}, ("m",)),
+    ],
+)
+def test_the_models_that_answer_are_known_each_once_the_shared_one_first(judges, own, model_ids):
+    options = {name: {"model": model} for name, model in own.items()}
+    assert court(JudgeConfig(judges=judges, model="m", options=options)).model_ids == model_ids
+
+
 def test_an_option_equal_to_the_runs_makes_no_model_of_its_own():
     config = JudgeConfig(judges=("safety",), model="m", options={"safety": {"model": "m"}})
     assert court(config).models == {}

@@ -124,6 +124,19 @@ async def test_a_failure_in_flight_is_shared_but_not_called_cached():
     assert not second.asks[0].cached
 
 
+async def test_a_paid_failure_in_flight_is_paid_and_metered_once():
+    model = Gated([UnusableReply("truncated_output", "cut off", priced(4))])
+    hearings = asyncio.gather(*hears(engine(model), 2))
+    await settled()
+    model.gate.set()
+
+    first, second = await hearings
+
+    paid = but(PAID, error="truncated_output: cut off")
+    assert first.asks == [paid]
+    assert second.asks == [but(paid, attempts=0, input_tokens=0, output_tokens=0, cost_usd=0.0)]
+
+
 async def test_when_the_asking_hearing_is_cancelled_another_asks_in_its_place():
     model = Gated([priced(4)])
     first, second = map(asyncio.create_task, hears(engine(model), 2))
@@ -292,3 +305,44 @@ async def test_a_query_without_a_clerk_is_a_no_reply():
     assert [(one.status, one.details) for one in heard.scores] == [
         ("failed", {"error": "no_clerk"})
     ]
+
+
+async def test_once_it_closes_no_model_is_asked_any_more():
+    model = Gated([{"score": 1}, {"score": 2}])
+    asking = engine(model, max_in_flight=1)
+    hearings = [asyncio.create_task(asking.hear(Asking([text]), CASE)) for text in ("a", "b")]
+    await settled()
+
+    await asking.aclose()
+    model.gate.set()
+    first, second = await asyncio.gather(*hearings)
+
+    assert first.scores == [Score.of(LEVEL, 1)]
+    assert second.asks[0].error == "unavailable: the run is ending, no model is asked any more"
+    assert (second.asks[0].cost_usd, len(model.asked)) == (0.0, 1)
+
+
+async def test_an_answer_that_came_is_kept_although_its_hearing_was_cancelled():
+    class Slow:
+        def __init__(self):
+            self.kept = []
+            self.begun = asyncio.Event()
+
+        async def get(self, key):
+            return None
+
+        async def put(self, key, completion):
+            self.begun.set()
+            await asyncio.sleep(0.05)
+            self.kept.append(completion)
+
+    cache = Slow()
+    asking = engine(Scripted([priced(4)], "scripted"), cache)
+    hearing = asyncio.create_task(asking.hear(Asking(), CASE))
+    await cache.begun.wait()
+
+    hearing.cancel()
+    await asking.aclose()
+
+    assert hearing.cancelled()
+    assert cache.kept == [priced(4)]

@@ -95,7 +95,7 @@ async def test_calls_in_flight_share_the_slots_over_http(monkeypatch):
         assert server.stats() == {"requests": 12, "models": {"stub": 12}, "peak": 4}
 
 
-async def test_an_engine_that_was_closed_opens_new_connections_when_it_hears_again(judge_server):
+async def test_an_engine_that_was_closed_asks_nobody_any_more_and_another_one_can(judge_server):
     model = model_for(config(judge_server), LIMITS)
     asking = Engine(model, None, max_in_flight=4, timeout_s=5)
     judge = ConversationJudge(built_in_rubrics()[:1])
@@ -103,7 +103,10 @@ async def test_an_engine_that_was_closed_opens_new_connections_when_it_hears_aga
     first = await asking.hear(judge, case(user("hello"), agent("hi")))
     await asking.aclose()
     second = await asking.hear(judge, case(user("hello"), agent("hi")))
-    await asking.aclose()
+    other = Engine(model_for(config(judge_server), LIMITS), None, max_in_flight=4, timeout_s=5)
+    third = await other.hear(judge, case(user("hello"), agent("hi")))
+    await other.aclose()
 
-    assert [one.asks[0].error for one in (first, second)] == [None, None]
+    errors = [one.asks[0].error for one in (first, second, third)]
+    assert errors == [None, "unavailable: the run is ending, no model is asked any more", None]
     assert judge_server.stats()["requests"] == 2

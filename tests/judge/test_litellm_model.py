@@ -10,7 +10,7 @@ import pytest
 
 from judge.config import JudgeConfig, LimitsConfig
 from judge.errors import ModelError
-from judge.llm import Completion, UnusableReply, model_for
+from judge.llm import Completion, Unreached, UnusableReply, model_for
 from judge.reply import parse_reply
 from tests.doubles.fixtures import ROOT
 from tests.judge.calls import ASK, LIMITS, Reply, completing, config
@@ -152,10 +152,10 @@ async def test_a_failure_has_the_code_of_its_status_or_words_after_one_request(
     assert judge_server.stats()["requests"] == 1
 
 
-async def test_a_server_that_is_not_there_is_unavailable(judge_server):
+async def test_a_server_that_is_not_there_is_unavailable_and_was_never_reached(judge_server):
     model = model_for(config(judge_server, api_base="http://127.0.0.1:9/v1"), LIMITS)
 
-    with pytest.raises(ModelError) as caught:
+    with pytest.raises(Unreached) as caught:
         await model.complete(ASK)
 
     assert caught.value.code == "unavailable"

@@ -20,12 +20,43 @@ def test_judge_tokens_and_cost_are_summed_over_paid_asks():
     asks = [
         ask_row("a"),
         ask_row("b", cached=True),
-        ask_row("c", error="timeout", input_tokens=None, output_tokens=None, cost_usd=None),
+        ask_row("c", error="rate_limited: x", input_tokens=0, output_tokens=0, cost_usd=0.0),
+        ask_row("d", error="rate_limited: x", attempts=0, cost_usd=0.0),
     ]
     summary = summary_of(outcomes(1), asks=asks)
     assert summary.total_platform_token_usage == {"input": 700, "output": 300, "total": 1000}
     assert summary.total_platform_cost_usd == 0.01
-    assert summary.model_calls == ModelCalls(asks=3, cached=1, unanswered=1, attempts=3)
+    assert summary.model_calls == ModelCalls(asks=4, cached=1, unanswered=2, attempts=3)
+
+
+@pytest.mark.row("001-50")
+def test_a_call_that_may_have_been_charged_makes_the_cost_null_whatever_came_of_it():
+    lost = ask_row("b", error="timeout: late", attempts=2, input_tokens=None, cost_usd=None)
+    summary = summary_of(outcomes(2), asks=[ask_row("a"), lost])
+    assert summary.total_platform_cost_usd is None
+    assert summary.judges["conversation"].cost_usd is None
+
+
+def test_an_outage_in_which_every_call_was_turned_away_costs_nothing():
+    away = {"error": "rate_limited: x", "input_tokens": 0, "output_tokens": 0, "cost_usd": 0.0}
+    summary = summary_of(outcomes(2), asks=[ask_row("a", **away), ask_row("b", **away)])
+    assert summary.total_platform_token_usage == {"input": 0, "output": 0, "total": 0}
+    assert summary.total_platform_cost_usd == 0.0
+
+
+def test_a_call_turned_away_does_not_make_tokens_known_that_nobody_metered():
+    away = {"error": "rate_limited: x", "input_tokens": 0, "output_tokens": 0, "cost_usd": 0.0}
+    unmetered = ask_row("a", input_tokens=None, output_tokens=None)
+    asks = [unmetered, ask_row("b", **away)]
+    assert summary_of(outcomes(2), asks=asks).total_platform_token_usage is None
+
+
+def test_a_failure_shared_with_the_same_ask_in_flight_is_counted_once():
+    paid = ask_row("a", error="truncated_output: cut off")
+    shared = ask_row("b", error="truncated_output: cut off", attempts=0, cost_usd=0.0)
+    summary = summary_of(outcomes(2), asks=[paid, shared])
+    assert summary.total_platform_token_usage == {"input": 700, "output": 300, "total": 1000}
+    assert summary.total_platform_cost_usd == 0.01
 
 
 @pytest.mark.row("001-50")

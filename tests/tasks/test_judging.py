@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import polars as pl
 import pytest
+from botocore.exceptions import EndpointConnectionError
+from prefect.states import Failed
 
-from judge.config import RunConfig
-from judge.errors import ConfigurationError
+from judge.config import LimitsConfig, RunConfig
+from judge.errors import ConfigurationError, DataError, Inconclusive, StoreError
 from judge.formats import native_line
 from tasks.judging import judge_shard
 from tasks.plan import Request, plan_run
@@ -107,6 +110,80 @@ async def test_the_rows_of_the_asks_name_the_model_of_each_judge(folder: Path, j
     ]
     (request,) = judge_server.requests()
     assert (request["model"], request["temperature"]) == ("strict", 0.0)
+
+
+async def refused(wanted: RunConfig, kind: type[Exception], match: str) -> None:
+    """The first shard is not judged, for this reason, and nothing of it is stored."""
+    async with sitting(wanted) as room:
+        run = await plan_run.fn(room, Request())
+        (folder,) = {Path(shard.uri).parent for shard in run.intake.shards}
+        if kind is DataError:
+            (folder / "cases.jsonl").write_bytes(native_line(CASES[1]))
+        with pytest.raises(kind, match=match):
+            await judge_shard.fn(room, run.run_id, run.intake.shards[0])
+    with open_store(wanted.store) as store:
+        assert store.committed(run.run_id) == {}
+        assert store.table(run.run_id, "rejects").is_empty()
+
+
+async def test_a_shard_of_cases_that_cannot_be_read_any_more_is_not_committed(folder: Path):
+    await refused(config(folder), DataError, r"changed: '.*/cases\.jsonl' is no longer as it was")
+
+
+@pytest.mark.parametrize(
+    ("model", "match"),
+    [
+        ("status-503", "openai/status-503: unavailable: .*stub answers 503"),
+        ("status-429", "openai/status-429: rate_limited: "),
+        ("status-401", "openai/status-401: authentication: "),
+        ("status-404", "openai/status-404: not_found: "),
+        ("quota", "openai/quota: quota: "),
+        ("slow-3", "openai/slow-3: timeout: no answer within 0.3 s"),
+    ],
+)
+async def test_a_shard_whose_provider_could_not_be_had_is_not_committed(
+    folder: Path, judge_server, model, match
+):
+    judge = {"model": f"openai/{model}", "api_base": judge_server.api_base}
+    wanted = config(folder, judges=("relevance_to_query",), **judge)
+    wanted = wanted.model_copy(update={"limits": LimitsConfig(timeout_s=0.3)})
+    await refused(wanted, Inconclusive, match)
+
+
+@pytest.mark.parametrize("model", ["status-400", "refuse", "invalid"])
+async def test_what_the_model_says_about_the_case_itself_is_committed(
+    folder: Path, judge_server, model
+):
+    judge = {"model": f"openai/{model}", "api_base": judge_server.api_base}
+    tables = await judged(config(folder, judges=("relevance_to_query",), **judge))
+    assert tables["asks"]["error"].null_count() == 0
+    assert "errored" in set(tables["cases"]["status"])
+
+
+def caused(error: Exception, cause: BaseException) -> Exception:
+    """As `raise error from cause` leaves it."""
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [
+        (OSError(5, "input/output error"), True),
+        (caused(StoreError("cannot write"), OSError(28, "no space left")), True),
+        (caused(StoreError("x"), caused(RuntimeError("y"), ConnectionResetError())), True),
+        (caused(StoreError("x"), EndpointConnectionError(endpoint_url="http://h")), True),
+        (caused(StoreError("x"), duckdb.IOException("disk")), True),
+        (caused(StoreError("x"), duckdb.ConstraintException("null")), False),
+        (StoreError("another run's rows"), False),
+        (caused(DataError("vanished", "it is gone"), FileNotFoundError()), False),
+        (Inconclusive("the model could not be had"), False),
+        (ValueError("a bug"), False),
+    ],
+)
+async def test_only_a_fault_of_storage_is_worth_repeating(error, again):
+    repeats = judge_shard.retry_condition_fn
+    assert await repeats(judge_shard, None, Failed(data=error)) is again
 
 
 async def test_the_model_of_each_judge_is_seen_to_before_the_run(folder: Path, monkeypatch):

@@ -140,6 +140,12 @@ def test_date_placeholders_are_filled_in(uri, date, expanded):
     ("uri", "date", "message"),
     [
         (
+            "in/x.jsonl",
+            DAY,
+            "[transcripts] uri 'in/x.jsonl' has no place for the date 2026-03-09; put {date} or "
+            "{date:%Y/%m/%d} into it, or leave the date out",
+        ),
+        (
             "in/{date}",
             None,
             "[transcripts] uri 'in/{date}' holds {date}, and this run was given no date",
@@ -207,7 +213,7 @@ def test_a_broken_gzip_object_is_refused_as_a_whole(tmp_path, content):
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.jsonl.gz"])
 def test_a_local_file_that_was_rewritten_after_the_listing_is_changed(tmp_path, name):
-    path = written(tmp_path / name, gzip.compress(LINES))
+    path = written(tmp_path / name, gzip.compress(LINES, mtime=0))
     source = source_of(path)
     written(path, gzip.compress(LINES + LINES))
 
@@ -353,7 +359,7 @@ def test_missing_credentials_are_said(s3, monkeypatch):
     )
 
 
-@pytest.mark.parametrize("content", [LINES, gzip.compress(LINES)])
+@pytest.mark.parametrize("content", [LINES, gzip.compress(LINES, mtime=0)])
 def test_an_object_on_s3_becomes_a_local_plain_file(s3, content):
     source = put(s3, s3.bucket(), "in/a.jsonl", content)
 
@@ -393,3 +399,48 @@ def test_an_object_deleted_on_s3_after_the_listing_has_vanished(s3):
         spool.path(source)
 
     assert raised.value.code == "vanished"
+
+
+OURS = (
+    "rows/_assizes.json",
+    "rows/runs/nightly-1/run.json",
+    "rows/runs/nightly-1/commits/s0.json",
+    "rows/comparisons/a..b-0.json",
+    "reports/nightly-1/report.json",
+    "reports/nightly-1/report.html",
+    "reports/nightly-1/report.md",
+)
+THEIRS = ("deep/runs/a.jsonl", "report.json", "reports/nightly-1/more.json", "rows/mine.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("uri", "found"),
+    [
+        (".", sorted(THEIRS)),
+        ("**/*.json", ["report.json", "reports/nightly-1/more.json"]),
+        ("r*", ["report.json", "reports/nightly-1/more.json", "rows/mine.jsonl"]),
+        ("reports/nightly-1/report.json", ["reports/nightly-1/report.json"]),
+    ],
+)
+def test_our_own_stores_and_reports_are_no_transcripts(tmp_path, monkeypatch, uri, found):
+    monkeypatch.chdir(tmp_path)
+    for name in (*OURS, *THEIRS):
+        written(tmp_path / name)
+
+    assert uris(uri) == found
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("", sorted(THEIRS)),
+        ("/**/*.json", ["report.json", "reports/nightly-1/more.json"]),
+    ],
+)
+def test_our_own_stores_and_reports_in_a_bucket_are_no_transcripts(s3, pattern, found):
+    bucket = s3.bucket()
+    for name in (*OURS, *THEIRS):
+        s3.client.put_object(Bucket=bucket, Key=f"in/{name}", Body=LINES)
+    sources = list_sources(f"s3://{bucket}/in{pattern}", s3.storage_options)
+
+    assert [source.uri.removeprefix(f"s3://{bucket}/in/") for source in sources] == found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -46,6 +47,18 @@ def test_a_language_model_is_named_with_the_one_that_answered():
 def test_a_judge_that_never_answered_is_not_said_to_have_answered():
     data = run([LOST], **openai()).data()
     assert data["judged_by"]["line"] == "Judged by openai/gpt-4.1 (no answer came)."
+
+
+def test_several_models_are_all_named_and_are_no_offline_baseline():
+    of = run([GOOD])
+    record = replace(of.record, judge_model="offline/lexical, openai/gpt-4.1")
+    data = replace(of, record=record).data()
+    assert data["judged_by"] == {
+        "line": "Judged by offline/lexical, openai/gpt-4.1 (answered by offline/lexical).",
+        "model": "offline/lexical, openai/gpt-4.1",
+        "answered_by": ["offline/lexical"],
+        "offline": False,
+    }
 
 
 @pytest.mark.row("001-29")

@@ -28,7 +28,11 @@ def run_record(run_id: str = "nightly-1", **changed: Any) -> RunRecord:
         config_hash="0123456789abcdef",
         judge_model="offline/lexical",
         started_at=BEGAN,
-        plan={"objects": [{"uri": "s3://b/größe.jsonl", "size": 7}], "shards": ["s0", "s1"]},
+        plan={
+            "content_hash": "größe-7",
+            "objects": [{"uri": "s3://b/größe.jsonl", "size": 7}],
+            "shards": ["s0", "s1"],
+        },
     )
     return replace(begun, **changed)
 

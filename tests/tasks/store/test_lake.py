@@ -136,7 +136,7 @@ def test_what_another_writer_has_just_committed_is_seen_at_once(lake_place):
 
 
 def test_two_beginnings_at_once_freeze_one_run(lake_place):
-    plans = [{"objects": [n]} for n in range(4)]
+    plans = [{"content_hash": str(n), "objects": [n]} for n in range(4)]
     frozen: list[object] = []
     refused: list[str] = []
     start = threading.Barrier(len(plans))
@@ -287,6 +287,19 @@ def test_a_server_that_is_not_there_is_told_in_one_line(s3_place):
             open_store(StoreConfig(uri=s3_place.uri, storage_options=options))
     assert "Could not connect to the endpoint URL" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_the_password_in_a_url_is_never_told(s3_place):
+    options = {
+        "endpoint_url": "http://ada:hunter2@127.0.0.1:9",
+        "config_kwargs": {"retries": {"max_attempts": 0}},
+    }
+    with pytest.raises(StoreError) as caught:
+        open_store(StoreConfig(uri=s3_place.uri, storage_options=options))
+    assert "http://***@127.0.0.1:9" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    with pytest.raises(StoreError, match="'postgres://\\*\\*\\*@localhost/db' cannot be opened"):
+        open_store(StoreConfig(uri="postgres://ada:hunter2@localhost/db"), writing=True)
 
 
 class _Lossy(socketserver.ThreadingTCPServer):

@@ -196,7 +196,15 @@ def test_a_run_id_with_another_plan_is_refused(place):
     with open_store(place, writing=True) as store:
         store.begin(run_record())
         with pytest.raises(StoreError, match=r"'nightly-1' .* was planned over other input"):
-            store.begin(run_record(plan={"objects": []}))
+            store.begin(run_record(plan={**run_record().plan, "content_hash": "größe-8"}))
+        assert store.plan("nightly-1") == run_record().plan
+
+
+def test_the_same_input_cut_otherwise_is_resumed_with_the_stored_plan(place):
+    with open_store(place, writing=True) as store:
+        store.begin(run_record())
+        finer = run_record(plan={**run_record().plan, "shards": ["s0a", "s0b", "s1"]})
+        assert store.begin(finer) == run_record()
         assert store.plan("nightly-1") == run_record().plan
 
 

@@ -1,0 +1,94 @@
+"""Ctrl-C on a real command: nothing new is asked, nothing is left running, nothing paid is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from deployments.samples import sample_cases
+from judge.formats import native_line
+from tests.command import KEYS, ROOT
+from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
+
+IN_FLIGHT = 4
+LATENCY_S = 0.5
+
+CONFIG = """
+[transcripts]
+uri = "t.jsonl"
+[judge]
+model = "openai/gpt-4o-mini"
+api_base = "{api_base}"
+[limits]
+max_in_flight = {in_flight}
+[runner]
+shard_size = 10
+[thresholds]
+metrics_pass_threshold = 0
+cases_pass_threshold = 0
+"""
+
+
+def started(folder: Path, api_url: str) -> subprocess.Popen[str]:
+    """`assizes run` in a session of its own, so that whatever it leaves behind can be found."""
+    inherited = {name: value for name, value in os.environ.items() if name not in KEYS}
+    own = {"PYTHONPATH": str(ROOT), "PREFECT_API_URL": api_url, "OPENAI_API_KEY": OPENAI_KEY}
+    return subprocess.Popen(
+        [sys.executable, "-m", "deployments.cli", "run"],
+        cwd=folder,
+        env={**inherited, **own},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def asked(model: OpenAIServer, at_least: int) -> int:
+    """Waits until so many requests have come; how many there are then."""
+    deadline = time.monotonic() + 120
+    while (requests := int(model.stats()["requests"])) < at_least:
+        assert time.monotonic() < deadline, "the run asks nothing"
+        time.sleep(0.02)
+    return requests
+
+
+def left_over(session: int) -> list[str]:
+    """The processes of a session that still run."""
+    listed = subprocess.run(
+        ["ps", "-e", "-o", "sid=,pid=,stat=,args="], capture_output=True, text=True, check=True
+    )
+    rows = [line.split(None, 3) for line in listed.stdout.splitlines()]
+    return [row[3] for row in rows if row[0] == str(session) and not row[2].startswith("Z")]
+
+
+def test_an_interrupted_run_asks_nothing_more_and_goes_on_where_it_was(
+    tmp_path: Path, prefect_server: str
+):
+    cases = sample_cases()[:40]
+    assert len(cases) == 40
+    (tmp_path / "t.jsonl").write_bytes(b"".join(native_line(case) for case in cases))
+    with running_openai_server("--latency", str(LATENCY_S)) as model:
+        text = CONFIG.format(api_base=model.api_base, in_flight=IN_FLIGHT)
+        (tmp_path / "assizes.toml").write_text(text)
+        process = started(tmp_path, prefect_server)
+        before = asked(model, 3 * IN_FLIGHT)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        after = int(model.stats()["requests"])
+
+        assert process.returncode == 130, err
+        assert after - before <= IN_FLIGHT
+        assert left_over(process.pid) == []
+        assert "Traceback" not in err
+        assert "leaked" not in err
+
+        process = started(tmp_path, prefect_server)
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, out + err
+        assert "PASSED" in out
+        assert int(model.stats()["requests"]) <= len(cases) + IN_FLIGHT

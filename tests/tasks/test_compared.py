@@ -1,0 +1,78 @@
+"""Which comparison of a run is its own, and what others leave of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from judge.config import ComparisonConfig, StoreConfig
+from judge.rows import frame
+from tasks.compared import baseline_id, compare_stored, stored_comparison
+from tasks.store import Store, open_store
+from tests.tasks.reports.sample import BEGUN, Said, run
+
+OWN = ComparisonConfig(baseline="latest")
+
+
+def keep(store: Store, run_id: str, day: int, *, status: str = "complete") -> None:
+    one = run([Said("c1", (5, 4))], run_id=run_id, comparison=OWN.model_dump())
+    begun = BEGUN + timedelta(days=day)
+    record = replace(one.record, started_at=begun, finished_at=begun + timedelta(minutes=1))
+    if store.runs().filter(run_id=run_id).is_empty():
+        store.begin(replace(record, status="running", finished_at=None, summary=None))
+        store.commit_shard(run_id, "s0", one.frames, {"judged": 1})
+    store.finish(replace(record, status=status), frame("run_metrics", []))
+
+
+@pytest.fixture
+def store(tmp_path: Path):
+    with open_store(StoreConfig(uri=f"duckdb:///{tmp_path}/rows.duckdb"), writing=True) as opened:
+        keep(opened, "one", 1)
+        keep(opened, "two", 2)
+        keep(opened, "zero", 0)
+        keep(opened, "late", 3, status="incomplete")
+        keep(opened, "new", 4)
+        yield opened
+
+
+def reported(store: Store) -> str:
+    found = stored_comparison(store, store.run("new"))
+    assert found is not None
+    return found.baseline_run_id
+
+
+def test_a_comparison_by_hand_does_not_take_the_place_of_the_runs_own(store: Store):
+    compare_stored(store, "two", "new", OWN)
+    compare_stored(store, "zero", "new", OWN)
+    compare_stored(store, "one", "new", ComparisonConfig(max_avg_score_drop=50))
+    assert reported(store) == "two"
+    kept = [row["baseline"] for row in store.comparisons().iter_rows(named=True)]
+    assert kept == ["one", "two", "zero"]
+
+
+def test_a_run_keeps_its_baseline_when_an_older_run_ends_later(store: Store):
+    compare_stored(store, "two", "new", OWN)
+    keep(store, "late", 3)
+    assert baseline_id(store, "latest", store.run("new")) == "two"
+    compare_stored(store, "late", "new", OWN)
+    assert reported(store) == "two"
+
+
+def test_a_comparison_made_again_changes_nothing(store: Store):
+    compare_stored(store, "two", "new", OWN)
+    before = store.comparisons()
+    compare_stored(store, "two", "new", OWN)
+    assert store.comparisons().equals(before)
+
+
+def test_a_run_beside_itself_is_compared_but_not_kept(store: Store):
+    assert not compare_stored(store, "new", "new", OWN).verdict.regression_detected
+    assert store.comparisons().is_empty()
+
+
+def test_without_one_of_its_own_a_run_shows_the_comparison_made_by_hand(store: Store):
+    compare_stored(store, "one", "new", ComparisonConfig())
+    assert reported(store) == "one"
