@@ -74,11 +74,14 @@ async def sitting(config: RunConfig) -> AsyncIterator[Room]:
         closing.push_async_callback(asyncio.to_thread, store.close)
         room = Room(config, bench, store)
         closing.push_async_callback(room.aclose)
-        try:
-            yield room
-        except BaseException as error:
-            forget_frames(error)
-            raise
+        closing.push(_forgetting)
+        yield room
+
+
+def _forgetting(_kind: object, error: BaseException | None, _trace: object) -> None:
+    """Leaving by an error: it goes on, but holds on to nothing."""
+    if error is not None:
+        forget_frames(error)
 
 
 def forget_frames(error: BaseException) -> None:

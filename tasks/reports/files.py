@@ -45,7 +45,7 @@ def write_report(
         "md": markdown_report(data),
         "json": json_report(data),
     }
-    with writable(uri, "report"):
+    with writable(uri, "report folder"):
         if "://" in uri and not uri.startswith(_LOCAL):
             return _write_remote(f"{uri.rstrip('/')}/{run_id}", texts, storage_options or {})
         folder = unquote(uri.removeprefix(_LOCAL)) if uri.startswith(_LOCAL) else uri

@@ -27,6 +27,9 @@ def render_stored(
     """The report of a stored run: its data, and where the written files lie by suffix.
 
     The files of one run are the same bytes however often they are written.
+
+    Raises:
+        ConfigurationError: when they cannot be written there.
     """
     data = stored_report_data(store, record, comparison)
     return data, write_report(data, target.uri, target.storage_options)

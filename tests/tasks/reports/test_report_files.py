@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from judge.errors import StoreError
+from judge.errors import ConfigurationError, StoreError
 from tasks.reports import html_report, json_report, markdown_report, write_report
 from tests.doubles.s3 import S3
 from tests.tasks.reports.sample import Said, run
@@ -42,7 +42,7 @@ def test_writing_again_gives_the_same_bytes_and_leaves_nothing_else(tmp_path: Pa
 def test_a_report_that_cannot_be_put_in_place_leaves_nothing_behind(tmp_path: Path):
     folder = tmp_path / "nightly-aaaaaaaaaaaa"
     (folder / "report.html" / "in the way").mkdir(parents=True)
-    with pytest.raises(OSError, match="report"):
+    with pytest.raises(ConfigurationError, match="Is a directory"):
         write_report(DATA, str(tmp_path))
     assert [path.name for path in folder.iterdir()] == ["report.html"]
 
