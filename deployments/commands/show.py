@@ -193,7 +193,6 @@ def show_judges(folders: Sequence[str], file: Path | None, *, as_json: bool) -> 
     from deployments.settings import read_config
     from judge.catalog import judges_listing
     from judge.config import JudgeConfig
-    from judge.entry import JudgeOptions
 
     config = read_config(file).judge if file else JudgeConfig()
     all_folders = (*config.rubrics, *(one for one in folders if one not in config.rubrics))
@@ -201,19 +200,23 @@ def show_judges(folders: Sequence[str], file: Path | None, *, as_json: bool) -> 
     if as_json:
         print_json(listing)
         return 0
-    shared = JudgeOptions.model_fields
-    rows = [
-        (
-            judge["name"],
-            ", ".join(judge["scale"]),
-            judge["gate"],
-            ", ".join(judge["needs"]),
-            "yes" if judge["offline"] else "no",
-            ", ".join(name for name in judge["options"] if name not in shared),
-            judge["description"],
-        )
-        for judge in listing
-    ]
-    columns = ("judge", "scale", "gate", "needs", "offline", "options", "what it does")
-    print_table("", columns, rows)
+    for judge in listing:
+        _print_judge(judge)
     return 0
+
+
+def _print_judge(judge: dict[str, Any]) -> None:
+    """The name with its scale and gate, what it does, what it needs, and its own options."""
+    from judge.entry import JudgeOptions
+
+    facts = [
+        ", ".join(judge["scale"]),
+        f"gate {judge['gate']}" if judge["gate"] else "no gate",
+        "also offline" if judge["offline"] else "needs a language model",
+    ]
+    print_line(f"{judge['name']:<22} {'; '.join(facts)}")
+    lines = [judge["description"], f"needs {', '.join(judge['needs']) or 'nothing'}"]
+    if own := [name for name in judge["options"] if name not in JudgeOptions.model_fields]:
+        lines.append(f"options {', '.join(own)}")
+    for line in lines:
+        print_line(textwrap.fill(line, 100, initial_indent="    ", subsequent_indent="    "))
