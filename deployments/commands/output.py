@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -42,7 +43,14 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
 
     The first column holds what a person copies: it is never cut or broken.
     """
-    table = Table(title=title or None, title_justify="left", header_style="bold")
+    table = Table(
+        title=title or None,
+        title_justify="left",
+        header_style="bold",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
     for place, name in enumerate(columns):
         justify: Literal["left", "right"] = "right" if name.startswith("#") else "left"
         heading = name.removeprefix("#")

@@ -66,11 +66,7 @@ def test_a_run_shows_published_numbers_root_causes_and_the_cost_of_each_judge(fo
         in out
     )
     (line,) = [one for one in out.splitlines() if "llm_judged/correctness" in one]
-    assert line.strip("│ ").split() == [
-        "response/llm_judged/correctness/rating/percentage",
-        "│",
-        "0.3333",
-    ]
+    assert line.split() == ["response/llm_judged/correctness/rating/percentage", "0.3333"]
 
 
 def test_the_summary_as_json_holds_the_same_numbers(folder: Path):
