@@ -42,6 +42,9 @@ def prepare_environment(*, verbose: bool = False, api_url: str | None = None) ->
     """
     for name, value in PREFECT_DEFAULTS.items():
         os.environ.setdefault(name, value)
+    if prefect_home := os.environ.get("PREFECT_HOME"):
+        # Prefect makes the folder itself, but not the ones above it, and then waits in vain.
+        Path(prefect_home).mkdir(parents=True, exist_ok=True)
     level = "INFO" if verbose else "CRITICAL"
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", level)
     if api_url:
