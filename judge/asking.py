@@ -7,29 +7,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any, Final
+from typing import Any
 
 from pydantic import BaseModel
 
+from judge.config import LimitsConfig
 from judge.errors import ModelError
-from judge.limits import Slots
+from judge.faults import UNCHARGED
+from judge.ledger import Ledger
+from judge.limits import Limiter
 from judge.llm import Completion, Model, Unreached, UnusableReply
 from judge.protocol import Ask, NoReply
 from judge.reply import MAX_REPLY_CHARS, parse_reply, without_surrogates
-
-UNCHARGED: Final = frozenset(
-    {
-        "authentication",
-        "bad_request",
-        "context_overflow",
-        "no_offline_rule",
-        "not_found",
-        "quota",
-        "rate_limited",
-    }
-)
-"""Codes of calls that were turned away before a model worked on them: they cost nothing. Whether
-one that was late, broke off or was refused for its content is charged, only the provider knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +65,17 @@ class _Attempt:
 class Questioner:
     """Puts asks to one model. `calls` and `cost_usd` (known prices only) count what was spent."""
 
-    def __init__(self, model: Model, slots: Slots, timeout_s: float) -> None:
+    def __init__(
+        self, model: Model, limiter: Limiter, ledger: Ledger, limits: LimitsConfig
+    ) -> None:
         self.calls = 0
         self.cost_usd = 0.0
         self._model = model
-        self._slots = slots
-        self._timeout_s = timeout_s
+        self._limiter = limiter
+        self._ledger = ledger
+        self._timeout_s = limits.timeout_s
 
-    async def answer(self, ask: Ask[Any]) -> Answer:
+    async def answer(self, ask: Ask[Any], key: str) -> Answer:
         """The model's reply. One that does not fit, or leaves doubts, is asked for once more; the
         second fitting reply counts whatever the doubts, else the first fitting one.
         """
@@ -101,7 +93,7 @@ class Questioner:
         return Answer(counted.reply, completion, len(attempts), settled=not last.faulted)
 
     async def _attempt(self, ask: Ask[Any], complaint: str | None) -> _Attempt:
-        async with self._slots:
+        async with self._limiter.admitted(self._model.name, 0):
             self.calls += 1
             started = perf_counter()
             try:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from judge.credentials import revealing_urls, secret_names
+from judge.prices import Price
 from judge.rows import as_json
 
 OFFLINE_MODEL = "offline/lexical"
@@ -75,6 +76,15 @@ class JudgeConfig(_Table):
         default=None, ge=0, le=2, description="null: 0.2 where the model takes a temperature"
     )
     max_output_tokens: int = Field(default=4096, ge=1)
+    panel: tuple[str, ...] = Field(
+        default=(), description="models that all judge each case instead of `model`; majority rules"
+    )
+    repeats: int = Field(
+        default=1, ge=1, le=25, description="times each model is asked the same, independently"
+    )
+    escalate_to: str | None = Field(
+        default=None, description="model that judges anew what `model` is unsure of"
+    )
     rubrics: tuple[str, ...] = Field(default=(), description="folders with TOML rubrics")
     options: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
@@ -102,10 +112,45 @@ class JudgeConfig(_Table):
 
 
 class LimitsConfig(_Table):
-    """[limits]: how hard the judge model may be pressed."""
+    """[limits]: how hard the judge models may be pressed, and what they may cost."""
 
-    max_in_flight: int = Field(default=32, ge=1, le=10_000)
+    max_in_flight: int = Field(default=32, ge=1, le=10_000, description="calls at once, all models")
+    requests_per_minute: int | None = Field(
+        default=None, ge=1, description="of each model; null: as the provider lets us"
+    )
+    tokens_per_minute: int | None = Field(
+        default=None, ge=1, description="of each model, prompt and answer together"
+    )
+    shared: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,80}$",
+        description="name of Prefect global concurrency limits that all runs under the two limits "
+        "above share; null: this process has them for itself",
+    )
     timeout_s: float = Field(default=120.0, gt=0, description="wall clock of one model call")
+    deadline_s: float = Field(
+        default=300.0,
+        gt=0,
+        description="wall clock of one ask with its retries, from its first call",
+    )
+    max_attempts: int = Field(default=4, ge=1, le=10, description="model calls for one ask")
+    budget_usd: float | None = Field(default=None, gt=0, description="of one run")
+    budget_usd_per_day: float | None = Field(
+        default=None, gt=0, description="of all runs in a UTC day that share the ledger"
+    )
+    max_asks: int | None = Field(default=None, ge=1, description="model calls of one run")
+    max_asks_per_day: int | None = Field(default=None, ge=1)
+    prices: dict[str, Price] = Field(
+        default_factory=dict, description='[limits.prices."MODEL"]: before litellm\'s price list'
+    )
+    ledger: str = Field(
+        default=".assizes/ledger.db", description="file in which every model call is counted"
+    )
+
+    @property
+    def spending_is_limited(self) -> bool:
+        """Whether a price must be known before the first call."""
+        return self.budget_usd is not None or self.budget_usd_per_day is not None
 
 
 class ThresholdsConfig(_Table):
@@ -147,6 +192,10 @@ class CacheConfig(_Table):
     """[cache]: where paid replies are kept; any fsspec URI."""
 
     uri: str = ".assizes/replies"
+    use: Literal["read_write", "refresh", "replay_only"] = Field(
+        default="read_write",
+        description="refresh: ask anew what other runs were answered; replay_only: ask no model",
+    )
     storage_options: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -164,6 +213,9 @@ class RunnerConfig(_Table):
         default=None, ge=1, description="cases per task; null: twice max_in_flight, at least 20"
     )
     shards_in_flight: int = Field(default=3, ge=1)
+    batch: bool = Field(
+        default=False, description="ask through the provider's batch endpoint: half price, slower"
+    )
     fail_flow: bool = Field(
         default=True, description="end the flow as Failed on a regression or a failed gate"
     )

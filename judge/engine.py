@@ -6,28 +6,42 @@ import asyncio
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from judge.asking import Answer, Questioner
 from judge.case import Case
-from judge.errors import ModelError
+from judge.config import LimitsConfig
+from judge.errors import ModelError, NotAsked
 from judge.hearing import Hearing
-from judge.limits import Slots
-from judge.llm import Completion, Model, Unreached
+from judge.kept import Kept, ReplyCache
+from judge.ledger import Ledger, OpenLedger
+from judge.limits import Leases, Limiter
+from judge.llm import Completion, Model
+from judge.prices import Price
 from judge.protocol import Ask, Clerk, Judge, NoReply, Query, QueryResult
 from judge.reply import PARSER_VERSION, parse_reply
+from judge.rows import as_json
 from judge.score import Score
 
 
-class ReplyCache(Protocol):
-    """Keeps what was paid for; only replies that fitted are put in."""
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What an engine works with besides models; each may be left out.
 
-    async def get(self, key: str) -> Completion | None:
-        """The kept completion; null where there is none that can be read."""
+    Args:
+        run_id: whose asks these are; kept replies say which run paid for them.
+        cache: where paid replies are kept.
+        ledger: what may be spent; by default anything.
+        leases: limits shared with other processes.
+        clerk: looks things up for judges.
+    """
 
-    async def put(self, key: str, completion: Completion) -> None:
-        """Keep a completion; one that is there already is overwritten."""
+    run_id: str = ""
+    cache: ReplyCache | None = None
+    ledger: Ledger = field(default_factory=OpenLedger)
+    leases: Leases | None = None
+    clerk: Clerk | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +49,15 @@ class AskRecord:
     """What one ask took; the fields are columns of the `asks` table.
 
     A `cached` answer was paid for elsewhere: no attempts, no cost, tokens and latency as they were
-    then. A failure that was shared with the same ask in flight is not cached; it has no attempts,
+    then. What an interrupted sitting of the same run paid for is not cached: it is charged here.
+    A failure that was shared with the same ask in flight is not cached; it has no attempts,
     no tokens and no cost of its own. Tokens and cost are null where any attempt's are not known;
     a call that the provider turned away or that never reached it took none. `reply` is the raw text.
+
+    `sample` numbers the repeats of a panel's model; `cost_source` is `priced`, `estimated` (tokens
+    were not metered), `unknown` (no price) or `free`; `waited_ms` is what limits took; `flags` says
+    what was done to get or read the reply; `trail` is JSON, one object a call, where there was more
+    than one or the last failed.
     """
 
     judge: str
@@ -55,6 +75,12 @@ class AskRecord:
     latency_ms: float
     error: str | None
     reply: str | None
+    sample: int = 0
+    fingerprint: str | None = None
+    cost_source: str = "free"
+    waited_ms: float = 0.0
+    flags: tuple[str, ...] = ()
+    trail: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +100,26 @@ class _Door:
         self.shut = False
         self._model = model
 
-    async def complete(self, ask: Ask[Any], *, complaint: str | None = None) -> Completion:
+    @property
+    def price(self) -> Price | None:
+        """The model's."""
+        return self._model.price
+
+    def tokens(self, ask: Ask[Any], cap: int = 1) -> tuple[int, int]:
+        """The model's estimate."""
+        return self._model.tokens(ask, cap)
+
+    async def complete(
+        self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1
+    ) -> Completion:
         """The model's answer.
 
         Raises:
-            ModelError: `Unreached` when the door is shut.
+            ModelError: `NotAsked` when the door is shut.
         """
         if self.shut:
-            raise Unreached("the run is ending, no model is asked any more")
-        return await self._model.complete(ask, complaint=complaint)
+            raise NotAsked("closing", "the run is ending, no model is asked any more")
+        return await self._model.complete(ask, complaint=complaint, cap=cap)
 
     async def aclose(self) -> None:
         """Give back the model's connections."""
@@ -92,9 +129,11 @@ class _Door:
 class _Seat:
     """A model and who puts questions to it."""
 
-    def __init__(self, model: Model, slots: Slots, timeout_s: float) -> None:
+    def __init__(
+        self, model: Model, limiter: Limiter, ledger: Ledger, limits: LimitsConfig
+    ) -> None:
         self.model = _Door(model)
-        self.questioner = Questioner(self.model, slots, timeout_s)
+        self.questioner = Questioner(self.model, limiter, ledger, limits)
 
 
 class Engine:
@@ -108,19 +147,17 @@ class Engine:
     def __init__(
         self,
         model: Model,
-        cache: ReplyCache | None,
+        limits: LimitsConfig,
+        means: Means | None = None,
         *,
-        max_in_flight: int,
-        timeout_s: float,
-        clerk: Clerk | None = None,
         models: Mapping[str, Model] | None = None,
     ) -> None:
-        self.slots = Slots(max_in_flight)
-        self._cache = cache
-        self._clerk = clerk
-        self._seat = _Seat(model, self.slots, timeout_s)
+        self._means = means = means or Means()
+        self.limiter = limiter = Limiter(limits, means.leases)
+        self._seat = _Seat(model, limiter, means.ledger, limits)
         self._seats = {
-            judge: _Seat(own, self.slots, timeout_s) for judge, own in (models or {}).items()
+            judge: _Seat(own, limiter, means.ledger, limits)
+            for judge, own in (models or {}).items()
         }
         self._flights: dict[str, asyncio.Future[Answer]] = {}
         self._keeping: set[asyncio.Task[None]] = set()
@@ -152,7 +189,8 @@ class Engine:
             for index, (question, reply) in enumerate(zip(questions, replies, strict=True)):
                 if isinstance(question, Ask):
                     place = (judge.name, round_, index)
-                    records.append(_record(seat.model, reply, question.prompt_hash(), place))
+                    charged = self._charged(seat.model, question, reply, (case, *place))
+                    records.append(_record(seat.model, charged, question.prompt_hash(), place))
             hearing.answer([one.reply if isinstance(one, Answer) else one for one in replies])
             round_ += 1
         return Heard(judge=judge, scores=hearing.scores, asks=records)
@@ -177,15 +215,15 @@ class Engine:
     ) -> Answer | QueryResult | NoReply:
         if isinstance(question, Ask):
             return await self._answer(seat, question)
-        if self._clerk is None:
+        if self._means.clerk is None:
             return NoReply("no_clerk", "there is nobody here to run statements on a database")
-        return await self._clerk.look_up(question)
+        return await self._means.clerk.look_up(question)
 
     async def _answer(self, seat: _Seat, ask: Ask[Any]) -> Answer:
         """From the same ask in flight, else from the cache, else from the model."""
         key = _key(seat.model, ask)
         if key is None:
-            return await seat.questioner.answer(ask)
+            return await seat.questioner.answer(ask, ask.prompt_hash())
         while (flight := self._flights.get(key)) is not None:
             # wait() neither raises what befell the other ask nor cancels it with this one.
             await asyncio.wait([flight])
@@ -201,24 +239,42 @@ class Engine:
         return answer
 
     async def _kept(self, ask: Ask[Any], key: str) -> Answer | None:
-        completion = await self._cache.get(key) if self._cache is not None else None
-        if completion is None:
+        cache = self._means.cache
+        kept = await cache.get(key) if cache is not None else None
+        if kept is None:
             return None
         try:
-            reply = parse_reply(completion.text, ask.reply)
+            reply = parse_reply(kept.completion.text, ask.reply)
         except ModelError:
             return None
-        return Answer(reply, replace(completion, cost_usd=0.0), cached=True)
+        run_id = self._means.run_id
+        paid_here = kept.attempts if run_id and kept.paid_by == run_id else 0
+        return Answer(reply, kept.completion, paid_here, cached=True)
 
     async def _fresh(self, seat: _Seat, ask: Ask[Any], key: str) -> Answer:
-        answer = await seat.questioner.answer(ask)
-        if answer.settled and self._cache is not None:
-            keeping = asyncio.create_task(self._cache.put(key, answer.completion))
+        answer = await seat.questioner.answer(ask, key)
+        cache = self._means.cache
+        if answer.settled and cache is not None:
+            kept = Kept(answer.completion, answer.attempts, self._means.run_id)
+            keeping = asyncio.create_task(cache.put(key, kept))
             self._keeping.add(keeping)
             keeping.add_done_callback(self._keeping.discard)
             # Whoever cancels the ask does not undo that its answer came and was paid for.
             await asyncio.shield(keeping)
         return answer
+
+    def _charged(
+        self, model: Model, ask: Ask[Any], answer: Answer, place: tuple[Case, str, int, int]
+    ) -> Answer:
+        """A reply that this run paid for is charged to the first ask that claims it, once."""
+        key = _key(model, ask)
+        if key is None or isinstance(answer.reply, NoReply):
+            return answer
+        case, *rest = place
+        mine = answer.attempts > 0 and self._means.ledger.claims(
+            key, as_json([case.case_id, case.repetition, *rest])
+        )
+        return replace(answer, cached=False) if mine else _free(answer)
 
 
 def _key(model: Model, ask: Ask[Any]) -> str | None:
@@ -233,10 +289,15 @@ def _shared(answer: Answer) -> Answer:
 
     A reply keeps the tokens of the ask that was, and is called cached; a failure used none itself.
     """
-    free = replace(answer.completion, cost_usd=0.0)
-    if answer.error is not None:
-        return Answer(answer.reply, replace(free, input_tokens=0, output_tokens=0))
-    return Answer(answer.reply, free, cached=True)
+    if answer.error is None:
+        return _free(answer)
+    none = replace(answer.completion, cost_usd=0.0, input_tokens=0, output_tokens=0)
+    return Answer(answer.reply, none)
+
+
+def _free(answer: Answer) -> Answer:
+    """Paid for elsewhere."""
+    return Answer(answer.reply, replace(answer.completion, cost_usd=0.0), cached=True)
 
 
 def _record(

@@ -9,7 +9,10 @@ AssizesError                     exit code of the command line
 │   └── SchemaVersion            2   the store was written by another version
 ├── NotComparable                3   two runs cannot be compared
 ├── Inconclusive                 4   no data, or the judge could not be had
+├── OverBudget                   5   the money or the calls that a run may spend are spent
+├── Halted                     130   someone stopped the run
 └── ModelError                       one ask failed; becomes a NoReply, never escapes the engine
+    ├── NotAsked                     no model was called, and none is any more in this run
     ├── Unreached                    no connection came about: nothing was sent
     └── UnusableReply                a reply came and was paid for, but holds nothing to read
 """
@@ -93,18 +96,45 @@ class Inconclusive(AssizesError):
     exit_code = 4
 
 
+class OverBudget(AssizesError):
+    """What a run or a day may spend on model calls is spent; a later run can go on."""
+
+    exit_code = 5
+
+
+class Halted(AssizesError):
+    """Someone pulled the kill switch (`assizes stop`)."""
+
+    exit_code = 130
+
+
 class ModelError(AssizesError):
     """A model did not give a usable answer.
 
     Args:
-        code: machine-readable reason such as `timeout`, `rate_limited`, `refused`, `empty`.
+        code: machine-readable reason, a key of `judge.faults.ACTIONS`.
         detail: what happened; provider text is cut and never holds a key.
+        retry_after_s: how long the provider asks to be left alone, where it says so.
+        status: the HTTP status, where there was one.
     """
 
     exit_code = 4
 
-    def __init__(self, code: str, detail: str) -> None:
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        *,
+        retry_after_s: float | None = None,
+        status: int | None = None,
+    ) -> None:
         """Keep the code apart from the sentence: rows group by it."""
         super().__init__(f"{code}: {detail}")
         self.code = code
         self.detail = detail
+        self.retry_after_s = retry_after_s
+        self.status = status
+
+
+class NotAsked(ModelError):
+    """The run asks no model any more: its codes are `judge.faults.STOPS`."""

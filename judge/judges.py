@@ -205,12 +205,7 @@ async def _assessed(name: str, row: Mapping[str, Any], model: str | Model | None
 async def _heard(name: str, row: Mapping[str, Any], model: str | Model | None) -> Heard:
     case = row_case({**row, "request_id": "direct call"})
     given = model if model is not None and not isinstance(model, str) else None
-    engine = Engine(
-        given or _model_named(model if isinstance(model, str) else None),
-        None,
-        max_in_flight=_LIMITS.max_in_flight,
-        timeout_s=_LIMITS.timeout_s,
-    )
+    engine = Engine(given or _model_named(model if isinstance(model, str) else None), _LIMITS)
     try:
         return await engine.hear(built_in(name), case)
     finally:

@@ -30,6 +30,7 @@ from pydantic import BaseModel
 from judge.config import JudgeConfig, LimitsConfig
 from judge.errors import ConfigurationError, ModelError
 from judge.llm import Completion, Unreached, UnusableReply
+from judge.prices import Price, estimated_tokens
 from judge.protocol import Ask
 from judge.rows import as_json
 
@@ -94,9 +95,10 @@ class LiteLLM:
         self.name = config.model_id
         self.provider = provider_of(config)
         self._mode = response_mode(config, self.provider)
+        self._cap = config.max_output_tokens
+        self.price: Price | None = limits.prices.get(self.name)
         self._parameters: dict[str, Any] = {
             "model": self.name,
-            "max_tokens": config.max_output_tokens,
             "timeout": limits.timeout_s,
             "num_retries": 0,
             "max_retries": 0,
@@ -117,13 +119,22 @@ class LiteLLM:
             }
         )
 
-    async def complete(self, ask: Ask[Any], *, complaint: str | None = None) -> Completion:
+    def tokens(self, ask: Ask[Any], cap: int = 1) -> tuple[int, int]:
+        """By the length of the prompt and of the reply's schema."""
+        reply: type[BaseModel] = ask.reply
+        sent = estimated_tokens(ask.prompt.system, ask.prompt.user, _schema(reply))
+        return sent, self._cap * cap
+
+    async def complete(
+        self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1
+    ) -> Completion:
         """One request; its latency is wall clock, its price litellm's.
 
         Raises:
             ModelError: with a code of `model_error`, or `empty`, `truncated_output`, `refused`.
         """
         parameters = {**self._parameters, **self._response_format(ask.reply)}
+        parameters["max_tokens"] = self._cap * cap
         started = perf_counter()
         try:
             response = await litellm.acompletion(

@@ -9,9 +9,12 @@ from typing import Any, Protocol
 from judge.config import OFFLINE_MODEL, JudgeConfig, LimitsConfig
 from judge.errors import ModelError
 from judge.offline import answer
+from judge.prices import Price
 from judge.protocol import Ask
 
 OFFLINE_PROVIDER = "offline"
+
+FREE = Price(input_usd_per_million=0.0, output_usd_per_million=0.0, source="offline")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,17 @@ class Completion:
     """One answer of a model, unparsed.
 
     `cost_usd` is null where the price is not known, never 0 for that; `latency_ms` is wall clock.
+
+    Args:
+        text: what the model wrote.
+        answered_by: the model as the provider names it.
+        input_tokens: as metered, else estimated (`tokens_estimated` among the flags).
+        output_tokens: the same.
+        cost_usd: by the prices pinned into the run.
+        latency_ms: wall clock.
+        reply_id: the id that the reply was told to repeat; null where none was.
+        fingerprint: the provider's mark of the system that answered; empty where it gives none.
+        flags: what was done to get it: `dropped:temperature`, `tokens_estimated`.
     """
 
     text: str
@@ -27,6 +41,9 @@ class Completion:
     output_tokens: int | None = None
     cost_usd: float | None = None
     latency_ms: float = 0.0
+    reply_id: str | None = None
+    fingerprint: str = ""
+    flags: tuple[str, ...] = ()
 
 
 class UnusableReply(ModelError):
@@ -67,8 +84,24 @@ class Model(Protocol):
     def cache_key(self) -> str | None:
         """What besides the prompt decides the answer (model, parameters); null: do not cache."""
 
-    async def complete(self, ask: Ask[Any], *, complaint: str | None = None) -> Completion:
-        """One model call. `complaint` says what was wrong with the answer before.
+    @property
+    def price(self) -> Price | None:
+        """What its tokens cost; null where that is not known."""
+
+    def tokens(self, ask: Ask[Any], cap: int = 1) -> tuple[int, int]:
+        """Tokens of a call, estimated before it is made: those sent, and the most that can come
+        back; `cap` as for `complete`.
+        """
+
+    async def complete(
+        self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1
+    ) -> Completion:
+        """One model call.
+
+        Args:
+            ask: the question.
+            complaint: what was wrong with the answer before.
+            cap: times the usual number of tokens the answer may take.
 
         Raises:
             ModelError: when no answer came.
@@ -87,8 +120,15 @@ class Lexical:
     name = OFFLINE_MODEL
     provider = OFFLINE_PROVIDER
     cache_key: str | None = None
+    price: Price | None = FREE
 
-    async def complete(self, ask: Ask[Any], *, complaint: str | None = None) -> Completion:
+    def tokens(self, ask: Ask[Any], cap: int = 1) -> tuple[int, int]:
+        """None."""
+        return 0, 0
+
+    async def complete(
+        self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1
+    ) -> Completion:
         """What plain text rules say about the evidence; no tokens, no cost."""
         text = json.dumps(answer(ask.evidence), ensure_ascii=False)
         return Completion(text=text, answered_by=self.name, cost_usd=0.0)

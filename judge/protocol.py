@@ -58,6 +58,15 @@ class Ask(Generic[T]):
         text = "\x00".join((self.prompt.system, self.prompt.user, _schema_text(self.reply)))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
+    @property
+    def reply_id(self) -> str:
+        """12 hex digits that a model is told to repeat in its reply.
+
+        They depend on all of the prompt, so that no text in it can hold them: an object without
+        them is an echo of the transcript, not the model's reply.
+        """
+        return self.prompt_hash()[-12:]
+
 
 @dataclass(frozen=True, slots=True)
 class Query:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import polars as pl
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 _TIME: Final = pl.Datetime("us", "UTC")
 
@@ -57,6 +57,12 @@ ASKS: Final[dict[str, Any]] = {
     "latency_ms": pl.Float64,
     "error": pl.String,
     "reply": pl.String,
+    "sample": pl.Int32,
+    "fingerprint": pl.String,
+    "cost_source": pl.String,
+    "waited_ms": pl.Float64,
+    "flags": pl.List(pl.String),
+    "trail": pl.String,
 }
 
 CASES: Final[dict[str, Any]] = {

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from judge.errors import ModelError
-from judge.llm import Completion
+from judge.llm import FREE, Completion
+from judge.prices import Price, estimated_tokens
 from judge.protocol import Ask
 
 ScriptedReply = (
@@ -30,6 +31,7 @@ class Scripted:
 
     name = "scripted/queue"
     provider = "scripted"
+    price: Price | None = FREE
 
     def __init__(
         self, replies: Iterable[ScriptedReply], cache_key: str | None = "scripted"
@@ -38,7 +40,13 @@ class Scripted:
         self.asked: list[tuple[Ask[Any], str | None]] = []
         self._replies: deque[ScriptedReply] = deque(replies)
 
-    async def complete(self, ask: Ask[Any], *, complaint: str | None = None) -> Completion:
+    def tokens(self, ask: Ask[Any], cap: int = 1) -> tuple[int, int]:
+        """By the length of the prompt; answers are short."""
+        return estimated_tokens(ask.prompt.system, ask.prompt.user), 100 * cap
+
+    async def complete(
+        self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1
+    ) -> Completion:
         """The next reply of the queue.
 
         Raises:

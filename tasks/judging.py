@@ -14,7 +14,7 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.tasks import Task
 
 from judge.case import Case
-from judge.engine import Heard
+from judge.engine import Engine, Heard
 from judge.errors import DataError, Inconclusive
 from judge.findings import Findings, Origin, findings
 from judge.protocol import Judge
@@ -124,15 +124,16 @@ def _check_answered(heard: Sequence[Findings]) -> None:
 
 
 async def _judge_case(room: Room, origin: Origin, case: Case) -> Findings:
-    heard = [await _hear(room, judge, case) for judge in room.court.judges]
+    engine = room.engine_for(origin.run_id)
+    heard = [await _hear(engine, judge, case) for judge in room.court.judges]
     watcher.get()("judging", 1, 0)
     return findings(origin, case, heard, room.court)
 
 
-async def _hear(room: Room, judge: Judge, case: Case) -> Heard:
+async def _hear(engine: Engine, judge: Judge, case: Case) -> Heard:
     """A judge that breaks costs its own scores only; the run goes on."""
     try:
-        return await room.engine.hear(judge, case)
+        return await engine.hear(judge, case)
     except Exception as error:  # the one place: a bug in a judge is a failed score
         log.exception("judge %s broke on a case", judge.name)
         reason = f"{type(error).__name__}: {error}"[:300]

@@ -16,15 +16,15 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from judge.llm import Completion
+from judge.kept import Kept
 
 log = logging.getLogger(__name__)
 
-_COMPLETION: Final = TypeAdapter(Completion)
+_KEPT: Final = TypeAdapter(Kept)
 
 
 class FileReplies:
-    """Keeps completions at a URI: a local path, `s3://bucket/prefix`, whatever fsspec opens.
+    """Keeps replies at a URI: a local path, `s3://bucket/prefix`, whatever fsspec opens.
 
     A judgement never fails for the cache's sake: an entry that cannot be read is a miss, a reply
     that cannot be kept is used all the same, and the log says so once.
@@ -45,25 +45,25 @@ class FileReplies:
 
             self._faults = (OSError, BotoCoreError)
 
-    async def get(self, key: str) -> Completion | None:
-        """The completion kept under a key; null where there is none that can be read."""
+    async def get(self, key: str) -> Kept | None:
+        """What is kept under a key; null where there is nothing that can be read."""
         return await asyncio.to_thread(self._get, key)
 
-    async def put(self, key: str, completion: Completion) -> None:
-        """Keep a completion: whole or not at all."""
-        await asyncio.to_thread(self._put, key, completion)
+    async def put(self, key: str, kept: Kept) -> None:
+        """Keep a reply: whole or not at all."""
+        await asyncio.to_thread(self._put, key, kept)
 
-    def _get(self, key: str) -> Completion | None:
+    def _get(self, key: str) -> Kept | None:
         try:
-            return _COMPLETION.validate_json(self._files.cat_file(self._path(key)))
+            return _KEPT.validate_json(self._files.cat_file(self._path(key)))
         except (FileNotFoundError, ValidationError):
             return None
         except self._faults as error:
             self._warn("read", error)
             return None
 
-    def _put(self, key: str, completion: Completion) -> None:
-        path, body = self._path(key), _COMPLETION.dump_json(completion)
+    def _put(self, key: str, kept: Kept) -> None:
+        path, body = self._path(key), _KEPT.dump_json(kept)
         try:
             if self._is_local:
                 _write_whole(Path(path), body)

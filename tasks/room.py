@@ -10,7 +10,7 @@ from traceback import clear_frames
 
 from judge.catalog import Court, court
 from judge.config import RunConfig
-from judge.engine import Engine
+from judge.engine import Engine, Means
 from judge.errors import AssizesError
 from judge.llm import check_model, model_for
 from tasks.clerk import SandboxClerk
@@ -32,19 +32,19 @@ class Room:
         self.court = court
         self.store = store
         self.spool = Spool(config.transcripts.storage_options)
-        model = model_for(config.judge, config.limits)
-        models = {name: model_for(own, config.limits) for name, own in court.models.items()}
-        cached = any(one.cache_key for one in (model, *models.values()))
         self.clerk = SandboxClerk()
-        replies = FileReplies(config.cache.uri, config.cache.storage_options)
-        self.engine = Engine(
-            model,
-            replies if cached else None,
-            max_in_flight=config.limits.max_in_flight,
-            timeout_s=config.limits.timeout_s,
-            models=models,
-            clerk=self.clerk,
-        )
+        self._model = model_for(config.judge, config.limits)
+        self._models = {name: model_for(own, config.limits) for name, own in court.models.items()}
+        self._engine: Engine | None = None
+
+    def engine_for(self, run_id: str) -> Engine:
+        """The engine that answers a run's asks; a room hears one run."""
+        if self._engine is None:
+            cached = any(one.cache_key for one in (self._model, *self._models.values()))
+            replies = FileReplies(self.config.cache.uri, self.config.cache.storage_options)
+            means = Means(run_id=run_id, cache=replies if cached else None, clerk=self.clerk)
+            self._engine = Engine(self._model, self.config.limits, means, models=self._models)
+        return self._engine
 
     async def aclose(self) -> None:
         """Give back the models' connections, the clerk's children, the spooled files.
@@ -54,7 +54,8 @@ class Room:
         async with AsyncExitStack() as closing:
             closing.push_async_callback(asyncio.to_thread, self.spool.close)
             closing.push_async_callback(self.clerk.aclose)
-            closing.push_async_callback(self.engine.aclose)
+            if self._engine is not None:
+                closing.push_async_callback(self._engine.aclose)
 
 
 @asynccontextmanager

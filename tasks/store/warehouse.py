@@ -44,6 +44,7 @@ _TYPES: Final[dict[Any, str]] = {
     pl.Float64: "DOUBLE",
     pl.Boolean: "BOOLEAN",
     pl.List(pl.Int32): "INTEGER[]",
+    pl.List(pl.String): "VARCHAR[]",
     pl.Datetime("us", "UTC"): "TIMESTAMPTZ",
 }
 

@@ -32,12 +32,28 @@ class OpenAIServer:
         return f"{self.url}/v1"
 
     def stats(self) -> dict[str, Any]:
-        """`requests`, `models` (requests by model name) and `peak` (requests at once)."""
+        """`requests`, `models` (requests by model name), `peak` (requests at once), and the other
+        counts of `openai_tally`.
+        """
         return dict(self._ask("stats"))
 
     def requests(self) -> list[dict[str, Any]]:
         """The last 100 request bodies."""
         return list(self._ask("requests"))
+
+    def timeline(self) -> list[tuple[float, bool]]:
+        """When each request came (`time.monotonic`), and whether the limits let it in."""
+        return [(at, bool(accepted)) for at, accepted in self._ask("timeline")]
+
+    def batches(self) -> list[dict[str, Any]]:
+        """The batches as they stand, the newest first."""
+        return list(self._ask("v1/batches?limit=100")["data"])
+
+    def batch_requests(self, batch: dict[str, Any]) -> list[dict[str, Any]]:
+        """The lines that a batch was submitted with."""
+        path = f"{self.url}/v1/files/{batch['input_file_id']}/content"
+        with _DIRECT.open(path, timeout=10) as response:
+            return [json.loads(line) for line in response]
 
     def reset(self) -> None:
         """Forget what was asked so far."""

@@ -1,269 +1,152 @@
-"""A judge model over real HTTP: speaks the OpenAI chat-completions protocol, answers by rule.
+"""A judge model over real HTTP: speaks the OpenAI protocol, answers by rule, fails on demand.
 
-    python -m tests.doubles.openai_server --port 0 [--latency 0.3] [--outcomes echo|none]
+    python -m tests.doubles.openai_server --port 0 [--latency 0.3 [--jitter]] [--outcomes echo|none]
+        [--rpm 600] [--tpm 100000] [--window 60] [--no-hint] [--batch-delay 0.2]
 
 The first line on stdout is its URL. `POST /v1/chat/completions` fills the JSON schema of the
-request: a number is 4 (held to the schema's bounds), another choice its first value, a truth value
-true, null where null is allowed, a text "ok", an array empty, except `expected_outcomes`, which repeats
-the statements listed in the user message. `GET /stats` counts requests, `GET /requests` holds the
-last 100 bodies, `POST /reset` forgets both. The end of the model's name chooses a behaviour (see
-`BEHAVIOURS`); `slow` or `slow-2.5` waits so many seconds (10), `status-503` answers with that
-status.
+request (`openai_filler`); `/v1/files` and `/v1/batches` do it for many at once (`openai_batches`).
+The end of the model's name chooses a behaviour: a fault (`openai_faults`, `openai_texts`), one that
+passes (`openai_schedule`), or `slow` and `slow-2.5`, which wait so many seconds (10). `GET /stats`
+counts requests (`openai_tally`), `GET /requests` holds the last 100 bodies, `GET /timeline` when
+requests came and whether the limits let them in, `POST /reset` forgets all of it.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
+import random
 import re
-from collections import Counter, deque
-from collections.abc import Callable, Mapping
+import time
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+import orjson
 from aiohttp import web
 
-Json = dict[str, Any]
+from tests.doubles.openai_answer import Answer, error, good
+from tests.doubles.openai_batch_routes import BatchRoutes
+from tests.doubles.openai_batches import Batches
+from tests.doubles.openai_delivery import deliver
+from tests.doubles.openai_faults import fault
+from tests.doubles.openai_limits import MINUTE_S, Limiter, Limits
+from tests.doubles.openai_question import Question
+from tests.doubles.openai_schedule import schedule_of
+from tests.doubles.openai_tally import Tally
 
-OUTCOMES_HEADING = re.compile(r"<data: expected outcomes>", re.IGNORECASE)
-STATEMENT = re.compile(r"(\d+)\. (.*)")
-ASPECT = re.compile(r"(a\d+): ")
-CONCEPT = re.compile(r"\s+(a\d+)(c\d+): ")
-
-
-def statements(prompt: str) -> list[tuple[int, str]]:
-    """The numbered list in the section of the expected outcomes; indented lines go on."""
-    lines = iter(prompt.splitlines())
-    found: list[tuple[int, str]] = []
-    if not any(OUTCOMES_HEADING.match(line) for line in lines):
-        return found
-    for line in lines:
-        if line == "</data>":
-            break
-        if item := STATEMENT.fullmatch(line):
-            found.append((int(item[1]), item[2]))
-        elif found:
-            number, begun = found[-1]
-            found[-1] = (number, f"{begun}\n{line.removeprefix('  ')}")
-    return found
+SLOW = re.compile(r"\bslow(?:-([\d.]+))?$")
+JITTER_SIGMA = 0.5
+SEED = 7
+MAX_BODY_BYTES = 1 << 30
 
 
-def concept_ids(prompt: str) -> dict[str, list[str]]:
-    """The numbered aspects of a prompt with the ids of their concepts: `a1: ...`, `  a1c1: ...`."""
-    found: dict[str, list[str]] = {}
-    for line in prompt.splitlines():
-        if item := ASPECT.match(line):
-            found[item[1]] = []
-        elif (item := CONCEPT.match(line)) and item[1] in found:
-            found[item[1]].append(item[1] + item[2])
-    return found
+@dataclass(frozen=True)
+class Options:
+    """How the server behaves for every model.
+
+    Attributes:
+        latency_s: before each answer; its median where it jitters.
+        echo: whether expected outcomes are repeated.
+    """
+
+    limits: Limits
+    latency_s: float = 0.0
+    jitter: bool = False
+    echo: bool = True
+    batch_delay_s: float = 0.2
 
 
-class Filler:
-    """Fills one JSON schema."""
-
-    def __init__(
-        self, schema: Json, outcomes: list[tuple[int, str]], aspects: dict[str, list[str]]
-    ) -> None:
-        self.root = schema
-        self.outcomes = outcomes
-        self.aspects = aspects
-
-    def filled(self, schema: Json | None = None, name: str = "") -> Any:
-        schema = self.resolved(self.root if schema is None else schema)
-        if "const" in schema:
-            return schema["const"]
-        if "enum" in schema:
-            return 4 if 4 in schema["enum"] else schema["enum"][0]
-        kind = schema.get("type")
-        kinds = kind if isinstance(kind, list) else [kind]
-        if "null" in kinds:
-            return None
-        return self.of_kind(kinds[0], schema, name)
-
-    def of_kind(self, kind: str | None, schema: Json, name: str) -> Any:
-        if kind == "object":
-            properties = schema.get("properties", {})
-            return {key: self.filled(value, key) for key, value in properties.items()}
-        if kind == "array":
-            return self.array(schema, name)
-        if kind in ("integer", "number"):
-            low, high = schema.get("minimum", 4), schema.get("maximum", 4)
-            return min(max(4, low), high)
-        return True if kind == "boolean" else "ok"
-
-    def array(self, schema: Json, name: str) -> list[Any]:
-        items = schema.get("items", {})
-        if "outcomes" in name and self.outcomes:
-            return [self.outcome(items, *one) for one in self.outcomes]
-        if name == "aspects":
-            return self.covered(items)
-        return [self.filled(items) for _ in range(schema.get("minItems", 0))]
-
-    def covered(self, items: Json) -> list[Any]:
-        """Every aspect asked about, all of it covered; asked to name aspects, one."""
-        if not self.aspects:
-            return [{**self.filled(items), "concepts": ["ok"]}]
-        return [
-            {**self.filled(items), "id": aspect, "concepts_covered": concepts}
-            for aspect, concepts in self.aspects.items()
-        ]
-
-    def outcome(self, items: Json, number: int, statement: str) -> Json:
-        about = {"statement": statement, "outcome": statement, "index": number, "number": number}
-        return {key: about.get(key, value) for key, value in self.filled(items).items()}
-
-    def resolved(self, schema: Json) -> Json:
-        while "$ref" in schema:
-            target: Any = self.root
-            for step in schema["$ref"].removeprefix("#/").split("/"):
-                target = target[step]
-            schema = target
-        choices = schema.get("anyOf") or schema.get("oneOf")
-        if not choices:
-            return schema
-        nullable = [one for one in choices if one.get("type") == "null"]
-        return self.resolved((nullable or choices)[0])
+@lru_cache(maxsize=1024)
+def slow_s(model: str) -> float | None:
+    slow = SLOW.search(model)
+    return float(slow[1] or 10) if slow else None
 
 
-def schema_of(body: Json) -> Json | None:
-    """The schema of the request: as response format, else as the last JSON line of the system text."""
-    wanted = body.get("response_format", {}).get("json_schema", {}).get("schema")
-    if wanted is not None:
-        return dict(wanted)
-    for line in reversed(text_of(body, "system").splitlines()):
-        if line.startswith("{"):
-            return dict(json.loads(line))
-    return None
-
-
-def text_of(body: Json, role: str) -> str:
-    return "\n".join(m["content"] for m in body["messages"] if m["role"] == role)
-
-
-def completion(body: Json, message: Json, finish: str = "stop") -> Json:
-    words = sum(len(str(m["content"])) for m in body["messages"])
-    out = len(message.get("content") or "")
-    usage = {"prompt_tokens": words // 4 + 1, "completion_tokens": out // 4 + 1}
-    return {
-        "id": "chatcmpl-stub",
-        "object": "chat.completion",
-        "service_tier": "default",
-        "created": 0,
-        "model": body["model"],
-        "choices": [
-            {
-                "index": 0,
-                "message": {"role": "assistant", **message},
-                "finish_reason": finish,
-            }
-        ],
-        "usage": {**usage, "total_tokens": sum(usage.values())},
-    }
-
-
-def _without(key: str) -> Callable[[Json, str], Json]:
-    return lambda body, text: {
-        name: value for name, value in completion(body, {"content": text}).items() if name != key
-    }
-
-
-BEHAVIOURS: Mapping[str, Callable[[Json, str], Json]] = {
-    "fenced": lambda b, t: completion(b, {"content": f"```json\n{t}\n```"}),
-    "invalid": lambda b, t: completion(b, {"content": "not json"}),
-    "refuse": lambda b, t: completion(b, {"content": None, "refusal": "I will not judge this."}),
-    "filtered": lambda b, t: completion(b, {"content": t[:5]}, "content_filter"),
-    "truncated": lambda b, t: completion(b, {"content": t[: len(t) // 2]}, "length"),
-    "empty": lambda b, t: completion(b, {"content": None}),
-    "no-choices": lambda b, t: {**completion(b, {"content": t}), "choices": []},
-    "no-usage": _without("usage"),
-}
-
-
-def fault(status: int, authorization: str, text: str) -> tuple[int, Json, dict[str, str]]:
-    """An error as the protocol has them; 401 repeats the key, as providers do."""
-    key = authorization.removeprefix("Bearer ")
-    kind = {"quota": "insufficient_quota", "context": "context_length_exceeded"}.get(text)
-    messages = {
-        "quota": "You exceeded your current quota, please check your plan and billing details.",
-        "context": "This model's maximum context length is 8192 tokens.",
-        "policy": "The response was filtered due to the prompt triggering content_filter.",
-        "401": f"Incorrect API key provided: {key}. Header was Authorization: Bearer {key}",
-    }
-    kind = kind or ("content_filter" if text == "policy" else "error")
-    message = messages.get(text, f"stub answers {status}")
-    body = {"error": {"message": message, "type": kind, "param": None, "code": kind}}
-    return status, body, {"Retry-After": "1"} if status == 429 else {}
-
-
-NAMED_FAULTS = {"quota": 429, "context": 400, "policy": 400}
+def respond(question: Question, tally: Tally) -> Answer:
+    """What a question is answered with, by its model's name."""
+    try:
+        schedule = schedule_of(question.model)
+    except ValueError as unknown:
+        return error(404, str(unknown), "model_not_found")
+    name = schedule(question, tally.earlier(question)) if schedule else None
+    return fault(name)(question) if name else good(question)
 
 
 class Server:
     """Counts, remembers and answers."""
 
-    def __init__(self, latency_s: float, outcomes: str) -> None:
-        self.latency_s = latency_s
-        self.outcomes = outcomes
+    def __init__(self, options: Options) -> None:
+        self.options = options
         self.forget()
 
     def forget(self) -> None:
-        self.models: Counter[str] = Counter()
-        self.bodies: deque[Json] = deque(maxlen=100)
-        self.prompts: set[str] = set()
-        self.in_flight = 0
-        self.peak = 0
+        options = self.options
+        self.tally = Tally(options.limits.window_s)
+        self.limiter = Limiter(options.limits)
+        self.batches = Batches(respond, options.batch_delay_s, echo=options.echo)
+        self.random = random.Random(SEED)
 
-    async def complete(self, request: web.Request) -> web.Response:
-        body = await request.json()
-        self.models[body["model"]] += 1
-        self.bodies.append(body)
-        self.in_flight += 1
-        self.peak = max(self.peak, self.in_flight)
+    async def complete(self, request: web.Request) -> web.StreamResponse:
         try:
-            return await self.answer(body, request.headers.get("Authorization", ""))
+            question = Question.read(
+                orjson.loads(await request.read()),
+                request.headers.get("Authorization", ""),
+                echo=self.options.echo,
+            )
+        except ValueError as wrong:
+            return await deliver(request, error(400, f"request body: {wrong}"))
+        tally = self.tally
+        if refusal := self.admit(question, tally):
+            return await deliver(request, refusal)
+        tally.begin()
+        try:
+            return await self.answer(request, question, tally)
+        except (asyncio.CancelledError, ConnectionError) as left:
+            tally.counts["disconnects"] += 1
+            if isinstance(left, asyncio.CancelledError):
+                raise
+            return web.Response()
         finally:
-            self.in_flight -= 1
+            tally.in_flight -= 1
 
-    async def answer(self, body: Json, authorization: str) -> web.Response:
-        model = body["model"]
-        slow = re.search(r"\bslow(?:-([\d.]+))?$", model)
-        wait_s = float(slow[1] or 10) if slow else self.latency_s
-        if wait_s:
+    def admit(self, question: Question, tally: Tally) -> Answer | None:
+        """Note a request; the refusal where it exceeds the limits."""
+        now = time.monotonic()
+        tally.receive(question, now)
+        tokens = question.input_tokens + len(question.text) // 4 + 1
+        refusal = self.limiter.admit(tokens, now) if self.limiter.active else None
+        tally.decide(tokens, now, accepted=refusal is None)
+        return refusal
+
+    async def answer(
+        self, request: web.Request, question: Question, tally: Tally
+    ) -> web.StreamResponse:
+        if wait_s := self.wait_s(question.model):
             await asyncio.sleep(wait_s)
-        name = re.search(r"(?:status-(\d{3})|quota|context|policy)$", model)
-        if name:
-            status = int(name[1] or NAMED_FAULTS[name[0]])
-            status, error, headers = fault(status, authorization, name[1] or name[0])
-            return web.json_response(error, status=status, headers=headers)
-        return web.json_response(self.reply(body))
+        answer = respond(question, tally)
+        sent = await deliver(request, answer)
+        if answer.delivery in ("whole", "drip"):
+            tally.bill(question, answer)
+        return sent
 
-    def reply(self, body: Json) -> Json:
-        outcomes = statements(text_of(body, "user")) if self.outcomes == "echo" else []
-        schema = schema_of(body)
-        aspects = concept_ids(text_of(body, "user"))
-        filler = schema and Filler(schema, outcomes, aspects)
-        text = json.dumps(filler.filled()) if filler else "ok"
-        model = body["model"]
-        if model.endswith("invalid-once") and self.is_new(body):
-            return BEHAVIOURS["invalid"](body, text)
-        name = next((name for name in BEHAVIOURS if model.endswith(name)), None)
-        return BEHAVIOURS[name](body, text) if name else completion(body, {"content": text})
-
-    def is_new(self, body: Json) -> bool:
-        """Whether no earlier user message is the beginning of this one."""
-        prompt = text_of(body, "user")
-        new = not any(prompt.startswith(earlier) for earlier in self.prompts)
-        self.prompts.add(prompt)
-        return new
+    def wait_s(self, model: str) -> float:
+        slow = slow_s(model)
+        if slow is not None:
+            return slow
+        latency_s = self.options.latency_s
+        if latency_s and self.options.jitter:
+            return latency_s * self.random.lognormvariate(0, JITTER_SIGMA)
+        return latency_s
 
     async def stats(self, request: web.Request) -> web.Response:
-        return web.json_response(
-            {"requests": self.models.total(), "models": self.models, "peak": self.peak}
-        )
+        return web.json_response(self.tally.stats())
 
     async def requests(self, request: web.Request) -> web.Response:
-        return web.json_response(list(self.bodies))
+        return web.json_response(list(self.tally.bodies))
+
+    async def timeline(self, request: web.Request) -> web.Response:
+        return web.json_response(list(self.tally.timeline))
 
     async def reset(self, request: web.Request) -> web.Response:
         self.forget()
@@ -271,12 +154,15 @@ class Server:
 
 
 async def serve(port: int, server: Server) -> None:
-    app = web.Application(client_max_size=64 << 20)
+    app = web.Application(client_max_size=MAX_BODY_BYTES)
     app.router.add_post("/v1/chat/completions", server.complete)
     app.router.add_get("/stats", server.stats)
     app.router.add_get("/requests", server.requests)
+    app.router.add_get("/timeline", server.timeline)
     app.router.add_post("/reset", server.reset)
-    runner = web.AppRunner(app, access_log=None)
+    BatchRoutes(server).add_to(app)
+    # Without cancellation, an answer that hangs would outlive the caller who left.
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", port, backlog=1024)
     await site.start()
@@ -285,13 +171,35 @@ async def serve(port: int, server: Server) -> None:
     await asyncio.Event().wait()
 
 
-def main() -> None:
+def positive(text: str) -> float:
+    number = float(text)
+    if not number > 0:
+        raise argparse.ArgumentTypeError(f"expected more than 0, not {text}")
+    return number
+
+
+def options(arguments: list[str] | None = None) -> tuple[int, Options]:
+    """The port and the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--latency", type=float, default=0.0, help="seconds before each answer")
-    parser.add_argument("--outcomes", choices=("echo", "none"), default="echo")
-    given = parser.parse_args()
-    asyncio.run(serve(given.port, Server(given.latency, given.outcomes)))
+    add: Any = parser.add_argument
+    add("--port", type=int, default=0)
+    add("--latency", type=float, default=0.0, help="seconds before each answer")
+    add("--jitter", action="store_true", help="lognormal latency, its median as given")
+    add("--outcomes", choices=("echo", "none"), default="echo")
+    add("--rpm", type=positive, help="requests a minute")
+    add("--tpm", type=positive, help="tokens a minute")
+    add("--window", type=positive, default=MINUTE_S, help="seconds the limits are held in")
+    add("--no-hint", action="store_true", help="refuse without Retry-After")
+    add("--batch-delay", type=float, default=0.2, help="seconds until a batch is done")
+    given = parser.parse_args(arguments)
+    limits = Limits(given.rpm, given.tpm, given.window, hint=not given.no_hint)
+    echo = given.outcomes == "echo"
+    return given.port, Options(limits, given.latency, given.jitter, echo, given.batch_delay)
+
+
+def main() -> None:
+    port, chosen = options()
+    asyncio.run(serve(port, Server(chosen)))
 
 
 if __name__ == "__main__":

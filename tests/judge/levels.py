@@ -8,7 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from judge.engine import AskRecord, Engine
+from judge.config import LimitsConfig
+from judge.engine import AskRecord, Engine, Means
 from judge.llm import Completion
 from judge.protocol import Ask, NoReply, Prompt, ask_each
 from judge.score import Metric, Scale, Score
@@ -49,8 +50,10 @@ class Asking:
         return [Score.of(LEVEL, total)]
 
 
-def engine(model, cache=None, *, max_in_flight=8, timeout_s=5.0):
-    return Engine(model, cache, max_in_flight=max_in_flight, timeout_s=timeout_s)
+def engine(model, cache=None, **limits):
+    """Limits are those of `[limits]`; by default one attempt, so that failures are quick."""
+    given = {"max_in_flight": 8, "timeout_s": 5.0} | limits
+    return Engine(model, LimitsConfig(**given), Means(cache=cache))
 
 
 def priced(score: int, cost_usd: float | None = 0.25) -> Completion:

@@ -10,6 +10,7 @@ import pytest
 
 from judge.agent_evaluation import agent_evaluation_judges, results_frame
 from judge.case import Case, Chunk, Expected, ExpectedDocument, Usage
+from judge.config import LimitsConfig
 from judge.engine import Engine
 from judge.errors import ModelError
 from judge.families.rag import built_in
@@ -44,7 +45,7 @@ def answering(ask: Ask[Any]) -> dict[str, Any]:
 
 def heard(cases: Sequence[Case], judges: Sequence[Judge]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The rows of `cases` and `scores` after these judges have heard these cases."""
-    engine = Engine(Scripted([answering] * 99, None), None, max_in_flight=4, timeout_s=5)
+    engine = Engine(Scripted([answering] * 99, None), LimitsConfig(max_in_flight=4, timeout_s=5))
 
     async def scores(judge: Judge, one: Case) -> list[Score]:
         return (await engine.hear(judge, one)).scores

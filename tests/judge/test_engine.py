@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from judge.engine import Engine
+from judge.config import LimitsConfig
+from judge.engine import Engine, Means
 from judge.errors import ModelError
 from judge.llm import Lexical, UnusableReply
 from judge.protocol import Ask, NoReply, Query, QueryResult, Table, look_up
@@ -63,11 +64,11 @@ class Gated(Scripted):
         self.gate = asyncio.Event()
         self.waiting = 0
 
-    async def complete(self, ask, *, complaint=None):
+    async def complete(self, ask, *, complaint=None, cap=1):
         self.waiting += 1
         await self.gate.wait()
         self.waiting -= 1
-        return await super().complete(ask, complaint=complaint)
+        return await super().complete(ask, complaint=complaint, cap=cap)
 
 
 async def settled() -> None:
@@ -93,7 +94,7 @@ async def test_one_slot_pool_holds_for_all_hearings_together():
     heard = await asyncio.gather(*hearings)
 
     assert [one.scores for one in heard] == [[Score.of(LEVEL, 3)]] * 4
-    assert (asking.slots.peak, asking.slots.in_flight, asking.calls) == (5, 0, 12)
+    assert (asking.limiter.peak, asking.limiter.in_flight, asking.calls) == (5, 0, 12)
 
 
 async def test_identical_asks_in_flight_are_answered_once():
@@ -170,7 +171,7 @@ async def test_a_call_is_cut_at_its_deadline():
     assert heard.scores == [Score.failed("level", "no answer within 0.05 s", "timeout", raw="")]
     assert heard.asks[0].error == "timeout: no answer within 0.05 s"
     assert heard.asks[0].latency_ms >= 50
-    assert asking.slots.in_flight == 0
+    assert asking.limiter.in_flight == 0
 
 
 async def test_waiting_for_a_slot_does_not_count_against_the_deadline():
@@ -178,9 +179,9 @@ async def test_waiting_for_a_slot_does_not_count_against_the_deadline():
         return await asking.hear(Asking([text]), CASE)
 
     class Slow(Scripted):
-        async def complete(self, ask, *, complaint=None):
+        async def complete(self, ask, *, complaint=None, cap=1):
             await asyncio.sleep(0.2)
-            return await super().complete(ask, complaint=complaint)
+            return await super().complete(ask, complaint=complaint, cap=cap)
 
     asking = engine(Slow([{"score": 1}] * 4), max_in_flight=1, timeout_s=0.5)
 
@@ -241,12 +242,12 @@ async def test_a_cached_text_that_no_longer_fits_is_a_miss(tmp_path):
     cache = FileReplies(str(tmp_path))
     await engine(Scripted([priced(4)]), cache).hear(Asking(), CASE)
     (entry,) = tmp_path.rglob("*.json")
-    entry.write_text(json.dumps({"text": "{}", "answered_by": "m"}))
+    entry.write_text(json.dumps({"completion": {"text": "{}", "answered_by": "m"}}))
 
     heard = await engine(Scripted([priced(3)]), cache).hear(Asking(), CASE)
 
     assert heard.asks == [but(PAID, reply='{"score": 3}')]
-    assert json.loads(entry.read_text())["text"] == '{"score": 3}'
+    assert json.loads(entry.read_text())["completion"]["text"] == '{"score": 3}'
 
 
 @pytest.mark.parametrize(
@@ -292,7 +293,7 @@ class OneRow:
 
 
 async def test_queries_go_to_the_clerk_and_leave_no_record_of_an_ask():
-    asking = Engine(Scripted([]), None, max_in_flight=1, timeout_s=5.0, clerk=OneRow())
+    asking = Engine(Scripted([]), LimitsConfig(max_in_flight=1), Means(clerk=OneRow()))
 
     heard = await asking.hear(LookingUp(), CASE)
 
@@ -318,7 +319,7 @@ async def test_once_it_closes_no_model_is_asked_any_more():
     first, second = await asyncio.gather(*hearings)
 
     assert first.scores == [Score.of(LEVEL, 1)]
-    assert second.asks[0].error == "unavailable: the run is ending, no model is asked any more"
+    assert second.asks[0].error == "closing: the run is ending, no model is asked any more"
     assert (second.asks[0].cost_usd, len(model.asked)) == (0.0, 1)
 
 
@@ -331,10 +332,10 @@ async def test_an_answer_that_came_is_kept_although_its_hearing_was_cancelled():
         async def get(self, key):
             return None
 
-        async def put(self, key, completion):
+        async def put(self, key, kept):
             self.begun.set()
             await asyncio.sleep(0.05)
-            self.kept.append(completion)
+            self.kept.append(kept.completion)
 
     cache = Slow()
     asking = engine(Scripted([priced(4)], "scripted"), cache)

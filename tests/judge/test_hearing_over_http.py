@@ -8,6 +8,7 @@ import time
 import pytest
 
 from judge.case import Expected
+from judge.config import LimitsConfig
 from judge.engine import Engine
 from judge.families.conversation import ConversationJudge
 from judge.llm import model_for
@@ -21,7 +22,7 @@ def hearing(server: OpenAIServer, model: str, *, timeout_s: float = 5.0, stateme
     judge = ConversationJudge(built_in_rubrics()[:3])
     one = case(user("hello"), agent("hi"), expected=Expected(outcomes=statements))
     asking = Engine(
-        model_for(config(server, model), LIMITS), None, max_in_flight=8, timeout_s=timeout_s
+        model_for(config(server, model), LIMITS), LimitsConfig(max_in_flight=8, timeout_s=timeout_s)
     )
     return asking.hear(judge, one)
 
@@ -86,27 +87,30 @@ async def test_calls_in_flight_share_the_slots_over_http(monkeypatch):
     judge = ConversationJudge(built_in_rubrics()[:1])
     with running_openai_server("--latency", "0.05") as server:
         model = model_for(config(server), LIMITS)
-        asking = Engine(model, None, max_in_flight=4, timeout_s=5)
+        asking = Engine(model, LimitsConfig(max_in_flight=4, timeout_s=5))
         cases = [case(user(f"hello {i}"), agent("hi"), case_id=f"c{i}") for i in range(12)]
 
         heard = await asyncio.gather(*(asking.hear(judge, one) for one in cases))
 
         assert [one.asks[0].error for one in heard] == [None] * 12
-        assert server.stats() == {"requests": 12, "models": {"stub": 12}, "peak": 4}
+        stats = server.stats()
+        assert (stats["requests"], stats["models"], stats["peak"]) == (12, {"stub": 12}, 4)
 
 
 async def test_an_engine_that_was_closed_asks_nobody_any_more_and_another_one_can(judge_server):
     model = model_for(config(judge_server), LIMITS)
-    asking = Engine(model, None, max_in_flight=4, timeout_s=5)
+    asking = Engine(model, LimitsConfig(max_in_flight=4, timeout_s=5))
     judge = ConversationJudge(built_in_rubrics()[:1])
 
     first = await asking.hear(judge, case(user("hello"), agent("hi")))
     await asking.aclose()
     second = await asking.hear(judge, case(user("hello"), agent("hi")))
-    other = Engine(model_for(config(judge_server), LIMITS), None, max_in_flight=4, timeout_s=5)
+    other = Engine(
+        model_for(config(judge_server), LIMITS), LimitsConfig(max_in_flight=4, timeout_s=5)
+    )
     third = await other.hear(judge, case(user("hello"), agent("hi")))
     await other.aclose()
 
     errors = [one.asks[0].error for one in (first, second, third)]
-    assert errors == [None, "unavailable: the run is ending, no model is asked any more", None]
+    assert errors == [None, "closing: the run is ending, no model is asked any more", None]
     assert judge_server.stats()["requests"] == 2

@@ -228,7 +228,7 @@ def test_closed_connections_leave_no_warning_and_later_calls_open_new_ones(judge
         "from judge.llm import model_for\n"
         "from tests.judge.calls import ASK\n"
         "model = model_for(JudgeConfig(model='openai/stub', api_base=sys.argv[1]), LimitsConfig())\n"
-        "engine = Engine(model, None, max_in_flight=1, timeout_s=5)\n"
+        "engine = Engine(model, LimitsConfig(max_in_flight=1, timeout_s=5))\n"
         "async def run():\n"
         "    for _ in range(2):\n"
         "        await asyncio.gather(*(model.complete(ASK) for _ in range(3)))\n"

@@ -8,7 +8,7 @@ import pytest
 
 from judge.catalog import court
 from judge.config import LimitsConfig
-from judge.engine import Engine
+from judge.engine import Engine, Means
 from judge.llm import model_for
 from judge.scripted import Scripted
 from tasks.replies import FileReplies
@@ -35,7 +35,7 @@ class Other(Asking):
 
 def engine(model, own, cache=None, **limits):
     given = {"max_in_flight": 8, "timeout_s": 5.0} | limits
-    return Engine(model, cache, models={"other": own}, **given)
+    return Engine(model, LimitsConfig(**given), Means(cache=cache), models={"other": own})
 
 
 async def test_each_judge_is_answered_by_its_model_and_the_rows_say_which():
@@ -75,7 +75,7 @@ async def test_one_slot_pool_holds_over_all_models():
 
     await asyncio.gather(*(asking.hear(judge, CASE) for judge in (Asking(), Other())))
 
-    assert asking.slots.peak <= 2
+    assert asking.limiter.peak <= 2
 
 
 async def test_every_model_is_closed():
@@ -91,7 +91,9 @@ async def test_model_and_temperature_of_a_judge_reach_the_provider(judge_server)
     given = config(judge_server, judges=judges, temperature=0.1, options=own)
     bench, limits = court(given), LimitsConfig()
     models = {name: model_for(one, limits) for name, one in bench.models.items()}
-    asking = Engine(model_for(given, limits), None, max_in_flight=1, timeout_s=5.0, models=models)
+    asking = Engine(
+        model_for(given, limits), LimitsConfig(max_in_flight=1, timeout_s=5.0), models=models
+    )
 
     heard = [await asking.hear(judge, case(user("hi"), agent("hello"))) for judge in bench.judges]
     await asking.aclose()

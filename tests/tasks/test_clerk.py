@@ -532,8 +532,8 @@ async def test_the_engine_of_a_room_puts_queries_to_its_clerk_and_the_room_ends_
     case = case_of(expected=Expected(database=str(folder / "guests.sqlite")))
     lost = case_of(expected=Expected(database="nowhere.sqlite"))
     async with sitting(config) as room:
-        heard = await room.engine.hear(Looker(), case)
-        failed = await room.engine.hear(Looker(), lost)
+        heard = await room.engine_for("run").hear(Looker(), case)
+        failed = await room.engine_for("run").hear(Looker(), lost)
         pids = room.clerk.pids
     assert [score.raw for score in heard.scores] == [4]
     assert failed.scores == [

@@ -10,17 +10,20 @@ import sys
 
 import pytest
 
+from judge.kept import Kept
 from judge.llm import Completion
 from tasks.replies import FileReplies
 
 KEY = "ab" + "0" * 62
-COMPLETION = Completion(
-    text='{"why": "caf\u00e9 \U0001f600"}',
-    answered_by="gpt-4.1-2025-04-14",
-    input_tokens=2541,
-    output_tokens=510,
-    cost_usd=None,
-    latency_ms=812.25,
+COMPLETION = Kept(
+    Completion(
+        text='{"why": "caf\u00e9 \U0001f600"}',
+        answered_by="gpt-4.1-2025-04-14",
+        input_tokens=2541,
+        output_tokens=510,
+        cost_usd=None,
+        latency_ms=812.25,
+    )
 )
 
 
@@ -53,11 +56,11 @@ async def test_the_last_writer_wins_and_leaves_one_whole_entry(uri):
     cache = FileReplies(*uri)
     texts = [str(number) * 5000 for number in range(20)]
 
-    await asyncio.gather(*(cache.put(KEY, Completion(text, "m")) for text in texts))
+    await asyncio.gather(*(cache.put(KEY, Kept(Completion(text, "m"))) for text in texts))
 
     kept = await cache.get(KEY)
     assert kept is not None
-    assert kept.text in texts
+    assert kept.completion.text in texts
 
 
 async def test_on_disk_an_entry_is_one_json_file_in_a_folder_of_two_characters(tmp_path):
@@ -66,12 +69,19 @@ async def test_on_disk_an_entry_is_one_json_file_in_a_folder_of_two_characters(t
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert files == [tmp_path / "ab" / f"{KEY}.json"]
     assert json.loads(files[0].read_bytes()) == {
-        "text": '{"why": "caf\u00e9 \U0001f600"}',
-        "answered_by": "gpt-4.1-2025-04-14",
-        "input_tokens": 2541,
-        "output_tokens": 510,
-        "cost_usd": None,
-        "latency_ms": 812.25,
+        "completion": {
+            "text": '{"why": "caf\u00e9 \U0001f600"}',
+            "answered_by": "gpt-4.1-2025-04-14",
+            "input_tokens": 2541,
+            "output_tokens": 510,
+            "cost_usd": None,
+            "latency_ms": 812.25,
+            "reply_id": None,
+            "fingerprint": "",
+            "flags": [],
+        },
+        "attempts": 1,
+        "paid_by": "",
     }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from judge.config import RunConfig
+from judge.config import LimitsConfig, RunConfig
 from judge.engine import Engine
 from judge.errors import AssizesError
 from judge.scripted import Scripted
@@ -56,7 +56,7 @@ async def test_the_store_and_the_spool_are_closed_when_a_model_cannot_be(tmp_pat
     async def sit() -> None:
         async with sitting(wanted) as room:
             spooled.append(room.spool.path(list_sources(str(packed), {})[0]))
-            room.engine = Engine(Stuck([]), None, max_in_flight=1, timeout_s=1)
+            room._engine = Engine(Stuck([]), LimitsConfig(max_in_flight=1, timeout_s=1))
 
     with pytest.raises(ConnectionResetError, match="the peer has gone"):
         await sit()

@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from judge.case import Case, Expected, ExpectedCall
+from judge.config import LimitsConfig
 from judge.engine import Engine
 from judge.errors import ModelError
 from judge.families.agent_steps import ENTRIES
@@ -105,7 +106,7 @@ def test_one_question_is_asked_at_the_model_and_temperature_chosen_for_the_judge
 async def test_a_judge_asks_once_and_finds_a_score_its_parts_and_a_reasoning(name):
     first, second = SUBS[name]
     model = Scripted([{first: sub(0.8, "good"), second: sub(0.7, "fair")}])
-    engine = Engine(model, None, max_in_flight=1, timeout_s=5)
+    engine = Engine(model, LimitsConfig(max_in_flight=1, timeout_s=5))
 
     heard = await engine.hear(judge_named(name), WHOLE)
 
@@ -257,7 +258,7 @@ def test_a_reply_in_a_fence_is_read(closing):
 )
 async def test_a_reply_without_a_sub_score_is_asked_for_again_then_the_judge_failed(reply):
     model = Scripted([reply, reply])
-    engine = Engine(model, None, max_in_flight=1, timeout_s=5)
+    engine = Engine(model, LimitsConfig(max_in_flight=1, timeout_s=5))
 
     heard = await engine.hear(judge_named("search"), WHOLE)
 
@@ -269,7 +270,7 @@ async def test_a_reply_without_a_sub_score_is_asked_for_again_then_the_judge_fai
 @pytest.mark.row("002-55")
 async def test_a_second_reply_that_is_whole_counts():
     whole = {"relevance": sub(0.9), "coverage": sub(0.7)}
-    engine = Engine(Scripted([{}, whole]), None, max_in_flight=1, timeout_s=5)
+    engine = Engine(Scripted([{}, whole]), LimitsConfig(max_in_flight=1, timeout_s=5))
     heard = await engine.hear(judge_named("search"), WHOLE)
     assert heard.scores[0].value == 0.8
 
@@ -278,7 +279,7 @@ async def test_a_second_reply_that_is_whole_counts():
 @pytest.mark.parametrize("name", ASKING)
 async def test_a_model_that_is_down_is_a_failed_judge_and_no_score(name):
     down = ModelError("unavailable", "nobody there")
-    engine = Engine(Scripted([down]), None, max_in_flight=1, timeout_s=5)
+    engine = Engine(Scripted([down]), LimitsConfig(max_in_flight=1, timeout_s=5))
     heard = await engine.hear(judge_named(name), WHOLE)
     assert heard.scores == [Score.failed(name, "nobody there", "unavailable")]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from judge.catalog import court
-from judge.config import JudgeConfig
+from judge.config import JudgeConfig, LimitsConfig
 from judge.engine import Engine
 from judge.families.base_judge import BaseJudge, EvaluationStrategy, JudgeResult
 from judge.findings import Origin, findings
@@ -162,7 +162,7 @@ def test_a_judge_of_a_conversation_sees_its_last_question_and_answer():
 async def test_a_judge_named_in_the_configuration_is_run_and_appears_in_the_rows():
     chosen = court(JudgeConfig(judges=(f"{__name__}:Brevity",)))
     one = case_of(INPUT, OUTPUT, {"tone": "brief"})
-    engine = Engine(Scripted([]), None, max_in_flight=1, timeout_s=5)
+    engine = Engine(Scripted([]), LimitsConfig(max_in_flight=1, timeout_s=5))
 
     heard = [await engine.hear(judge, one) for judge in chosen.judges]
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from judge.case import Case
+from judge.config import LimitsConfig
 from judge.engine import Engine
 from judge.families.steps_response import ResponseEvidence
 from judge.families.steps_search import SearchEvidence
@@ -178,7 +179,7 @@ CASES: dict[str, Case] = {
 
 @pytest.mark.parametrize("name", CASES)
 async def test_the_offline_judge_answers_every_agent_step_judge(name):
-    engine = Engine(Lexical(), None, max_in_flight=1, timeout_s=5)
+    engine = Engine(Lexical(), LimitsConfig(max_in_flight=1, timeout_s=5))
     heard = await engine.hear(judge_named(name), CASES[name])
     assert [one.status for one in heard.scores] == ["scored"] * 3
     assert heard.scores[0].passed is True

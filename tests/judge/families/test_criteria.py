@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from judge.case import Case, Expected
-from judge.engine import Engine
+from judge.config import LimitsConfig
+from judge.engine import Engine, Means
 from judge.families.criteria import (
     ENTRIES,
     AnswerCompletenessOptions,
@@ -23,7 +24,7 @@ from judge.families.criteria import (
 )
 from judge.families.criteria_asks import CoverageReply, Decomposition
 from judge.families.criteria_report import interpretation, pretty
-from judge.llm import Completion
+from judge.kept import Kept
 from judge.protocol import NoReply
 from judge.rows import as_json
 from judge.score import Scale, Score
@@ -248,17 +249,17 @@ def test_without_an_aspect_it_is_skipped(reply: Any):
     }
 
 
-class Kept:
+class Keeping:
     """A reply cache in memory."""
 
     def __init__(self) -> None:
-        self.kept: dict[str, Completion] = {}
+        self.kept: dict[str, Kept] = {}
 
-    async def get(self, key: str) -> Completion | None:
+    async def get(self, key: str) -> Kept | None:
         return self.kept.get(key)
 
-    async def put(self, key: str, completion: Completion) -> None:
-        self.kept[key] = completion
+    async def put(self, key: str, kept: Kept) -> None:
+        self.kept[key] = kept
 
 
 def decomposing(ask: Any) -> dict[str, Any]:
@@ -278,10 +279,10 @@ async def test_a_hundred_transcripts_with_the_same_criteria_take_one_decompositi
         for number in range(100)
     ]
     model = Scripted([decomposing] * 201)
-    cache = Kept()
+    cache = Keeping()
 
     for _ in range(2):
-        engine = Engine(model, cache, max_in_flight=4, timeout_s=5)
+        engine = Engine(model, LimitsConfig(max_in_flight=4, timeout_s=5), Means(cache=cache))
         values = [(await engine.hear(judge, one)).scores[0].value for one in cases]
         assert values == [0.5] * 100
 

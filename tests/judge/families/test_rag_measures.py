@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from judge.case import Chunk, Expected, ExpectedDocument, Transcript, Turn, Usage
+from judge.config import LimitsConfig
 from judge.engine import Engine
 from judge.families.rag import ENTRIES, built_in
 from judge.families.rag_measures import (
@@ -140,7 +141,8 @@ def test_without_a_duration_the_turns_tell_when_they_can(first, last, took_ms, s
 @pytest.mark.row("004-59")
 async def test_the_tokens_of_the_judges_are_kept_apart():
     engine = Engine(
-        Scripted([{"rationale": "fine", "rating": "yes"}]), None, max_in_flight=1, timeout_s=5
+        Scripted([{"rationale": "fine", "rating": "yes"}]),
+        LimitsConfig(max_in_flight=1, timeout_s=5),
     )
     one = case(user("Q"), spending(100, 20))
     (ask,) = (await engine.hear(built_in("safety"), one)).asks

@@ -1,0 +1,75 @@
+"""Who may still spend: every model call is reserved before it is made and settled after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One model call about to be made.
+
+    Args:
+        key: the ask's cache key, or its prompt hash where replies are not cached.
+        model: the model as requested.
+        worst_usd: the most it can cost; null where no price is known.
+    """
+
+    key: str
+    model: str
+    worst_usd: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a call came to. `code` is null where a reply came.
+
+    `cost_usd` null: it is not known; the ledger then counts the worst case, never 0.
+    """
+
+    code: str | None
+    cost_usd: float | None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    latency_ms: float = 0.0
+
+
+class Ledger(Protocol):
+    """Counts calls and dollars over all that share it: runs, shards, processes of a machine."""
+
+    def reserve(self, call: Call) -> int:
+        """Set the worst case aside; the ticket settles it.
+
+        Raises:
+            NotAsked: `budget` when the call could exceed what may be spent, `halted` when the
+                kill switch was pulled.
+        """
+
+    def settle(self, ticket: int, spent: Spent) -> None:
+        """Put what it came to in the place of the worst case."""
+
+    def claims(self, key: str, place: str) -> bool:
+        """Whether the ask at `place` is the one of this run that a paid reply is charged to.
+
+        The first to claim a key has it, for ever; so a reply that was paid for in an interrupted
+        sitting is charged once when the run goes on.
+        """
+
+
+class OpenLedger:
+    """Nothing is limited and nothing is kept: for models that cost nothing, and for direct calls."""
+
+    def __init__(self) -> None:
+        self._claims: dict[str, str] = {}
+
+    def reserve(self, call: Call) -> int:
+        """Always granted."""
+        return 0
+
+    def settle(self, ticket: int, spent: Spent) -> None:
+        """Nothing is kept."""
+
+    def claims(self, key: str, place: str) -> bool:
+        """Whoever comes first."""
+        return self._claims.setdefault(key, place) == place
