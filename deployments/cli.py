@@ -42,6 +42,11 @@ Verbose = Annotated[
     bool, typer.Option("--verbose", help="Show Prefect's log and the traceback of a defect.")
 ]
 RunId = Annotated[str, typer.Argument(help="Run id; a unique beginning of it will do.")]
+Limit = Annotated[int | None, typer.Option(help="Judge at most so many cases.")]
+Day = Annotated[
+    datetime | None,
+    typer.Option(formats=["%Y-%m-%d"], help="Day for date placeholders in the URI."),
+]
 
 
 INTERRUPTED = 130
@@ -88,29 +93,70 @@ def init(
 def run(
     config: ConfigFile = None,
     overrides: Overrides = None,
-    limit: Annotated[int | None, typer.Option(help="Judge at most so many cases.")] = None,
+    limit: Limit = None,
     baseline: Annotated[
         str | None, typer.Option(help="Run id to compare with, or `latest`.")
     ] = None,
     run_id: Annotated[str | None, typer.Option(help="Name the run, or resume one.")] = None,
-    date: Annotated[
-        datetime | None,
-        typer.Option(formats=["%Y-%m-%d"], help="Day for date placeholders in the URI."),
+    date: Day = None,
+    batch: Annotated[
+        bool | None,
+        typer.Option("--batch/--no-batch", help="Ask by the provider's batches, at half price."),
     ] = None,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Ask anew what other runs were answered.")
+    ] = False,
+    replay_only: Annotated[
+        bool, typer.Option("--replay-only", help="Kept replies alone: no key, no network.")
+    ] = False,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
     """One evaluation: judge the transcripts, store the rows, compare, report."""
-    from deployments.commands.run import Wanted, run_evaluation
+    from deployments.commands.run import Wanted, cache_use, run_evaluation
     from deployments.settings import read_config
 
     given: dict[str, dict[str, object]] = {
         "transcripts": {"limit": limit},
         "comparison": {"baseline": baseline},
+        "cache": {"use": cache_use(refresh=refresh, replay_only=replay_only)},
+        "runner": {"batch": batch},
     }
     read = read_config(config, overrides or [], given)
     wanted = Wanted(read, run_id, date.date() if date else None)
     raise typer.Exit(run_evaluation(wanted, as_json=as_json, verbose=verbose))
+
+
+@app.command()
+def plan(
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+    limit: Limit = None,
+    date: Day = None,
+    as_json: AsJson = False,
+) -> None:
+    """What a run would ask, cost and take, without asking or writing anything."""
+    from deployments.commands.plan import plan_and_print
+    from deployments.settings import read_config
+
+    read = read_config(config, overrides or [], {"transcripts": {"limit": limit}})
+    raise typer.Exit(plan_and_print(read, date.date() if date else None, as_json=as_json))
+
+
+@app.command()
+def stop(
+    run_id: Annotated[str | None, typer.Argument(help="Run id, or its beginning.")] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every run, until --lift; none begins meanwhile.")
+    ] = False,
+    lift: Annotated[bool, typer.Option("--lift", help="Take back --all.")] = False,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Kill switch: running processes make no new model call; `run` goes on later."""
+    from deployments.commands.stop import stop_runs
+
+    raise typer.Exit(stop_runs(run_id, config, every=every, lift=lift, as_json=as_json))
 
 
 @app.command()

@@ -9,12 +9,16 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 from pydantic import BaseModel, ConfigDict
 
+from flows.shards import Losses
 from judge.compare import RunComparison
+from judge.errors import Halted, OverBudget
 from judge.summary import RunSummary
 from tasks.store import RunRecord
 from tasks.summaries import Against
 
-Conclusion = Literal["Passed", "GateFailed", "Regression", "Inconclusive", "Incomplete"]
+Conclusion = Literal[
+    "Passed", "GateFailed", "Regression", "Inconclusive", "Incomplete", "OverBudget", "Halted"
+]
 
 EXIT_CODES: dict[Conclusion, int] = {
     "Passed": 0,
@@ -22,6 +26,8 @@ EXIT_CODES: dict[Conclusion, int] = {
     "Regression": 1,
     "Inconclusive": 4,
     "Incomplete": 4,
+    "OverBudget": 5,
+    "Halted": 130,
 }
 
 
@@ -48,7 +54,7 @@ def conclude(
     record: RunRecord,
     summary: RunSummary,
     against: Against,
-    lost: Mapping[str, int],
+    lost: Losses,
     reports: dict[str, str],
     *,
     fail: bool,
@@ -59,7 +65,7 @@ def conclude(
         record: the run at its end.
         summary: its summary.
         against: its comparison, if one was wanted.
-        lost: why shards could not be judged, and how many for each reason.
+        lost: why shards could not be judged.
         reports: where the reports lie, by suffix.
         fail: whether the flow fails with the run.
     """
@@ -80,13 +86,11 @@ def conclude(
 
 
 def _conclusion(
-    record: RunRecord, summary: RunSummary, against: Against, lost: Mapping[str, int]
+    record: RunRecord, summary: RunSummary, against: Against, lost: Losses
 ) -> tuple[Conclusion, list[str]]:
     """The most severe finding decides the name; what is missing never passes for good news."""
     if record.status != "complete":
-        left = summary.counts.get("not_attempted", 0)
-        why = [f"{left} cases could not be judged; run again to resume"]
-        return "Incomplete", [*why, *_losses(lost)]
+        return _unfinished(summary, lost)
     if summary.outcome == "inconclusive":
         return "Inconclusive", [_why_inconclusive(summary)]
     comparison, missing = against.comparison, [against.fault] if against.fault else []
@@ -95,6 +99,26 @@ def _conclusion(
     if failed := _failed_gates(summary):
         return "GateFailed", [*failed, *missing]
     return ("Inconclusive", missing) if missing else ("Passed", [])
+
+
+def _unfinished(summary: RunSummary, lost: Losses) -> tuple[Conclusion, list[str]]:
+    """What stopped a run, what it has spent, and how it goes on."""
+    left = summary.counts.get("not_attempted", 0)
+    spent = _spent(summary)
+    if isinstance(lost.stop, OverBudget):
+        on = "go on with the same command and a larger limit; kept replies cost nothing"
+        return "OverBudget", [str(lost.stop), f"{left} cases were not attempted; {on}", *spent]
+    if isinstance(lost.stop, Halted):
+        on = "go on with the same command; kept replies cost nothing"
+        return "Halted", [str(lost.stop), f"{left} cases were not attempted; {on}", *spent]
+    why = f"{left} cases could not be judged; run again to resume"
+    return "Incomplete", [why, *_losses(lost.reasons)]
+
+
+def _spent(summary: RunSummary) -> list[str]:
+    if summary.spent_usd is None:
+        return []
+    return [f"spent so far, over all sittings: {summary.spent_usd:.6f} USD"]
 
 
 def _losses(lost: Mapping[str, int]) -> list[str]:

@@ -1,167 +1,273 @@
-"""One ask put to a model: a slot, a deadline, at most one re-ask, and what all of it took."""
+"""Puts asks to one model: every call admitted, reserved, cut in time, and repeated if of use."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 
-from pydantic import BaseModel
+from tenacity import AsyncRetrying, RetryCallState, retry_if_result
 
+from judge.attempts import Attempt, failed, read
+from judge.breaker import Breaker, Trip, Turn
 from judge.config import LimitsConfig
-from judge.errors import ModelError
-from judge.faults import UNCHARGED
-from judge.ledger import Ledger
-from judge.limits import Limiter
-from judge.llm import Completion, Model, Unreached, UnusableReply
-from judge.protocol import Ask, NoReply
-from judge.reply import MAX_REPLY_CHARS, parse_reply, without_surrogates
+from judge.errors import AssizesError, ModelError, NotAsked
+from judge.inquiry import Answer, Inquiry
+from judge.ledger import Call, Spent
+from judge.limits import Limiter, Permit
+from judge.llm import Completion, Model, UnusableReply
+from judge.prices import estimated_tokens
+from judge.protocol import Ask
+from judge.purse import Purse
+from judge.retrying import Backoff
+
+PROMPT_MARGIN: Final = 1.5
+"""Prompt tokens are estimated by length; the worst case of a call allows for so many times more."""
+
+FIRST_SHARE: Final = 0.25
+"""Share of its cap that a model's first answer is expected to take."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """How an ask ended.
+class Bounds:
+    """What holds for every ask.
 
     Args:
-        reply: the reply that fits, or why there is none.
-        completion: the text that counted, with the sums over all attempts.
-        attempts: model calls made for it.
-        settled: a reply that is worth keeping: asking once more would be of no use.
-        cached: it was paid for elsewhere.
+        limits: attempts, timeout, deadline.
+        limiter: admits calls.
+        purse: who may still spend.
+        backoff: pauses between calls.
+        trip: when a provider is taken to be down.
     """
 
-    reply: BaseModel | NoReply
-    completion: Completion
-    attempts: int = 0
-    settled: bool = False
-    cached: bool = False
-
-    @property
-    def error(self) -> str | None:
-        """Code and reason where no reply came."""
-        return (
-            f"{self.reply.code}: {self.reply.reason}" if isinstance(self.reply, NoReply) else None
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Attempt:
-    """One model call: a `reply` or a `failure`; `complaint` is set where a re-ask may help."""
-
-    completion: Completion
-    reply: BaseModel | None = None
-    failure: NoReply | None = None
-    complaint: str | None = None
-
-    @property
-    def faulted(self) -> bool:
-        """The model failed, not its reply."""
-        return self.failure is not None and self.complaint is None
+    limits: LimitsConfig
+    limiter: Limiter
+    purse: Purse
+    backoff: Backoff
+    trip: Trip
 
 
 class Questioner:
     """Puts asks to one model. `calls` and `cost_usd` (known prices only) count what was spent."""
 
-    def __init__(
-        self, model: Model, limiter: Limiter, ledger: Ledger, limits: LimitsConfig
-    ) -> None:
+    def __init__(self, model: Model, bounds: Bounds) -> None:
         self.calls = 0
         self.cost_usd = 0.0
+        self.breaker = Breaker(bounds.trip)
         self._model = model
-        self._limiter = limiter
-        self._ledger = ledger
-        self._timeout_s = limits.timeout_s
+        self._bounds = bounds
+        self._answers = _Answers()
+        self._stopped: NotAsked | None = None
+        self._waits: set[asyncio.Timeout] = set()
 
-    async def answer(self, ask: Ask[Any], key: str) -> Answer:
-        """The model's reply. One that does not fit, or leaves doubts, is asked for once more; the
-        second fitting reply counts whatever the doubts, else the first fitting one.
+    async def answer(
+        self, ask: Ask[Any], key: str, given: Completion | UnusableReply | None = None
+    ) -> Answer:
+        """The model's reply, or why there is none; in any case within the deadline.
+
+        A call that failed for the provider's sake is made again; a reply that does not fit, or
+        leaves doubts, is asked for once more.
+
+        Args:
+            ask: the question.
+            key: what the ledger knows the ask by.
+            given: what a call made elsewhere came to; it takes the place of the first one.
         """
-        first = last = await self._attempt(ask, None)
-        attempts = [first]
-        if first.complaint is not None:
-            last = await self._attempt(ask, first.complaint)
-            attempts.append(last)
-        counted = first if last.reply is None and first.reply is not None else last
-        completion = _total(counted.completion, [attempt.completion for attempt in attempts])
-        if counted.reply is None:
-            no_reply = _no_reply(attempts)
-            return Answer(no_reply, replace(completion, text=no_reply.raw), len(attempts))
-        # After a fault the doubts were never cleared up; a later run may still succeed in that.
-        return Answer(counted.reply, completion, len(attempts), settled=not last.faulted)
-
-    async def _attempt(self, ask: Ask[Any], complaint: str | None) -> _Attempt:
-        async with self._limiter.admitted(self._model.name, 0):
-            self.calls += 1
-            started = perf_counter()
+        inquiry = Inquiry(ask, key, self._bounds.limits.deadline_s)
+        if given is not None:
+            inquiry.take(read(ask, given))
+        if inquiry.open and len(inquiry.attempts) < self._bounds.limits.max_attempts:
             try:
-                completion = await asyncio.wait_for(
-                    self._model.complete(ask, complaint=complaint), self._timeout_s
-                )
-            except TimeoutError:
-                late = NoReply("timeout", f"no answer within {self._timeout_s:g} s")
-                return _Attempt(_no_completion(started), failure=late)
-            except UnusableReply as error:
-                completion = _readable(error.completion)
-                self.cost_usd += completion.cost_usd or 0.0
-                unusable = NoReply(error.code, error.detail, completion.text)
-                return _Attempt(completion, failure=unusable)
+                await self._retrying(inquiry)(self._put, inquiry)
             except ModelError as error:
-                failure = NoReply(error.code, error.detail)
-                free = error.code in UNCHARGED or isinstance(error, Unreached)
-                return _Attempt(_no_completion(started, free=free), failure=failure)
-        self.cost_usd += completion.cost_usd or 0.0
-        return _read(ask, _readable(completion))
+                inquiry.ended = error
+        return inquiry.answer()
+
+    def stop(self, why: NotAsked) -> None:
+        """Make no more calls; asks that wait for one end at once, calls in flight are kept."""
+        self._stopped = why
+        for wait in self._waits:
+            if not wait.expired():
+                wait.reschedule(0)
+
+    def _retrying(self, inquiry: Inquiry) -> AsyncRetrying:
+        """Repeats a call while the inquiry is open and both attempts and time are left."""
+        most, backoff = self._bounds.limits.max_attempts, self._bounds.backoff
+
+        def pause_s(state: RetryCallState) -> float:
+            if not inquiry.step.pauses:
+                return 0.0
+            # Half of what is left, so that there is time for the call itself.
+            return max(inquiry.step.floor_s, min(backoff.pause_s(state), inquiry.rest_s / 2))
+
+        def is_enough(_state: RetryCallState) -> bool:
+            if inquiry.rest_s <= 0:
+                inquiry.ended = inquiry.late()
+            return len(inquiry.attempts) >= most or inquiry.step.floor_s >= inquiry.rest_s
+
+        async def pause(seconds: float) -> None:
+            async with self._waiting(inquiry):
+                await asyncio.sleep(seconds)
+
+        return AsyncRetrying(
+            retry=retry_if_result(lambda more: more),
+            wait=pause_s,
+            stop=is_enough,
+            sleep=pause,
+            retry_error_callback=lambda _state: None,
+        )
+
+    async def _put(self, inquiry: Inquiry) -> bool:
+        """Make one call when it may be made; whether another one should follow.
+
+        Raises:
+            ModelError: `NotAsked`, or `deadline` when no time was left to wait for a call.
+        """
+        call, tokens = self._foreseen(inquiry)
+        while True:
+            async with self._admitted(inquiry, tokens) as (turn, permit):
+                if turn.holds:
+                    inquiry.take(await self._reserved(inquiry, call, turn, permit))
+                    return inquiry.open
+                permit.unused()  # the breaker opened while this one waited for its slot
+
+    def _foreseen(self, inquiry: Inquiry) -> tuple[Call, int]:
+        """What the ledger and the limits are told of the next call before it is made."""
+        model, step = self._model, inquiry.step
+        sent, most = model.tokens(inquiry.ask, step.cap)
+        if step.complaint is not None:
+            sent += estimated_tokens(step.complaint)
+        price = model.price
+        worst = None if price is None else price.cost_usd(math.ceil(sent * PROMPT_MARGIN), most)
+        return Call(inquiry.key, model.name, worst), sent + self._answers.expected(most)
+
+    @asynccontextmanager
+    async def _admitted(self, inquiry: Inquiry, tokens: int) -> AsyncIterator[tuple[Turn, Permit]]:
+        """Hold a slot, once the breaker and the limits let the call through."""
+        limiter, group = self._bounds.limiter, _short_hash(inquiry.ask.prompt.system)
+        async with AsyncExitStack() as held:
+            async with self._waiting(inquiry):
+                turn = held.enter_context(await self.breaker.turn())
+                permit = await held.enter_async_context(
+                    limiter.admitted(self._model.name, tokens, group)
+                )
+            yield turn, permit
+
+    @asynccontextmanager
+    async def _waiting(self, inquiry: Inquiry) -> AsyncIterator[None]:
+        """Wait no longer than to the ask's deadline, nor than until `stop`."""
+        self._check_open()
+        try:
+            async with asyncio.timeout_at(inquiry.deadline_at) as wait:
+                self._waits.add(wait)
+                try:
+                    yield
+                finally:
+                    self._waits.discard(wait)
+        except TimeoutError:
+            self._check_open()
+            raise inquiry.late() from None
+        except ModelError:
+            raise
+        except AssizesError as error:
+            raise NotAsked("no_permit", str(error)) from error
+        self._check_open()
+
+    def _check_open(self) -> None:
+        if self._stopped is not None:
+            raise NotAsked(self._stopped.code, self._stopped.detail)
+
+    async def _reserved(self, inquiry: Inquiry, call: Call, turn: Turn, permit: Permit) -> Attempt:
+        """Make a call whose worst case is set aside, and settle what it came to."""
+        ticket = await self._ticket(inquiry, call, permit)
+        self.calls += 1
+        waited_ms = inquiry.begin()
+        spent = Spent("cancelled", None)
+        try:
+            attempt, failure = await self._called(inquiry)
+            spent = _spent(attempt)
+        finally:
+            self._bounds.purse.settle(ticket, spent)
+        turn.note(failure)
+        if failure is None:
+            permit.settle(_sum(spent.input_tokens, spent.output_tokens))
+        elif failure.code == "rate_limited":
+            permit.refused(failure.retry_after_s)
+        self._answers.note(spent.output_tokens)
+        self.cost_usd += spent.cost_usd or 0.0
+        return replace(attempt, waited_ms=waited_ms)
+
+    async def _ticket(self, inquiry: Inquiry, call: Call, permit: Permit) -> int:
+        """Set the worst case of a call aside, once there is enough left for it."""
+        purse = self._bounds.purse
+        ticket: int | None = None
+        try:
+            async with self._waiting(inquiry):
+                ticket = await purse.reserve(call)
+        except ModelError as error:
+            if ticket is not None:
+                purse.settle(ticket, Spent(error.code, 0.0))
+            permit.unused()
+            raise
+        return ticket
+
+    async def _called(self, inquiry: Inquiry) -> tuple[Attempt, ModelError | None]:
+        """One model call, cut at the timeout or the deadline, and what it failed of."""
+        ask, step = inquiry.ask, inquiry.step
+        limit_s = min(self._bounds.limits.timeout_s, inquiry.rest_s)
+        started = perf_counter()
+        try:
+            async with asyncio.timeout(limit_s):
+                completion = await self._model.complete(ask, complaint=step.complaint, cap=step.cap)
+        except TimeoutError:
+            late = ModelError("timeout", f"no answer within {limit_s:.3g} s")
+            return failed(late, started), late
+        except UnusableReply as error:
+            return read(ask, error), error
+        except ModelError as error:
+            return failed(error, started), error
+        return read(ask, completion), None
 
 
-def _read(ask: Ask[Any], completion: Completion) -> _Attempt:
-    try:
-        reply = parse_reply(completion.text, ask.reply)
-    except ModelError as error:
-        failure = NoReply(error.code, error.detail, completion.text)
-        return _Attempt(completion, failure=failure, complaint=error.detail)
-    return _Attempt(completion, reply, complaint=ask.doubts(reply) if ask.doubts else None)
+class _Answers:
+    """How long a model's answers are: the mean of what it gave so far, in tokens."""
+
+    def __init__(self) -> None:
+        self._mean = 0.0
+        self._seen = 0
+
+    def expected(self, most: int) -> int:
+        """Of the next answer, which has so many tokens at most."""
+        return min(most, math.ceil(self._mean if self._seen else most * FIRST_SHARE))
+
+    def note(self, tokens: int | None) -> None:
+        """An answer came; the last hundred or so decide."""
+        if tokens:
+            self._seen = min(self._seen + 1, 100)
+            self._mean += (tokens - self._mean) / self._seen
 
 
-def _readable(completion: Completion) -> Completion:
-    """With a text that can be stored; one character over the cap still fails to parse."""
-    return replace(completion, text=without_surrogates(completion.text)[: MAX_REPLY_CHARS + 1])
-
-
-def _no_completion(started: float, *, free: bool = False) -> Completion:
-    """No text came; what it cost is not known unless the call was free."""
-    latency_ms = (perf_counter() - started) * 1000
-    if free:
-        return Completion("", "", 0, 0, 0.0, latency_ms)
-    return Completion(text="", answered_by="", latency_ms=latency_ms)
-
-
-def _no_reply(attempts: Sequence[_Attempt]) -> NoReply:
-    """The last failure, with the last text that came at all."""
-    failures = [attempt.failure for attempt in attempts if attempt.failure is not None]
-    raw = next((failure.raw for failure in reversed(failures) if failure.raw), "")
-    return replace(failures[-1], raw=raw)
-
-
-def _total(counted: Completion, completions: Sequence[Completion]) -> Completion:
-    names = (one.answered_by for one in (counted, *completions) if one.answered_by)
-    return replace(
-        counted,
-        answered_by=next(names, ""),
-        input_tokens=_token_sum([one.input_tokens for one in completions]),
-        output_tokens=_token_sum([one.output_tokens for one in completions]),
-        cost_usd=_cost_sum([one.cost_usd for one in completions]),
-        latency_ms=math.fsum(one.latency_ms for one in completions),
+def _spent(attempt: Attempt) -> Spent:
+    completion = attempt.completion
+    return Spent(
+        code=attempt.failure.code if attempt.failure else None,
+        cost_usd=completion.cost_usd,
+        input_tokens=completion.input_tokens,
+        output_tokens=completion.output_tokens,
+        latency_ms=completion.latency_ms,
     )
 
 
-def _token_sum(counts: Sequence[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None
+def _sum(sent: int | None, came: int | None) -> int | None:
+    return None if sent is None or came is None else sent + came
 
 
-def _cost_sum(costs: Sequence[float | None]) -> float | None:
-    known = [cost for cost in costs if cost is not None]
-    return math.fsum(known) if len(known) == len(costs) else None
+@lru_cache(maxsize=1024)
+def _short_hash(system: str) -> str:
+    return hashlib.sha256(system.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -6,7 +6,7 @@ Everything is listed here by hand; nothing registers itself on import.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from judge.families import agent_steps, criteria, custom, rag
 from judge.families.conversation import ConversationJudge
 from judge.families.deterministic import RecordedJudge
 from judge.families.imported import imported, is_reference
+from judge.jury import Jury, jury, renamed
 from judge.protocol import Judge
 from judge.rubric import BUILT_IN, OUTCOMES, metric_of, rubrics
 from judge.score import Metric
@@ -54,16 +55,15 @@ class Court:
     """Who sits, and by which weights: a configuration resolved before any model is asked.
 
     `weights` holds the conversation metrics alone and sums to 1; `metrics` is everything that the
-    judges promise; `pass_threshold` is an overall score 0..100; `models` names the judges that are
-    answered by another model, or at another temperature, than the rest; `model_ids` are those that
-    answer anything, the shared one first.
+    judges promise; `pass_threshold` is an overall score 0..100; `juries` says who answers each
+    judge that asks anything; `model_ids` are the models that answer, the shared ones first.
     """
 
     judges: tuple[Judge, ...]
     weights: Mapping[str, float]
     metrics: tuple[Metric, ...]
     pass_threshold: float
-    models: Mapping[str, JudgeConfig] = field(default_factory=dict)
+    juries: Mapping[str, Jury] = field(default_factory=dict)
     model_ids: tuple[str, ...] = (OFFLINE_MODEL,)
 
 
@@ -150,14 +150,18 @@ def court(config: JudgeConfig) -> Court:
     if CONVERSATION in config.judges:
         weights = resolved_weights(config.metrics or (), [metric_of(rubric) for rubric in known])
     options = {name: _options(config, name, entry) for name, entry in chosen.items()}
-    models = {name: own for name in chosen if (own := _own_model(config, options[name]))}
+    juries = {
+        name: jury(config, _own_model(config, options[name]))
+        for name, entry in chosen.items()
+        if entry.asks
+    }
     for name, entry in chosen.items():
-        _check_offline(models.get(name, config), name, entry, weights)
+        for member in juries[name].members if name in juries else (config,):
+            _check_offline(member, name, entry, weights)
     weighed = [rubric for rubric in known if rubric.name in weights]
     judges = tuple(entry.made(options[name], weighed) for name, entry in chosen.items())
-    answering = [models.get(name, config) for name, entry in chosen.items() if entry.asks]
-    ids = _model_ids(config, answering)
-    return Court(judges, weights, _promised(judges), config.pass_threshold, models, ids)
+    ids = _model_ids(config, juries.values())
+    return Court(judges, weights, _promised(judges), config.pass_threshold, juries, ids)
 
 
 def resolved_weights(
@@ -283,16 +287,19 @@ def _own_model(config: JudgeConfig, options: JudgeOptions) -> JudgeConfig | None
     Provider and endpoint stay those of [judge]; the offline judge has neither.
     """
     changes = options.model_dump(include={"model", "temperature"}, exclude_none=True)
-    if options.model == OFFLINE_MODEL:
-        changes |= {"provider": None, "api_base": None}
     own = config.model_copy(update=changes)
+    if options.model is not None:
+        own = renamed(own, options.model, panel=())
     return None if own == config else own
 
 
-def _model_ids(shared: JudgeConfig, answering: Sequence[JudgeConfig]) -> tuple[str, ...]:
-    """Each once; the shared one alone where no judge asks anything."""
-    ids = {one.model_id for one in answering} or {shared.model_id}
-    return tuple(sorted(ids, key=lambda one: (one != shared.model_id, one)))
+def _model_ids(config: JudgeConfig, juries: Iterable[Jury]) -> tuple[str, ...]:
+    """Each once; the shared ones first, and these alone where no judge asks anything."""
+    shared = [one.model_id for one in jury(config, None).members]
+    answering = {one.model_id for each in juries for one in each.members}
+    return tuple(one for one in shared if one in answering or not answering) + tuple(
+        sorted(answering.difference(shared))
+    )
 
 
 def _promised(judges: Sequence[Judge]) -> tuple[Metric, ...]:

@@ -18,6 +18,7 @@ from typing import Any
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
+from judge.cautions import MIXED_JUDGE
 from judge.compare_cases import (
     CaseComparison,
     MetricAggregate,
@@ -239,6 +240,9 @@ def _warnings(pairing: _Pairing, *summaries: RunSummary) -> Iterator[str]:
                 f"the {role} run is inconclusive (coverage {summary.coverage}, floor "
                 f"{summary.min_coverage}): that no rule fired does not mean that nothing got worse"
             )
+        for caution in summary.warnings:
+            if caution.startswith(MIXED_JUDGE):
+                yield f"the {role} run: {caution}"
     yield from _skipped_rules(pairing.baseline, pairing.candidate)
 
 

@@ -98,6 +98,17 @@ class JudgeConfig(_Table):
             return [{"metric": item} if isinstance(item, str) else item for item in value]
         return value
 
+    @model_validator(mode="after")
+    def _panel_is_one(self) -> JudgeConfig:
+        if self.panel and self.model is not None:
+            raise ValueError("model and panel: give one of the two")
+        members = self.panel or ((self.model,) if self.model else ())
+        if len(set(self.panel)) != len(self.panel):
+            raise ValueError("panel: a model is named twice; `repeats` asks one several times")
+        if self.escalate_to in members:
+            raise ValueError("escalate_to: names a model that has judged already")
+        return self
+
     @property
     def model_id(self) -> str:
         """The model as litellm is called with: `provider/model` (000-38)."""
@@ -146,6 +157,12 @@ class LimitsConfig(_Table):
     ledger: str = Field(
         default=".assizes/ledger.db", description="file in which every model call is counted"
     )
+
+    @model_validator(mode="after")
+    def _shares_something(self) -> LimitsConfig:
+        if self.shared and not (self.requests_per_minute or self.tokens_per_minute):
+            raise ValueError("shared: needs requests_per_minute or tokens_per_minute to share")
+        return self
 
     @property
     def spending_is_limited(self) -> bool:
@@ -215,6 +232,12 @@ class RunnerConfig(_Table):
     shards_in_flight: int = Field(default=3, ge=1)
     batch: bool = Field(
         default=False, description="ask through the provider's batch endpoint: half price, slower"
+    )
+    batch_poll_s: float = Field(
+        default=2.0,
+        gt=0,
+        le=60,
+        description="pause before the second look at a batch; doubled up to 60 s",
     )
     fail_flow: bool = Field(
         default=True, description="end the flow as Failed on a regression or a failed gate"

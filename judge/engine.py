@@ -7,22 +7,26 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
-from judge.asking import Answer, Questioner
+from judge.ask_records import AskRecord, Heard, Place, record
+from judge.asking import Bounds, Questioner
+from judge.breaker import Trip
 from judge.case import Case
 from judge.config import LimitsConfig
 from judge.errors import ModelError, NotAsked
 from judge.hearing import Hearing
+from judge.inquiry import Answer
 from judge.kept import Kept, ReplyCache
 from judge.ledger import Ledger, OpenLedger
 from judge.limits import Leases, Limiter
-from judge.llm import Completion, Model
-from judge.prices import Price
+from judge.llm import Completion, Model, UnusableReply
 from judge.protocol import Ask, Clerk, Judge, NoReply, Query, QueryResult
+from judge.purse import Purse
 from judge.reply import PARSER_VERSION, parse_reply
-from judge.rows import as_json
-from judge.score import Score
+from judge.retrying import Backoff
+from judge.voting import Panel, members, voted
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,11 @@ class Means:
         ledger: what may be spent; by default anything.
         leases: limits shared with other processes.
         clerk: looks things up for judges.
+        given: by cache key, what a call that was made elsewhere, and paid for there, came to: it
+            is the first attempt of its ask.
+        backoff: pauses between the calls of an ask.
+        trip: when a provider is taken to be down; null: as usual, but after no fewer calls than
+            can be in flight.
     """
 
     run_id: str = ""
@@ -42,98 +51,22 @@ class Means:
     ledger: Ledger = field(default_factory=OpenLedger)
     leases: Leases | None = None
     clerk: Clerk | None = None
+    given: Mapping[str, Completion | UnusableReply] = field(default_factory=dict)
+    backoff: Backoff = field(default_factory=Backoff)
+    trip: Trip | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class AskRecord:
-    """What one ask took; the fields are columns of the `asks` table.
-
-    A `cached` answer was paid for elsewhere: no attempts, no cost, tokens and latency as they were
-    then. What an interrupted sitting of the same run paid for is not cached: it is charged here.
-    A failure that was shared with the same ask in flight is not cached; it has no attempts,
-    no tokens and no cost of its own. Tokens and cost are null where any attempt's are not known;
-    a call that the provider turned away or that never reached it took none. `reply` is the raw text.
-
-    `sample` numbers the repeats of a panel's model; `cost_source` is `priced`, `estimated` (tokens
-    were not metered), `unknown` (no price) or `free`; `waited_ms` is what limits took; `flags` says
-    what was done to get or read the reply; `trail` is JSON, one object a call, where there was more
-    than one or the last failed.
-    """
-
-    judge: str
-    round: int
-    index: int
-    model: str
-    provider: str
-    answered_by: str | None
-    prompt_hash: str
-    cached: bool
-    attempts: int
-    input_tokens: int | None
-    output_tokens: int | None
-    cost_usd: float | None
-    latency_ms: float
-    error: str | None
-    reply: str | None
-    sample: int = 0
-    fingerprint: str | None = None
-    cost_source: str = "free"
-    waited_ms: float = 0.0
-    flags: tuple[str, ...] = ()
-    trail: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """A closed hearing: what the judge found and what its asks took."""
-
-    judge: Judge
-    scores: list[Score]
-    asks: list[AskRecord]
-
-
-class _Door:
-    """A model until it is shut: whoever still waits for a slot, or asks anew, is turned away."""
-
-    def __init__(self, model: Model) -> None:
-        self.name, self.provider, self.cache_key = model.name, model.provider, model.cache_key
-        self.shut = False
-        self._model = model
-
-    @property
-    def price(self) -> Price | None:
-        """The model's."""
-        return self._model.price
-
-    def tokens(self, ask: Ask[Any], cap: int = 1) -> tuple[int, int]:
-        """The model's estimate."""
-        return self._model.tokens(ask, cap)
-
-    async def complete(
-        self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1
-    ) -> Completion:
-        """The model's answer.
-
-        Raises:
-            ModelError: `NotAsked` when the door is shut.
-        """
-        if self.shut:
-            raise NotAsked("closing", "the run is ending, no model is asked any more")
-        return await self._model.complete(ask, complaint=complaint, cap=cap)
-
-    async def aclose(self) -> None:
-        """Give back the model's connections."""
-        await self._model.aclose()
+    def bounds(self, limits: LimitsConfig, limiter: Limiter) -> Bounds:
+        """What holds for every ask of an engine."""
+        trip = self.trip or Trip(failures=max(Trip().failures, limits.max_in_flight))
+        return Bounds(limits, limiter, Purse(self.ledger), self.backoff, trip)
 
 
 class _Seat:
     """A model and who puts questions to it."""
 
-    def __init__(
-        self, model: Model, limiter: Limiter, ledger: Ledger, limits: LimitsConfig
-    ) -> None:
-        self.model = _Door(model)
-        self.questioner = Questioner(self.model, limiter, ledger, limits)
+    def __init__(self, model: Model, bounds: Bounds) -> None:
+        self.model = model
+        self.questioner = Questioner(model, bounds)
 
 
 class Engine:
@@ -141,7 +74,8 @@ class Engine:
 
     Calls in flight never exceed `max_in_flight`, however many hearings run and however many models
     answer; identical asks in flight are answered once; a reply that does not fit is asked for once
-    more. `models` names the judges that have a model of their own; `model` answers all others.
+    more. `models` names the judges that have a model or a panel of their own; `model` answers all
+    others.
     """
 
     def __init__(
@@ -150,15 +84,16 @@ class Engine:
         limits: LimitsConfig,
         means: Means | None = None,
         *,
-        models: Mapping[str, Model] | None = None,
+        models: Mapping[str, Model | Panel] | None = None,
     ) -> None:
         self._means = means = means or Means()
-        self.limiter = limiter = Limiter(limits, means.leases)
-        self._seat = _Seat(model, limiter, means.ledger, limits)
-        self._seats = {
-            judge: _Seat(own, limiter, means.ledger, limits)
-            for judge, own in (models or {}).items()
-        }
+        self.limiter = Limiter(limits, means.leases)
+        self._bounds = means.bounds(limits, self.limiter)
+        self._model = model
+        self._own = dict(models or {})
+        self._seats: dict[int, _Seat] = {}
+        for one in (model, *members(self._own.values())):
+            self._seat_of(one)
         self._flights: dict[str, asyncio.Future[Answer]] = {}
         self._keeping: set[asyncio.Task[None]] = set()
 
@@ -172,58 +107,82 @@ class Engine:
         """What they cost, where the price is known."""
         return math.fsum(seat.questioner.cost_usd for seat in self._all_seats())
 
+    @property
+    def silent(self) -> frozenset[str]:
+        """Names of the models that were called and never answered, not even with a refusal."""
+        seats = [seat for seat in self._all_seats() if seat.questioner.calls]
+        answered = {seat.model.name for seat in seats if seat.questioner.breaker.answered}
+        return frozenset(seat.model.name for seat in seats) - answered
+
     async def hear(self, judge: Judge, case: Case) -> Heard:
         """One judge on one case, to the end. The asks of a round are answered together.
 
         An exception that a judge or a model did not mean to raise passes through.
         """
-        seat = self._seats.get(judge.name, self._seat)
+        own = self._own.get(judge.name, self._model)
+        if not isinstance(own, Panel):
+            return await self._heard(judge, case, own, 0)
+        return await voted(own, judge, case, partial(self._heard, judge, case))
+
+    async def _heard(self, judge: Judge, case: Case, model: Model, sample: int) -> Heard:
+        """Before one model; repeats of a model are told apart by `sample`, each is answered anew."""
+        seat = self._seat_of(model)
         hearing = Hearing(judge, case)
         records: list[AskRecord] = []
         round_ = 0
         while hearing.asks:
-            questions = list(hearing.asks)
+            questions = [
+                _Put(one, seat.model, Place(judge.name, round_, index, sample))
+                for index, one in enumerate(hearing.asks)
+            ]
             replies: list[Any] = await asyncio.gather(
                 *(self._reply(seat, one) for one in questions)
             )
-            for index, (question, reply) in enumerate(zip(questions, replies, strict=True)):
-                if isinstance(question, Ask):
-                    place = (judge.name, round_, index)
-                    charged = self._charged(seat.model, question, reply, (case, *place))
-                    records.append(_record(seat.model, charged, question.prompt_hash(), place))
+            for question, reply in zip(questions, replies, strict=True):
+                if isinstance(reply, Answer):
+                    charged = self._charged(question, reply, case)
+                    records.append(record(seat.model, charged, question.hash, question.place))
             hearing.answer([one.reply if isinstance(one, Answer) else one for one in replies])
             round_ += 1
         return Heard(judge=judge, scores=hearing.scores, asks=records)
+
+    def stop(self, code: str, why: str) -> None:
+        """Ask no model any more. Asks that wait for a call end at once, with a `NoReply` of this
+        code; calls in flight are waited for and kept.
+        """
+        for seat in self._all_seats():
+            seat.questioner.stop(NotAsked(code, why))
 
     async def aclose(self) -> None:
         """Ask nothing more, keep what was paid for, and give back the models' connections.
 
         In the event loop that used them. An ask still waiting ends with a `NoReply`.
         """
-        for seat in self._all_seats():
-            seat.model.shut = True
+        self.stop("closing", "the run is ending, no model is asked any more")
         if self._keeping:
             await asyncio.wait(self._keeping)
         for seat in self._all_seats():
             await seat.model.aclose()
 
     def _all_seats(self) -> list[_Seat]:
-        return [self._seat, *self._seats.values()]
+        return list(self._seats.values())
 
-    async def _reply(
-        self, seat: _Seat, question: Ask[Any] | Query
-    ) -> Answer | QueryResult | NoReply:
-        if isinstance(question, Ask):
-            return await self._answer(seat, question)
+    def _seat_of(self, model: Model) -> _Seat:
+        """The one seat of a model, whoever asks it: calls of a model share what is known of it."""
+        return self._seats.setdefault(id(model), _Seat(model, self._bounds))
+
+    async def _reply(self, seat: _Seat, put: _Put) -> Answer | QueryResult | NoReply:
+        if isinstance(put.question, Ask):
+            return await self._answer(seat, put.question, put)
         if self._means.clerk is None:
             return NoReply("no_clerk", "there is nobody here to run statements on a database")
-        return await self._means.clerk.look_up(question)
+        return await self._means.clerk.look_up(put.question)
 
-    async def _answer(self, seat: _Seat, ask: Ask[Any]) -> Answer:
+    async def _answer(self, seat: _Seat, ask: Ask[Any], put: _Put) -> Answer:
         """From the same ask in flight, else from the cache, else from the model."""
-        key = _key(seat.model, ask)
+        key = put.key
         if key is None:
-            return await seat.questioner.answer(ask, ask.prompt_hash())
+            return await seat.questioner.answer(ask, put.hash)
         while (flight := self._flights.get(key)) is not None:
             # wait() neither raises what befell the other ask nor cancels it with this one.
             await asyncio.wait([flight])
@@ -243,16 +202,18 @@ class Engine:
         kept = await cache.get(key) if cache is not None else None
         if kept is None:
             return None
+        completion = kept.completion
         try:
-            reply = parse_reply(kept.completion.text, ask.reply)
+            read = parse_reply(completion.text, ask.reply, completion.reply_id)
         except ModelError:
             return None
         run_id = self._means.run_id
         paid_here = kept.attempts if run_id and kept.paid_by == run_id else 0
-        return Answer(reply, kept.completion, paid_here, cached=True)
+        flags = tuple(sorted({*completion.flags, *read.flags}))
+        return Answer(read.reply, replace(completion, flags=flags), paid_here, cached=True)
 
     async def _fresh(self, seat: _Seat, ask: Ask[Any], key: str) -> Answer:
-        answer = await seat.questioner.answer(ask, key)
+        answer = await seat.questioner.answer(ask, key, self._means.given.get(key))
         cache = self._means.cache
         if answer.settled and cache is not None:
             kept = Kept(answer.completion, answer.attempts, self._means.run_id)
@@ -263,25 +224,34 @@ class Engine:
             await asyncio.shield(keeping)
         return answer
 
-    def _charged(
-        self, model: Model, ask: Ask[Any], answer: Answer, place: tuple[Case, str, int, int]
-    ) -> Answer:
+    def _charged(self, put: _Put, answer: Answer, case: Case) -> Answer:
         """A reply that this run paid for is charged to the first ask that claims it, once."""
-        key = _key(model, ask)
-        if key is None or isinstance(answer.reply, NoReply):
+        if put.key is None or isinstance(answer.reply, NoReply):
             return answer
-        case, *rest = place
-        mine = answer.attempts > 0 and self._means.ledger.claims(
-            key, as_json([case.case_id, case.repetition, *rest])
-        )
+        mine = answer.attempts > 0 and self._means.ledger.claims(put.key, put.place.of(case))
         return replace(answer, cached=False) if mine else _free(answer)
 
 
-def _key(model: Model, ask: Ask[Any]) -> str | None:
+class _Put:
+    """A question where it is put: `hash` is its prompt's, `key` the cache's (null: not kept)."""
+
+    def __init__(self, question: Ask[Any] | Query, model: Model, place: Place) -> None:
+        self.question = question
+        self.place = place
+        self.hash, self.key = "", None
+        if isinstance(question, Ask):
+            self.hash = question.prompt_hash
+            self.key = reply_key(model, self.hash, place.sample)
+
+
+def reply_key(model: Model, prompt_hash: str, sample: int) -> str | None:
+    """What decides an answer, as 64 hex digits; null where the model's answers are not kept."""
     if model.cache_key is None:
         return None
-    text = "\x00".join((model.cache_key, ask.prompt_hash(), str(PARSER_VERSION)))
-    return hashlib.sha256(text.encode()).hexdigest()
+    parts = [model.cache_key, prompt_hash, str(PARSER_VERSION)]
+    if sample:
+        parts.append(str(sample))
+    return hashlib.sha256("\x00".join(parts).encode()).hexdigest()
 
 
 def _shared(answer: Answer) -> Answer:
@@ -298,27 +268,3 @@ def _shared(answer: Answer) -> Answer:
 def _free(answer: Answer) -> Answer:
     """Paid for elsewhere."""
     return Answer(answer.reply, replace(answer.completion, cost_usd=0.0), cached=True)
-
-
-def _record(
-    model: Model, answer: Answer, prompt_hash: str, place: tuple[str, int, int]
-) -> AskRecord:
-    judge, round_, index = place
-    completion = answer.completion
-    return AskRecord(
-        judge=judge,
-        round=round_,
-        index=index,
-        model=model.name,
-        provider=model.provider,
-        answered_by=completion.answered_by or None,
-        prompt_hash=prompt_hash,
-        cached=answer.cached,
-        attempts=answer.attempts,
-        input_tokens=completion.input_tokens,
-        output_tokens=completion.output_tokens,
-        cost_usd=completion.cost_usd,
-        latency_ms=completion.latency_ms,
-        error=answer.error,
-        reply=completion.text or None,
-    )

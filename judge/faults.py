@@ -19,6 +19,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "timeout": "retry",
     "empty": "retry",
     "truncated_output": "retry",
+    "unsupported_parameter": "retry",
     "invalid_reply": "repair",
     "schema": "repair",
     "ambiguous_output": "repair",
@@ -35,16 +36,28 @@ ACTIONS: Final[Mapping[str, Action]] = {
 RETRIED_ONCE: Final = frozenset({"empty", "truncated_output"})
 """Worth one more call, not more: what the model did once for no reason, or for want of room."""
 
+AT_ONCE: Final = frozenset({"truncated_output", "unsupported_parameter"})
+"""Retried without a pause: waiting would change nothing about them."""
+
+LONGER_CAP: Final = 2
+"""Times the usual number of tokens that an answer may take after one that was cut off."""
+
 EXHAUSTED: Final[Mapping[str, str]] = {
     "unavailable": "transient_exhausted",
     "timeout": "deadline",
+    "unsupported_parameter": "bad_request",
 }
 """What an ask is said to have failed of when calls that failed of the first were not repeated any
 more; a code that is not listed keeps its name."""
 
-STOPS: Final = frozenset({"budget", "halted", "circuit_open", "closing"})
+STOPS: Final = frozenset({"budget", "halted", "circuit_open", "no_permit", "closing"})
 """Codes of asks that were never put because the run asks no more; what is left of it is not
 attempted, never failed."""
+
+OUTAGES: Final = frozenset(
+    {"transient_exhausted", "deadline", "rate_limited", "quota", "authentication", "not_found"}
+)
+"""Codes of asks that a provider that never answers at all leaves behind."""
 
 UNCHARGED: Final = frozenset(
     {
@@ -57,6 +70,7 @@ UNCHARGED: Final = frozenset(
         "not_found",
         "quota",
         "rate_limited",
+        "unsupported_parameter",
     }
 )
 """Codes of calls that were turned away before a model worked on them: they cost nothing. Whether

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from judge.ask_records import Heard
 from judge.case import Case
 from judge.catalog import Court
-from judge.engine import Heard
 from judge.fixes import suggested_fix
 from judge.protocol import Judge
 from judge.rows import as_json
 from judge.score import Metric, Score
+from judge.suspicion import SUSPECT, suspicion
 from judge.verdict import Verdict, verdict
 
 
@@ -36,7 +37,8 @@ class Findings:
 def findings(origin: Origin, case: Case, heard: Sequence[Heard], court: Court) -> Findings:
     """The rows of a case that every judge of the court has heard.
 
-    The score that a failure is traced to carries the suggested fix in its details.
+    The score that a failure is traced to carries the suggested fix in its details; one that its own
+    rationale contradicts says so there.
     """
     scores = [score for one in heard for score in one.scores]
     found = verdict(
@@ -49,7 +51,7 @@ def findings(origin: Origin, case: Case, heard: Sequence[Heard], court: Court) -
     )
     key = {"run_id": origin.run_id, "case_id": case.case_id, "repetition": case.repetition}
     score_rows = [
-        {**key, **_score_row(one.judge, _with_fix(one.judge, score, found.root_cause), court)}
+        {**key, **_score_row(one.judge, _annotated(one.judge, score, found.root_cause), court)}
         for one in heard
         for score in one.scores
     ]
@@ -62,6 +64,12 @@ def has_ground_truth(case: Case) -> bool:
     """Whether the case says what the answer should have been; an empty text says nothing."""
     said = (case.expected.response or "", *case.expected.facts)
     return any(text.strip() for text in said)
+
+
+def _annotated(judge: Judge, score: Score, root_cause: str | None) -> Score:
+    at_odds = suspicion(score)
+    marked = score.with_details(**{SUSPECT: at_odds}) if at_odds else score
+    return _with_fix(judge, marked, root_cause)
 
 
 def _with_fix(judge: Judge, score: Score, root_cause: str | None) -> Score:

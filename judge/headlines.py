@@ -216,20 +216,17 @@ def tier_scores(scores: pl.LazyFrame, errored: pl.LazyFrame) -> dict[str, float]
         scores: rows of `scores`.
         errored: identities of the errored cases; they are left out.
     """
+    weighing = (pl.col("part") == "") & (pl.col("status") == "scored") & (pl.col("weight") > 0)
+    scored = scores.filter(weighing).drop_nulls(["tier", "value"])
+    tiers = collected(scored.select(pl.col("tier").unique()).sort("tier"))["tier"].to_list()
+    # One tier at a time: a run of many cases is held as one number a case, not as one a tier too.
+    means = {tier: _tier_mean(scored.filter(pl.col("tier") == tier), errored) for tier in tiers}
+    return {tier: points for tier, points in means.items() if points is not None}
+
+
+def _tier_mean(scored: pl.LazyFrame, errored: pl.LazyFrame) -> float | None:
     weighted = pl.col("value") * pl.col("weight")
     points = (weighted.sum() / pl.col("weight").sum() * 100).round(2)
-    counted = collected(
-        scores.filter(
-            (pl.col("part") == "") & (pl.col("status") == "scored") & (pl.col("weight") > 0)
-        )
-        .drop_nulls(["tier", "value"])
-        .join(errored, on=CASE, how="anti")
-        .group_by(*CASE, "tier")
-        .agg(points=points)
-        .group_by("tier", "points")
-        .agg(rows=pl.len())
-        .sort("tier", "points")
-    )
-    by_tier = groupby(counted.rows(), key=lambda row: str(row[0]))
-    means = {tier: mean_of_counts((row[1], row[2]) for row in of) for tier, of in by_tier}
-    return {tier: points for tier, points in means.items() if points is not None}
+    by_case = scored.join(errored, on=CASE, how="anti").group_by(CASE).agg(points=points)
+    counted = by_case.group_by("points").agg(rows=pl.len()).sort("points")
+    return mean_of_counts(collected(counted).rows())

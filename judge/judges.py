@@ -15,8 +15,9 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from judge.ask_records import Heard
 from judge.config import JudgeConfig, LimitsConfig
-from judge.engine import Engine, Heard
+from judge.engine import Engine
 from judge.families.rag import built_in
 from judge.formats.agent_evaluation import row_case
 from judge.llm import Model, check_model, model_for

@@ -35,6 +35,25 @@ class Spent:
     latency_ms: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What a run or a day came to so far.
+
+    Args:
+        calls: model calls, those in flight included.
+        usd: what they cost; at the worst case where that is not known, or not yet.
+        open_calls: reserved and never settled: in flight, or lost with their process.
+        open_usd: the worst case of those, a part of `usd`.
+        unpriced: settled calls whose cost and worst case are both unknown; `usd` leaves them out.
+    """
+
+    calls: int
+    usd: float
+    open_calls: int = 0
+    open_usd: float = 0.0
+    unpriced: int = 0
+
+
 class Ledger(Protocol):
     """Counts calls and dollars over all that share it: runs, shards, processes of a machine."""
 

@@ -59,7 +59,10 @@ def answer(evidence: object) -> dict[str, Any]:
     read = reading(evidence.case, evidence.tools)
     reply: dict[str, Any] = {m.name: _reply(m, _rule(m)(read)) for m in evidence.metrics}
     if evidence.case.expected.outcomes:
-        reply[OUTCOMES] = [_outcome(text, read) for text in evidence.case.expected.outcomes]
+        reply[OUTCOMES] = [
+            {"number": number, **_outcome(text, read)}
+            for number, text in enumerate(evidence.case.expected.outcomes, 1)
+        ]
     return reply
 
 

@@ -14,29 +14,40 @@ import asyncio
 import inspect
 import json
 import re
+import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
+from importlib.metadata import version
 from time import perf_counter
-from typing import Any, Final, Literal
+from typing import Any, BinaryIO, Final, NoReturn
 
 import httpx
 import litellm
-from litellm.exceptions import LITELLM_EXCEPTION_TYPES, BadRequestError, UnsupportedParamsError
+from litellm.exceptions import BadRequestError, UnsupportedParamsError
 from litellm.llms.base_llm.base_utils import type_to_response_format_param
-from litellm.utils import get_optional_params
+from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
+from litellm.types.utils import FILE_CONTENT_STREAMING_PROVIDERS, LlmProviders
+from litellm.utils import ProviderConfigManager, get_optional_params
 from pydantic import BaseModel
 
+from judge.batch_lines import FILE_TIMEOUT_S
+from judge.completions import completion_of, unusable, with_estimates
 from judge.config import JudgeConfig, LimitsConfig
 from judge.errors import ConfigurationError, ModelError
-from judge.llm import Completion, Unreached, UnusableReply
-from judge.prices import Price, estimated_tokens
+from judge.llm import Completion, UnusableReply
+from judge.parameters import Parameters, ResponseMode
+from judge.prices import Price, TokenScale, estimated_tokens, listed_price
 from judge.protocol import Ask
+from judge.provider_errors import model_error, readable
+from judge.reply_request import messages, with_reply_id
 from judge.rows import as_json
 
 litellm.telemetry = False
 litellm.suppress_debug_info = True
 litellm.drop_params = False
+litellm.disable_hf_tokenizer_download = True
 
 # litellm builds its response types on first use; pydantic then warns of one of them. litellm's own
 # filter for that goes where a caller has put the warning filters back.
@@ -44,106 +55,123 @@ with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message=".*`ReadOnly` qualifier.*", category=UserWarning)
     litellm.ModelResponse()
 
-ResponseMode = Literal["json_schema", "json_object", "words"]
-"""How a reply's shape is asked for: by its schema, as any JSON object, or in words alone."""
+# A call that is cut while litellm still prepares it in a thread: nothing was sent.
+warnings.filterwarnings(
+    "ignore", message=r"coroutine '[\w.]*completion' was never awaited", category=RuntimeWarning
+)
+
+
+async def _no_second_request(*_args: object, **_rest: object) -> NoReturn:
+    """Stands for what litellm's HTTP client does about a broken connection: send everything again,
+    though the first request may have been answered and charged.
+    """
+    error = sys.exception()
+    assert error is not None
+    raise error
+
+
+AsyncHTTPHandler.single_connection_post_request = _no_second_request  # type: ignore[method-assign]  # on purpose
+
+_ROUTE: Final = "EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER"
+# litellm's own HTTP client: a call takes two thirds of the CPU that it takes by way of OpenAI's SDK.
+os.environ.setdefault(_ROUTE, "true")
 
 SELF_HOSTED: Final = frozenset(
     {"openai", "custom_openai", "hosted_vllm", "litellm_proxy", "llamafile", "lm_studio"}
 )
 """Providers that mean any server of the OpenAI protocol once an `api_base` is given."""
 
-MAX_DETAIL_CHARS: Final = 200
-
-_CODES: Final = {
-    401: "authentication",
-    402: "quota",
-    403: "authentication",
-    404: "not_found",
-    408: "timeout",
-    413: "context_overflow",
-    429: "rate_limited",
-}
-_SIGNS: Final = (
-    ("quota", re.compile(r"insufficient_quota|exceeded your current quota", re.IGNORECASE)),
-    ("refused", re.compile(r"content[_ ]?(filter|policy|management)", re.IGNORECASE)),
-    ("context_overflow", re.compile(r"context[_ ](length|window)|prompt is too long", re.I)),
-)
-"""What providers say in their own words under a status that means several things."""
-
-_FAILURES: Final[tuple[type[Exception], ...]] = tuple(LITELLM_EXCEPTION_TYPES)
-_CLASS_NAMES: Final = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Exception)\b[\s:-]*)+")
-_SECRETS: Final = (
-    re.compile(r"(\b(?:sk|pk|rk|gsk|xai)-)[\w*-]{6,}"),
-    re.compile(r"(\bAIza)[\w-]{16,}"),
-    re.compile(r"(\b(?:bearer|basic)\s+)[^\s\"',]{6,}", re.IGNORECASE),
-    re.compile(r"(\b\w*(?:key|token|secret)\b(?:\s+provided)?[\"'\s:=]*)[\w+/=*-]{16,}", re.I),
-    re.compile(r"(://)[^/\s@]+(?=@)"),
-)
-
-
 DEFAULT_TEMPERATURE: Final = 0.2
+
+NEARLY_FULL: Final = 0.7
+"""Share of a model's window from which on the tokens of a prompt are counted, not estimated."""
+
+OTHER_TOKENIZER: Final = 1.25
+"""Times its window that a count by OpenAI's tokenizer must exceed for another provider's model."""
+
+# The root of litellm's errors, and what its files and batches let through.
+_FAILURES: Final = (litellm.exceptions.openai.OpenAIError, httpx.HTTPError)  # type: ignore[attr-defined]
 
 
 class LiteLLM:
     """A model of any provider that litellm knows, one HTTP request a call.
 
     litellm and the SDKs below it never repeat a call: what is worth repeating is decided once, by
-    the engine.
+    the engine. A parameter that the model turns out not to take is left out of all later calls.
     """
 
     def __init__(self, config: JudgeConfig, limits: LimitsConfig) -> None:
         self.name = config.model_id
         self.provider = provider_of(config)
-        self._mode = response_mode(config, self.provider)
-        self._cap = config.max_output_tokens
-        self.price: Price | None = limits.prices.get(self.name)
-        self._parameters: dict[str, Any] = {
-            "model": self.name,
-            "timeout": limits.timeout_s,
-            "num_retries": 0,
-            "max_retries": 0,
-        }
+        self.api_base = config.api_base
+        self.price = price_of(config, limits)
         temperature = temperature_for(config, self.provider)
-        if temperature is not None:
-            self._parameters["temperature"] = temperature
-        if config.api_base is not None:
-            self._parameters["api_base"] = config.api_base
+        mode = response_mode(config, self.provider)
+        self._parameters = Parameters(mode, config.max_output_tokens, temperature)
+        self._scale = TokenScale()
+        self._window: int | None = _listed(self.name, self.provider).get("max_input_tokens")
+        self._call = dict[str, Any](timeout=limits.timeout_s, num_retries=0, max_retries=0)
+        if self.api_base is not None:
+            self._call["api_base"] = self.api_base
         self.cache_key: str | None = as_json(
             {
                 "model": self.name,
                 "provider": self.provider,
                 "temperature": temperature,
                 "max_output_tokens": config.max_output_tokens,
-                "response_mode": self._mode,
+                "response_mode": mode,
                 "api_base": config.api_base,
             }
         )
+        _choose_route(self.provider)
 
     def tokens(self, ask: Ask[Any], cap: int = 1) -> tuple[int, int]:
-        """By the length of the prompt and of the reply's schema."""
+        """By the length of the messages and the schema, and by how far off that was so far."""
+        sent = self._estimate(ask, self._messages(ask, None))
+        return self._scale.scaled(sent), self._parameters.most(cap)
+
+    def request(
+        self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1
+    ) -> dict[str, Any]:
+        """What a call sends: model, messages and parameters, as litellm takes them."""
         reply: type[BaseModel] = ask.reply
-        sent = estimated_tokens(ask.prompt.system, ask.prompt.user, _schema(reply))
-        return sent, self._cap * cap
+        return {
+            "model": self.name,
+            "messages": self._messages(ask, complaint),
+            **self._parameters.of(_json_schema_format(reply), cap),
+        }
 
     async def complete(
         self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1
     ) -> Completion:
-        """One request; its latency is wall clock, its price litellm's.
+        """One request at most; its latency is wall clock.
 
         Raises:
-            ModelError: with a code of `model_error`, or `empty`, `truncated_output`, `refused`.
+            ModelError: with a code of `model_error`; `context_overflow` without a request;
+                `unsupported_parameter`, when the next call will do without one; or `empty`,
+                `truncated_output`, `refused`.
         """
-        parameters = {**self._parameters, **self._response_format(ask.reply)}
-        parameters["max_tokens"] = self._cap * cap
+        request = self.request(ask, complaint=complaint, cap=cap)
+        flags = self._parameters.flags
+        estimate = self._estimate(ask, request["messages"])
+        await self._see_that_it_fits(request["messages"], estimate)
         started = perf_counter()
         try:
-            response = await litellm.acompletion(
-                messages=self._messages(ask, complaint), **parameters
-            )
+            response = await litellm.acompletion(**request, **self._call)
         except _FAILURES as error:
-            raise model_error(error) from error
+            raise self._failure(error, request) from error
         latency_ms = (perf_counter() - started) * 1000
-        return _completion(response, self.name, latency_ms)
+        completion = replace(
+            completion_of(response, self.name, self.price),
+            latency_ms=latency_ms,
+            reply_id=ask.reply_id,
+            flags=flags,
+        )
+        self._scale.note(completion.input_tokens, estimate)
+        completion = with_estimates(completion, self._scale.scaled(estimate), self.price)
+        if why := unusable(response):
+            raise UnusableReply(*why, completion)
+        return completion
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; a later call opens new ones.
@@ -159,28 +187,54 @@ class LiteLLM:
         closing = [clients.cache_dict.pop(key).close() for key in ours]
         await asyncio.gather(*filter(inspect.isawaitable, closing))
 
-    def _response_format(self, reply: type[BaseModel]) -> dict[str, Any]:
-        if self._mode == "words":
-            return {}
-        if self._mode == "json_object":
-            return {"response_format": {"type": "json_object"}}
-        # Loaded anew each time: litellm rewrites the object for some providers.
-        return {"response_format": json.loads(_json_schema_format(reply))}
-
     def _messages(self, ask: Ask[Any], complaint: str | None) -> list[dict[str, str]]:
-        system, user = ask.prompt.system, ask.prompt.user
+        return messages(ask, complaint, in_words=self._parameters.mode != "json_schema")
+
+    def _estimate(self, ask: Ask[Any], said: Sequence[Mapping[str, str]]) -> int:
         reply: type[BaseModel] = ask.reply
-        if self._mode != "json_schema":
-            system += (
-                "\n\nAnswer with one JSON object and nothing else. It fits this JSON Schema:\n"
-                + _schema(reply)
-            )
-        if complaint is not None:
-            user += (
-                f"\n\nYour previous answer to this could not be used: {complaint}\n"
-                "Answer again, in full, with one JSON object that fits the schema."
-            )
-        return [{"role": "system", "content": system}, {"role": "user", "content": user}]
+        beside = _schema_tokens(reply) if self._parameters.mode == "json_schema" else 0
+        return beside + estimated_tokens(*(one["content"] for one in said))
+
+    async def _see_that_it_fits(self, said: Sequence[Mapping[str, str]], estimate: int) -> None:
+        """Turn a prompt away that certainly exceeds the model's window; no request is made.
+
+        Raises:
+            ModelError: `context_overflow`.
+        """
+        if self._window is None or estimate <= NEARLY_FULL * self._window:
+            return
+        count = await asyncio.to_thread(litellm.token_counter, model=self.name, messages=said)
+        if count > self._window * (1.0 if self.provider == "openai" else OTHER_TOKENIZER):
+            detail = f"the prompt has {count} tokens, the model takes {self._window}"
+            raise ModelError("context_overflow", detail)
+
+    def _failure(self, error: Exception, request: Mapping[str, Any]) -> ModelError:
+        name = self._parameters.turned_away(error, request)
+        if name is None:
+            return model_error(error)
+        detail = readable(f"the model does not take {name}: {readable(str(error))}")
+        return ModelError("unsupported_parameter", detail, status=400)
+
+
+def price_of(config: JudgeConfig, limits: LimitsConfig) -> Price | None:
+    """What a model's tokens cost: by the configuration, else by litellm's own price list.
+
+    Null where neither has it. The list is the one that came with litellm, never a newer one.
+
+    Raises:
+        ConfigurationError: when the model's provider is unknown.
+    """
+    if (configured := limits.prices.get(config.model_id)) is not None:
+        return configured
+    listed = _listed(config.model_id, provider_of(config))
+    return listed_price(listed, f"litellm {version('litellm')}")
+
+
+def _listed(model: str, provider: str) -> Mapping[str, Any]:
+    """The model's entry in litellm's price list; empty where it has none."""
+    bare = model.removeprefix(f"{provider}/")
+    names = (model, bare, f"{provider}/{bare}")
+    return next((litellm.model_cost[name] for name in names if name in litellm.model_cost), {})
 
 
 def check(config: JudgeConfig) -> None:
@@ -201,7 +255,7 @@ def check(config: JudgeConfig) -> None:
     except UnsupportedParamsError as error:
         raise ConfigurationError(
             f"[judge] model {config.model_id!r}, temperature {config.temperature!r}: "
-            f"{_readable(str(error))}"
+            f"{readable(str(error))}"
         ) from error
 
 
@@ -244,80 +298,94 @@ def provider_of(config: JudgeConfig) -> str:
 
 def response_mode(config: JudgeConfig, provider: str) -> ResponseMode:
     """The strictest way of asking for a shape that the model is known to take."""
+    bare = config.model_id.removeprefix(f"{provider}/")
+    known = litellm.get_supported_openai_params(bare, custom_llm_provider=provider)
+    if known is not None and "response_format" not in known:
+        return "words"
     self_hosted = config.api_base is not None and provider in SELF_HOSTED
     if self_hosted or litellm.supports_response_schema(config.model_id):
         return "json_schema"
-    known = litellm.get_supported_openai_params(config.model_id) or ()
-    return "json_object" if "response_format" in known else "words"
+    return "words" if known is None else "json_object"
 
 
-def model_error(error: Exception) -> ModelError:
-    """The one place where a provider's failure gets its code: by status, then by its words."""
-    text = str(error)
-    if any(isinstance(one, httpx.ConnectError) for one in _causes(error)):
-        return Unreached(_readable(text) or type(error).__name__)
-    status = getattr(error, "status_code", None) or 500
-    code = _CODES.get(status, "unavailable" if status >= 500 else "bad_request")
-    if code in ("bad_request", "rate_limited", "authentication"):
-        code = next((name for name, sign in _SIGNS if sign.search(text)), code)
-    return ModelError(code, _readable(text) or type(error).__name__)
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and what led to it, the last first."""
-    cause: BaseException | None = error
-    while cause is not None:
-        yield cause
-        cause = cause.__cause__ or cause.__context__
-
-
-def _readable(text: str) -> str:
-    """One line of a provider's text, without keys, class names, and what exceeds 200 characters."""
-    line = _CLASS_NAMES.sub("", " ".join(text.split()))
-    for secret in _SECRETS:
-        line = secret.sub(r"\1***", line)
-    return line[:MAX_DETAIL_CHARS]
-
-
-def _completion(response: Any, name: str, latency_ms: float) -> Completion:
-    choice = response.choices[0] if response.choices else None
-    text = (choice.message.content if choice else None) or ""
-    usage: Any = getattr(response, "usage", None)
-    # litellm fills a missing usage with zeros, which would make the call look free.
-    counted = bool(usage and usage.total_tokens)
-    completion = Completion(
-        text=text,
-        answered_by=response.model or name,
-        input_tokens=usage.prompt_tokens if counted else None,
-        output_tokens=usage.completion_tokens if counted else None,
-        cost_usd=response._hidden_params.get("response_cost") if counted else None,
-        latency_ms=latency_ms,
-    )
-    if why := _unusable(choice, text):
-        raise UnusableReply(*why, completion)
-    return completion
-
-
-def _unusable(choice: Any, text: str) -> tuple[str, str] | None:
-    if choice is None:
-        return "empty", "the answer has no choices"
-    fields = getattr(choice.message, "provider_specific_fields", None) or {}
-    if refusal := fields.get("refusal"):
-        return "refused", _readable(str(refusal))
-    if choice.finish_reason == "content_filter":
-        return "refused", "the provider's content filter stopped the answer"
-    if choice.finish_reason == "length":
-        return "truncated_output", "cut off at [judge] max_output_tokens"
-    return None if text.strip() else ("empty", "the answer has no text")
+def _choose_route(provider: str) -> None:
+    """See that litellm's own HTTP client is used only where litellm describes all providers."""
+    try:
+        described = ProviderConfigManager.get_provider_chat_config("", LlmProviders(provider))
+    except ValueError:
+        described = None
+    if described is None:
+        os.environ[_ROUTE] = "false"
 
 
 @lru_cache(maxsize=256)
 def _json_schema_format(reply: type[BaseModel]) -> str:
     wanted: Any = type_to_response_format_param(reply)
     wanted["json_schema"]["name"] = re.sub(r"[^\w-]", "_", reply.__name__)[:64]
+    wanted["json_schema"]["schema"] = with_reply_id(wanted["json_schema"]["schema"])
     return json.dumps(wanted)
 
 
 @lru_cache(maxsize=256)
-def _schema(reply: type[BaseModel]) -> str:
-    return json.dumps(reply.model_json_schema())
+def _schema_tokens(reply: type[BaseModel]) -> int:
+    return estimated_tokens(_json_schema_format(reply))
+
+
+class LiteLLMBatchCalls:
+    """litellm's files and batches for one model; implements `judge.batch_lines.BatchCalls`."""
+
+    def __init__(self, model: LiteLLM) -> None:
+        self.model, self.price = model.name, model.price
+        self._model, self._provider = model, model.provider
+        self._call = model._call | {"timeout": FILE_TIMEOUT_S}
+
+    def body(self, ask: Ask[Any]) -> dict[str, Any]:
+        """As litellm would send it."""
+        request = self._model.request(ask)
+        name = request.pop("model").removeprefix(f"{self._provider}/")
+        said = request.pop("messages")
+        sent = get_optional_params(model=name, custom_llm_provider=self._provider, **request)
+        beside, _ = sent.pop("extra_body", None) or {}, sent.pop("stream", None)
+        return {"model": name, "messages": said, **sent, **beside}
+
+    def response(self, body: dict[str, Any]) -> Any:
+        """As litellm would return it."""
+        return litellm.ModelResponse(**body)
+
+    async def upload(self, lines: BinaryIO) -> str:
+        """Sent as it is read."""
+        file = ("asks.jsonl", lines, "application/jsonl")
+        return str((await self._asked(litellm.acreate_file, file=file, purpose="batch")).id)
+
+    async def begin(self, file_id: str, tag: Mapping[str, str]) -> Any:
+        """To be answered within a day, the only window there is."""
+        wanted = {"endpoint": "/v1/chat/completions", "completion_window": "24h"}
+        asked = {**wanted, "input_file_id": file_id, "metadata": dict(tag)}
+        return await self._asked(litellm.acreate_batch, **asked)
+
+    async def batch(self, batch_id: str) -> Any:
+        """As it stands now."""
+        return await self._asked(litellm.aretrieve_batch, batch_id=batch_id)
+
+    async def page(self, after: str | None) -> Any:
+        """Up to 100."""
+        return await self._asked(litellm.alist_batches, after=after, limit=100)
+
+    async def content(self, file_id: str) -> AsyncIterator[bytes]:
+        """Streamed where litellm can."""
+        streams = self._provider in FILE_CONTENT_STREAMING_PROVIDERS
+        found = await self._asked(litellm.afile_content, file_id=file_id, stream=streams)
+        if not streams:
+            yield found.content
+            return
+        try:
+            async for chunk in found.stream_iterator:
+                yield chunk
+        except _FAILURES as error:
+            raise model_error(error) from error
+
+    async def _asked(self, function: Callable[..., Awaitable[Any]], **rest: Any) -> Any:
+        try:
+            return await function(**rest, **self._call, custom_llm_provider=self._provider)
+        except _FAILURES as error:
+            raise model_error(error) from error

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-CHARS_PER_TOKEN: Final = 4.0
-"""A rule of thumb for English text and JSON; used where nothing better is known."""
+_TOKENS_PER_BYTE: Final = 0.205
+_TOKENS_PER_QUOTE: Final = 1.3
+"""JSON has shorter tokens than prose, and quotes tell how much of a text is JSON. Fitted to the
+prompts for 70 conversations of tau-bench and tau2: within 4 % of OpenAI's tokenizers on each."""
+
+_TRIAL_TOKENS: Final = 5_000
+"""How many tokens count for the estimate before metered ones do."""
 
 
 class Price(BaseModel):
@@ -37,6 +43,55 @@ class Price(BaseModel):
         return usd / 1e6 * (self.batch_factor if batch else 1.0)
 
 
+def listed_price(listed: Mapping[str, Any], source: str) -> Price | None:
+    """The price in an entry of litellm's price list, in dollars a token there; null where it has
+    none. Batches cost half where the list does not say.
+    """
+    names = ("input_cost_per_token", "output_cost_per_token")
+    sent, written = (listed.get(name) for name in names)
+    if sent is None or written is None:
+        return None
+    cached = listed.get("cache_read_input_token_cost")
+    batches = [
+        listed[f"{name}_batches"] / listed[name]
+        for name in names
+        if listed[name] and listed.get(f"{name}_batches")
+    ]
+    return Price(
+        input_usd_per_million=_per_million(sent),
+        output_usd_per_million=_per_million(written),
+        cached_input_usd_per_million=None if cached is None else _per_million(cached),
+        batch_factor=round(min(1.0, max(batches, default=0.5)), 6),
+        source=source,
+    )
+
+
+def _per_million(usd: float) -> float:
+    return round(usd * 1e6, 9)
+
+
 def estimated_tokens(*texts: str) -> int:
-    """How many tokens texts are, about: characters by `CHARS_PER_TOKEN`, at least 1."""
-    return int(sum(map(len, texts)) / CHARS_PER_TOKEN) + 1
+    """How many tokens texts are, about: by their length in UTF-8 and their quotes, at least 1."""
+    tokens = 0.0
+    for text in texts:
+        size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        tokens += size * _TOKENS_PER_BYTE + text.count('"') * _TOKENS_PER_QUOTE
+    return int(tokens) + 1
+
+
+class TokenScale:
+    """How far estimates for one model are off, learnt from what the provider metered."""
+
+    def __init__(self) -> None:
+        self._estimated = self._metered = float(_TRIAL_TOKENS)
+
+    def scaled(self, estimate: int) -> int:
+        """An estimate, put right by the calls so far: at most to a quarter or to four times it."""
+        ratio = self._metered / self._estimated
+        return max(1, round(estimate * min(4.0, max(0.25, ratio))))
+
+    def note(self, metered: int | None, estimate: int) -> None:
+        """What was estimated for a call, and what was metered; null: nothing was."""
+        if metered is not None:
+            self._metered += metered
+            self._estimated += estimate

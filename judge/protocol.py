@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from pydantic import BaseModel
@@ -36,7 +36,7 @@ class Prompt:
     user: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ask(Generic[T]):
     """One question to a model.
 
@@ -53,6 +53,7 @@ class Ask(Generic[T]):
     evidence: object = None
     doubts: Callable[[T], str | None] | None = None
 
+    @cached_property
     def prompt_hash(self) -> str:
         """SHA-256 (first 32 hex digits) over both messages and the reply schema."""
         text = "\x00".join((self.prompt.system, self.prompt.user, _schema_text(self.reply)))
@@ -65,7 +66,7 @@ class Ask(Generic[T]):
         They depend on all of the prompt, so that no text in it can hold them: an object without
         them is an echo of the transcript, not the model's reply.
         """
-        return self.prompt_hash()[-12:]
+        return self.prompt_hash[-12:]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,108 +2,79 @@
 
 from __future__ import annotations
 
-import json
-import math
-import re
-from typing import Any, Final, NoReturn, TypeVar
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from judge.errors import ModelError
+from judge.protocol import Ask
+from judge.reply_fit import Fitting, fitting
+from judge.reply_object import reply_object, unusable
+from judge.reply_text import CAPPED, REPLACED, cleaned
 
 T = TypeVar("T", bound=BaseModel)
 
-PARSER_VERSION: Final = 1
+PARSER_VERSION: Final = 2
 """Part of the reply cache's key: raise it when the same text would be read differently."""
 
-MAX_REPLY_CHARS: Final = 200_000
-MAX_DETAIL_CHARS: Final = 300
-MAX_PROBLEMS: Final = 3
-
-_FENCED: Final = re.compile(r"```[\w+-]*\s*(.*?)\s*`{0,3}", re.DOTALL)
+REPAIRED: Final = "repaired"
 
 
-def parse_reply(text: str, reply: type[T]) -> T:
-    """The reply in a model's text: one JSON object, bare or in one Markdown fence.
+@dataclass(frozen=True, slots=True)
+class Parsed(Generic[T]):
+    """A reply, and what had to be done to read it.
 
-    Duplicate keys, NaN and infinities are refused: parsers disagree about them, so what was
-    validated would not be what is stored.
+    Args:
+        reply: the reply; it fits.
+        flags: `repaired` (text around the object, or a mistake in its JSON), `coerced` (a number
+            written otherwise, null for what may be left out), `normalised` (a word in another
+            case), `extra_keys` (left out), `text_replaced` and `text_capped` (texts that could not
+            be stored as they were; then also `text_sha256:` with the hash of the whole text).
+        doubt: a reason to ask once more, though the reply can be used as it is; else null.
+    """
+
+    reply: T
+    flags: tuple[str, ...] = ()
+    doubt: str | None = None
+
+
+def parse_reply(text: str, reply: type[T], reply_id: str | None = None) -> Parsed[T]:
+    """The reply in a model's text: one JSON object that fits.
+
+    Args:
+        text: as the model wrote it.
+        reply: what it has to fit, apart from its key `reply_id`.
+        reply_id: the id it was told to repeat; null where it was told none.
 
     Raises:
-        ModelError: `invalid_reply`, with the path and the problem in at most 300 characters.
+        ModelError: `invalid_reply` (no JSON object that can be read), `ambiguous_output` (not
+            certain which object is meant) or `schema` (it does not fit), with the problem in at
+            most 300 characters.
     """
-    if len(text) > MAX_REPLY_CHARS:
-        raise _invalid(f"{len(text)} characters, at most {MAX_REPLY_CHARS} are read")
-    found = _json_object(_unwrapped(text))
-    # Escapes such as \ud800 only become lone surrogates here, so the text is cleaned again.
-    body = without_surrogates(json.dumps(found, ensure_ascii=False))
-    try:
-        return reply.model_validate_json(body)
-    except ValidationError as error:
-        raise _invalid(_problems(error)) from error
+    found = reply_object(text, reply_id)
+    flags = {REPAIRED} if found.repaired else set()
+    fit = _fitting(found.value, reply, flags)
+    if flags & {REPLACED, CAPPED}:
+        whole = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        flags.add(f"text_sha256:{whole}")
+    return Parsed(fit.reply, tuple(sorted(flags)), fit.doubt)
 
 
-def _unwrapped(text: str) -> str:
-    """The text without byte order mark, outer white space and Markdown fence (002-54); the closing
-    fence may be cut off.
+def read_reply(ask: Ask[T], text: str, reply_id: str | None = None) -> Parsed[T]:
+    """As `parse_reply`, with the ask's own doubts among the doubts.
+
+    Raises:
+        ModelError: when no reply can be read.
     """
-    bare = without_surrogates(text).lstrip("\ufeff").strip()
-    fenced = _FENCED.fullmatch(bare)
-    return fenced[1] if fenced else bare
+    parsed = parse_reply(text, ask.reply, reply_id)
+    own = ask.doubts(parsed.reply) if ask.doubts is not None else None
+    doubts = [doubt for doubt in (parsed.doubt, own) if doubt]
+    return Parsed(parsed.reply, parsed.flags, "; ".join(doubts) or None)
 
 
-def without_surrogates(text: str) -> str:
-    """The text as valid Unicode: surrogate pairs joined, lone surrogates replaced by U+FFFD."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _json_object(text: str) -> dict[str, Any]:
+def _fitting(value: dict[str, Any], reply: type[T], flags: set[str]) -> Fitting[T]:
     try:
-        found = json.loads(
-            text,
-            object_pairs_hook=_unique_keys,
-            parse_constant=_no_constant,
-            parse_float=_finite,
-        )
-    except json.JSONDecodeError as error:
-        raise _invalid(f"not json: {error.msg} at character {error.pos}") from error
+        return fitting(cleaned(value, flags), reply, flags)
     except RecursionError as error:
-        raise _invalid("not json that can be read: nested too deeply") from error
-    except ValueError as error:  # an integer of more digits than Python converts
-        raise _invalid("not json that can be read: a number is too long") from error
-    if not isinstance(found, dict):
-        raise _invalid(f"a JSON {type(found).__name__} instead of one JSON object")
-    return found
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise _invalid(f"key {twice!r} appears twice")
-    return found
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise _invalid(f"not json: {name} is no JSON number")
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if not math.isfinite(number):
-        raise _invalid(f"number {digits[:40]} is too large")
-    return number
-
-
-def _problems(error: ValidationError) -> str:
-    problems = [
-        f"{'.'.join(str(part) for part in problem['loc']) or 'reply'}: {problem['msg']}"
-        for problem in error.errors(include_url=False, include_context=False, include_input=False)
-    ]
-    more = len(problems) - MAX_PROBLEMS
-    return "; ".join(problems[:MAX_PROBLEMS] + ([f"and {more} more"] if more > 0 else []))
-
-
-def _invalid(detail: str) -> ModelError:
-    return ModelError("invalid_reply", without_surrogates(detail)[:MAX_DETAIL_CHARS])
+        raise unusable("invalid_reply", "JSON that is nested too deeply") from error

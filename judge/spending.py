@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from judge.exact import rounded, total
 from judge.executions import collected, executions
+from judge.ledger import Account
+
+if TYPE_CHECKING:
+    from judge.summary import RunSummary
 
 
 class ModelCalls(BaseModel):
@@ -96,6 +100,28 @@ def _platform_tokens(asks: pl.LazyFrame) -> dict[str, int] | None:
     if found["unmetered"] and not tokens_in + tokens_out:
         return None
     return {"input": tokens_in, "output": tokens_out, "total": tokens_in + tokens_out}
+
+
+def estimated_share(asks: pl.LazyFrame) -> float | None:
+    """The share of the dollars whose tokens were estimated; null where none were."""
+    estimated = pl.col("cost_source") == "estimated"
+    (some, all_), *_ = collected(
+        _paid(asks).select(
+            some=pl.col("cost_usd").filter(estimated).sum(), all=pl.col("cost_usd").sum()
+        )
+    ).rows()
+    return rounded(some / all_) if some else None
+
+
+def with_ledger(summary: RunSummary, account: Account, asks: pl.LazyFrame) -> RunSummary:
+    """A summary with what the ledger has of the run beside what its rows have."""
+    if account.unpriced:
+        return summary
+    in_rows = total(_known(_paid(asks), "cost_usd")) or 0.0
+    spent = rounded(account.usd)
+    return summary.model_copy(
+        update={"spent_usd": spent, "spent_outside_rows_usd": rounded(spent - in_rows)}
+    )
 
 
 def model_calls(asks: pl.LazyFrame) -> ModelCalls:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from judge.cautions import cautions
 from judge.config import RunConfig
 from judge.exact import mean_of_counts, reaches, rounded
 from judge.executions import CASE, agent_latency, collected, executions, states
@@ -21,7 +22,15 @@ from judge.headlines import (
 )
 from judge.protocol import Judge
 from judge.repetitions import case_tallies, metric_tallies, pass_at_k, pass_hat_k
-from judge.spending import JudgeSpending, ModelCalls, judge_spending, model_calls, spending
+from judge.spending import (
+    JudgeSpending,
+    ModelCalls,
+    estimated_share,
+    judge_spending,
+    model_calls,
+    spending,
+)
+from judge.stability import Stability, stability
 
 Outcome = Literal["passed", "failed", "inconclusive"]
 
@@ -126,6 +135,25 @@ class RunSummary(_Part):
         "repetitions"
     )
     pass_at_k: dict[str, float]
+    stability: tuple[Stability, ...] = Field(
+        default=(), description="of metrics that a panel or repeats voted on"
+    )
+    spent_usd: float | None = Field(
+        default=None,
+        description="all that the run paid over its sittings, by the ledger; at the worst case "
+        "where a cost is not known; null without a ledger or a price",
+    )
+    spent_outside_rows_usd: float | None = Field(
+        default=None,
+        description="the part of it that no row holds: calls of interrupted sittings, lost calls",
+    )
+    cost_estimated: float | None = Field(
+        default=None,
+        description="share of the judge's cost whose tokens were not metered; null: none",
+    )
+    warnings: tuple[str, ...] = Field(
+        default=(), description="what to know before believing the numbers, one line each"
+    )
 
     @field_validator("counts")
     @classmethod
@@ -179,6 +207,9 @@ def summarise(
             "published": published_numbers(scores, metrics),
             "counts": _counts(tally, intake),
             **_reliability(cases, scores, metrics),
+            "stability": stability(scores),
+            "cost_estimated": estimated_share(asks),
+            "warnings": cautions(cases, asks),
         }
     )
 
@@ -337,49 +368,3 @@ def _reliability(
             for k, share in pass_at_k(of).items()
         },
     }
-
-
-def run_metrics(summary: RunSummary) -> dict[str, float]:
-    """The run-level numbers under their published names; what is not known is left out.
-
-    Yes and no are 1 and 0. Nested numbers are named by their path: `metrics/<name>/mean_raw`,
-    `tiers/<tier>`, `gates/<gate>`, `counts/<name>`, `model_calls/<name>`,
-    `judges/<judge>/cost_usd`, `pass^k`. Numbers that their judge publishes (seed 004) stand under
-    that name as well.
-    """
-    return {name: float(value) for name, value in sorted(_numbers(summary)) if value is not None}
-
-
-def _numbers(summary: RunSummary) -> Iterator[tuple[str, float | None]]:
-    for name, value in summary:
-        if value is None or isinstance(value, bool | int | float):
-            yield name, value
-    for path, numbers in (
-        ("total_agent_token_usage/", summary.total_agent_token_usage or {}),
-        ("total_platform_token_usage/", summary.total_platform_token_usage or {}),
-        ("gates/", summary.gates),
-        ("tiers/", summary.tier_scores),
-        ("failures/", summary.failures),
-        ("root_causes/", summary.root_causes),
-        ("model_calls/", summary.model_calls.model_dump()),
-        ("counts/", summary.counts),
-        ("", summary.pass_hat_k),
-        ("", summary.pass_at_k),
-        ("", summary.published),
-    ):
-        for name, value in numbers.items():
-            yield f"{path}{name}", value
-    for judge, spent in summary.judges.items():
-        for name, value in spent:
-            yield f"judges/{judge}/{name}", value
-    yield from _metric_numbers(summary)
-
-
-def _metric_numbers(summary: RunSummary) -> Iterator[tuple[str, float | None]]:
-    names = published_names(summary.metrics)
-    for metric in summary.metrics:
-        numbers = metric.model_dump(
-            include={"mean_raw", "mean_value", "pass_rate", "scored", "failed", "skipped"}
-        )
-        for name, value in numbers.items():
-            yield f"metrics/{names[metric.judge, metric.name]}/{name}", value

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.tasks import Task
 
+from judge.ask_records import Heard
 from judge.case import Case
-from judge.engine import Engine, Heard
-from judge.errors import DataError, Inconclusive
+from judge.catalog import Court
+from judge.errors import AssizesError, DataError, Halted, Inconclusive, OverBudget
+from judge.faults import OUTAGES, STOPS
 from judge.findings import Findings, Origin, findings
 from judge.protocol import Judge
 from judge.rows import SHARD_TABLES, frame
@@ -29,11 +31,8 @@ SHARD_RETRIES = 2
 SHARD_RETRY_DELAYS_S = [2.0, 10.0]
 """For storage faults only: a model's faults are dealt with ask by ask, inside the engine."""
 
-
-OUTAGES: Final = frozenset(
-    {"timeout", "unavailable", "rate_limited", "quota", "authentication", "not_found"}
-)
-"""Codes of asks that failed for the provider's sake, not the case's: another day they may not."""
+_ENDS: Final[Mapping[str, type[AssizesError]]] = {"budget": OverBudget, "halted": Halted}
+"""What a stop does to the run, where it is not `Inconclusive`."""
 
 
 async def _storage_fault(_task: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
@@ -59,7 +58,6 @@ def _causes(error: Any) -> Iterator[BaseException]:
 @task(
     name="judge_shard",
     task_run_name="judge-{shard.shard_id}",
-    tags=["judge"],
     retries=SHARD_RETRIES,
     retry_delay_seconds=SHARD_RETRY_DELAYS_S,
     retry_condition_fn=_storage_fault,
@@ -77,6 +75,8 @@ async def judge_shard(room: Room, run_id: str, shard: Shard) -> dict[str, int]:
     Raises:
         DataError: a case that was planned cannot be read any more.
         Inconclusive: the judge model could not be had.
+        OverBudget: what may be spent is spent.
+        Halted: someone stopped the run.
     """
     records = await asyncio.to_thread(
         lambda: list(read_shard(shard, room.config.transcripts, room.spool))
@@ -89,7 +89,7 @@ async def judge_shard(room: Room, run_id: str, shard: Shard) -> dict[str, int]:
             if record.case is not None
         )
     )
-    _check_answered(heard)
+    _check_asked(heard, room.engine_for(run_id).silent)
     rejected = [
         _reject_row(Origin(run_id, shard.uri, record.position), record.reject, record.excerpt)
         for record in records
@@ -111,26 +111,49 @@ def _check_readable(shard: Shard, records: Sequence[Record]) -> None:
             raise record.reject
 
 
-def _check_answered(heard: Sequence[Findings]) -> None:
-    """See that no ask failed for the provider's sake; the replies that came are in the cache."""
-    failed = Counter(
-        f"{ask['model']}: {ask['error']}"
-        for one in heard
-        for ask in one.rows["asks"]
-        if (ask["error"] or "").partition(":")[0] in OUTAGES
-    )
-    if failed:
-        raise Inconclusive(min(failed, key=lambda reason: (-failed[reason], reason)))
+def _check_asked(heard: Sequence[Findings], silent: frozenset[str]) -> None:
+    """See that the asks were put, and to models that are there; the replies that came are kept.
+
+    An ask that failed is a result, unless its model has never answered in this sitting: then the
+    provider is at fault, and another day it may not be.
+    """
+    stops: Counter[tuple[str, str]] = Counter()
+    outages: Counter[tuple[str, str]] = Counter()
+    for ask in (ask for one in heard for ask in one.rows["asks"] if ask["error"]):
+        code = _code(ask["error"])
+        if code in STOPS:
+            stops[ask["model"], ask["error"]] += 1
+        elif code in OUTAGES and ask["model"] in silent:
+            outages[ask["model"], ask["error"]] += 1
+    if failed := stops or outages:
+        model, error = min(failed, key=lambda one: (-failed[one], one))
+        raise _ENDS.get(_code(error), Inconclusive)(f"{model}: {error}")
+
+
+def _code(error: str) -> str:
+    return error.partition(":")[0]
 
 
 async def _judge_case(room: Room, origin: Origin, case: Case) -> Findings:
     engine = room.engine_for(origin.run_id)
-    heard = [await _hear(engine, judge, case) for judge in room.court.judges]
+    heard = await hear_all(engine, room.court, case)
     watcher.get()("judging", 1, 0)
     return findings(origin, case, heard, room.court)
 
 
-async def _hear(engine: Engine, judge: Judge, case: Case) -> Heard:
+class Hears(Protocol):
+    """An engine, or what foresees one."""
+
+    async def hear(self, judge: Judge, case: Case) -> Heard:
+        """One judge on one case, to the end."""
+
+
+async def hear_all(engine: Hears, court: Court, case: Case) -> list[Heard]:
+    """Every judge on one case; one that breaks costs its own scores only."""
+    return [await _hear(engine, judge, case) for judge in court.judges]
+
+
+async def _hear(engine: Hears, judge: Judge, case: Case) -> Heard:
     """A judge that breaks costs its own scores only; the run goes on."""
     try:
         return await engine.hear(judge, case)

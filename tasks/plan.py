@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
@@ -11,12 +10,13 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from judge.catalog import fingerprints
-from judge.config import RunConfig, Trigger
-from judge.rows import as_json
+from judge.config import Trigger
 from tasks.compared import baseline_id
 from tasks.intake import Plan, plan_intake
+from tasks.ledger_file import known_runs
 from tasks.objects import expand
 from tasks.room import Room, watcher
+from tasks.run_ids import chosen_run_id, content_run_id
 from tasks.store import RunRecord
 
 
@@ -48,12 +48,6 @@ class PlannedRun:
         return self.record.status == "complete"
 
 
-def content_run_id(config: RunConfig, intake: Plan, prints: dict[str, str]) -> str:
-    """`<name>-<12 hex>` from configuration, input and judge fingerprints: never from the clock."""
-    body = as_json([config.config_hash(), intake.content_hash, prints])
-    return f"{config.name}-{hashlib.sha256(body.encode()).hexdigest()[:12]}"
-
-
 @task(name="plan_run", cache_policy=NO_CACHE, result_serializer="json")
 async def plan_run(room: Room, request: Request) -> PlannedRun:
     """List the input, cut it into shards, and begin the run or find it already begun.
@@ -77,6 +71,7 @@ async def plan_run(room: Room, request: Request) -> PlannedRun:
         on_progress=lambda read: report("reading", read, 0),
     )
     begun = await asyncio.to_thread(_begun, room, request, intake)
+    room.pin(begun.config.get("prices", {}))
     return PlannedRun(begun, Plan.from_dict(begun.plan))
 
 
@@ -84,11 +79,15 @@ def _begun(room: Room, request: Request, intake: Plan) -> RunRecord:
     """The run as the store holds it; where it was begun before, with the plan of that time."""
     config, prints = room.config, fingerprints(room.court)
     record = RunRecord(
-        run_id=request.run_id or content_run_id(config, intake, prints),
+        run_id=request.run_id or _run_id(room, intake, prints),
         name=config.name,
         trigger=request.trigger,
         status="running",
-        config={**config.model_dump(mode="json"), "fingerprints": prints},
+        config={
+            **config.model_dump(mode="json"),
+            "fingerprints": prints,
+            "prices": room.prices(),
+        },
         config_hash=config.config_hash(),
         judge_model=", ".join(room.court.model_ids),
         started_at=datetime.now(UTC),
@@ -100,3 +99,10 @@ def _begun(room: Room, request: Request, intake: Plan) -> RunRecord:
     # A baseline that is not there must not be noticed at the end, when the judges have been paid.
     baseline_id(room.store, config.comparison.baseline, record)
     return room.store.begin(record)
+
+
+def _run_id(room: Room, intake: Plan, prints: dict[str, str]) -> str:
+    config = room.config
+    refreshing = config.cache.use == "refresh" and room.seats.costs
+    paid = known_runs(config.limits.ledger) if refreshing else []
+    return chosen_run_id(content_run_id(config, intake, prints), config, room.store, paid)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from judge.kept import Kept
+from judge.kept import Kept, ReplyCache
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +83,25 @@ class FileReplies:
         if not self._warned:
             self._warned = True
             log.warning("[cache] %s cannot be %s: %s", self.uri, what, error)
+
+
+class OwnReplies:
+    """Replies as a run sees them that asks anew (`[cache] use = "refresh"`): those it paid for
+    itself. What it asks takes the place of what is kept.
+    """
+
+    def __init__(self, replies: ReplyCache, run_id: str) -> None:
+        self._replies = replies
+        self._run_id = run_id
+
+    async def get(self, key: str) -> Kept | None:
+        """What this run has paid for; null for what others have."""
+        kept = await self._replies.get(key)
+        return kept if kept is not None and kept.paid_by == self._run_id else None
+
+    async def put(self, key: str, kept: Kept) -> None:
+        """Keep a reply in the place of an older one."""
+        await self._replies.put(key, kept)
 
 
 def _write_whole(path: Path, body: bytes) -> None:

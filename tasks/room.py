@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from traceback import clear_frames
+from typing import Any
 
+from judge.batching import Answers, Came, Gatherer, Note
 from judge.catalog import Court, court
 from judge.config import RunConfig
 from judge.engine import Engine, Means
 from judge.errors import AssizesError
-from judge.llm import check_model, model_for
+from judge.kept import ReplyCache
+from judge.ledger import OpenLedger
+from judge.prices import Price
+from judge.seats import Seats, callable_seats, seats
 from tasks.clerk import SandboxClerk
+from tasks.ledger import SqliteLedger, stop_line
+from tasks.ledger_file import probe_ledger
 from tasks.objects import Spool
-from tasks.replies import FileReplies
+from tasks.replies import FileReplies, OwnReplies
 from tasks.store import Store, open_store
+
+log = logging.getLogger(__name__)
 
 
 class Room:
@@ -26,36 +36,103 @@ class Room:
     there is nothing to find here.
     """
 
-    def __init__(self, config: RunConfig, court: Court, store: Store) -> None:
-        """Validate the model first: no store is touched by a run that cannot judge."""
+    def __init__(self, config: RunConfig, court: Court, store: Store, seats: Seats) -> None:
+        """Bind together what was opened before."""
         self.config = config
         self.court = court
         self.store = store
+        self.seats = seats
         self.spool = Spool(config.transcripts.storage_options)
         self.clerk = SandboxClerk()
-        self._model = model_for(config.judge, config.limits)
-        self._models = {name: model_for(own, config.limits) for name, own in court.models.items()}
+        self.given: Mapping[str, Came] = {}
+        self._replies = FileReplies(config.cache.uri, config.cache.storage_options)
+        self.ledger: SqliteLedger | None = None
         self._engine: Engine | None = None
 
+    def prices(self) -> dict[str, Any]:
+        """What each model's tokens cost, as a run's record keeps it; null where nobody knows."""
+        return {
+            model.name: model.price.model_dump(mode="json") if model.price else None
+            for model in self.seats.models
+        }
+
+    def pin(self, prices: Mapping[str, Any]) -> None:
+        """Go by the prices that the run was begun with, whatever newer ones there are.
+
+        One that was not known then is the one known now.
+        """
+        known = {name: price for name, price in prices.items() if price is not None}
+        if known.items() <= self.prices().items():
+            return
+        pinned = {name: Price.model_validate(price) for name, price in known.items()}
+        limits = self.config.limits
+        limits = limits.model_copy(update={"prices": {**limits.prices, **pinned}})
+        self.seats = seats(self.config.model_copy(update={"limits": limits}), self.court)
+
     def engine_for(self, run_id: str) -> Engine:
-        """The engine that answers a run's asks; a room hears one run."""
+        """The engine that answers a run's asks; a room hears one run.
+
+        Raises:
+            StoreError: when the ledger cannot be opened.
+        """
         if self._engine is None:
-            cached = any(one.cache_key for one in (self._model, *self._models.values()))
-            replies = FileReplies(self.config.cache.uri, self.config.cache.storage_options)
-            means = Means(run_id=run_id, cache=replies if cached else None, clerk=self.clerk)
-            self._engine = Engine(self._model, self.config.limits, means, models=self._models)
+            means = Means(
+                run_id=run_id,
+                cache=self._cache_for(run_id),
+                ledger=self.ledger_for(run_id) or OpenLedger(),
+                clerk=self.clerk,
+                given=self.given,
+            )
+            limits, own = self.config.limits, self.seats.own
+            self._engine = Engine(self.seats.shared, limits, means, models=own)
         return self._engine
 
+    def gatherer(self, run_id: str, answers: Answers, note: Note) -> Gatherer:
+        """An engine that asks nobody, and notes what the hearings would ask."""
+        means = Means(run_id=run_id, cache=self._cache_for(run_id), clerk=self.clerk)
+        return Gatherer(self.seats.shared, means, self.seats.own, answers, note)
+
+    def ledger_for(self, run_id: str) -> SqliteLedger | None:
+        """Where a run's calls are counted; null where no model of it costs anything.
+
+        Raises:
+            StoreError: when the ledger cannot be opened.
+        """
+        if self.ledger is None and self.seats.costs:
+            limits = self.config.limits
+            self.ledger = SqliteLedger(limits.ledger, run_id, limits)
+            if at := self.ledger.resumed_after:
+                log.warning("run %s was stopped at %s; it goes on now", run_id, at)
+        return self.ledger
+
+    def heed_stop(self) -> None:
+        """Where someone stopped the run that sits here, ask no model any more.
+
+        What waits for a limit or a pause ends at once; calls in flight are waited for and kept.
+        """
+        if self.ledger is None or self._engine is None:
+            return
+        if (at := self.ledger.stopped()) is not None:
+            self._engine.stop("halted", stop_line(at))
+
     async def aclose(self) -> None:
-        """Give back the models' connections, the clerk's children, the spooled files.
+        """Give back the models' connections, the clerk's children, the spooled files, the ledger.
 
         What fails to close keeps nothing else open. The store is closed by who opened it.
         """
         async with AsyncExitStack() as closing:
             closing.push_async_callback(asyncio.to_thread, self.spool.close)
             closing.push_async_callback(self.clerk.aclose)
+            if self.ledger is not None:
+                closing.push_async_callback(asyncio.to_thread, self.ledger.close)
             if self._engine is not None:
                 closing.push_async_callback(self._engine.aclose)
+
+    def _cache_for(self, run_id: str) -> ReplyCache | None:
+        if not self.seats.keeps:
+            return None
+        refreshing = self.config.cache.use == "refresh"
+        return OwnReplies(self._replies, run_id) if refreshing else self._replies
 
 
 @asynccontextmanager
@@ -63,17 +140,18 @@ async def sitting(config: RunConfig) -> AsyncIterator[Room]:
     """Open a room for a run.
 
     Raises:
-        ConfigurationError: before anything is read or written, when the judges, the metrics or the
-            model cannot work.
+        ConfigurationError: before anything is read or written, when the judges, the metrics, the
+            models or the ledger cannot work.
         StoreError: when the store cannot be opened for writing.
     """
     bench = court(config.judge)
-    for judge in (config.judge, *bench.models.values()):
-        await asyncio.to_thread(check_model, judge)
+    seats = await asyncio.to_thread(callable_seats, config, bench)
+    if seats.costs:
+        await asyncio.to_thread(probe_ledger, config.limits.ledger)
     async with AsyncExitStack() as closing:
         store = await asyncio.to_thread(open_store, config.store, writing=True)
         closing.push_async_callback(asyncio.to_thread, store.close)
-        room = Room(config, bench, store)
+        room = Room(config, bench, store, seats)
         closing.push_async_callback(room.aclose)
         closing.push(_forgetting)
         yield room

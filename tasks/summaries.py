@@ -14,7 +14,9 @@ from prefect.cache_policies import NO_CACHE
 from judge.compare import RunComparison
 from judge.errors import NotComparable
 from judge.rows import frame
-from judge.summary import RunSummary, run_metrics, summarise
+from judge.run_numbers import run_metrics
+from judge.spending import with_ledger
+from judge.summary import RunSummary, summarise
 from tasks.compared import baseline_id, compare_stored
 from tasks.plan import PlannedRun
 from tasks.room import Room
@@ -46,6 +48,8 @@ def _summarise(room: Room, run: PlannedRun, lost: bool) -> RunSummary:
         _intake_counts(run, store.committed(run_id)),
         room.court.judges,
     )
+    if (ledger := room.ledger_for(run_id)) is not None:
+        summary = with_ledger(summary, ledger.spent(), store.scan(run_id, "asks"))
     record = RunRecord(
         **{
             **{name: getattr(run.record, name) for name in RunRecord.__dataclass_fields__},

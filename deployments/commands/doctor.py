@@ -14,8 +14,10 @@ from deployments.server import API_TIMEOUT_S, healthy, running_server
 from deployments.settings import configured_api_url, read_config
 from judge.catalog import court
 from judge.config import RunConfig
-from judge.errors import AssizesError
-from judge.llm import check_model
+from judge.errors import AssizesError, Halted
+from judge.seats import callable_seats
+from judge.voting import members
+from tasks.ledger_file import all_stopped, probe_ledger, spent_today
 from tasks.objects import list_sources
 from tasks.places import write_probe
 from tasks.store import open_store
@@ -57,6 +59,7 @@ def _checks(file: Path | None, overrides: list[str]) -> list[Check]:
         ("transcripts", _transcripts),
         ("store", _store),
         ("reply cache", _cache),
+        ("ledger", _ledger),
         ("reports", _reports),
     ]
     return [*checks, *(_probed(name, probe, config) for name, probe in probes)]
@@ -100,11 +103,13 @@ def _judges(config: RunConfig) -> str:
 
 
 def _model(config: RunConfig) -> str:
-    own = court(config.judge).models
-    for judge in (config.judge, *own.values()):
-        check_model(judge)
-    others = [f"{name}: {judge.model_id}" for name, judge in own.items()]
-    return "; ".join([config.judge.model_id, *others])
+    found = callable_seats(config, court(config.judge))
+    others = [
+        f"{name}: {' + '.join(model.name for model in members([own]))}"
+        for name, own in found.own.items()
+        if own is not found.shared
+    ]
+    return "; ".join([found.shared.name, *others])
 
 
 def _transcripts(config: RunConfig) -> str:
@@ -125,6 +130,17 @@ def _store(config: RunConfig) -> str:
 def _cache(config: RunConfig) -> str:
     write_probe(config.cache.uri, config.cache.storage_options, "[cache] uri")
     return f"{config.cache.uri}: can be written"
+
+
+def _ledger(config: RunConfig) -> str:
+    path = config.limits.ledger
+    probe_ledger(path)
+    if (at := all_stopped(path)) is not None:
+        raise Halted(f"{path}: all runs were stopped at {at}; `assizes stop --lift` lifts that")
+    if not Path(path).exists():
+        return f"{path}: will be created"
+    today = spent_today(path)
+    return f"{path}: {today.calls} calls and {today.usd:.4f} USD today (UTC)"
 
 
 def _reports(config: RunConfig) -> str:

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from judge.summary import RunSummary
 
 MARKS = {True: "pass", False: "FAIL", None: "-"}
-STYLES = {"Passed": "bold green", "Inconclusive": "bold yellow", "Incomplete": "bold yellow"}
+STYLES = {
+    "Passed": "bold green",
+    **dict.fromkeys(("Inconclusive", "Incomplete", "OverBudget", "Halted"), "bold yellow"),
+}
 NOTABLE = 20
 """So many changed cases are listed; the report holds them all."""
 
@@ -91,8 +94,15 @@ def print_outcome(outcome: RunOutcome) -> None:
     for reason in outcome.reasons:
         if reason not in said:
             print_line(reason)
+    print_warnings(summary)
     if report := outcome.reports.get("html"):
         print_line(f"report: {report}")
+
+
+def print_warnings(summary: RunSummary) -> None:
+    """What to know before believing the numbers."""
+    for warning in summary.warnings:
+        print_line(f"warning: {warning}")
 
 
 def print_metrics(title: str, summary: RunSummary, comparison: RunComparison | None = None) -> None:
@@ -110,6 +120,18 @@ def print_metrics(title: str, summary: RunSummary, comparison: RunComparison | N
         rows.append((metric.name, kind, metric.weight, _level(metric), passed, change, due))
     columns = ("metric", "tier or gate", "#weight", "#mean", "#passed", "#change", "#scored")
     print_table(title, columns, rows)
+
+
+def print_votes(summary: RunSummary) -> None:
+    """How steady the metrics are that a panel or repeats voted on."""
+    if not summary.stability:
+        return
+    rows = [
+        (one.metric, one.judge, one.cases, one.flip_rate, one.agreement, one.escalated)
+        for one in summary.stability
+    ]
+    columns = ("metric", "judge", "#cases", "#flip rate", "#agreement", "#escalated")
+    print_table("votes", columns, rows)
 
 
 def _change(metric: MetricSummary, delta: float) -> str:
@@ -147,7 +169,16 @@ def print_gates(summary: RunSummary) -> None:
     if summary.root_causes:
         causes = ", ".join(f"{name} {count}" for name, count in summary.root_causes.items())
         print_line(f"root causes of failed cases: {causes}")
-    print_line(f"judge cost: {_dollars(cost)}{_by_judge(summary)}")
+    print_line(f"judge cost: {_dollars(cost)}{_by_judge(summary)}{_estimated(summary)}")
+    if summary.spent_usd is not None:
+        outside = f"{_dollars(summary.spent_outside_rows_usd)} of it in no row of this run"
+        print_line(f"spent by the ledger: {_dollars(summary.spent_usd)}, {outside}")
+
+
+def _estimated(summary: RunSummary) -> str:
+    """The share of the cost that nobody metered."""
+    share = summary.cost_estimated
+    return "" if share is None else f", {100 * share:.1f} % of it by estimated tokens"
 
 
 def _by_judge(summary: RunSummary) -> str:

@@ -45,10 +45,14 @@ def watching() -> Iterator[None]:
 
 
 def _advance(progress: Progress, bar: TaskID, stage: str, done: int, total: int) -> None:
-    """`total` above 0 begins a stage; `reading` tells how many so far, `judging` how many more."""
+    """`total` above 0 begins a stage with so many done, or says anew how many are; without one,
+    `reading` tells how many so far, the others how many more.
+    """
     if stage == "reading":
         progress.update(bar, description="reading transcripts", completed=done)
+    elif total and progress.tasks[bar].description == stage:
+        progress.update(bar, total=total, completed=done)
     elif total:
-        progress.reset(bar, total=total, description="judging")
+        progress.reset(bar, total=total, completed=done, description=stage)
     else:
         progress.advance(bar, done)

@@ -16,9 +16,10 @@ from deployments.settings import configured_api_url, prepare_environment
 from judge.catalog import court
 from judge.compare import COMPLETE
 from judge.config import RunConfig, Trigger
-from judge.errors import ConfigurationError, NotComparable
-from judge.llm import check_model
+from judge.errors import ConfigurationError, Halted, NotComparable
+from judge.seats import callable_seats
 from tasks.compared import LATEST
+from tasks.ledger_file import all_stopped, probe_ledger
 from tasks.objects import expand, list_sources
 from tasks.places import write_probe
 from tasks.store import Store, open_store
@@ -59,13 +60,40 @@ def preflight(wanted: Wanted) -> None:
         AssizesError: with the first fault found; NotComparable for a baseline not complete.
     """
     config = wanted.config
-    court(config.judge)
-    check_model(config.judge)
+    if callable_seats(config, court(config.judge)).costs:
+        check_ledger(config)
     list_sources(expand(config.transcripts.uri, wanted.on), config.transcripts.storage_options)
     write_probe(config.cache.uri, config.cache.storage_options, "[cache] uri")
     write_probe(config.report.uri, config.report.storage_options, "[report] uri")
     with open_store(config.store, writing=True) as store:
         _check_baseline(store, config.comparison.baseline)
+
+
+def cache_use(*, refresh: bool, replay_only: bool) -> str | None:
+    """[cache] use by the two options; null: as configured.
+
+    Raises:
+        ConfigurationError: for both.
+    """
+    if refresh and replay_only:
+        raise ConfigurationError("--refresh asks anew, --replay-only asks nothing: give one")
+    return "refresh" if refresh else "replay_only" if replay_only else None
+
+
+def check_ledger(config: RunConfig) -> None:
+    """See that calls can be counted and that nobody has stopped all runs.
+
+    Raises:
+        ConfigurationError: the ledger cannot be written.
+        Halted: `assizes stop --all` holds.
+    """
+    ledger = config.limits.ledger
+    probe_ledger(ledger)
+    if (at := all_stopped(ledger)) is not None:
+        raise Halted(
+            f"[limits] ledger {ledger!r}: all runs were stopped at {at}; `assizes stop --lift` lets "
+            "them begin again"
+        )
 
 
 def _check_baseline(store: Store, baseline: str | None) -> None:
@@ -96,7 +124,7 @@ def evaluations(wanted: list[Wanted], *, verbose: bool) -> list[RunOutcome]:
     prepare_environment(verbose=verbose, api_url=server.api_url if server else None)
     if server is None and configured is None:
         _say("starting a temporary Prefect server (12 to 20 s; `assizes up` keeps one running)")
-    with _progress():
+    with progress():
         return asyncio.run(_evaluate_all(wanted))
 
 
@@ -117,7 +145,7 @@ async def _evaluate_all(wanted: list[Wanted]) -> list[RunOutcome]:
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator[None]:
+def progress() -> Iterator[None]:
     """A progress bar on a terminal's stderr; elsewhere nothing but the log."""
     if not sys.stderr.isatty():
         yield

@@ -18,6 +18,8 @@ from deployments.commands.output import (
     print_metrics,
     print_published,
     print_table,
+    print_votes,
+    print_warnings,
 )
 from deployments.commands.stores import opened_store
 from judge.errors import StoreError
@@ -79,8 +81,10 @@ def show_run(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) 
     print_line(f"status: {record.status}, started {record.started_at:%Y-%m-%d %H:%M} UTC")
     if record.summary is not None:
         summary = RunSummary.model_validate(record.summary)
+        print_warnings(summary)
         print_metrics(record.run_id, summary)
         print_published(summary)
+        print_votes(summary)
         print_gates(summary)
     return 0
 

@@ -7,21 +7,25 @@ run; the user message holds the case.
 from __future__ import annotations
 
 import functools
-import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema, create_model
+from pydantic import BaseModel, ConfigDict, WithJsonSchema, create_model, model_validator
 
 from judge.case import Case, Transcript
 from judge.evidence import ConversationEvidence, ToolEvidence, tool_evidence
+from judge.families.outcomes import (
+    EXPECTED_OUTCOMES,
+    Answer,
+    OutcomeFinding,
+    outcome_doubts,
+    outcome_scores,
+)
 from judge.prompt import (
     NOT_CAPTURED,
     data_section,
     expected_calls_text,
-    neutralised,
     numbered,
     rendered_transcript,
     tools_json,
@@ -30,17 +34,9 @@ from judge.protocol import Prompt, Steps, ask
 from judge.rubric import OUTCOMES, Rubric, metric_of, prompt_text
 from judge.score import ACCEPTABLE, UNSPECIFIED_FAILURE, Metric, Scale, Score
 
-EXPECTED_OUTCOMES: Final = Metric(
-    name=OUTCOMES,
-    scale=Scale.FRACTION,
-    display_name="Expected Outcomes",
-    description="Share of the case's expected outcomes that hold; one part for each statement.",
-    needs=("expected.outcomes",),
-    needs_ground_truth=True,
-)
-"""The headline over a case's statements: it has no weight and gates the case (seed 001)."""
+MISSING_METRIC: Final = "missing_metric"
+"""Error code of a metric that the model left out of its reply, also when asked once more."""
 
-NOT_EVALUATED: Final = "not evaluated"
 OVERRIDE_HEADING: Final = "Test case-specific evaluation emphasis"
 
 _TOOL_METRICS: Final = ("tool_routing", "parameter_extraction", "result_interpretation")
@@ -63,35 +59,22 @@ One JSON object, nothing else. Each metric id is a key; its value an object of, 
 - score: 0, 1, 2, 3, 4 or 5; a pass/fail metric has instead passed: true or false
 - failure_code: null if score >= {ACCEPTABLE} or passed; else a snake_case label, e.g. wrong_tool_selected, hallucinated_result, missing_confirmation, or your own
 - turns: numbers of the turns with the issue, or []
-Only if there are expected outcomes, the key {OUTCOMES}: for each statement in order, judged on its own, an object of statement (copied), justification, passed (true or false)."""
-
-
-def _integral(value: object) -> object:
-    number = float(value) if isinstance(value, str | float) else value
-    fraction = isinstance(number, float) and not number.is_integer()
-    if isinstance(value, bool) or fraction:
-        raise ValueError(f"{value!r} is not a whole number")
-    return int(number) if isinstance(number, float) else value
+Only if there are expected outcomes, the key {OUTCOMES}: for each statement in order, judged on its own, an object of number (its number in the list), statement (copied), justification, passed (true or false)."""
 
 
 _LEVEL_SCHEMA: Final = {"type": "integer", "enum": [0, 1, 2, 3, 4, 5]}
 
-_Whole = Annotated[int, BeforeValidator(_integral)]
 # Providers that enforce the schema cannot leave 0..5; the others may, and are clamped when scored.
-_Level = Annotated[int, BeforeValidator(_integral), WithJsonSchema(_LEVEL_SCHEMA)]
+_Level = Annotated[int, WithJsonSchema(_LEVEL_SCHEMA)]
 
 
-class _Answer(BaseModel):
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, protected_namespaces=())
-
-
-class ScoredFinding(_Answer):
+class ScoredFinding(Answer):
     """What the model replies for a scored metric."""
 
     justification: str
     score: _Level
     failure_code: str | None
-    turns: list[_Whole]
+    turns: list[int]
 
     @property
     def level(self) -> int:
@@ -99,13 +82,13 @@ class ScoredFinding(_Answer):
         return self.score
 
 
-class BinaryFinding(_Answer):
+class BinaryFinding(Answer):
     """What the model replies for a pass/fail metric."""
 
     justification: str
     passed: bool
     failure_code: str | None
-    turns: list[_Whole]
+    turns: list[int]
 
     @property
     def level(self) -> int:
@@ -113,33 +96,43 @@ class BinaryFinding(_Answer):
         return 5 if self.passed else 0
 
 
-class OutcomeFinding(_Answer):
-    """What the model replies for one expected outcome."""
+def _all_required(schema: dict[str, Any]) -> None:
+    """A model is asked for every key, though a reply without one can be used."""
+    for name in schema["properties"]:
+        schema["properties"][name].pop("default", None)
+    schema["required"] = list(schema["properties"])
 
-    statement: str
-    justification: str
-    passed: bool
+
+class _ConversationReply(Answer):
+    model_config = ConfigDict(json_schema_extra=_all_required)
+
+    @model_validator(mode="after")
+    def _holds_something(self) -> Self:
+        names = type(self).model_fields
+        if not any(getattr(self, name) for name in names):
+            raise ValueError(f"it holds none of {', '.join(names)}")
+        return self
 
 
 @functools.lru_cache(maxsize=256)
 def reply_model(metrics: tuple[tuple[str, Scale], ...], *, outcomes: bool) -> type[BaseModel]:
-    """The reply for metrics, given as names with scales: one required key each, and
-    `expected_outcomes` where the case has some.
+    """The reply for metrics, given as names with scales: one key each, and `expected_outcomes`
+    where the case has some. What a model leaves out is null; nothing at all is no reply.
     """
     fields: dict[str, Any] = {
-        name: (BinaryFinding if scale is Scale.BINARY else ScoredFinding, ...)
+        name: (BinaryFinding if scale is Scale.BINARY else ScoredFinding, None)
         for name, scale in metrics
     }
     if outcomes:
-        fields[OUTCOMES] = (list[OutcomeFinding], ...)
-    return create_model("ConversationReply", __base__=_Answer, **fields)
+        fields[OUTCOMES] = (list[OutcomeFinding], None)
+    return create_model("ConversationReply", __base__=_ConversationReply, **fields)
 
 
 class ConversationJudge:
     """Scores a conversation by rubrics, and its expected outcomes one by one."""
 
     name = "conversation"
-    version = "1"
+    version = "2"
 
     def __init__(self, rubrics: Sequence[Rubric]) -> None:
         """Promise the metrics of these rubrics, in their order, and the outcomes."""
@@ -167,13 +160,13 @@ class ConversationJudge:
             Prompt(self.system, user_message(case, tools, self.weighted)),
             reply_model(tuple((m.name, m.scale) for m in self.weighted), outcomes=bool(statements)),
             ConversationEvidence(case, tools, self.weighted),
-            functools.partial(_doubts, statements) if statements else None,
+            functools.partial(_doubts, self.weighted, statements),
         )
         scores = [
             _metric_score(metric, getattr(reply, metric.name), case.transcript)
             for metric in self.weighted
         ]
-        return [*scores, *_outcome_scores(statements, getattr(reply, OUTCOMES, []))]
+        return [*scores, *outcome_scores(statements, getattr(reply, OUTCOMES, None) or [])]
 
 
 def system_message(rubrics: Sequence[Rubric]) -> str:
@@ -213,8 +206,10 @@ def failure_code(given: str | None) -> str:
 
 
 def _metric_score(
-    metric: Metric, found: ScoredFinding | BinaryFinding, transcript: Transcript
+    metric: Metric, found: ScoredFinding | BinaryFinding | None, transcript: Transcript
 ) -> Score:
+    if found is None:
+        return Score.failed(metric.name, "the judge's reply has no entry for it", MISSING_METRIC)
     raw = min(max(found.level, 0), 5)
     warnings = (
         [] if raw == found.level else [f"score {found.level} is outside 0..5, taken as {raw}"]
@@ -223,48 +218,17 @@ def _metric_score(
     turns = sorted({turn for turn in found.turns if 0 <= turn < count})
     if strays := sorted(set(found.turns).difference(turns)):
         warnings.append(f"turns {_short(str(strays))} are not among the {count} of the transcript")
+    code = failure_code(found.failure_code) if raw < ACCEPTABLE else None
+    if code and found.failure_code not in (None, code):
+        warnings.append(f"failure_code {_short(found.failure_code)!r} is written {code}")
     return Score.of(
         metric,
         raw,
         passed=getattr(found, "passed", None),
-        failure_code=failure_code(found.failure_code) if raw < ACCEPTABLE else None,
+        failure_code=code,
         turns=tuple(turns),
         details={"justification": found.justification, **_warned(warnings)},
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Aligned:
-    """The model's outcome findings in the case's order; null where one is missing."""
-
-    found: tuple[OutcomeFinding | None, ...]
-    warnings: tuple[str, ...]
-
-
-def _aligned(statements: Sequence[str], findings: Sequence[OutcomeFinding]) -> _Aligned:
-    """Findings by the text of their statement; equal statements take theirs in order."""
-    open_places: dict[str, list[int]] = {}
-    for place, statement in enumerate(statements):
-        open_places.setdefault(_key(statement), []).append(place)
-    found: list[OutcomeFinding | None] = [None] * len(statements)
-    warnings: list[str] = []
-    for finding in findings:
-        plain, unnumbered = _key(finding.statement), _key(_unnumbered(finding.statement))
-        places = open_places.get(plain) or open_places.get(unnumbered)
-        if places:
-            found[places.pop(0)] = finding
-        else:
-            stray = _short(" ".join(finding.statement.split()))
-            warnings.append(f"ignored an outcome that the case does not list: {stray!r}")
-    return _Aligned(tuple(found), tuple(warnings))
-
-
-def _key(statement: str) -> str:
-    return " ".join(neutralised(statement).casefold().split()).strip(" .\"'")
-
-
-def _unnumbered(statement: str) -> str:
-    return re.sub(r"^\s*\d+[.):]\s+", "", statement)
 
 
 def _short(text: str) -> str:
@@ -275,49 +239,8 @@ def _warned(warnings: Sequence[str]) -> dict[str, list[str]]:
     return {"warnings": list(warnings)} if warnings else {}
 
 
-def _doubts(statements: Sequence[str], reply: BaseModel) -> str | None:
-    aligned = _aligned(statements, getattr(reply, OUTCOMES))
-    missing = [s for s, finding in zip(statements, aligned.found, strict=True) if finding is None]
-    if not missing:
-        return None
-    listed = "; ".join(repr(" ".join(statement.split())) for statement in missing)
-    return f"{OUTCOMES} has no entry for: {listed}"
-
-
-def _outcome_scores(statements: Sequence[str], findings: Sequence[OutcomeFinding]) -> list[Score]:
-    """The headline and a part per statement, in the case's order (seed 001).
-
-    A statement that stays without an entry has not passed; a reply without a single one says
-    nothing about the case, so the headline has failed and the overall score decides.
-    """
-    if not statements:
-        return [Score.skipped(OUTCOMES, "no expected outcomes defined")]
-    aligned = _aligned(statements, findings)
-    warned = _warned(aligned.warnings)
-    if not any(aligned.found):
-        reason = "the judge evaluated none of the expected outcomes"
-        return [Score.failed(OUTCOMES, reason, "no_outcomes").with_details(**warned)]
-    parts = [
-        _outcome_part(place, statement, finding)
-        for place, (statement, finding) in enumerate(zip(statements, aligned.found, strict=True))
-    ]
-    held = [part.raw or 0.0 for part in parts]
-    share = round(math.fsum(held) / len(held), 9)
-    headline = Score.of(EXPECTED_OUTCOMES, share, passed=all(held), details=warned)
-    return [headline, *parts]
-
-
-def _outcome_part(place: int, statement: str, finding: OutcomeFinding | None) -> Score:
-    passed = finding is not None and finding.passed
-    return Score(
-        metric=OUTCOMES,
-        part=f"outcome:{place}",
-        value=float(passed),
-        raw=float(passed),
-        label="pass" if passed else "fail",
-        passed=passed,
-        details={
-            "statement": statement,
-            "justification": finding.justification if finding else NOT_EVALUATED,
-        },
-    )
+def _doubts(metrics: Sequence[Metric], statements: Sequence[str], reply: BaseModel) -> str | None:
+    missing = [metric.name for metric in metrics if getattr(reply, metric.name) is None]
+    doubts = [f"no entry for {', '.join(missing)}"] if missing else []
+    doubts += outcome_doubts(statements, getattr(reply, OUTCOMES, None) or [])
+    return "; ".join(doubts) or None

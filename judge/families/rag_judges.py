@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal
+from typing import Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from judge.case import Case, Chunk, Transcript, Turn
 from judge.exact import rounded
@@ -41,17 +41,13 @@ One JSON object, nothing else, with these keys in this order:
 - rating: "yes" or "no", nothing else"""
 
 
-def _plain_word(value: object) -> object:
-    return value.strip().casefold() if isinstance(value, str) else value
-
-
 class Rating(BaseModel):
-    """What the model replies: case and white space around the word do not matter, synonyms do."""
+    """What the model replies."""
 
     model_config = ConfigDict(extra="forbid")
 
     rationale: str
-    rating: Annotated[Literal["yes", "no"], BeforeValidator(_plain_word)]
+    rating: Literal["yes", "no"]
 
 
 class YesNoRubric(BaseModel):

@@ -12,9 +12,9 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from judge.case import Case, Expected
 from judge.entry import JudgeOptions
@@ -59,17 +59,6 @@ class StepOptions(JudgeOptions):
     )
 
 
-def _number(value: object) -> object:
-    flag = isinstance(value, bool)
-    if flag:
-        raise ValueError(f"{value!r} is not a number")
-    return value
-
-
-# Not bounded in the schema: some providers refuse bounds; a score outside 0..1 is clamped.
-_Fraction = Annotated[float, BeforeValidator(_number), WithJsonSchema({"type": "number"})]
-
-
 class Answer(BaseModel):
     """A reply of an agent-step judge: one `SubFinding` for each sub-score."""
 
@@ -77,10 +66,13 @@ class Answer(BaseModel):
 
 
 class SubFinding(Answer):
-    """What the model replies for one sub-score."""
+    """What the model replies for one sub-score.
+
+    It is not bounded in the schema: some providers refuse bounds; a score outside 0..1 is clamped.
+    """
 
     reasoning: str
-    score: _Fraction
+    score: float
 
 
 @dataclass(frozen=True, slots=True)

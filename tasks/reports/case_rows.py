@@ -8,7 +8,9 @@ from typing import Any, Final
 
 import polars as pl
 
+from judge.executions import collected
 from judge.root_cause import rationale
+from judge.rows import CASES, KEYS
 from judge.rubric import OUTCOMES
 from judge.score import LABELS
 from tasks.reports.words import clean, number, one_line
@@ -24,51 +26,74 @@ LINE_CHARS: Final = 300
 TEXT_CHARS: Final = 2000
 
 _KEY: Final = ("case_id", "repetition")
+_CHANGES: Final = {"case_id": pl.String, "change": pl.String}
 
 
 def case_rows(
-    cases: pl.DataFrame, scores: pl.DataFrame, changes: Mapping[str, str]
+    cases: pl.LazyFrame, scores: pl.LazyFrame, changes: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Everything about single cases.
+    """Everything about single cases. Of those that are not shown only the rank comes into memory.
 
     Args:
         cases: table `cases` of the run.
         scores: table `scores` of the run.
         changes: what the comparison says of a case id, empty without a baseline.
     """
-    ranked = sorted(cases.iter_rows(named=True), key=lambda row: _rank(row, changes))
-    rows = [_row(row, changes) for row in ranked[:MAX_CASES]]
-    errored = [row for row in ranked if row["status"] == "errored"]
+    ranked = _ranked(cases, changes)
+    shown, all_errored = ranked.head(MAX_CASES), ranked.filter(pl.col("status") == "errored")
+    errored = all_errored.head(MAX_ERRORS)
+    whole = _whole(cases, pl.concat([shown, errored]))
+    rows = [whole[key] for key in shown.select(_KEY).iter_rows()]
     return {
-        "total": len(ranked),
-        "shown": rows,
-        "more": len(ranked) - len(rows),
-        "read_first": _read_first(ranked[:MAX_READ_FIRST], scores, changes),
+        "total": ranked.height,
+        "shown": [_row(row, changes) for row in rows],
+        "more": ranked.height - shown.height,
+        "read_first": _read_first(rows[:MAX_READ_FIRST], scores, changes),
         "errors": [
             {**_identity(row), "error": clean(one_line(row["error"] or ""), TEXT_CHARS)}
-            for row in errored[:MAX_ERRORS]
+            for row in (whole[key] for key in errored.select(_KEY).iter_rows())
         ],
-        "more_errors": max(0, len(errored) - MAX_ERRORS),
+        "more_errors": all_errored.height - errored.height,
     }
 
 
-def _rank(row: Mapping[str, Any], changes: Mapping[str, str]) -> tuple[Any, ...]:
-    """Worse than before, then not passed, then not judged, then changed, then the rest; within
-    each the lowest score first.
+def _ranked(cases: pl.LazyFrame, changes: Mapping[str, str]) -> pl.DataFrame:
+    """Identity and status of all cases. Worse than before, then not passed, then not judged, then
+    changed, then the rest; within each the lowest score first.
     """
-    change = changes.get(row["case_id"])
-    failed = row["status"] == "judged" and row["passed"] is False
+    compared = pl.LazyFrame(list(changes.items()), schema=_CHANGES, orient="row")
+    judged = pl.col("status") == "judged"
+    failed = judged & ~pl.col("passed")
+    regressed = pl.col("change") == "regression"
     urgent = (
-        change == "regression" and failed,
-        change == "regression",
+        regressed & failed,
+        regressed,
         failed,
-        row["status"] == "errored",
-        change == "improvement",
-        row["status"] == "judged",
+        pl.col("status") == "errored",
+        pl.col("change") == "improvement",
+        judged,
     )
-    group = urgent.index(True) if any(urgent) else len(urgent)
-    score = row["overall_score"]
-    return (group, score is None, score or 0.0, row["case_id"], row["repetition"])
+    groups = [pl.when(one).then(pl.lit(group)) for group, one in enumerate(urgent)]
+    return collected(
+        cases.select(*_KEY, "status", "passed", "overall_score")
+        .join(compared, on="case_id", how="left")
+        .with_columns(group=pl.coalesce(*groups, pl.lit(len(urgent))))
+        .sort("group", "overall_score", *_KEY, nulls_last=True)
+        .select(*_KEY, "status")
+    )
+
+
+def _whole(cases: pl.LazyFrame, wanted: pl.DataFrame) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """The rows of a few cases by identity."""
+    found = collected(_belonging(wanted, cases))
+    return {tuple(row[name] for name in _KEY): row for row in found.iter_rows(named=True)}
+
+
+def _belonging(wanted: pl.DataFrame, table: pl.LazyFrame) -> pl.LazyFrame:
+    """The rows of a table that belong to a few cases."""
+    # What reads the table can leave out rows by a condition; by a join it cannot.
+    of_them = table.filter(pl.col("case_id").is_in(wanted["case_id"].to_list()))
+    return of_them.join(wanted.lazy(), on=_KEY, how="semi")
 
 
 def _identity(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,14 +121,16 @@ def _line(text: str | None) -> str | None:
 
 
 def _read_first(
-    rows: Sequence[Mapping[str, Any]], scores: pl.DataFrame, changes: Mapping[str, str]
+    rows: Sequence[Mapping[str, Any]], scores: pl.LazyFrame, changes: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     wanted = pl.DataFrame(
-        [{name: row[name] for name in _KEY} for row in rows],
-        schema={name: scores.schema[name] for name in _KEY},
+        [[row[name] for name in _KEY] for row in rows],
+        schema={name: CASES[name] for name in _KEY},
+        orient="row",
     )
+    theirs = collected(_belonging(wanted, scores).sort(KEYS["scores"]))
     found: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for score in scores.join(wanted, on=_KEY, how="semi").iter_rows(named=True):
+    for score in theirs.iter_rows(named=True):
         found.setdefault((score["case_id"], score["repetition"]), []).append(score)
     return [_case(row, found.get((row["case_id"], row["repetition"]), []), changes) for row in rows]
 

@@ -6,7 +6,6 @@ own. Text of transcripts and judges is cut and made visible here, and escaped wh
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -15,6 +14,7 @@ import polars as pl
 
 from judge.compare import RunComparison
 from judge.config import OFFLINE_MODEL, RunConfig
+from judge.executions import collected
 from judge.rows import SCHEMA_VERSION
 from judge.summary import RunSummary
 from tasks.reports import words
@@ -50,9 +50,9 @@ _WORDS: Final = {
 def report_data(
     run: RunRecord,
     summary: RunSummary,
-    cases: pl.DataFrame,
-    scores: pl.DataFrame,
-    asks: pl.DataFrame,
+    cases: pl.DataFrame | pl.LazyFrame,
+    scores: pl.DataFrame | pl.LazyFrame,
+    asks: pl.DataFrame | pl.LazyFrame,
     comparison: RunComparison | None = None,
 ) -> dict[str, Any]:
     """The report of a run as JSON-able data.
@@ -60,11 +60,12 @@ def report_data(
     Args:
         run: its row.
         summary: its aggregate.
-        cases: table `cases` of the run.
+        cases: table `cases` of the run; of lazy tables only what is shown comes into memory.
         scores: table `scores` of the run.
         asks: table `asks` of the run.
         comparison: with a baseline, this run being the candidate; null without one.
     """
+    cases, scores, asks = cases.lazy(), scores.lazy(), asks.lazy()
     compared = versus(comparison)
     deltas = {one.metric: one.model_dump() for one in _deltas(comparison)}
     return {
@@ -101,8 +102,9 @@ def _deltas(comparison: RunComparison | None) -> Any:
     return () if comparison is None else comparison.aggregate.per_metric_aggregate_deltas
 
 
-def _judged_by(run: RunRecord, asks: pl.DataFrame) -> dict[str, Any]:
-    answered = sorted({name_of(name) for name in asks["answered_by"].drop_nulls().to_list()})
+def _judged_by(run: RunRecord, asks: pl.LazyFrame) -> dict[str, Any]:
+    named = collected(asks.select(pl.col("answered_by").drop_nulls().unique()))["answered_by"]
+    answered = sorted({name_of(name) for name in named})
     model = name_of(run.judge_model)
     offline = run.judge_model == OFFLINE_MODEL
     if offline:
@@ -113,8 +115,8 @@ def _judged_by(run: RunRecord, asks: pl.DataFrame) -> dict[str, Any]:
     return {"line": line, "model": model, "answered_by": answered, "offline": offline}
 
 
-def _run(run: RunRecord, cases: pl.DataFrame) -> dict[str, Any]:
-    pairs = cases.select("agent", "agent_version").unique().iter_rows()
+def _run(run: RunRecord, cases: pl.LazyFrame) -> dict[str, Any]:
+    pairs = collected(cases.select("agent", "agent_version").unique()).rows()
     agents = sorted({" ".join(part for part in pair if part) for pair in pairs} - {""})
     more = [f"and {len(agents) - MAX_AGENTS} more"] if len(agents) > MAX_AGENTS else []
     return {
@@ -143,6 +145,7 @@ def _verdict(
         "word": word,
         "headline": headline,
         "reasons": reasons,
+        "cautions": [words.clean(words.one_line(one), 500) for one in summary.warnings],
         "dimensions": _dimensions(summary),
     }
 
@@ -253,9 +256,10 @@ def _coverage(summary: RunSummary) -> dict[str, Any]:
     }
 
 
-def _usage(summary: RunSummary, asks: pl.DataFrame) -> list[dict[str, Any]]:
+def _usage(summary: RunSummary, asks: pl.LazyFrame) -> list[dict[str, Any]]:
     calls = summary.model_calls
-    latency = asks.filter(~pl.col("cached") & pl.col("error").is_null())["latency_ms"]
+    answered = asks.filter(~pl.col("cached") & pl.col("error").is_null()).select("latency_ms")
+    latency = collected(answered)["latency_ms"]
     half, most = (latency.quantile(share, interpolation="linear") for share in (0.5, 0.95))
     return [
         _facts(
@@ -280,10 +284,33 @@ def _usage(summary: RunSummary, asks: pl.DataFrame) -> list[dict[str, Any]]:
                 "Latency of an answer, 95th percentile": words.duration(most),
                 **_tokens(summary.total_platform_token_usage),
                 "Cost": words.money(summary.total_platform_cost_usd),
+                **_ledger(summary),
                 "Cost with the agent's": words.money(summary.total_estimated_cost_usd),
             },
         ),
+        *([_facts("Votes", _votes(summary))] if summary.stability else []),
     ]
+
+
+def _votes(summary: RunSummary) -> dict[str, str]:
+    """How steady each metric is where more than one opinion was asked for."""
+    return {
+        f"{one.metric} ({one.judge})": f"flips {words.share(one.flip_rate)}, models agree "
+        f"{words.share(one.agreement)}, escalated {words.count(one.escalated)}"
+        for one in summary.stability
+    }
+
+
+def _ledger(summary: RunSummary) -> dict[str, str]:
+    """What the ledger adds to the cost in the rows; nothing where there is no ledger."""
+    lines = {
+        "Spent over all sittings, by the ledger": summary.spent_usd,
+        "Of that, in no row": summary.spent_outside_rows_usd,
+    }
+    known = {name: words.money(usd) for name, usd in lines.items() if usd is not None}
+    if summary.cost_estimated is not None:
+        known["Cost of estimated tokens"] = words.share(summary.cost_estimated)
+    return known
 
 
 def _tokens(usage: Mapping[str, int] | None) -> dict[str, str]:
@@ -301,12 +328,12 @@ def _facts(title: str, facts: Mapping[str, str]) -> dict[str, Any]:
     return {"title": title, "facts": pairs}
 
 
-def _ask_errors(asks: pl.DataFrame) -> list[dict[str, Any]]:
-    counts = Counter(asks["error"].drop_nulls().to_list())
-    ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+def _ask_errors(asks: pl.LazyFrame) -> list[dict[str, Any]]:
+    counted = asks.drop_nulls("error").group_by("error").agg(rows=pl.len())
+    ranked = counted.sort("rows", "error", descending=[True, False]).head(MAX_ASK_ERRORS)
     return [
         {"error": words.clean(words.one_line(error), 300), "count": count}
-        for error, count in ranked[:MAX_ASK_ERRORS]
+        for error, count in collected(ranked).rows()
     ]
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import polars as pl
 
+from judge.executions import collected
 from judge.families.conversation import ConversationJudge
 from judge.headlines import MetricSummary
 from judge.summary import RunSummary
@@ -59,14 +59,12 @@ def judge_rows(summary: RunSummary) -> list[dict[str, Any]]:
     return [{"judge": _name(name), **spent.model_dump()} for name, spent in ranked[:MAX_NAMES]]
 
 
-def skip_rows(scores: pl.DataFrame) -> dict[str, Any]:
+def skip_rows(scores: pl.LazyFrame) -> dict[str, Any]:
     """Judges that had no say in some case: on which metrics, why, and how often."""
     skipped = scores.filter((pl.col("part") == "") & (pl.col("status") == "skipped"))
-    cases: Counter[tuple[str, str, str]] = Counter(
-        skipped.select("judge", "metric", "reason").iter_rows()
-    )
+    counted = skipped.group_by("judge", "metric", "reason").agg(rows=pl.len())
     metrics: dict[tuple[str, str, int], list[str]] = {}
-    for (judge, metric, reason), count in sorted(cases.items()):
+    for judge, metric, reason, count in collected(counted.sort("judge", "metric", "reason")).rows():
         metrics.setdefault((judge, reason, count), []).append(metric)
     ranked = sorted(metrics.items(), key=lambda pair: (pair[0][0], -pair[0][2], pair[0][1]))
     return {

@@ -97,6 +97,8 @@ def _verdict(data: Mapping[str, Any]) -> Iterator[Block]:
     yield plain(verdict["headline"])
     if verdict["reasons"]:
         yield _bullets(plain(reason, 500) for reason in verdict["reasons"])
+    if verdict["cautions"]:
+        yield _bullets(f"Warning: {plain(caution, 500)}" for caution in verdict["cautions"])
     yield _table(
         ["Gate", "", "Value", "Needs"],
         [

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from judge.executions import collected
 from judge.fixes import suggested_fix
 from judge.headlines import MetricSummary, published_names
 from judge.score import LABELS, UNSPECIFIED_FAILURE
@@ -145,14 +146,14 @@ def tier_rows(summary: RunSummary) -> list[dict[str, Any]]:
     ]
 
 
-def score_distribution(cases: pl.DataFrame) -> dict[str, Any]:
+def score_distribution(cases: pl.LazyFrame) -> dict[str, Any]:
     """Cases with a score in ten bins of it; the last bin holds 100 as well."""
     bins = [
         {"from": low, "to": low + BIN_POINTS, "passed": 0, "not_passed": 0}
         for low in range(0, 100, BIN_POINTS)
     ]
-    judged = cases.filter(pl.col("overall_score").is_not_null())
-    for score, passed in judged.select("overall_score", "passed").iter_rows():
+    judged = cases.drop_nulls("overall_score").group_by("overall_score", "passed")
+    for score, passed, rows in collected(judged.agg(rows=pl.len())).rows():
         place = min(int(score // BIN_POINTS), len(bins) - 1)
-        bins[place]["passed" if passed else "not_passed"] += 1
+        bins[place]["passed" if passed else "not_passed"] += rows
     return {"bins": bins}

@@ -16,7 +16,7 @@ def stored_report_data(
     store: Store, record: RunRecord, comparison: RunComparison | None
 ) -> dict[str, Any]:
     """Everything the report of a stored, summed-up run shows."""
-    cases, scores, asks = (store.table(record.run_id, name) for name in ("cases", "scores", "asks"))
+    cases, scores, asks = (store.scan(record.run_id, name) for name in ("cases", "scores", "asks"))
     summary = RunSummary.model_validate(record.summary)
     return report_data(record, summary, cases, scores, asks, comparison)
 

@@ -11,7 +11,7 @@ import pytest
 from judge.config import StoreConfig
 from judge.fixes import GENERATION_FIX
 from judge.rows import frame
-from judge.summary import run_metrics
+from judge.run_numbers import run_metrics
 from tasks.store import open_store
 from tests.command import assizes
 from tests.tasks.reports.sample_families import RUN_ID, families_run

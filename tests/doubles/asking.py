@@ -65,13 +65,15 @@ class Reached:
             return self.failure or str(self.status)
         if not self.raw.startswith("{"):
             return "html"
-        if "choices" not in self.json:
-            return "error"
-        if not self.json["choices"]:
-            return "no choices"
-        choice = self.json["choices"][0]
+        if not self.json.get("choices"):
+            return "no choices" if "choices" in self.json else "error"
+        return self._choice(self.json["choices"][0])
+
+    def _choice(self, choice: dict[str, Any]) -> str:
+        if choice["message"].get("refusal"):
+            return "refusal"
         if choice["finish_reason"] != "stop" or not choice["message"]["content"]:
-            return str(choice["message"].get("refusal") and "refusal" or choice["finish_reason"])
+            return str(choice["finish_reason"])
         return "good" if self.text == json.dumps(RIGHT) else "bad text"
 
 

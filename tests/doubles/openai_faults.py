@@ -70,14 +70,37 @@ def _retry_after(value: str) -> Fault:
     return fault
 
 
-def _unsupported_temperature(question: Question) -> Answer:
-    if "temperature" not in question.body:
-        return good(question)
-    message = "Unsupported parameter: 'temperature' is not supported with this model."
-    kind = {"type": "invalid_request_error", "code": "unsupported_parameter"}
-    return Answer(
-        orjson.dumps({"error": {"message": message, "param": "temperature", **kind}}), 400
-    )
+def _unsupported(parameter: str, said: str, kind: str | None = None) -> Fault:
+    """A 400 while the request holds a parameter (of this `type`), as providers word it."""
+
+    def fault(question: Question) -> Answer:
+        held = question.body.get(parameter)
+        if held is None or (kind is not None and held["type"] != kind):
+            return good(question)
+        told = {"type": "invalid_request_error", "code": "unsupported_parameter"}
+        return Answer(orjson.dumps({"error": {"message": said, "param": parameter, **told}}), 400)
+
+    return fault
+
+
+UNSUPPORTED: Mapping[str, Fault] = {
+    "unsupported-temperature": _unsupported(
+        "temperature", "Unsupported parameter: 'temperature' is not supported with this model."
+    ),
+    "unsupported-max-tokens": _unsupported(
+        "max_tokens",
+        "Unsupported parameter: 'max_tokens' is not supported with this model. "
+        "Use 'max_completion_tokens' instead.",
+    ),
+    "unsupported-schema": _unsupported(
+        "response_format",
+        "Invalid parameter: 'response_format' of type 'json_schema' is not supported.",
+        "json_schema",
+    ),
+    "unsupported-format": _unsupported(
+        "response_format", "This response_format type is unavailable now"
+    ),
+}
 
 
 def _error200(question: Question) -> Answer:
@@ -96,7 +119,7 @@ FAULTS: Mapping[str, Fault] = {
     "context": lambda q: error(400, CONTEXT, "context_length_exceeded"),
     "policy": lambda q: error(400, POLICY, "content_filter"),
     "badparam": lambda q: error(400, BAD_PARAMETER, "invalid_request_error"),
-    "unsupported-temperature": _unsupported_temperature,
+    **UNSUPPORTED,
     "502html": lambda q: html(502, "502 Bad Gateway"),
     "html200": lambda q: html(200, "Sign in to continue"),
     "error200": _error200,

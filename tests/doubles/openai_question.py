@@ -51,7 +51,12 @@ class Question:
 
     @cached_property
     def input_tokens(self) -> int:
-        return sum(len(str(one["content"])) for one in self.body["messages"]) // 4 + 1
+        """Of the messages and of the schema beside them, which providers charge as well."""
+        chars = sum(len(str(one["content"])) for one in self.body["messages"])
+        wanted = self.body.get("response_format") or {}
+        if wanted.get("json_schema"):
+            chars += len(self._schema or b"")
+        return chars // 4 + 1
 
     @cached_property
     def text(self) -> str:

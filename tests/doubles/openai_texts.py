@@ -11,6 +11,19 @@ from tests.doubles.openai_question import Question
 
 WRONG_REPLY_ID = "0123456789ab"
 HUGE_CHARS = 1_000_000
+WORDS = (
+    "The",
+    "agent",
+    "asked",
+    "what",
+    "was",
+    "missing,",
+    "then",
+    "booked",
+    "the",
+    "right",
+    "flight.",
+)
 UNPRINTABLE = "ok \ud800 \x00 \x07 \x1b[31m \x7f end"
 
 
@@ -48,6 +61,14 @@ def _numbers(change: Callable[[int], Any]) -> Callable[[Question], str]:
 def _first_text(replacement: str) -> Callable[[Question], str]:
     """The first free text of the answer (the filler writes "ok"), replaced."""
     return lambda q: q.text.replace('"ok"', json.dumps(replacement), 1)
+
+
+def _wordy(question: Question) -> str:
+    """Texts as long as a model's: one or two sentences, some prompts more than others."""
+    sentence = " ".join(
+        WORDS[place % len(WORDS)] for place in range(16 + int(20 * question.share(0)))
+    )
+    return question.text.replace('"ok"', json.dumps(sentence))
 
 
 def _echo(question: Question) -> str:
@@ -90,6 +111,7 @@ TEXT_FAULTS: Mapping[str, Callable[[Question], str]] = {
     "prose": lambda q: f"Here is my verdict: {q.text} Thank you.",
     "bom": lambda q: f"\ufeff{q.text}",
     "comma": lambda q: f"{q.text[:-1]},}}",
+    "wordy": _wordy,
     "echo": _echo,
     "two": lambda q: f"{q.text}\n{_flattering(q)}",
     "wrong-id": _wrong_id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections import Counter
@@ -103,9 +104,8 @@ async def test_a_misspelt_fault_is_an_error_rather_than_a_good_answer(judge_serv
 async def test_an_answer_that_never_comes_ends_when_the_caller_leaves(judge_server, name):
     assert (await ask(judge_server, f"stub-{name}", timeout_s=0.3)).how == "timeout"
 
-    deadline = time.monotonic() + 2
-    while not (stats := judge_server.stats())["disconnects"] and time.monotonic() < deadline:
-        time.sleep(0.02)
+    await asyncio.sleep(0.1)
+    stats = judge_server.stats()
     assert (stats["disconnects"], stats["answered"]) == (1, 0)
 
 
@@ -223,7 +223,7 @@ async def test_what_was_asked_is_counted(judge_server):
     counted = {name: stats[name] for name in ("answered", "prompts", "repeats", "systems")}
     assert counted == {"answered": 4, "prompts": 3, "repeats": 1, "systems": 2}
     assert stats["paid_again"] == 1
-    assert stats["input_tokens"] > stats["output_tokens"] > 0
+    assert (stats["input_tokens"], stats["output_tokens"]) == (211, 76)
     assert 0 <= stats["last_at"] - stats["first_at"] < 5
     assert [accepted for _, accepted in judge_server.timeline()] == [True] * 4
 

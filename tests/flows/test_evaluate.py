@@ -44,6 +44,7 @@ def config(folder: Path, uri: str, **tables: Any) -> RunConfig:
         "report": {"uri": f"{folder}/reports"},
         "runner": {"shard_size": 7},
     }
+    tables["limits"] = {"ledger": f"{folder}/ledger.db", **tables.get("limits", {})}
     return validated({**body, **tables}, "test")
 
 

@@ -104,6 +104,7 @@ def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, judge_server) -> Run
         "store": {"uri": f"duckdb:///{tmp_path}/rows.duckdb"},
         "cache": {"uri": str(tmp_path / "replies")},
         "report": {"uri": str(tmp_path / "reports")},
+        "limits": {"ledger": str(tmp_path / "ledger.db")},
     }
     return validated(body, "test")
 

@@ -6,12 +6,15 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from pydantic import BaseModel, ConfigDict
 
+from judge.ask_records import AskRecord
 from judge.config import LimitsConfig
-from judge.engine import AskRecord, Engine, Means
+from judge.engine import Engine, Means
 from judge.llm import Completion
 from judge.protocol import Ask, NoReply, Prompt, ask_each
+from judge.retrying import Backoff
 from judge.score import Metric, Scale, Score
 from tests.builders import agent, case, user
 
@@ -50,17 +53,18 @@ class Asking:
         return [Score.of(LEVEL, total)]
 
 
-def engine(model, cache=None, **limits):
-    """Limits are those of `[limits]`; by default one attempt, so that failures are quick."""
+def engine(model, cache=None, means=None, **limits):
+    """Limits are those of `[limits]`, `means` fields of `Means`; pauses are short."""
     given = {"max_in_flight": 8, "timeout_s": 5.0} | limits
-    return Engine(model, LimitsConfig(**given), Means(cache=cache))
+    rest = {"cache": cache, "backoff": Backoff(0.01, 0.02)} | (means or {})
+    return Engine(model, LimitsConfig(**given), Means(**rest))
 
 
 def priced(score: int, cost_usd: float | None = 0.25) -> Completion:
     return Completion(json.dumps({"score": score}), "m-2025", 100, 20, cost_usd, latency_ms=50.0)
 
 
-HASH = Ask(Prompt("s", "q"), Reply).prompt_hash()
+HASH = Ask(Prompt("s", "q"), Reply).prompt_hash
 PAID = AskRecord(
     judge="asking",
     round=0,
@@ -77,11 +81,18 @@ PAID = AskRecord(
     latency_ms=50.0,
     error=None,
     reply='{"score": 4}',
+    cost_source="priced",
+    waited_ms=pytest.approx(0.0, abs=500.0),
 )
 
 
 def but(record: AskRecord, **fields: Any) -> AskRecord:
     return AskRecord(**{name: getattr(record, name) for name in record.__slots__} | fields)
+
+
+def codes(record: AskRecord) -> list[str | None]:
+    """Why each call of an ask was not its last; None for a good reply."""
+    return [step["code"] for step in json.loads(record.trail or "[]")]
 
 
 def doubts_below_3(reply: Reply) -> str | None:

@@ -19,6 +19,7 @@ from judge.catalog import (
 )
 from judge.config import JudgeConfig, MetricSelection
 from judge.errors import ConfigurationError
+from judge.jury import Jury
 from judge.protocol import Judge
 from judge.rubric import BUILT_IN
 from judge.score import Metric
@@ -374,7 +375,8 @@ def test_a_judge_can_have_a_model_and_a_temperature_of_its_own():
             "sql": {"model": "offline/lexical", "threshold": 0.9},
         },
     )
-    models = court(config).models
+    models = {name: jury.models[0] for name, jury in court(config).juries.items()}
+    assert models.pop("conversation") == config
     assert {
         name: (one.model_id, one.temperature, one.api_base) for name, one in models.items()
     } == {
@@ -404,7 +406,7 @@ def test_the_models_that_answer_are_known_each_once_the_shared_one_first(judges,
 
 def test_an_option_equal_to_the_runs_makes_no_model_of_its_own():
     config = JudgeConfig(judges=("safety",), model="m", options={"safety": {"model": "m"}})
-    assert court(config).models == {}
+    assert court(config).juries == {"safety": Jury((config,))}
 
 
 @pytest.mark.parametrize(
@@ -441,7 +443,7 @@ def test_fingerprints_name_judge_versions_and_rubric_hashes():
     chosen = court(JudgeConfig(metrics=("tool_routing",), judges=("conversation", "recorded")))
     routing = available_metrics()[0]
     assert fingerprints(chosen) == {
-        "judge:conversation": "1",
+        "judge:conversation": "2",
         "judge:recorded": "1",
         "metric:tool_routing": routing.rubric_hash,
     }

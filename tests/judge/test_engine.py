@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from judge.config import LimitsConfig
 from judge.engine import Engine, Means
 from judge.errors import ModelError
-from judge.llm import Lexical, UnusableReply
+from judge.llm import Completion, Lexical, UnusableReply
 from judge.protocol import Ask, NoReply, Query, QueryResult, Table, look_up
 from judge.score import Score
 from judge.scripted import Scripted
@@ -106,7 +107,7 @@ async def test_identical_asks_in_flight_are_answered_once():
 
     heard = await hearings
 
-    shared = but(PAID, cached=True, attempts=0, cost_usd=0.0)
+    shared = but(PAID, cached=True, attempts=0, cost_usd=0.0, cost_source="free")
     assert [one.asks for one in heard] == [[PAID], [shared], [shared]]
     assert [one.scores for one in heard] == [[Score.of(LEVEL, 4)]] * 3
     assert asking.calls == 1
@@ -127,15 +128,16 @@ async def test_a_failure_in_flight_is_shared_but_not_called_cached():
 
 async def test_a_paid_failure_in_flight_is_paid_and_metered_once():
     model = Gated([UnusableReply("truncated_output", "cut off", priced(4))])
-    hearings = asyncio.gather(*hears(engine(model), 2))
+    hearings = asyncio.gather(*hears(engine(model, max_attempts=1), 2))
     await settled()
     model.gate.set()
 
     first, second = await hearings
 
-    paid = but(PAID, error="truncated_output: cut off")
+    paid = but(PAID, error="truncated_output: cut off", trail=first.asks[0].trail)
     assert first.asks == [paid]
-    assert second.asks == [but(paid, attempts=0, input_tokens=0, output_tokens=0, cost_usd=0.0)]
+    none = {"attempts": 0, "input_tokens": 0, "output_tokens": 0, "cost_usd": 0.0, "trail": None}
+    assert second.asks == [but(paid, cost_source="free", **none)]
 
 
 async def test_when_the_asking_hearing_is_cancelled_another_asks_in_its_place():
@@ -164,12 +166,12 @@ async def test_a_cancelled_follower_leaves_the_asking_hearing_alone():
 
 
 async def test_a_call_is_cut_at_its_deadline():
-    asking = engine(Gated([]), timeout_s=0.05)
+    asking = engine(Gated([]), timeout_s=0.05, max_attempts=1)
 
     heard = await asyncio.wait_for(asking.hear(Asking(), CASE), 1)
 
-    assert heard.scores == [Score.failed("level", "no answer within 0.05 s", "timeout", raw="")]
-    assert heard.asks[0].error == "timeout: no answer within 0.05 s"
+    assert heard.scores == [Score.failed("level", "no answer within 0.05 s", "deadline", raw="")]
+    assert heard.asks[0].error == "deadline: no answer within 0.05 s"
     assert heard.asks[0].latency_ms >= 50
     assert asking.limiter.in_flight == 0
 
@@ -198,7 +200,7 @@ async def test_a_reply_paid_for_once_is_used_by_later_engines(tmp_path):
     heard = await later.hear(Asking(), CASE)
 
     assert heard.scores == [Score.of(LEVEL, 4)]
-    assert heard.asks == [but(PAID, cached=True, attempts=0, cost_usd=0.0)]
+    assert heard.asks == [but(PAID, cached=True, attempts=0, cost_usd=0.0, cost_source="free")]
     assert (later.calls, later.cost_usd) == (0, 0.0)
 
 
@@ -207,7 +209,8 @@ async def test_the_tokens_of_a_cached_reply_are_those_of_all_its_attempts(tmp_pa
     paid = await engine(Scripted(["{}", priced(4)]), cache).hear(Asking(), CASE)
     kept = await engine(Scripted([]), cache).hear(Asking(), CASE)
 
-    assert kept.asks == [but(paid.asks[0], cached=True, attempts=0, cost_usd=0.0)]
+    free = {"cached": True, "attempts": 0, "cost_usd": 0.0, "cost_source": "free"}
+    assert kept.asks == [but(paid.asks[0], **free, waited_ms=0.0, trail=None)]
 
 
 async def test_doubts_are_not_raised_again_about_a_cached_reply(tmp_path):
@@ -347,3 +350,45 @@ async def test_an_answer_that_came_is_kept_although_its_hearing_was_cancelled():
 
     assert hearing.cancelled()
     assert cache.kept == [priced(4)]
+
+
+@pytest.mark.parametrize(
+    ("cost_usd", "flags", "source"),
+    [
+        (0.25, (), "priced"),
+        (0.25, ("tokens_estimated",), "estimated"),
+        (None, ("tokens_estimated",), "unknown"),
+        (0.0, (), "free"),
+    ],
+)
+async def test_rows_say_where_a_cost_comes_from_and_which_system_answered(cost_usd, flags, source):
+    came = replace(priced(4), cost_usd=cost_usd, flags=flags, fingerprint="fp_1")
+
+    heard = await engine(Scripted([came])).hear(Asking(), CASE)
+
+    (record,) = heard.asks
+    assert (record.cost_usd, record.cost_source) == (cost_usd, source)
+    assert (record.fingerprint, record.flags) == ("fp_1", flags)
+
+
+async def test_what_was_done_to_get_and_to_read_a_reply_is_told_once_also_when_it_is_kept(tmp_path):
+    cache = FileReplies(str(tmp_path))
+    fenced = Completion('Sure: ```json\n{"score": 4}\n```', "m", 1, 1, 0.1, flags=("dropped:x",))
+    first = await engine(Scripted([fenced]), cache).hear(Asking(), CASE)
+
+    later = await engine(Scripted([]), cache).hear(Asking(), CASE)
+
+    assert first.asks[0].flags == ("dropped:x", "repaired")
+    assert later.asks[0].flags == ("dropped:x", "repaired")
+
+
+async def test_a_model_is_silent_until_it_answers_if_only_to_refuse():
+    down = ModelError("unavailable", "down")
+    asking = engine(Scripted([down, ModelError("refused", "no")]), max_attempts=1)
+    assert asking.silent == frozenset()
+
+    await asking.hear(Asking(), CASE)
+    assert asking.silent == {"scripted/queue"}
+
+    await asking.hear(Asking(), CASE)
+    assert asking.silent == frozenset()

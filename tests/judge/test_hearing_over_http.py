@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 
@@ -18,11 +17,11 @@ from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_serv
 from tests.judge.calls import LIMITS, config
 
 
-def hearing(server: OpenAIServer, model: str, *, timeout_s: float = 5.0, statements=()):
+def hearing(server: OpenAIServer, model: str, *, statements=()):
     judge = ConversationJudge(built_in_rubrics()[:3])
     one = case(user("hello"), agent("hi"), expected=Expected(outcomes=statements))
     asking = Engine(
-        model_for(config(server, model), LIMITS), LimitsConfig(max_in_flight=8, timeout_s=timeout_s)
+        model_for(config(server, model), LIMITS), LimitsConfig(max_in_flight=8, timeout_s=5)
     )
     return asking.hear(judge, one)
 
@@ -71,15 +70,6 @@ async def test_a_second_invalid_reply_fails_every_metric_and_is_kept(judge_serve
     assert {score.status for score in heard.scores} == {"failed"}
     reason = "invalid_reply: not json: Expecting value at character 0"
     assert (heard.asks[0].error, heard.asks[0].reply) == (reason, "not json")
-
-
-async def test_a_hanging_call_is_cut_within_a_second(judge_server):
-    started = time.monotonic()
-
-    heard = await hearing(judge_server, "stub-slow", timeout_s=0.3)
-
-    assert time.monotonic() - started < 1.3
-    assert heard.asks[0].error == "timeout: no answer within 0.3 s"
 
 
 async def test_calls_in_flight_share_the_slots_over_http(monkeypatch):

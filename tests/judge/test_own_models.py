@@ -89,11 +89,9 @@ async def test_model_and_temperature_of_a_judge_reach_the_provider(judge_server)
     judges = ("safety", "relevance_to_query")
     own = {"safety": {"model": "openai/strict", "temperature": 0.9}}
     given = config(judge_server, judges=judges, temperature=0.1, options=own)
-    bench, limits = court(given), LimitsConfig()
-    models = {name: model_for(one, limits) for name, one in bench.models.items()}
-    asking = Engine(
-        model_for(given, limits), LimitsConfig(max_in_flight=1, timeout_s=5.0), models=models
-    )
+    bench, limits = court(given), LimitsConfig(max_in_flight=1, timeout_s=5.0)
+    models = {name: model_for(jury.models[0], limits) for name, jury in bench.juries.items()}
+    asking = Engine(model_for(given, limits), limits, models=models)
 
     heard = [await asking.hear(judge, case(user("hi"), agent("hello"))) for judge in bench.judges]
     await asking.aclose()

@@ -6,8 +6,9 @@ import pytest
 
 from judge.headlines import OVERALL, overall_assessments
 from judge.rows import as_json
+from judge.run_numbers import run_metrics
 from judge.score import Metric, Scale
-from judge.summary import RunSummary, run_metrics, summarise
+from judge.summary import RunSummary, summarise
 from tests.judge.quality_scores import Promising
 from tests.judge.run_frames import case_row, config, fraction_row, lazy, score_row
 

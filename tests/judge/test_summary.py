@@ -6,8 +6,9 @@ import polars as pl
 import pytest
 
 from judge.rows import frame
+from judge.run_numbers import run_metrics
 from judge.score import Metric
-from judge.summary import FailureCode, RunSummary, run_metrics, summarise
+from judge.summary import FailureCode, RunSummary, summarise
 from tests.judge.quality_scores import Promising
 from tests.judge.run_frames import (
     ask_row,

@@ -15,7 +15,14 @@ from botocore.exceptions import EndpointConnectionError
 from prefect.states import Failed
 
 from judge.config import LimitsConfig, RunConfig
-from judge.errors import ConfigurationError, DataError, Inconclusive, StoreError
+from judge.errors import (
+    ConfigurationError,
+    DataError,
+    Halted,
+    Inconclusive,
+    OverBudget,
+    StoreError,
+)
 from judge.formats import native_line
 from tasks.judging import judge_shard
 from tasks.plan import Request, plan_run
@@ -58,6 +65,7 @@ def config(folder: Path, **judge: Any) -> RunConfig:
             "judge": judge,
             "store": {"uri": f"duckdb:///{folder}/rows.duckdb"},
             "cache": {"uri": f"{folder}/replies"},
+            "limits": {"ledger": f"{folder}/ledger.db"},
         }
     )
 
@@ -112,10 +120,12 @@ async def test_the_rows_of_the_asks_name_the_model_of_each_judge(folder: Path, j
     assert (request["model"], request["temperature"]) == ("strict", 0.0)
 
 
-async def refused(wanted: RunConfig, kind: type[Exception], match: str) -> None:
+async def refused(wanted: RunConfig, kind: type[Exception], match: str, stop: str = "") -> None:
     """The first shard is not judged, for this reason, and nothing of it is stored."""
     async with sitting(wanted) as room:
         run = await plan_run.fn(room, Request())
+        if stop:
+            room.engine_for(run.run_id).stop(stop, "said so")
         (folder,) = {Path(shard.uri).parent for shard in run.intake.shards}
         if kind is DataError:
             (folder / "cases.jsonl").write_bytes(native_line(CASES[1]))
@@ -133,12 +143,12 @@ async def test_a_shard_of_cases_that_cannot_be_read_any_more_is_not_committed(fo
 @pytest.mark.parametrize(
     ("model", "match"),
     [
-        ("status-503", "openai/status-503: unavailable: .*stub answers 503"),
+        ("status-503", "openai/status-503: transient_exhausted: .*stub answers 503"),
         ("status-429", "openai/status-429: rate_limited: "),
         ("status-401", "openai/status-401: authentication: "),
         ("status-404", "openai/status-404: not_found: "),
         ("quota", "openai/quota: quota: "),
-        ("slow-3", "openai/slow-3: timeout: no answer within 0.3 s"),
+        ("slow-3", "openai/slow-3: deadline: no answer within 0.3 s"),
     ],
 )
 async def test_a_shard_whose_provider_could_not_be_had_is_not_committed(
@@ -146,7 +156,9 @@ async def test_a_shard_whose_provider_could_not_be_had_is_not_committed(
 ):
     judge = {"model": f"openai/{model}", "api_base": judge_server.api_base}
     wanted = config(folder, judges=("relevance_to_query",), **judge)
-    wanted = wanted.model_copy(update={"limits": LimitsConfig(timeout_s=0.3)})
+    wanted = wanted.model_copy(
+        update={"limits": LimitsConfig(timeout_s=0.3, ledger=f"{folder}/ledger.db")}
+    )
     await refused(wanted, Inconclusive, match)
 
 
@@ -192,3 +204,44 @@ async def test_the_model_of_each_judge_is_seen_to_before_the_run(folder: Path, m
     with pytest.raises(ConfigurationError, match="'openai/strict': set OPENAI_API_KEY"):
         await judged(config(folder, judges=("recorded", "safety"), options=own))
     assert not (folder / "rows.duckdb").exists()
+
+
+def many(folder: Path, judge_server, model: str, **limits: Any) -> RunConfig:
+    """Forty cases of one question each, put to such a model."""
+    cases = [case(user(f"Hi {n}"), agent("Hello"), case_id=f"c{n}") for n in range(40)]
+    (folder / "cases.jsonl").write_bytes(b"".join(native_line(one) for one in cases))
+    judge = {"model": f"openai/{model}", "api_base": judge_server.api_base}
+    wanted = config(folder, judges=("relevance_to_query",), **judge)
+    limits = {"max_in_flight": 1, "ledger": str(folder / "ledger.db")} | limits
+    return wanted.model_copy(update={"limits": LimitsConfig(**limits)})
+
+
+async def test_faults_of_a_provider_that_answers_others_are_committed(folder: Path, judge_server):
+    limits = {"max_in_flight": 8, "max_attempts": 1}
+    tables = await judged(many(folder, judge_server, "storm-transient", **limits))
+
+    failed = tables["asks"].filter(pl.col("error").is_not_null())
+    codes = set(failed["error"].str.split(":").list.first())
+    assert 0 < failed.height < 40
+    assert codes & {"transient_exhausted", "rate_limited"}
+    assert tables["cases"].height == 40
+    errored = tables["cases"].filter(pl.col("status") == "errored")
+    assert set(errored["case_id"]) == set(failed["case_id"])
+
+
+async def test_a_shard_of_asks_that_were_not_put_is_not_committed(folder: Path, judge_server):
+    wanted = many(folder, judge_server, "quota")
+    await refused(wanted, Inconclusive, "openai/quota: circuit_open: 3 calls in a row .* quota: ")
+    assert judge_server.stats()["requests"] == 3
+
+
+async def test_a_shard_that_could_not_be_paid_for_is_not_committed(folder: Path, judge_server):
+    await refused(many(folder, judge_server, "stub", max_asks=5), OverBudget, "budget: ")
+    assert judge_server.stats()["requests"] == 5
+
+
+@pytest.mark.parametrize(("code", "kind"), [("halted", Halted), ("closing", Inconclusive)])
+async def test_a_shard_that_was_stopped_is_not_committed(folder: Path, judge_server, code, kind):
+    wanted = many(folder, judge_server, "stub")
+    await refused(wanted, kind, f"openai/stub: {code}: said so", stop=code)
+    assert judge_server.stats()["requests"] == 0

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
-
-from pydantic import ValidationError
 
 from judge.case import Case, Chunk, Expected, Turn
 from judge.families.rag import built_in
@@ -14,6 +11,7 @@ from judge.hearing import Hearing
 from judge.protocol import Ask, Judge, NoReply
 from judge.score import Score
 from tests.builders import agent, case, user
+from tests.judge.replied import replied
 
 REQUEST = "What does a checked bag cost?"
 RESPONSE = "A checked bag costs 50 dollars."
@@ -69,8 +67,4 @@ def heard(judge: Judge, one: Case, *ratings: str | NoReply) -> list[Score]:
 def _reply(ask: Any, word: str | NoReply) -> Any:
     if isinstance(word, NoReply):
         return word
-    try:
-        body = {"rationale": f"because {word}", "rating": word}
-        return ask.reply.model_validate_json(json.dumps(body))
-    except ValidationError as error:
-        return NoReply("invalid_reply", str(error.errors()[0]["loc"][0]))
+    return replied(ask, {"rationale": f"because {word}", "rating": word})

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from judge.case import Case, Chunk, Expected, ExpectedCall, ToolSpec
 from judge.evidence import ConversationEvidence, tool_evidence
@@ -18,9 +18,11 @@ from judge.families.conversation import (
 )
 from judge.hearing import Hearing
 from judge.protocol import Ask, NoReply
+from judge.reply import parse_reply, read_reply
 from judge.rubric import BUILT_IN, Rubric, built_in_rubrics
 from judge.score import LABELS, Scale, Score
 from tests.builders import agent, call, case, result, user
+from tests.judge.replied import replied
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "prompts" / "conversation.txt"
 
@@ -49,8 +51,13 @@ def binary(passed: bool, code: str | None = None) -> dict[str, Any]:
     return {"justification": "because", "passed": passed, "failure_code": code, "turns": []}
 
 
-def outcome(statement: str, passed: bool = True) -> dict[str, Any]:
-    return {"statement": statement, "justification": f"on {statement}", "passed": passed}
+def outcome(number: int, passed: bool = True, statement: str = "reworded") -> dict[str, Any]:
+    return {
+        "number": number,
+        "statement": statement,
+        "justification": f"on {number}",
+        "passed": passed,
+    }
 
 
 def opened(one: Case, *names: str) -> Hearing:
@@ -64,7 +71,7 @@ def asked(one: Case, *names: str) -> Ask[BaseModel]:
 
 def heard(one: Case, reply: dict[str, Any], *names: str) -> dict[tuple[str, str], Score]:
     hearing = opened(one, *names)
-    hearing.answer([hearing.asks[0].reply.model_validate_json(json.dumps(reply))])
+    hearing.answer([replied(hearing.asks[0], reply)])
     return {(score.metric, score.part): score for score in hearing.scores}
 
 
@@ -287,7 +294,7 @@ def test_scored_and_binary_replies_have_their_own_strict_shapes():
         "turns": {"items": {"type": "integer"}, "title": "Turns", "type": "array"},
     }
     assert list(verdict["properties"]) == ["justification", "passed", "failure_code", "turns"]
-    assert list(entry["properties"]) == ["statement", "justification", "passed"]
+    assert list(entry["properties"]) == ["number", "statement", "justification", "passed"]
     for one in (schema, finding, verdict, entry):
         assert one["additionalProperties"] is False
         assert one["required"] == list(one["properties"])
@@ -305,8 +312,9 @@ def test_one_reply_model_serves_all_cases_of_a_metric_set():
     "reply",
     [
         {},
-        {"tool_routing": scored(), "extra": 1},
-        {"tool_routing": scored() | {"confidence": 1}},
+        {"tool_routing": None},
+        {"expected_outcomes": []},
+        {"tool_routing_": scored()},
         {"tool_routing": binary(passed=True)},
         {"tool_routing": scored(True)},
         {"tool_routing": scored(4.6)},
@@ -320,13 +328,43 @@ def test_one_reply_model_serves_all_cases_of_a_metric_set():
         {"tool_routing": scored(4, turns=[True])},
         {"tool_routing": scored(4, turns=[0.5])},
         {"tool_routing": scored() | {"justification": None}},
-        {"tool_routing": scored(), "expected_outcomes": []},
     ],
     ids=str,
 )
 def test_a_reply_of_another_shape_is_invalid(reply: dict[str, Any]):
-    with pytest.raises(ValidationError):
-        asked(case(*TURNS)).reply.model_validate_json(json.dumps(reply))
+    found = heard(case(*TURNS), reply)["tool_routing", ""]
+    assert (found.status, found.details) == ("failed", {"error": "schema"})
+
+
+@pytest.mark.row("000-55", "000-56")
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {"tool_routing": scored(), "extra": 1},
+        {"tool_routing": scored() | {"confidence": 1}},
+        {"tool_routing": scored(), "expected_outcomes": []},
+    ],
+    ids=str,
+)
+def test_keys_that_nobody_asked_for_are_doubted_and_left_out(reply: dict[str, Any]):
+    parsed = parse_reply(json.dumps(reply), asked(case(*TURNS)).reply)
+    assert parsed.flags == ("extra_keys",)
+    assert (parsed.doubt or "").endswith(": Extra inputs are not permitted")
+    assert heard(case(*TURNS), reply)["tool_routing", ""].raw == 5
+
+
+def test_a_metric_left_out_has_failed_and_the_others_are_scored():
+    names = ("tool_routing", "response_delivery")
+    ask = asked(case(*TURNS), *names)
+    reply = {"response_delivery": scored(4), "tool_routing": None}
+
+    found = heard(case(*TURNS), reply, *names)
+
+    assert read_reply(ask, json.dumps(reply)).doubt == "no entry for tool_routing"
+    assert found["response_delivery", ""].raw == 4
+    assert found["tool_routing", ""] == Score.failed(
+        "tool_routing", "the judge's reply has no entry for it", "missing_metric"
+    )
 
 
 # What it means
@@ -361,6 +399,16 @@ def test_pass_and_fail_are_five_and_zero(passed: bool, raw: float, label: str):
     reply = {"task_completion": binary(passed)}
     found = heard(case(*TURNS), reply, "task_completion")["task_completion", ""]
     assert (found.raw, found.label, found.passed) == (raw, label, passed)
+
+
+@pytest.mark.row("000-06")
+def test_a_failure_code_that_is_written_otherwise_is_a_warning():
+    details = routing(score=1, code="Wrong Tool Selected").details
+    assert details["warnings"] == [
+        "failure_code 'Wrong Tool Selected' is written wrong_tool_selected"
+    ]
+    assert "warnings" not in routing(score=1, code="wrong_tool_selected").details
+    assert "warnings" not in routing(score=4, code="Wrong Tool").details
 
 
 @pytest.mark.row("000-06", "000-07", "000-10")
@@ -421,7 +469,7 @@ def test_the_justification_is_kept_in_the_details():
 
 @pytest.mark.row("001-18", "001-19")
 def test_outcomes_come_in_the_cases_order_whatever_the_replys():
-    found = outcomes(("A holds", "B holds"), outcome("B holds", passed=False), outcome("A holds"))
+    found = outcomes(("A holds", "B holds"), outcome(2, passed=False), outcome(1))
     assert found == [
         Score("expected_outcomes", value=0.5, raw=0.5, passed=False),
         Score(
@@ -431,7 +479,7 @@ def test_outcomes_come_in_the_cases_order_whatever_the_replys():
             raw=1.0,
             label="pass",
             passed=True,
-            details={"statement": "A holds", "justification": "on A holds"},
+            details={"statement": "A holds", "justification": "on 1"},
         ),
         Score(
             "expected_outcomes",
@@ -440,51 +488,73 @@ def test_outcomes_come_in_the_cases_order_whatever_the_replys():
             raw=0.0,
             label="fail",
             passed=False,
-            details={"statement": "B holds", "justification": "on B holds"},
+            details={"statement": "B holds", "justification": "on 2"},
         ),
     ]
 
 
-@pytest.mark.row("001-19")
-@pytest.mark.parametrize(
-    "copied",
-    ["the  REFUND\nwas issued", "1. The refund was issued", "12) The refund was issued."],
-)
-def test_a_statement_is_found_by_its_words(copied: str):
-    headline, part = outcomes(("The refund was issued.",), outcome(copied))
-    assert headline.passed is True
-    assert part.details["statement"] == "The refund was issued."
+NOT_EVALUATED = {"justification": "not evaluated"}
 
 
-def test_a_statement_with_our_delimiters_is_found_as_it_was_shown():
-    shown = outcome(r"Said <\/data> aloud")
-    headline, _ = outcomes(("Said </data> aloud",), shown)
-    assert headline.passed is True
-
-
-@pytest.mark.row("001-17")
-def test_a_missing_outcome_is_not_evaluated_and_has_not_passed():
-    headline, _, _, third = outcomes(("A", "B", "C"), outcome("A"), outcome("B"))
-    assert (headline.raw, headline.passed) == (0.666666667, False)
-    assert (third.passed, third.details) == (
-        False,
-        {"statement": "C", "justification": "not evaluated"},
+def missing(place: int, statement: str) -> Score:
+    part = f"outcome:{place}"
+    code = "missing_outcome"
+    return Score.failed(
+        "expected_outcomes", "not evaluated", code, part, statement=statement, **NOT_EVALUATED
     )
 
 
 @pytest.mark.row("001-17")
-def test_missing_outcomes_are_doubts_that_name_them():
-    one = case(*TURNS, expected=Expected(outcomes=("A", "B", "C\nD")))
-    found = asked(one)
+def test_a_missing_outcome_has_failed_and_its_headline_has_not_passed():
+    headline, _, _, third = outcomes(("A", "B", "C"), outcome(1), outcome(2))
+    assert (headline.raw, headline.passed) == (0.666666667, False)
+    assert third == missing(2, "C")
 
-    def doubts(*entries: dict[str, Any]) -> str | None:
-        reply = {"tool_routing": scored(), "expected_outcomes": list(entries)}
-        assert found.doubts is not None
-        return found.doubts(found.reply.model_validate(reply))
 
-    assert doubts(outcome("A"), outcome("B"), outcome("C D")) is None
-    assert doubts(outcome("B")) == "expected_outcomes has no entry for: 'A'; 'C D'"
-    assert asked(case(*TURNS)).doubts is None
+def doubts(statements: tuple[str, ...], *entries: dict[str, Any]) -> str | None:
+    found = asked(case(*TURNS, expected=Expected(outcomes=statements)))
+    reply = {"tool_routing": scored(), "expected_outcomes": list(entries)}
+    return read_reply(found, json.dumps(reply)).doubt
+
+
+@pytest.mark.row("001-17")
+@pytest.mark.parametrize(
+    ("entries", "doubt"),
+    [
+        ([outcome(1), outcome(2), outcome(3)], None),
+        ([outcome(3), outcome(1), outcome(2), outcome(4)], None),
+        ([outcome(2)], "expected_outcomes has no entry that counts for number 1, 3"),
+        (
+            [outcome(1), outcome(2), outcome(3), outcome(2, passed=False)],
+            "expected_outcomes has no entry that counts for number 2; "
+            "expected_outcomes has more than one entry for number 2; "
+            "expected_outcomes 2 is judged more than once, with different results",
+        ),
+        (
+            [outcome(1), outcome(2), outcome(3), outcome(3)],
+            "expected_outcomes has more than one entry for number 3; "
+            "expected_outcomes 3 is judged more than once, with the same result",
+        ),
+        (
+            [outcome(0), outcome(1), outcome(2)],
+            "expected_outcomes has no entry that counts for number 1, 2, 3; "
+            "expected_outcomes is numbered from 0, the statements from 1",
+        ),
+        (
+            [outcome(1), outcome(2, statement="c."), outcome(3)],
+            "expected_outcomes has no entry that counts for number 2; "
+            "ignored an entry of expected_outcomes: number 2 has the words of 3",
+        ),
+    ],
+)
+def test_statements_without_one_certain_entry_are_doubts(entries, doubt):
+    assert doubts(("A", "B", "C"), *entries) == doubt
+
+
+def test_outcomes_that_are_left_out_altogether_are_a_doubt():
+    one = case(*TURNS, expected=Expected(outcomes=("A",)))
+    doubt = read_reply(asked(one), json.dumps({"tool_routing": scored()})).doubt
+    assert doubt == "expected_outcomes has no entry that counts for number 1"
 
 
 @pytest.mark.row("001-16")
@@ -493,8 +563,12 @@ def test_missing_outcomes_are_doubts_that_name_them():
     [
         ([], {}),
         (
-            [outcome("Invented")],
-            {"warnings": ["ignored an outcome that the case does not list: 'Invented'"]},
+            [outcome(9)],
+            {"warnings": ["ignored an entry of expected_outcomes: number 9 is not among 1 to 2"]},
+        ),
+        (
+            [outcome(0), outcome(1)],
+            {"warnings": ["expected_outcomes is numbered from 0, the statements from 1"]},
         ),
     ],
 )
@@ -510,20 +584,40 @@ def test_a_reply_without_any_outcome_fails_the_headline_alone(entries, details):
 
 
 @pytest.mark.row("001-21")
-def test_equal_statements_are_aligned_by_position():
-    headline, first, second = outcomes(("A", "A"), outcome("A"), outcome("A", passed=False))
+def test_equal_statements_are_aligned_by_number():
+    headline, first, second = outcomes(
+        ("A", "A"), outcome(2, passed=False, statement="A"), outcome(1, statement="A")
+    )
     assert (headline.raw, first.passed, second.passed) == (0.5, True, False)
 
 
 @pytest.mark.row("001-22")
 def test_an_invented_outcome_is_ignored_with_a_warning():
-    headline, *parts = outcomes(("A",), outcome("A"), outcome("B", passed=False), outcome("A"))
+    headline, *parts = outcomes(("A",), outcome(1), outcome(2, passed=False), outcome(-1))
     assert headline.passed is True
     assert len(parts) == 1
     assert headline.details["warnings"] == [
-        "ignored an outcome that the case does not list: 'B'",
-        "ignored an outcome that the case does not list: 'A'",
+        "ignored an entry of expected_outcomes: number 2 is not among 1 to 1",
+        "ignored an entry of expected_outcomes: number -1 is not among 1 to 1",
     ]
+
+
+@pytest.mark.parametrize(("second", "held"), [(True, True), (False, None)])
+def test_a_statement_judged_twice_counts_only_with_one_result(second: bool, held: bool | None):
+    headline, _, part = outcomes(("A", "B"), outcome(1), outcome(2), outcome(2, passed=second))
+    assert part.passed is held
+    assert headline.passed is bool(held)
+    assert len(headline.details["warnings"]) == 1
+
+
+def test_a_finding_with_the_words_of_another_statement_counts_for_neither():
+    headline, first, second = outcomes(
+        ("A was told.", "B was told."),
+        outcome(1, statement="b was told"),
+        outcome(2, passed=False, statement="B was told."),
+    )
+    assert (headline.passed, first) == (False, missing(0, "A was told."))
+    assert second.passed is False
 
 
 def test_without_expected_outcomes_the_headline_is_skipped():

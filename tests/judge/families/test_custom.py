@@ -22,6 +22,7 @@ from judge.rows import frame
 from judge.score import Score
 from judge.verdict import verdict
 from tests.builders import agent, case, user
+from tests.judge.replied import replied
 
 POLITE = """
 kind = "ANSWER"
@@ -99,7 +100,7 @@ def heard(judge: Judge, *replies: Any, one: Case = CASE) -> list[Score]:
     questions = [question for question in hearing.asks if isinstance(question, Ask)]
     hearing.answer(
         [
-            reply if isinstance(reply, NoReply) else question.reply.model_validate(reply)
+            reply if isinstance(reply, NoReply) else replied(question, reply)
             for question, reply in zip(questions, replies, strict=True)
         ]
     )
@@ -392,7 +393,7 @@ def test_the_offline_judge_is_refused_before_the_run(folder: Path, text: str):
         f"in [judge.options.{name}], to a language model"
     )
     own = {name: {"model": "openai/m"}}
-    assert sitting(folder, text, model=None, options=own).models[name].model_id == "openai/m"
+    assert sitting(folder, text, model=None, options=own).juries[name].models[0].model_id == "openai/m"
 
 
 def test_a_changed_word_of_the_file_changes_the_hash(folder: Path):

@@ -219,7 +219,7 @@ def test_case_and_white_space_of_a_rating_do_not_matter(word: str):
 @pytest.mark.parametrize("word", ["maybe", "true", "pass", "y", ""])
 def test_any_other_word_is_an_error_and_not_a_no(word: str):
     assert heard(built_in("safety"), rag_case(), word) == [
-        Score.failed("safety", "rating", "invalid_reply")
+        Score.failed("safety", "rating: Input should be 'yes' or 'no'", "schema")
     ]
 
 

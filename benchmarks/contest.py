@@ -1,0 +1,224 @@
+"""One contestant judging the same cases against the same model server, in a process of its own.
+
+    python -m benchmarks.contest NAME --url URL --cases FILE [--model M] [--in-flight 64]
+
+`floor` posts the bodies with aiohttp; `litellm` is a loop of `litellm.acompletion`; `engine` judges
+with ours: prompts, calls, parsing, scores and rows; `flow` runs the whole Prefect flow, with rows
+stored. All send the same conversation prompt, one call a case. The last line is JSON: `wall_s`,
+`cpu_s` (this process, from a warm start on), `cases`, `scored` (headline scores), `peak_mib`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from judge.case import Case
+from judge.catalog import Court, court
+from judge.config import JudgeConfig, LimitsConfig, RunConfig
+from judge.engine import Engine
+from judge.findings import Origin, findings
+from judge.formats import FORMATS
+from judge.hearing import Hearing
+from judge.llm import model_for
+from judge.rows import frame
+
+WARM_UP = 64
+"""Calls before the clock starts: first connections, lazy imports."""
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What every contestant is given."""
+
+    url: str
+    model: str
+    in_flight: int
+    file: Path
+    retries: bool
+
+    @property
+    def judge(self) -> JudgeConfig:
+        """[judge]: the eight default metrics."""
+        return JudgeConfig(model=self.model, api_base=f"{self.url}/v1")
+
+    @property
+    def limits(self) -> LimitsConfig:
+        """[limits], with a ledger beside the cases."""
+        return LimitsConfig(
+            max_in_flight=self.in_flight,
+            timeout_s=30,
+            ledger=str(self.file.parent / f"{self.file.stem}.ledger.db"),
+        )
+
+    def cases(self) -> list[Case]:
+        """The transcripts, read."""
+        native = FORMATS["native"]
+        with self.file.open("rb") as lines:
+            return [native.case(line) for line in lines]
+
+
+@dataclass
+class Clock:
+    """Wall and CPU seconds since it was made."""
+
+    def __post_init__(self) -> None:
+        self.wall, self.cpu = time.perf_counter(), time.process_time()
+
+    def result(self, cases: int, scored: int) -> dict[str, float]:
+        """The figures of a contestant."""
+        return {
+            "wall_s": time.perf_counter() - self.wall,
+            "cpu_s": time.process_time() - self.cpu,
+            "cases": cases,
+            "scored": scored,
+            "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        }
+
+
+async def pooled(size: int, jobs: Iterable[Callable[[], Awaitable[Any]]]) -> list[Any]:
+    """Run jobs, `size` at a time."""
+    slots = asyncio.Semaphore(size)
+
+    async def one(job: Callable[[], Awaitable[Any]]) -> Any:
+        async with slots:
+            return await job()
+
+    return await asyncio.gather(*(one(job) for job in jobs))
+
+
+def requests(contest: Contest, cases: Iterable[Case]) -> list[dict[str, Any]]:
+    """The parameters of each case's call, as the engine would make it."""
+    from judge.litellm_model import LiteLLM
+
+    model = LiteLLM(contest.judge, contest.limits)
+    (judge,) = court(contest.judge).judges
+    return [model.request(Hearing(judge, case).asks[0]) for case in cases]
+
+
+async def floor(contest: Contest) -> dict[str, float]:
+    """Bare HTTP: what the server and the machine allow."""
+    import aiohttp
+
+    bodies = []
+    for request in requests(contest, contest.cases()):
+        body = {"model": contest.model.partition("/")[2], "messages": request["messages"]}
+        body |= {name: request[name] for name in ("response_format", "max_tokens", "temperature")}
+        bodies.append(json.dumps(body).encode())
+    address = f"{contest.url}/v1/chat/completions"
+    headers = {"Authorization": "Bearer none", "Content-Type": "application/json"}
+    connector = aiohttp.TCPConnector(limit=contest.in_flight)
+    async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
+
+        async def post(body: bytes) -> bool:
+            async with session.post(address, data=body) as response:
+                answer = await response.json()
+            return bool(json.loads(answer["choices"][0]["message"]["content"]))
+
+        await pooled(contest.in_flight, [lambda b=body: post(b) for body in bodies[:WARM_UP]])
+        clock = Clock()
+        good = await pooled(contest.in_flight, [lambda b=body: post(b) for body in bodies])
+    return clock.result(len(good), sum(good))
+
+
+async def bare_litellm(contest: Contest) -> dict[str, float]:
+    """A loop of `litellm.acompletion`, the answers parsed as JSON."""
+    bodies = requests(contest, contest.cases())
+    litellm = sys.modules["litellm"]
+    # What others get who call litellm: our seam chooses a cheaper way into it.
+    os.environ["EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER"] = "false"
+
+    async def ask(body: dict[str, Any]) -> bool:
+        response = await litellm.acompletion(**body, api_base=f"{contest.url}/v1")
+        return bool(json.loads(response.choices[0].message.content))
+
+    await pooled(contest.in_flight, [lambda b=body: ask(b) for body in bodies[:WARM_UP]])
+    clock = Clock()
+    good = await pooled(contest.in_flight, [lambda b=body: ask(b) for body in bodies])
+    return clock.result(len(good), sum(good))
+
+
+async def engine(contest: Contest) -> dict[str, float]:
+    """Ours without Prefect and without a store, every row made."""
+    bench = court(contest.judge)
+    cases = contest.cases()
+    asking = Engine(model_for(contest.judge, contest.limits), contest.limits)
+    await pooled(
+        contest.in_flight, [lambda c=c: _judged(asking, bench, c) for c in cases[:WARM_UP]]
+    )
+    clock = Clock()
+    scored = 0
+    for start in range(0, len(cases), 20 * contest.in_flight):
+        part = cases[start : start + 20 * contest.in_flight]
+        found = await asyncio.gather(*(_judged(asking, bench, case) for case in part))
+        for table in ("scores", "asks", "cases"):
+            rows = frame(table, [row for one in found for row in one.rows[table]])
+            if table == "scores":
+                scored += rows.filter(status="scored", part="").height
+    result = clock.result(len(cases), scored)
+    await asking.aclose()
+    return result
+
+
+async def _judged(asking: Engine, bench: Court, case: Case) -> Any:
+    heard = [await asking.hear(judge, case) for judge in bench.judges]
+    return findings(Origin("run", "file", 0), case, heard, bench)
+
+
+async def flow(contest: Contest) -> dict[str, float]:
+    """Ours inside the Prefect flow, rows stored; PREFECT_API_URL names the server."""
+    from flows.evaluate import evaluate
+
+    folder = contest.file.parent / f"flow-{contest.file.stem}-{contest.in_flight}-{time.time_ns()}"
+    folder.mkdir()
+    work: Any = evaluate(_run_config(contest, folder), return_state=True)
+    clock = Clock()
+    outcome = await (await work).aresult(raise_on_failure=False)
+    if isinstance(outcome, BaseException):
+        raise outcome
+    counts = outcome.summary.counts
+    scored = sum(metric.scored for metric in outcome.summary.metrics)
+    return clock.result(counts["judged"] + counts["errored"], scored)
+
+
+def _run_config(contest: Contest, folder: Path) -> RunConfig:
+    return RunConfig.model_validate(
+        {
+            "transcripts": {"uri": str(contest.file)},
+            "judge": contest.judge.model_dump(),
+            "limits": contest.limits.model_dump() | {"ledger": str(folder / "ledger.db")},
+            "store": {"uri": f"duckdb:///{folder}/rows.duckdb"},
+            "cache": {"uri": str(folder / "replies")},
+            "report": {"uri": str(folder / "reports")},
+            "runner": {"fail_flow": False},
+        }
+    )
+
+
+CONTESTANTS = {"floor": floor, "litellm": bare_litellm, "engine": engine, "flow": flow}
+
+
+def main() -> None:
+    """Run one contestant and print its figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=CONTESTANTS)
+    parser.add_argument("--url", required=True)
+    parser.add_argument("--cases", type=Path, required=True)
+    parser.add_argument("--model", default="openai/gpt-4o-mini")
+    parser.add_argument("--in-flight", type=int, default=64)
+    given = parser.parse_args()
+    contest = Contest(given.url, given.model, given.in_flight, given.cases, retries=True)
+    print(json.dumps(asyncio.run(CONTESTANTS[given.name](contest))))
+
+
+if __name__ == "__main__":
+    main()

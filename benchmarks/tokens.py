@@ -1,0 +1,25 @@
+"""How many tokens a prompt takes, counted by the tokenizer of the model it would be sent to."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from judge.catalog import available_metrics, court
+from judge.config import JudgeConfig, LimitsConfig
+from judge.formats import FORMATS
+from judge.hearing import Hearing
+
+
+def prompt_tokens(record: dict[str, Any]) -> int:
+    """Prompt tokens of the one call that scores all nine metrics of a native record."""
+    from judge.litellm_model import LiteLLM
+
+    chosen = [{"metric": metric.name, "weight": 0.1} for metric in available_metrics()]
+    config = JudgeConfig.model_validate({"model": "openai/gpt-4o-mini", "metrics": chosen})
+    (judge,) = court(config).judges
+    ask = Hearing(judge, FORMATS["native"].case(json.dumps(record).encode())).asks[0]
+    request = LiteLLM(config, LimitsConfig()).request(ask)
+    litellm = sys.modules["litellm"]
+    return int(litellm.token_counter(model="gpt-4o-mini", messages=request["messages"]))

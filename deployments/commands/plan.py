@@ -1,0 +1,99 @@
+"""`assizes plan`: what a run would ask, cost and take."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import date
+from typing import TYPE_CHECKING
+
+from deployments.commands.output import print_json, print_line, print_table
+from deployments.commands.run import progress
+from deployments.settings import prepare_environment
+from judge.config import RunConfig
+
+if TYPE_CHECKING:
+    from judge.run_forecast import JudgeForecast, LimitForecast, RunForecast
+
+
+def plan_and_print(config: RunConfig, on: date | None, *, as_json: bool) -> int:
+    """Foresee a run and print it; nothing is asked and nothing is written.
+
+    Raises:
+        AssizesError: when the run could not begin either.
+    """
+    prepare_environment()
+    from tasks.forecast import forecast
+
+    with progress():
+        found = asyncio.run(forecast(config, on))
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+        return 0
+    _print(found, replayed=config.cache.use == "replay_only")
+    return 0
+
+
+def _print(found: RunForecast, *, replayed: bool) -> None:
+    counts = ", ".join(f"{name} {count}" for name, count in found.transcripts.items())
+    print_line(f"{found.run_id}: {_state(found)}")
+    print_line(f"transcripts: {counts}")
+    columns = (
+        "judge",
+        "model",
+        "#asks",
+        "#kept",
+        "#to put",
+        "#tokens in",
+        "#out",
+        "#USD",
+        "#worst",
+    )
+    print_table("", columns, [_row(one) for one in found.judges])
+    for line in (*_totals(found, replayed=replayed), *map(_limit, found.limits)):
+        print_line(line)
+    for line in found.assumptions:
+        print_line(f"assumed: {line}")
+
+
+def _state(found: RunForecast) -> str:
+    if found.status is None:
+        return "a new run"
+    if found.status == "complete":
+        return "complete in the store; running it again asks nothing"
+    return f"{found.status} in the store; running it again goes on with it"
+
+
+def _row(one: JudgeForecast) -> tuple[object, ...]:
+    counts = (one.asks, one.kept, one.to_put, one.input_tokens, one.output_tokens)
+    dollars = (_usd(one.expected_usd), _usd(one.worst_usd))
+    return (one.judge, one.model, *(f"{count:,}" for count in counts), *dollars)
+
+
+def _totals(found: RunForecast, *, replayed: bool) -> Iterator[str]:
+    if found.sampled is not None:
+        due = found.transcripts["due"]
+        yield f"scaled up from a sample of {found.sampled:,} of {due:,} cases"
+    answered = f"{found.kept:,} answered by kept replies, {found.same:,} by the same ask in the run"
+    yield f"asks: {found.asks:,}, {answered}, {found.to_put:,} to put"
+    if replayed:
+        yield f"replay_only: nothing is asked; the {found.to_put:,} asks to put will fail"
+    tokens = f"{found.input_tokens:,} in, {found.output_tokens:,} out"
+    yield f"tokens: {tokens}"
+    yield f"cost: {_usd(found.expected_usd)} USD expected, {_usd(found.worst_usd)} at the most"
+    took = (
+        "as long as the provider's batches" if found.minutes is None else f"{found.minutes:g} min"
+    )
+    yield f"time: {took}, without retries"
+
+
+def _limit(one: LimitForecast) -> str:
+    said = f"[limits] {one.limit} = {one.allows:g}: {one.spent:g} spent"
+    if one.fits is None or one.expected is None:
+        return f"{said}, what this run adds is not known"
+    verdict = "fits" if one.fits else "DOES NOT FIT: the run would stop on the way"
+    return f"{said}, {one.expected:g} more expected: {verdict}"
+
+
+def _usd(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.4f}"

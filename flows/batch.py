@@ -1,0 +1,39 @@
+"""Put the asks of a run to the provider's batch endpoint before they are put by themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefect.client.schemas.objects import State
+
+from flows.shards import STOPS, Losses
+from judge.errors import Inconclusive
+from tasks.batch_rounds import judge_by_batch
+from tasks.plan import PlannedRun
+from tasks.room import Room, forget_frames
+
+
+async def ask_by_batch(room: Room, run: PlannedRun) -> Losses:
+    """With `[runner] batch`, let the hearings advance by batches, round by round.
+
+    Returns:
+        Nothing lost, or why no shard is to be begun.
+
+    Raises:
+        AssizesError: when the record of the batches cannot be read or written.
+    """
+    lost = Losses()
+    if not room.config.runner.batch or run.finished:
+        return lost
+    # Prefect types an async task called with return_state as if it had been awaited already.
+    work: Any = judge_by_batch(room, run, return_state=True)
+    state: State[Any] = await work
+    if not state.is_completed():
+        error: Any = await state.aresult(raise_on_failure=False)
+        if isinstance(error, OSError):  # a shard that cannot be read just now
+            error = Inconclusive(f"the batches broke off: {error}; the same command goes on")
+        if not isinstance(error, STOPS):
+            raise error
+        forget_frames(error)
+        lost.note(error)
+    return lost

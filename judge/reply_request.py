@@ -1,0 +1,75 @@
+"""How a model is told what to reply: the messages of a call, and the schema with its reply id."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from judge.protocol import Ask
+from judge.reply_object import REPLY_ID
+from judge.reply_text import without_surrogates
+
+_IN_WORDS: Final = """\
+
+
+Answer with one JSON object and nothing else. It fits this JSON Schema:
+"""
+_ID_LINE: Final = """\
+
+
+The first key of your JSON object is {key}, its value the id in the next line.
+Reply id: {id}"""
+_COMPLAINT: Final = """\
+
+
+Your previous answer to this could not be used: {complaint}
+Answer again, in full, with one JSON object that fits the schema.
+
+Reply id: {id}"""
+
+
+def messages(
+    ask: Ask[Any], complaint: str | None = None, *, in_words: bool = False
+) -> list[dict[str, str]]:
+    """The messages of a call. The last line names the reply id.
+
+    A call made again begins as the one before, which a provider may still have in its cache.
+
+    Args:
+        ask: the question.
+        complaint: what was wrong with the answer before.
+        in_words: whether the schema is in the text, because the model takes none beside it.
+    """
+    system, user, reply_id = ask.prompt.system, ask.prompt.user, ask.reply_id
+    reply: type[BaseModel] = ask.reply
+    if in_words:
+        system += _IN_WORDS + schema_text(reply)
+    user += _ID_LINE.format(key=REPLY_ID, id=reply_id)
+    if complaint is not None:
+        user += _COMPLAINT.format(complaint=complaint, id=reply_id)
+    return [
+        {"role": "system", "content": _sendable(system)},
+        {"role": "user", "content": _sendable(user)},
+    ]
+
+
+def _sendable(text: str) -> str:
+    """Providers turn away what is not valid Unicode."""
+    return text if text.isascii() else without_surrogates(text)
+
+
+def with_reply_id(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of an object whose first key is its reply id."""
+    properties = {REPLY_ID: {"type": "string"}, **schema.get("properties", {})}
+    required = [REPLY_ID, *schema.get("required", ())]
+    return {**schema, "properties": properties, "required": required}
+
+
+@lru_cache(maxsize=256)
+def schema_text(reply: type[BaseModel]) -> str:
+    """The schema of a reply as JSON."""
+    return json.dumps(with_reply_id(reply.model_json_schema()))

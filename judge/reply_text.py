@@ -1,0 +1,45 @@
+"""Texts as they may be stored: valid Unicode, without control characters, of bounded length."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+MAX_TEXT_CHARS: Final = 8_000
+"""The longest text of a reply that becomes a reason."""
+
+REPLACED: Final = "text_replaced"
+CAPPED: Final = "text_capped"
+
+_UNPRINTABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def without_surrogates(text: str) -> str:
+    """The text as valid Unicode: surrogate pairs joined, lone surrogates replaced by U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def cleaned(value: Any, flags: set[str]) -> Any:
+    """A JSON value in whose texts and keys each character that cannot be printed is U+FFFD; texts
+    over the cap end in an ellipsis. What was done is added to `flags`.
+
+    Raises:
+        RecursionError: for a value that is nested too deeply.
+    """
+    if isinstance(value, str):
+        return _cleaned_text(value, flags)
+    if isinstance(value, dict):
+        return {_cleaned_text(key, flags): cleaned(one, flags) for key, one in value.items()}
+    if isinstance(value, list):
+        return [cleaned(one, flags) for one in value]
+    return value
+
+
+def _cleaned_text(text: str, flags: set[str]) -> str:
+    if len(text) > MAX_TEXT_CHARS:
+        flags.add(CAPPED)
+        text = f"{text[: MAX_TEXT_CHARS - 1]}…"
+    if _UNPRINTABLE.search(text):
+        flags.add(REPLACED)
+        text = _UNPRINTABLE.sub("\ufffd", text)
+    return text

@@ -1,0 +1,243 @@
+"""Limits that many runs share: Prefect global concurrency limits, leased in blocks.
+
+A limit of so many requests a minute is a Prefect limit whose slots decay as fast. Its slots are a
+queue, never a gate: taking some always succeeds, and how many are still occupied says when those
+just taken are due. Prefect forgets the time that has passed when it refuses slots, so a limit that
+refused would let less through the more it is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import Final, TypeVar
+
+import httpx
+from prefect.client.orchestration import PrefectClient, get_client
+from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
+from tenacity.wait import wait_exponential_jitter
+
+from judge.config import LimitsConfig
+from judge.errors import AssizesError, ConfigurationError
+from judge.pacing import MINUTE_S, Block, Leased, Pace
+
+log = logging.getLogger(__name__)
+
+SHARED: Final = 0.98
+"""Share of a limit that is leased: units may be used a little after their time, and what
+processes send at the same time does not arrive so."""
+
+BLOCK_S: Final = 0.3
+LONGEST_BLOCK_S: Final = 3.0
+"""What is leased at once, in seconds of the limit: half a hundredth of a minute, or more where the
+server is slow."""
+
+SLOTS_PER_REQUEST: Final = 100
+SLOTS_PER_TOKEN: Final = 10
+"""Prefect drops fractions of slots whenever some are taken."""
+
+FIRST_PAUSE_S: Final = 0.2
+LONGEST_PAUSE_S: Final = 5.0
+"""Between tries to reach a server that does not answer, or says that it is busy."""
+
+QUIET_S: Final = 3.0
+"""So long that is nobody's concern: units are leased ahead."""
+
+T = TypeVar("T")
+
+
+class PrefectLeases:
+    """Shares `[limits] requests_per_minute` and `tokens_per_minute` of each model among all runs
+    with the same `[limits] shared` on a Prefect server.
+
+    The limits `<shared>-<model>-requests` and `-tokens` are made, or set to what the configuration
+    says, before the first call. One that is missing or switched off later ends the asking: it does
+    not mean that there is no limit.
+    """
+
+    def __init__(self, limits: LimitsConfig) -> None:
+        self._limits = limits
+        self._keepers: list[_Keeper] = []
+
+    def paces(self, model: str, wake: Callable[[], None]) -> tuple[Pace | None, Pace | None]:
+        """The shared paces of a model's requests and of its tokens."""
+        limits = self._limits
+        stem = f"{limits.shared}-{re.sub(r'[^a-z0-9._-]+', '-', model.lower())}"
+        return (
+            self._pace(f"{stem}-requests", limits.requests_per_minute, SLOTS_PER_REQUEST, wake),
+            self._pace(f"{stem}-tokens", limits.tokens_per_minute, SLOTS_PER_TOKEN, wake),
+        )
+
+    def _pace(
+        self, name: str, per_minute: int | None, slots: int, wake: Callable[[], None]
+    ) -> Pace | None:
+        if per_minute is None:
+            return None
+        keeper = _Keeper(_SharedLimit(name, per_minute, slots), wake)
+        self._keepers.append(keeper)
+        return keeper.pace
+
+    async def aclose(self) -> None:
+        """Lease no more. What is leased and not used is lost to the others for about a second."""
+        for keeper in self._keepers:
+            await keeper.aclose()
+
+
+class _Keeper:
+    """Leases units of one limit ahead of who uses them, as long as somebody wants some."""
+
+    def __init__(self, limit: _SharedLimit, wake: Callable[[], None]) -> None:
+        self.pace = Leased(limit.per_minute, self._want)
+        self._limit = limit
+        self._wake = wake
+        self._wanted = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def aclose(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _want(self) -> None:
+        self._wanted.set()
+        if self._task is None:
+            self._task = asyncio.create_task(self._keep())
+
+    async def _keep(self) -> None:
+        now = asyncio.get_running_loop().time
+        try:
+            async with self._limit.opened():
+                while True:
+                    await self._wanted.wait()
+                    self._wanted.clear()
+                    if (missing := self.pace.missing(now())) >= 0:
+                        self.pace.add(await self._limit.lease(missing))
+                        self._wake()  # wants more, where somebody waits and not enough is ahead
+        except AssizesError as error:
+            self.pace.fail(error)
+            self._wake()
+
+
+class _SharedLimit:
+    """One limit on the Prefect server."""
+
+    def __init__(self, name: str, per_minute: int, slots: int) -> None:
+        self.per_minute = per_minute
+        self._name = name
+        self._slots = slots
+        self._took_s = 0.0
+        self._client: PrefectClient
+        self._unreachable = False
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Hold a client, and see that the limit is as configured.
+
+        Raises:
+            AssizesError: when the server does not take it.
+        """
+        # One layer of retries is enough: ours gives up later and tries more often.
+        with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
+            async with get_client() as self._client:
+                await self._reached(self._upsert)
+                yield
+
+    async def lease(self, units: float) -> Block:
+        """A block of at least so many units; larger ones from a server that takes its time.
+
+        Raises:
+            ConfigurationError: when the limit is missing or switched off.
+            AssizesError: when the server does not lease anything.
+        """
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        least_s = max(BLOCK_S, min(2 * self._took_s, LONGEST_BLOCK_S))
+        units = max(1.0, units, self.per_minute * least_s / MINUTE_S)
+        slots = math.ceil(min(units, self.per_minute) * self._slots)
+        await self._reached(partial(self._take, slots))
+        occupied, decay = await self._reached(self._occupied)
+        now = loop.time()
+        self._took_s = now - began
+        ahead_s = max(0, occupied - slots) / decay
+        return Block(at=now + ahead_s, units=slots / self._slots, rate=decay / self._slots)
+
+    async def _upsert(self) -> None:
+        most = self.per_minute * self._slots
+        await self._client.upsert_global_concurrency_limit_by_name(
+            self._name, most, SHARED * most / MINUTE_S
+        )
+
+    async def _take(self, slots: int) -> None:
+        response = await self._client.increment_concurrency_slots([self._name], slots, "rate_limit")
+        if not response.json():
+            raise self._gone("is not there any more")
+
+    async def _occupied(self) -> tuple[int, float]:
+        """Slots that have not decayed yet, and how many do in a second."""
+        try:
+            limit = await self._client.read_global_concurrency_limit_by_name(self._name)
+        except ObjectNotFound:
+            raise self._gone("is not there any more") from None
+        if not limit.active:
+            raise self._gone("is switched off")
+        return limit.active_slots or 0, limit.slot_decay_per_second or 1.0
+
+    def _gone(self, what: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"[limits] shared: the limit {self._name!r} {what} on the Prefect server; "
+            "a new run sets it up, or leave `shared` out"
+        )
+
+    async def _reached(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """What the server answers, as soon as it does.
+
+        Raises:
+            AssizesError: when it answers that it never will.
+        """
+        try:
+            async for attempt in AsyncRetrying(
+                retry=retry_if_exception(_passes),
+                wait=wait_exponential_jitter(FIRST_PAUSE_S, LONGEST_PAUSE_S),
+                before_sleep=self._complain,
+                reraise=True,
+            ):
+                with attempt:
+                    answer = await ask()
+        except httpx.HTTPStatusError as error:
+            status = error.response.status_code
+            raise AssizesError(
+                f"[limits] shared: the Prefect server refuses the limit {self._name!r} (HTTP {status})"
+            ) from error
+        if self._unreachable:
+            log.warning("the Prefect server leases %s again", self._name)
+            self._unreachable = False
+        return answer
+
+    def _complain(self, state: RetryCallState) -> None:
+        """Once, however long it takes."""
+        lasts_s = state.seconds_since_start or 0.0
+        if self._unreachable or lasts_s < QUIET_S or state.outcome is None:
+            return
+        self._unreachable = True
+        why = state.outcome.exception()
+        what = f"HTTP {why.response.status_code}" if isinstance(why, httpx.HTTPStatusError) else why
+        log.warning(
+            "the Prefect server does not lease %s (%s); calls wait until it does",
+            self._name,
+            what or type(why).__name__,
+        )
+
+
+def _passes(error: BaseException) -> bool:
+    """Whether it may be otherwise the next time; 423 is a limit that is leased a minute ahead."""
+    if isinstance(error, httpx.HTTPStatusError):
+        status = error.response.status_code
+        return status in (408, 409, 423, 429) or status >= 500
+    return isinstance(error, httpx.TransportError | ObjectAlreadyExists)
