@@ -170,7 +170,10 @@ def measured_all(figures: Figures, scratch: Path, cases: int, env: Mapping[str, 
     sizes = sorted({*(size for size in SIZES if size < cases), cases})
     folders = {size: prepared(scratch, size, env) for size in sizes}
     runs = {size: measured(figures, folder, size, env) for size, folder in folders.items()}
-    figures.add("peak_growth", runs[sizes[-1]].peak_mb / runs[sizes[0]].peak_mb, most=GROWTH)
+    if len(sizes) > 1:
+        figures.add("peak_growth", runs[sizes[-1]].peak_mb / runs[sizes[0]].peak_mb, most=GROWTH)
+    else:
+        figures.missing("peak_growth")
     again = apart(folders[cases], env)
     figures.add("again_s", again.seconds, most=AGAIN_S)
     figures.add("again_planned_s", again.planned_s)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from judge.case import Case
 from judge.inquiry import Answer
-from judge.llm import Completion, Model
+from judge.llm import OFFLINE_PROVIDER, Completion, Model
 from judge.protocol import Judge
 from judge.rows import as_json
 from judge.score import Score
@@ -100,7 +100,8 @@ def record(model: Model, answer: Answer, prompt_hash: str, place: Place) -> AskR
         sample=place.sample,
         fingerprint=completion.fingerprint or None,
         cost_source=_cost_source(completion),
-        waited_ms=answer.waited_ms,
+        # Text rules are held to no limit, and runs of them are equal to the last byte.
+        waited_ms=0.0 if model.provider == OFFLINE_PROVIDER else answer.waited_ms,
         flags=completion.flags,
         trail=answer.trail,
     )

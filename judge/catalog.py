@@ -20,7 +20,7 @@ from judge.families import agent_steps, criteria, custom, rag
 from judge.families.conversation import ConversationJudge
 from judge.families.deterministic import RecordedJudge
 from judge.families.imported import imported, is_reference
-from judge.jury import Jury, jury, renamed
+from judge.jury import Jury, jury
 from judge.protocol import Judge
 from judge.rubric import BUILT_IN, OUTCOMES, metric_of, rubrics
 from judge.score import Metric
@@ -151,7 +151,7 @@ def court(config: JudgeConfig) -> Court:
         weights = resolved_weights(config.metrics or (), [metric_of(rubric) for rubric in known])
     options = {name: _options(config, name, entry) for name, entry in chosen.items()}
     juries = {
-        name: jury(config, _own_model(config, options[name]))
+        name: jury(config, options[name].model, options[name].temperature)
         for name, entry in chosen.items()
         if entry.asks
     }
@@ -281,21 +281,9 @@ def _options(config: JudgeConfig, name: str, entry: JudgeEntry) -> JudgeOptions:
         ) from None
 
 
-def _own_model(config: JudgeConfig, options: JudgeOptions) -> JudgeConfig | None:
-    """[judge] as it holds for a judge with a model or a temperature of its own; else null.
-
-    Provider and endpoint stay those of [judge]; the offline judge has neither.
-    """
-    changes = options.model_dump(include={"model", "temperature"}, exclude_none=True)
-    own = config.model_copy(update=changes)
-    if options.model is not None:
-        own = renamed(own, options.model, panel=())
-    return None if own == config else own
-
-
 def _model_ids(config: JudgeConfig, juries: Iterable[Jury]) -> tuple[str, ...]:
     """Each once; the shared ones first, and these alone where no judge asks anything."""
-    shared = [one.model_id for one in jury(config, None).members]
+    shared = [one.model_id for one in jury(config).members]
     answering = {one.model_id for each in juries for one in each.members}
     return tuple(one for one in shared if one in answering or not answering) + tuple(
         sorted(answering.difference(shared))

@@ -31,6 +31,7 @@ def cautions(cases: pl.LazyFrame, asks: pl.LazyFrame) -> tuple[str, ...]:
     return (
         *_mixed(asks, "answered_by", "was answered by"),
         *_mixed(asks, "fingerprint", "answered under the system fingerprints"),
+        *_silent(asks),
         *_retried(cases, asks),
         *_estimated(asks),
         *_dropped(asks),
@@ -51,6 +52,20 @@ def _mixed(asks: pl.LazyFrame, column: str, words: str) -> Iterator[str]:
         said = ", ".join(names[:_NAMED])
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         yield f"{MIXED_JUDGE}: {model} {words} {said}{more}; its scores are not those of one judge"
+
+
+def _silent(asks: pl.LazyFrame) -> Iterator[str]:
+    """Models of a panel that never answered, while others did."""
+    counted = collected(
+        asks.group_by("model")
+        .agg(asks=pl.len(), answered=pl.col("error").is_null().sum())
+        .sort("model")
+    )
+    if not counted["answered"].sum():
+        return
+    for model, asked, answered in counted.iter_rows():
+        if not answered:
+            yield f"silent_model: {model} answered none of its {_asks(asked)}"
 
 
 def _retried(cases: pl.LazyFrame, asks: pl.LazyFrame) -> Iterator[str]:
@@ -84,8 +99,8 @@ def _estimated(asks: pl.LazyFrame) -> Iterator[str]:
     (some, of), *_ = collected(paid.select(some=estimated.sum(), of=pl.len())).rows()
     if some:
         yield (
-            f"estimated_tokens: {some} of {of} paid asks were not metered; their tokens and cost "
-            "are estimated"
+            f"estimated_tokens: {some} of {of} paid asks not metered; their tokens and cost are "
+            "estimated"
         )
 
 
@@ -99,11 +114,17 @@ def _dropped(asks: pl.LazyFrame) -> Iterator[str]:
     )
     for model, flag, times in counted.iter_rows():
         name = flag.removeprefix(_DROPPED)
-        yield f"dropped_parameter: {model} does not take {name}; {times} asks went without it"
+        yield f"dropped_parameter: {model} does not take {name}; {_asks(times)} went without it"
 
 
 def _missed(asks: pl.LazyFrame) -> Iterator[str]:
     missed = pl.col("error").str.starts_with(f"{NOT_CACHED}:")
     (times,), *_ = collected(asks.select(missed.sum())).rows()
     if times:
-        yield f"{NOT_CACHED}: no reply is kept for {times} asks, and none was asked for (replay_only)"
+        yield (
+            f"{NOT_CACHED}: no reply is kept for {_asks(times)}, and none was asked for (replay_only)"
+        )
+
+
+def _asks(count: int) -> str:
+    return f"{count} ask" if count == 1 else f"{count} asks"

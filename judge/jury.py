@@ -34,9 +34,18 @@ class Jury:
         return self.models if self.senior is None else (*self.models, self.senior)
 
 
-def jury(config: JudgeConfig, own: JudgeConfig | None) -> Jury:
-    """Who answers a judge: its own model, else the panel, else the run's model."""
-    if own is not None:
+def jury(config: JudgeConfig, model: str | None = None, temperature: float | None = None) -> Jury:
+    """Who answers a judge: a model of its own, else the panel, else the run's model.
+
+    Args:
+        config: [judge].
+        model: the judge's own; with one it leaves the panel, and nobody judges anew.
+        temperature: the judge's own, for whoever answers it.
+    """
+    if temperature is not None:
+        config = config.model_copy(update={"temperature": temperature})
+    if model is not None and model != config.model:
+        own = renamed(config, model, panel=(), escalate_to=None)
         return Jury((own,), config.repeats)
     models = tuple(renamed(config, model) for model in config.panel) or (config,)
     senior = renamed(config, config.escalate_to) if config.escalate_to else None

@@ -14,12 +14,19 @@ from typing import Final, Protocol
 from judge.errors import AssizesError
 
 MINUTE_S: Final = 60.0
-USED: Final = 0.99
-"""Share of a limit that is used: what calls of the same minute may come closer together on their
-way to the provider than they were sent."""
+USED: Final = 0.985
+"""Share of a limit that is used: calls that were sent within a minute and a little may all arrive
+within a minute."""
+
+FORESEEN: Final = 0.99
+"""Share of a limit of tokens that calls may be estimated to take: some will take more."""
 
 CATCH_UP_S: Final = 0.3
-"""Who starts late because the event loop was busy catches up this much, never more."""
+"""What is late because the event loop was busy starts at once up to this much."""
+
+LAG_S: Final = 3.0
+HASTE: Final = 1.2
+"""What is later than that starts so many times as fast, up to this much; the rest is lost."""
 
 NEVER: Final = math.inf
 _TINY: Final = 1e-9
@@ -54,12 +61,25 @@ class Pace(Protocol):
         """The call really took so much; 0 for a call that was not made."""
 
 
+@dataclass(slots=True)
+class _Schedule:
+    """When the next call is due, at a rate, and no longer ago than it may be late."""
+
+    rate: float
+    lag_s: float
+    due: float = -NEVER
+
+    def take(self, cost: float, now: float) -> None:
+        self.due = max(self.due, now - self.lag_s) + cost / self.rate
+
+
 class Pacer:
     """The pace of a limit that this process has for itself.
 
-    Starts are spaced by what they cost (GCRA, a virtual schedule), the first at once and without a
-    burst. Beside that, what was charged within the window never exceeds what is allowed in it,
-    whatever calls really took and however late some of them started.
+    Starts are spaced by what they cost (GCRA, virtual schedules), the first at once and without a
+    burst: one schedule goes at the rate of the limit, and a faster one says how quickly what was
+    late may be made up for. Beside them, what was charged within the window never exceeds what is
+    allowed in it, whatever calls really took and however late some of them started.
 
     Args:
         allowed: requests, or tokens, in a window.
@@ -69,29 +89,28 @@ class Pacer:
     def __init__(self, allowed: float, window_s: float) -> None:
         self._allowed = allowed
         self._window_s = window_s
-        self._rate = allowed / window_s
-        self._due = -NEVER
+        rate = allowed / window_s
+        self._schedules = (_Schedule(rate, LAG_S), _Schedule(HASTE * rate, CATCH_UP_S))
         self._charged: deque[Charge] = deque()
         self._total = 0.0
 
     @classmethod
     def of_requests(cls, per_minute: int) -> Pacer:
-        """Keeps a limit of requests: as many, in a minute and a hundredth."""
+        """Keeps a limit of requests."""
         return cls(per_minute, MINUTE_S / USED)
 
     @classmethod
     def of_tokens(cls, per_minute: int) -> Pacer:
-        """Keeps a limit of tokens: a hundredth less, for calls in flight that take more than they
-        are expected to.
-        """
-        return cls(USED * per_minute, MINUTE_S)
+        """Keeps a limit of tokens."""
+        return cls(FORESEEN * per_minute, MINUTE_S * FORESEEN / USED)
 
     def begin(self, now: float) -> None:
-        """Start the schedule anew where it lags behind."""
-        self._due = max(self._due, now)
+        """Start the schedules anew where they lag behind."""
+        for schedule in self._schedules:
+            schedule.due = max(schedule.due, now)
 
     def ready_at(self, cost: float, now: float) -> float:
-        """When the schedule and the window allow it. A call of more than is allowed counts as one
+        """When the schedules and the window allow it. A call of more than is allowed counts as one
         of just that: it starts when no other was charged for a window's length.
         """
         self._forget(now)
@@ -102,22 +121,24 @@ class Pacer:
                 break
             excess -= charge.cost
             room_at = charge.at + self._window_s
-        return max(self._due, room_at)
+        return max(room_at, *(schedule.due for schedule in self._schedules))
 
     def take(self, cost: float, now: float) -> Charge:
-        """Move the schedule on by the cost."""
+        """Move the schedules on by the cost."""
         charge = Charge(now, min(cost, self._allowed))
-        self._due = max(self._due, now - CATCH_UP_S) + charge.cost / self._rate
+        for schedule in self._schedules:
+            schedule.take(charge.cost, now)
         self._charged.append(charge)
         self._total += charge.cost
         return charge
 
     def settle(self, charge: Charge, cost: float) -> None:
-        """Move the schedule by the difference; one that has left the window is settled."""
+        """Move the schedules by the difference; one that has left the window is settled."""
         difference = min(cost, self._allowed) - charge.cost
         if self._charged and charge.at >= self._charged[0].at:
             self._total += difference
-            self._due += difference / self._rate
+            for schedule in self._schedules:
+                schedule.due += difference / schedule.rate
             charge.cost += difference
 
     def _forget(self, now: float) -> None:

@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from statistics import median_low
 from typing import Any, Final
 
+from judge.faults import OUTAGES, STOPS
 from judge.score import ACCEPTABLE, Metric, Scale, Score
 
 EVIDENT: Final = frozenset({"tool_routing", "parameter_extraction"})
 """Metrics that plain rules read off a transcript whose expected tool calls are known."""
+
+_NO_DOUBT: Final = STOPS | OUTAGES | {"not_cached"}
 
 NO_QUORUM: Final = "no_quorum"
 """Code of a metric that at most half of the votes scored: the others could not be had."""
@@ -106,7 +109,7 @@ def unsure(
 ) -> str | None:
     """Why a stronger model should judge anew; null where the votes can stand.
 
-    They cannot where a metric failed, where the votes of a headline differ in their verdict, where
+    They cannot where a metric failed for the reply's sake (a provider that is down is no doubt), where the votes of a headline differ in their verdict, where
     a level is the one just below what is acceptable, or where the verdict of a metric that can be
     read off the transcript is the opposite of what plain rules read there.
 
@@ -122,7 +125,7 @@ def unsure(
     }
     seen: dict[str, set[bool | None]] = {}
     for score in (score for vote in votes for score in vote.scores if not score.part):
-        if score.status == "failed":
+        if score.status == "failed" and score.details.get("error") not in _NO_DOUBT:
             return f"{score.metric}: no score came"
         if score.status == "scored":
             if scales.get(score.metric) is Scale.SCORED and score.raw == ACCEPTABLE - 1:

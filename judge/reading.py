@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from judge.case import Case, Turn
@@ -16,6 +17,8 @@ from judge.evidence import MadeCall, ToolEvidence, canonical
 
 LONG_WORDS = 120
 """More words than this in one turn are too many to listen to (about 45 s of speech)."""
+
+_TEXTS_KEPT = 64
 
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _TOKEN = re.compile(r"\d+(?:\.\d+)?(?!\w)|\w+")
@@ -101,11 +104,19 @@ def particulars(text: str) -> list[str]:
     flat = _THOUSANDS.sub("", text)
     found: dict[str, None] = {}
     for match in _TOKEN.finditer(flat):
+        if not _has_digit(match.group()):
+            continue
         token = _normal(match.group())
         money = flat[max(0, match.start() - 2) : match.start()].strip()[-1:] in tuple("$€£")
         if _specific(token) or (money and _PLAIN_NUMBER.fullmatch(token)):
             found[token] = None
     return list(found)
+
+
+@lru_cache(maxsize=_TEXTS_KEPT)
+def _known(text: str) -> frozenset[str]:
+    """Values of a text that many cases share: the agent's instructions, what its tools are for."""
+    return frozenset(values(text))
 
 
 def values(text: str) -> set[str]:
@@ -227,9 +238,13 @@ def _flat(text: str) -> str:
 
 
 def _words_with_digit(text: str) -> Iterator[str]:
-    for word in _TOKEN.findall(_THOUSANDS.sub("", text)):
-        if any(character.isdigit() for character in word):
-            yield word
+    """Each once, in no order."""
+    return filter(_has_digit, set(_TOKEN.findall(_THOUSANDS.sub("", text))))
+
+
+def _has_digit(word: str) -> bool:
+    # Nearly all words are letters only, and are told from the others at once.
+    return not word.isalpha() and any(map(str.isdigit, word))
 
 
 def _normal(token: str) -> str:
@@ -241,9 +256,7 @@ def _normal(token: str) -> str:
 
 
 def _specific(token: str) -> bool:
-    if len(token) < 3 or _COUNTED.fullmatch(token):
-        return False
-    return any(character.isdigit() for character in token)
+    return len(token) >= 3 and not _COUNTED.fullmatch(token)
 
 
 def _claims(case: Case) -> Iterator[Claim]:
@@ -261,9 +274,9 @@ def _claims(case: Case) -> Iterator[Claim]:
 
 def _background(case: Case) -> set[str]:
     transcript = case.transcript
-    known = values(transcript.system or "")
+    known = set(_known(transcript.system or ""))
     for tool in transcript.tools:
-        known |= values(tool.description)
+        known |= _known(tool.description)
     for chunk in transcript.chunks or ():
         known |= values(chunk.content)
     return known

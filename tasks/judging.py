@@ -34,6 +34,9 @@ SHARD_RETRY_DELAYS_S = [2.0, 10.0]
 _ENDS: Final[Mapping[str, type[AssizesError]]] = {"budget": OverBudget, "halted": Halted}
 """What a stop does to the run, where it is not `Inconclusive`."""
 
+_GONE: Final = OUTAGES | {"circuit_open"}
+"""Codes of asks that a model which cannot be had leaves behind."""
+
 
 async def _storage_fault(_task: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
     """Prefect must not repeat a shard whose failure would repeat (state.data is the exception).
@@ -89,7 +92,7 @@ async def judge_shard(room: Room, run_id: str, shard: Shard) -> dict[str, int]:
             if record.case is not None
         )
     )
-    _check_asked(heard, room.engine_for(run_id).silent)
+    _check_asked(heard, room.engine_for(run_id).silent, panels_of(room.court))
     rejected = [
         _reject_row(Origin(run_id, shard.uri, record.position), record.reject, record.excerpt)
         for record in records
@@ -111,23 +114,38 @@ def _check_readable(shard: Shard, records: Sequence[Record]) -> None:
             raise record.reject
 
 
-def _check_asked(heard: Sequence[Findings], silent: frozenset[str]) -> None:
+def panels_of(court: Court) -> frozenset[str]:
+    """The judges that more than one model answers: a verdict can stand without one of them."""
+    return frozenset(name for name, jury in court.juries.items() if len(jury.models) > 1)
+
+
+def _check_asked(heard: Sequence[Findings], silent: frozenset[str], panels: frozenset[str]) -> None:
     """See that the asks were put, and to models that are there; the replies that came are kept.
 
     An ask that failed is a result, unless its model has never answered in this sitting: then the
-    provider is at fault, and another day it may not be.
+    provider is at fault, and another day it may not be. A panel that reached its quorum without a
+    model has judged.
     """
     stops: Counter[tuple[str, str]] = Counter()
     outages: Counter[tuple[str, str]] = Counter()
-    for ask in (ask for one in heard for ask in one.rows["asks"] if ask["error"]):
-        code = _code(ask["error"])
-        if code in STOPS:
-            stops[ask["model"], ask["error"]] += 1
-        elif code in OUTAGES and ask["model"] in silent:
-            outages[ask["model"], ask["error"]] += 1
+    for one in heard:
+        judged = panels - _failed_judges(one)
+        for ask in (ask for ask in one.rows["asks"] if ask["error"]):
+            code = _code(ask["error"])
+            if code in _GONE and ask["judge"] in judged:
+                continue
+            if code in STOPS:
+                stops[ask["model"], ask["error"]] += 1
+            elif code in OUTAGES and ask["model"] in silent:
+                outages[ask["model"], ask["error"]] += 1
     if failed := stops or outages:
         model, error = min(failed, key=lambda one: (-failed[one], one))
         raise _ENDS.get(_code(error), Inconclusive)(f"{model}: {error}")
+
+
+def _failed_judges(one: Findings) -> set[str]:
+    rows = one.rows["scores"]
+    return {row["judge"] for row in rows if row["status"] == "failed" and not row["part"]}
 
 
 def _code(error: str) -> str:

@@ -22,7 +22,7 @@ from prefect.client.orchestration import PrefectClient, get_client
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
-from tenacity.wait import wait_exponential_jitter
+from tenacity.wait import wait_random_exponential
 
 from judge.config import LimitsConfig
 from judge.errors import AssizesError, ConfigurationError
@@ -109,20 +109,28 @@ class _Keeper:
         self._wanted.set()
         if self._task is None:
             self._task = asyncio.create_task(self._keep())
+            self._task.add_done_callback(self._ended)
 
     async def _keep(self) -> None:
         now = asyncio.get_running_loop().time
-        try:
-            async with self._limit.opened():
-                while True:
-                    await self._wanted.wait()
-                    self._wanted.clear()
-                    if (missing := self.pace.missing(now())) >= 0:
-                        self.pace.add(await self._limit.lease(missing))
-                        self._wake()  # wants more, where somebody waits and not enough is ahead
-        except AssizesError as error:
-            self.pace.fail(error)
-            self._wake()
+        async with self._limit.opened():
+            while True:
+                await self._wanted.wait()
+                self._wanted.clear()
+                if (missing := self.pace.missing(now())) >= 0:
+                    self.pace.add(await self._limit.lease(missing))
+                    self._wake()  # wants more, where somebody waits and not enough is ahead
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Who waits is told why nothing will come."""
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if not isinstance(error, AssizesError):
+            log.error("the limit %s cannot be kept", self._limit.name, exc_info=error)
+            what = f"{type(error).__name__}: {error}"
+            error = AssizesError(f"[limits] shared: {self._limit.name} cannot be kept: {what}")
+        self.pace.fail(error)
+        self._wake()
 
 
 class _SharedLimit:
@@ -130,7 +138,7 @@ class _SharedLimit:
 
     def __init__(self, name: str, per_minute: int, slots: int) -> None:
         self.per_minute = per_minute
-        self._name = name
+        self.name = name
         self._slots = slots
         self._took_s = 0.0
         self._client: PrefectClient
@@ -171,18 +179,18 @@ class _SharedLimit:
     async def _upsert(self) -> None:
         most = self.per_minute * self._slots
         await self._client.upsert_global_concurrency_limit_by_name(
-            self._name, most, SHARED * most / MINUTE_S
+            self.name, most, SHARED * most / MINUTE_S
         )
 
     async def _take(self, slots: int) -> None:
-        response = await self._client.increment_concurrency_slots([self._name], slots, "rate_limit")
+        response = await self._client.increment_concurrency_slots([self.name], slots, "rate_limit")
         if not response.json():
             raise self._gone("is not there any more")
 
     async def _occupied(self) -> tuple[int, float]:
         """Slots that have not decayed yet, and how many do in a second."""
         try:
-            limit = await self._client.read_global_concurrency_limit_by_name(self._name)
+            limit = await self._client.read_global_concurrency_limit_by_name(self.name)
         except ObjectNotFound:
             raise self._gone("is not there any more") from None
         if not limit.active:
@@ -191,7 +199,7 @@ class _SharedLimit:
 
     def _gone(self, what: str) -> ConfigurationError:
         return ConfigurationError(
-            f"[limits] shared: the limit {self._name!r} {what} on the Prefect server; "
+            f"[limits] shared: the limit {self.name!r} {what} on the Prefect server; "
             "a new run sets it up, or leave `shared` out"
         )
 
@@ -204,7 +212,7 @@ class _SharedLimit:
         try:
             async for attempt in AsyncRetrying(
                 retry=retry_if_exception(_passes),
-                wait=wait_exponential_jitter(FIRST_PAUSE_S, LONGEST_PAUSE_S),
+                wait=wait_random_exponential(FIRST_PAUSE_S, LONGEST_PAUSE_S),
                 before_sleep=self._complain,
                 reraise=True,
             ):
@@ -213,10 +221,10 @@ class _SharedLimit:
         except httpx.HTTPStatusError as error:
             status = error.response.status_code
             raise AssizesError(
-                f"[limits] shared: the Prefect server refuses the limit {self._name!r} (HTTP {status})"
+                f"[limits] shared: the Prefect server refuses the limit {self.name!r} (HTTP {status})"
             ) from error
         if self._unreachable:
-            log.warning("the Prefect server leases %s again", self._name)
+            log.warning("the Prefect server leases %s again", self.name)
             self._unreachable = False
         return answer
 
@@ -230,7 +238,7 @@ class _SharedLimit:
         what = f"HTTP {why.response.status_code}" if isinstance(why, httpx.HTTPStatusError) else why
         log.warning(
             "the Prefect server does not lease %s (%s); calls wait until it does",
-            self._name,
+            self.name,
             what or type(why).__name__,
         )
 

@@ -47,11 +47,17 @@ class FileReplies:
 
     async def get(self, key: str) -> Kept | None:
         """What is kept under a key; null where there is nothing that can be read."""
+        if self._is_surely_missing(key):
+            return None
         return await asyncio.to_thread(self._get, key)
 
     async def put(self, key: str, kept: Kept) -> None:
         """Keep a reply: whole or not at all."""
         await asyncio.to_thread(self._put, key, kept)
+
+    def _is_surely_missing(self, key: str) -> bool:
+        """Most keys of a first run are; a look on disk is cheaper than a change of threads."""
+        return self._is_local and not os.path.lexists(self._path(key))
 
     def _get(self, key: str) -> Kept | None:
         try:

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from traceback import clear_frames
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from judge.batching import Answers, Came, Gatherer, Note
 from judge.catalog import Court, court
-from judge.config import RunConfig
+from judge.config import LimitsConfig, RunConfig
 from judge.engine import Engine, Means
 from judge.errors import AssizesError
 from judge.kept import ReplyCache
@@ -25,6 +25,9 @@ from tasks.ledger_file import probe_ledger
 from tasks.objects import Spool
 from tasks.replies import FileReplies, OwnReplies
 from tasks.store import Store, open_store
+
+if TYPE_CHECKING:
+    from tasks.permits import PrefectLeases
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +50,7 @@ class Room:
         self.given: Mapping[str, Came] = {}
         self._replies = FileReplies(config.cache.uri, config.cache.storage_options)
         self.ledger: SqliteLedger | None = None
+        self._leases = _leases(config.limits)
         self._engine: Engine | None = None
 
     def prices(self) -> dict[str, Any]:
@@ -80,6 +84,7 @@ class Room:
                 run_id=run_id,
                 cache=self._cache_for(run_id),
                 ledger=self.ledger_for(run_id) or OpenLedger(),
+                leases=self._leases,
                 clerk=self.clerk,
                 given=self.given,
             )
@@ -116,13 +121,16 @@ class Room:
             self._engine.stop("halted", stop_line(at))
 
     async def aclose(self) -> None:
-        """Give back the models' connections, the clerk's children, the spooled files, the ledger.
+        """Give back the models' connections, the clerk's children, the spooled files, the ledger,
+        the shared limits.
 
         What fails to close keeps nothing else open. The store is closed by who opened it.
         """
         async with AsyncExitStack() as closing:
             closing.push_async_callback(asyncio.to_thread, self.spool.close)
             closing.push_async_callback(self.clerk.aclose)
+            if self._leases is not None:
+                closing.push_async_callback(self._leases.aclose)
             if self.ledger is not None:
                 closing.push_async_callback(asyncio.to_thread, self.ledger.close)
             if self._engine is not None:
@@ -133,6 +141,15 @@ class Room:
             return None
         refreshing = self.config.cache.use == "refresh"
         return OwnReplies(self._replies, run_id) if refreshing else self._replies
+
+
+def _leases(limits: LimitsConfig) -> PrefectLeases | None:
+    """Limits shared with other runs, where there are any; Prefect is imported for no less."""
+    if limits.shared is None:
+        return None
+    from tasks.permits import PrefectLeases
+
+    return PrefectLeases(limits)
 
 
 @asynccontextmanager

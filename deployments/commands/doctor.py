@@ -109,7 +109,8 @@ def _model(config: RunConfig) -> str:
         for name, own in found.own.items()
         if own is not found.shared
     ]
-    return "; ".join([found.shared.name, *others])
+    shared = [] if config.judge.panel else [found.shared.name]
+    return "; ".join([*shared, *others])
 
 
 def _transcripts(config: RunConfig) -> str:

@@ -108,7 +108,7 @@ async def test_replies_that_nobody_metered_are_counted_and_said_to_be_estimated(
     assert summary.cost_estimated == 1.0
     assert summary.spent_usd == pytest.approx(summary.total_platform_cost_usd, abs=1e-8)
     assert summary.warnings == (
-        "estimated_tokens: 20 of 20 paid asks were not metered; their tokens and cost are estimated",
+        "estimated_tokens: 20 of 20 paid asks not metered; their tokens and cost are estimated",
     )
 
 

@@ -9,6 +9,8 @@ import polars as pl
 import pytest
 
 from deployments.samples import sample_cases
+from judge.case import Expected, ExpectedCall
+from tests.builders import agent, call, case, result, user
 from tests.command import assizes
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer
 from tests.flows.test_evaluate import config, outcome_of, report_bytes, tables, written
@@ -68,18 +70,53 @@ async def test_votes_are_in_the_report_in_the_numbers_and_on_the_terminal(
 async def test_a_senior_model_hears_only_what_the_evidence_contradicts(
     tmp_path: Path, judge_server: OpenAIServer
 ):
-    wanted = judged_by(tmp_path, judge_server, model="openai/small", escalate_to="openai/big")
+    # The stub gives a 4 to everything; plain rules see that the expected call was never made.
+    booking = Expected(tool_calls=(ExpectedCall(name="book", arguments={}),))
+    right = case(
+        user("Book."),
+        agent(calls=[call("book", id="b")]),
+        result("ok", call_id="b"),
+        agent("Booked."),
+        case_id="right",
+        expected=booking,
+    )
+    wrong = case(user("Book."), agent("Booked."), case_id="wrong", expected=booking)
+    uri = written(tmp_path / "t.jsonl", [right, wrong])
+    judge = {"model": "openai/small", "escalate_to": "openai/big", "metrics": METRICS}
+    wanted = config(tmp_path, uri, judge={**judge, "api_base": judge_server.api_base})
     outcome = await outcome_of(wanted)
 
-    # The stub gives a 4 to everything; plain rules find the wrong calls of some sample cases.
-    rows = tables(wanted.store, outcome.run_id)
-    headlines = rows["scores"].filter(pl.col("metric") == "tool_routing", pl.col("part") == "")
-    why = [json.loads(details).get("escalated") for details in headlines["details"]]
-    escalated = [one for one in why if one]
-    asked = judge_server.stats()["models"]
-    assert asked["small"] == 4
-    assert asked.get("big", 0) == len(escalated)
-    assert set(escalated) <= {"tool_routing: the transcript's plain evidence says the opposite"}
+    scores = tables(wanted.store, outcome.run_id)["scores"]
+    headlines = scores.filter(pl.col("metric") == "tool_routing", pl.col("part") == "")
+    why = {
+        row["case_id"]: json.loads(row["details"]).get("escalated")
+        for row in headlines.iter_rows(named=True)
+    }
+    said = "tool_routing: the transcript's plain evidence says the opposite"
+    assert why == {"right": None, "wrong": said}
+    assert judge_server.stats()["models"] == {"small": 2, "big": 1}
+    assert {one.metric: one.escalated for one in outcome.summary.stability}["tool_routing"] == 1
+
+
+async def test_a_panel_judges_without_a_member_that_cannot_be_had_and_says_so(
+    tmp_path: Path, judge_server: OpenAIServer
+):
+    panel = ["openai/a", "openai/b", "openai/gone-status-401"]
+    outcome = await outcome_of(judged_by(tmp_path, judge_server, panel=panel))
+
+    assert outcome.summary.counts["judged"] == 4
+    assert outcome.conclusion == "Passed"
+    assert "silent_model: openai/gone-status-401 answered none of its 4 asks" in (
+        outcome.summary.warnings
+    )
+
+
+async def test_a_panel_without_a_quorum_judges_nothing(tmp_path: Path, judge_server: OpenAIServer):
+    panel = ["openai/a", "openai/gone-status-401"]
+    outcome = await outcome_of(judged_by(tmp_path, judge_server, panel=panel))
+
+    assert (outcome.conclusion, outcome.exit_code) == ("Incomplete", 4)
+    assert outcome.summary.counts["not_attempted"] == 4
 
 
 async def test_doctor_and_plan_speak_of_the_whole_jury(tmp_path: Path, judge_server: OpenAIServer):

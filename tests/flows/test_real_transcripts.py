@@ -41,6 +41,7 @@ def config(folder: Path, transcripts: dict[str, Any], **tables: Any) -> RunConfi
         "store": {"uri": f"duckdb:///{folder}/rows.duckdb"},
         "cache": {"uri": f"{folder}/replies"},
         "report": {"uri": f"{folder}/reports"},
+        "limits": {"ledger": f"{folder}/ledger.db"},
     }
     return validated({**body, **tables}, "test")
 

@@ -94,7 +94,7 @@ def test_expected_facts_stand_in_for_the_expected_response():
 
 @pytest.mark.row("004-94")
 def test_what_could_not_be_judged_says_why():
-    assert judges.safety(REQUEST, RESPONSE, model=Scripted([ModelError("timeout", "late")])) == (
+    assert judges.safety(REQUEST, RESPONSE, model=Scripted([ModelError("refused", "late")])) == (
         Assessment("safety", None, None, "late")
     )
     assert judges.correctness(REQUEST, RESPONSE, " ") == Assessment(

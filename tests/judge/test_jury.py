@@ -117,6 +117,17 @@ def test_the_configuration_says_who_sits():
     assert found.model_ids == ("openai/a", "offline/lexical", "openai/big", "openai/own")
 
 
+def test_a_temperature_of_its_own_leaves_a_judge_its_panel_and_its_senior():
+    options = {"safety": {"temperature": 0.7}}
+    given = {"panel": ("a", "b"), "escalate_to": "big", "judges": ("safety",), "options": options}
+    members = court(JudgeConfig(**given)).juries["safety"].members
+    assert [(one.model, one.temperature) for one in members] == [
+        ("a", 0.7),
+        ("b", 0.7),
+        ("big", 0.7),
+    ]
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

@@ -91,7 +91,9 @@ def test_the_order_of_the_votes_does_not_matter(levels, random):
         ([level(4)], [], None),
         ([level(0)], [], None),
         ([level(2)], [], "level: one level below acceptable"),
-        ([Score.failed("level", "late", "deadline")], [], "level: no score came"),
+        ([Score.failed("level", "no json", "invalid_reply")], [], "level: no score came"),
+        ([Score.failed("level", "late", "deadline")], [], None),
+        ([Score.failed("level", "no key", "circuit_open")], [], None),
         ([level(5), level(1)], [], "level: the votes differ"),
         ([level(5), level(4)], [], None),
         (

@@ -219,7 +219,9 @@ def test_the_runs_of_a_ledger_are_listed_newest_first(tmp_path: Path):
 def test_a_ledger_that_cannot_be_made_is_one_line(tmp_path: Path):
     (tmp_path / "file").write_text("x")
     for path in (tmp_path / "file" / "ledger.db", tmp_path):
-        with pytest.raises(ConfigurationError, match=r"\[limits\] ledger .* cannot be written") as no:
+        with pytest.raises(
+            ConfigurationError, match=r"\[limits\] ledger .* cannot be written"
+        ) as no:
             SqliteLedger(str(path), "run", LimitsConfig())
         assert "\n" not in str(no.value)
 

@@ -96,9 +96,9 @@ async def test_starts_keep_the_spacing_of_the_limit_from_the_first_block_on(pref
     async with leased(shared("spacing", requests_per_minute=1200)) as limiter:
         times = await starts(limiter, 40)
 
-    # 39 starts at 0.98 of 20 a second, and the time it takes to lease the first block.
-    assert 1.9 <= times[-1] <= 3.5
-    assert times[1] > 0.03
+    # 39 starts at 0.98 of 20 a second; 0.3 s may be caught up.
+    assert 1.6 <= times[-1] <= 3.5
+    assert times[8] > 0.09
 
 
 async def test_requests_and_tokens_are_limits_of_their_own(prefect_server):
@@ -107,8 +107,8 @@ async def test_requests_and_tokens_are_limits_of_their_own(prefect_server):
         async with get_client() as client:
             names = {limit.name for limit in await client.read_global_concurrency_limits(200)}
 
-    # 500 tokens take half a second of 1000 tokens a second.
-    assert 1.9 <= times[-1] <= 4.0
+    # 500 tokens take half a second of 1000 tokens a second; 0.3 s may be caught up.
+    assert 1.7 <= times[-1] <= 4.0
     assert {"own-openai-gpt-4.1-requests", "own-openai-gpt-4.1-tokens"} <= names
 
 

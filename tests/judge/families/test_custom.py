@@ -393,7 +393,9 @@ def test_the_offline_judge_is_refused_before_the_run(folder: Path, text: str):
         f"in [judge.options.{name}], to a language model"
     )
     own = {name: {"model": "openai/m"}}
-    assert sitting(folder, text, model=None, options=own).juries[name].models[0].model_id == "openai/m"
+    assert (
+        sitting(folder, text, model=None, options=own).juries[name].models[0].model_id == "openai/m"
+    )
 
 
 def test_a_changed_word_of_the_file_changes_the_hash(folder: Path):

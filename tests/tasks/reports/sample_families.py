@@ -83,7 +83,7 @@ def _heard(case_id: str, judge: Judge) -> Heard:
         for metric in judge.metrics
     ]
     asked = judge.name in COSTS and scores[0].status != "skipped"
-    paid = but(PAID, judge=judge.name, cost_usd=COSTS.get(judge.name), cached=False)
+    paid = but(PAID, judge=judge.name, cost_usd=COSTS.get(judge.name), cached=False, waited_ms=0.0)
     return Heard(judge, scores, [paid] if asked else [])
 
 

@@ -80,7 +80,7 @@ def test_the_layout_is_the_published_one(lake):
             *parts,
         ]
     )
-    assert objects["_assizes.json"] == b'{"schema_version":1}'
+    assert objects["_assizes.json"] == b'{"schema_version":2}'
     assert json.loads(objects["runs/nightly-1/input.json"]) == run_record().plan
     assert (mark["shard"], mark["counts"], sorted(mark["parts"])) == (
         "s0",
@@ -185,9 +185,9 @@ def test_a_damaged_part_is_told_before_its_rows_are_believed(
 
 
 def test_documents_of_another_version_or_no_json_are_told_by_name(lake, lake_place):
-    lake.put("runs/nightly-1/commits/s1.json", b'{"schema_version":2}')
+    lake.put("runs/nightly-1/commits/s1.json", b'{"schema_version":1}')
     with open_store(lake_place) as store:
-        with pytest.raises(SchemaVersion, match="schema version 2, this assizes reads version 1"):
+        with pytest.raises(SchemaVersion, match="schema version 1, this assizes reads version 2"):
             store.committed("nightly-1")
         lake.put("runs/nightly-1/commits/s1.json", b"{")
         with pytest.raises(StoreError, match=r"runs/nightly-1/commits/s1\.json is not JSON"):

@@ -1,0 +1,124 @@
+"""`assizes plan` as a person runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deployments.samples import sample_cases
+from judge.formats import native_line
+from tests.command import ROOT, assizes
+
+CONFIG = """
+name = "planned"
+[transcripts]
+uri = "t.jsonl"
+[judge]
+model = "openai/m-wordy"
+api_base = "{api_base}"
+[limits]
+budget_usd = 0.01
+requests_per_minute = 20
+[limits.prices."openai/m-wordy"]
+input_usd_per_million = 0.15
+output_usd_per_million = 0.6
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, judge_server) -> Path:
+    """Ten cases and a configuration; nothing has been run."""
+    lines = [native_line(case) for case in sample_cases()[:10]]
+    (tmp_path / "t.jsonl").write_bytes(b"".join(lines) + lines[0])
+    (tmp_path / "assizes.toml").write_text(CONFIG.format(api_base=judge_server.api_base))
+    return tmp_path
+
+
+def test_a_plan_says_what_a_run_would_ask_and_does_nothing(folder: Path, judge_server):
+    before = sorted(path.name for path in folder.iterdir())
+    answer = assizes("plan", "--json", cwd=folder)
+    assert answer.code == 0, answer
+    found = json.loads(answer.out)
+
+    assert found["transcripts"] == {
+        "read": 11,
+        "due": 10,
+        "duplicates": 1,
+        "rejected": 0,
+        "unselected": 0,
+    }
+    assert (found["asks"], found["kept"], found["to_put"], found["minutes"]) == (10, 0, 10, 0.5)
+    assert found["run_id"].startswith("planned-")
+    assert found["status"] is None
+    assert 0.01 < found["expected_usd"] < found["worst_usd"]
+    assert [(one["limit"], one["fits"]) for one in found["limits"]] == [("budget_usd", False)]
+    assert judge_server.stats()["requests"] == 0
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_a_plan_reads_well(folder: Path):
+    answer = assizes("plan", "--limit", "4", "--set", "limits.budget_usd=1", cwd=folder)
+    assert answer.code == 0, answer
+    assert answer.err == ""
+    lines = answer.out.splitlines()
+    assert lines[0].endswith(": a new run")
+    assert lines[1] == "transcripts: read 11, due 4, duplicates 1, rejected 0, unselected 6"
+    assert "asks: 4, 0 answered by kept replies, 0 by the same ask in the run, 4 to put" in lines
+    assert any(line.startswith("[limits] budget_usd = 1: 0 spent, ") for line in lines)
+    assert any(line.endswith("more expected: fits") for line in lines)
+    assert "time: 0.2 min, without retries" in lines
+    assert any(line.startswith("assumed: no reply is known of conversation: ") for line in lines)
+
+
+def test_what_a_run_has_done_is_not_planned_again(folder: Path, judge_server, prefect_server: str):
+    env = {"PREFECT_API_URL": prefect_server, "OPENAI_API_KEY": "any"}
+    pairs = ["--set", "limits.budget_usd=5", "--set", "limits.requests_per_minute=6000"]
+    foreseen = json.loads(assizes("plan", "--json", *pairs, cwd=folder).out)
+    ran = assizes("run", "--json", *pairs, cwd=folder, env=env)
+    assert ran.code in (0, 1), ran
+    outcome = json.loads(ran.out)
+    assert outcome["run_id"] == foreseen["run_id"]
+    assert judge_server.stats()["requests"] == foreseen["to_put"]
+    spent = outcome["summary"]["spent_usd"]
+    assert foreseen["expected_usd"] == pytest.approx(spent, rel=0.15)
+
+    after = json.loads(assizes("plan", "--json", *pairs, cwd=folder).out)
+    assert (after["status"], after["kept"], after["to_put"]) == ("complete", 10, 0)
+    assert after["expected_usd"] == 0
+    assert after["limits"][0]["spent"] == pytest.approx(spent)
+    printed = assizes("plan", *pairs, cwd=folder).out
+    assert "complete in the store; running it again asks nothing" in printed
+    refreshed = json.loads(assizes("plan", "--json", "--set", "cache.use=refresh", cwd=folder).out)
+    assert (refreshed["run_id"], refreshed["to_put"]) == (f"{outcome['run_id']}-r2", 10)
+    replayed = assizes("plan", "--set", "cache.use=replay_only", "--limit", "3", cwd=folder)
+    assert "replay_only: nothing is asked" in replayed.out
+
+
+def test_planning_never_speaks_to_prefect(folder: Path):
+    program = (
+        "import sys\n"
+        "from deployments import cli\n"
+        "sys.argv = ['assizes', 'plan', '--json']\n"
+        "try:\n    cli.main()\n"
+        "finally:\n    assert 'prefect.server' not in sys.modules, 'a server was begun'\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=folder,
+        env={"PYTHONPATH": str(ROOT), "PREFECT_API_URL": "http://127.0.0.1:9/api", "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_a_run_could_not_do_a_plan_refuses_in_one_line(folder: Path):
+    answer = assizes("plan", "--set", "transcripts.uri=nowhere.jsonl", cwd=folder)
+    assert answer.code == 2
+    assert len(answer.err.splitlines()) == 1
+    assert "nowhere.jsonl" in answer.err
