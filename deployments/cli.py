@@ -47,6 +47,14 @@ Day = Annotated[
     datetime | None,
     typer.Option(formats=["%Y-%m-%d"], help="Day for date placeholders in the URI."),
 ]
+Batch = Annotated[
+    bool | None,
+    typer.Option("--batch/--no-batch", help="Ask by the provider's batches, at half price."),
+]
+Refresh = Annotated[bool, typer.Option("--refresh", help="Ask anew what other runs were answered.")]
+ReplayOnly = Annotated[
+    bool, typer.Option("--replay-only", help="Kept replies alone: no key, no network.")
+]
 
 
 INTERRUPTED = 130
@@ -99,16 +107,9 @@ def run(
     ] = None,
     run_id: Annotated[str | None, typer.Option(help="Name the run, or resume one.")] = None,
     date: Day = None,
-    batch: Annotated[
-        bool | None,
-        typer.Option("--batch/--no-batch", help="Ask by the provider's batches, at half price."),
-    ] = None,
-    refresh: Annotated[
-        bool, typer.Option("--refresh", help="Ask anew what other runs were answered.")
-    ] = False,
-    replay_only: Annotated[
-        bool, typer.Option("--replay-only", help="Kept replies alone: no key, no network.")
-    ] = False,
+    batch: Batch = None,
+    refresh: Refresh = False,
+    replay_only: ReplayOnly = False,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
@@ -133,13 +134,22 @@ def plan(
     overrides: Overrides = None,
     limit: Limit = None,
     date: Day = None,
+    batch: Batch = None,
+    refresh: Refresh = False,
+    replay_only: ReplayOnly = False,
     as_json: AsJson = False,
 ) -> None:
     """What a run would ask, cost and take, without asking or writing anything."""
     from deployments.commands.plan import plan_and_print
+    from deployments.commands.run import cache_use
     from deployments.settings import read_config
 
-    read = read_config(config, overrides or [], {"transcripts": {"limit": limit}})
+    given: dict[str, dict[str, object]] = {
+        "transcripts": {"limit": limit},
+        "cache": {"use": cache_use(refresh=refresh, replay_only=replay_only)},
+        "runner": {"batch": batch},
+    }
+    read = read_config(config, overrides or [], given)
     raise typer.Exit(plan_and_print(read, date.date() if date else None, as_json=as_json))
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from prefect.client.schemas.objects import State
 
 from flows.shards import STOPS, Losses
 from judge.errors import Inconclusive
-from tasks.batch_rounds import judge_by_batch
+from tasks.batch_rounds import batches_begun, judge_by_batch
 from tasks.plan import PlannedRun
 from tasks.room import Room, forget_frames
 
 
 async def ask_by_batch(room: Room, run: PlannedRun) -> Losses:
     """With `[runner] batch`, let the hearings advance by batches, round by round.
+
+    Without it, batches that an earlier sitting of the run handed in are collected all the same:
+    they are paid for.
 
     Returns:
         Nothing lost, or why no shard is to be begun.
@@ -23,10 +27,13 @@ async def ask_by_batch(room: Room, run: PlannedRun) -> Losses:
         AssizesError: when the record of the batches cannot be read or written.
     """
     lost = Losses()
-    if not room.config.runner.batch or run.finished:
+    if run.finished:
+        return lost
+    submits = room.config.runner.batch
+    if not submits and not await asyncio.to_thread(batches_begun, room, run.run_id):
         return lost
     # Prefect types an async task called with return_state as if it had been awaited already.
-    work: Any = judge_by_batch(room, run, return_state=True)
+    work: Any = judge_by_batch(room, run, submits=submits, return_state=True)
     state: State[Any] = await work
     if not state.is_completed():
         error: Any = await state.aresult(raise_on_failure=False)

@@ -25,10 +25,9 @@ from judge.llm import Completion, Model, UnusableReply
 from judge.prices import estimated_tokens
 from judge.protocol import Ask
 from judge.purse import Purse
+from judge.replayed import calls_nobody
+from judge.reply_request import worst_usd
 from judge.retrying import Backoff
-
-PROMPT_MARGIN: Final = 1.5
-"""Prompt tokens are estimated by length; the worst case of a call allows for so many times more."""
 
 FIRST_SHARE: Final = 0.25
 """Share of its cap that a model's first answer is expected to take."""
@@ -129,6 +128,8 @@ class Questioner:
         Raises:
             ModelError: `NotAsked`, or `deadline` when no time was left to wait for a call.
         """
+        if calls_nobody(self._model):
+            return await self._looked_up(inquiry)
         call, tokens = self._foreseen(inquiry)
         while True:
             async with self._admitted(inquiry, tokens) as (turn, permit):
@@ -137,14 +138,21 @@ class Questioner:
                     return inquiry.open
                 permit.unused()  # the breaker opened while this one waited for its slot
 
+    async def _looked_up(self, inquiry: Inquiry) -> bool:
+        """Ask a model that calls nobody: there is nothing to limit, to count or to wait for."""
+        self._check_open()
+        ask, step = inquiry.ask, inquiry.step
+        completion = await self._model.complete(ask, complaint=step.complaint, cap=step.cap)
+        inquiry.take(read(ask, completion))
+        return inquiry.open
+
     def _foreseen(self, inquiry: Inquiry) -> tuple[Call, int]:
         """What the ledger and the limits are told of the next call before it is made."""
         model, step = self._model, inquiry.step
         sent, most = model.tokens(inquiry.ask, step.cap)
         if step.complaint is not None:
             sent += estimated_tokens(step.complaint)
-        price = model.price
-        worst = None if price is None else price.cost_usd(math.ceil(sent * PROMPT_MARGIN), most)
+        worst = worst_usd(model.price, inquiry.ask, (sent, most), complaint=step.complaint)
         return Call(inquiry.key, model.name, worst), sent + self._answers.expected(most)
 
     @asynccontextmanager
@@ -155,8 +163,9 @@ class Questioner:
             async with self._waiting(inquiry):
                 turn = held.enter_context(await self.breaker.turn())
                 permit = await held.enter_async_context(
-                    limiter.admitted(self._model.name, tokens, group)
+                    limiter.admitted(self._model.name, tokens, group, inquiry.place)
                 )
+                inquiry.place = permit.place
             yield turn, permit
 
     @asynccontextmanager
@@ -194,14 +203,19 @@ class Questioner:
             spent = _spent(attempt)
         finally:
             self._bounds.purse.settle(ticket, spent)
-        turn.note(failure)
-        if failure is None:
-            permit.settle(_sum(spent.input_tokens, spent.output_tokens))
-        elif failure.code == "rate_limited":
+        permit.settle(_sum(spent.input_tokens, spent.output_tokens))
+        if failure is not None and failure.code == "rate_limited":
             permit.refused(failure.retry_after_s)
+        self._note(turn, failure)
         self._answers.note(spent.output_tokens)
         self.cost_usd += spent.cost_usd or 0.0
         return replace(attempt, waited_ms=waited_ms)
+
+    def _note(self, turn: Turn, failure: ModelError | None) -> None:
+        """Tell the breaker; once it opened for good nobody waits for limits any more."""
+        turn.note(failure)
+        if self.breaker.given_up is not None and self._stopped is None:
+            self.stop(NotAsked("circuit_open", self.breaker.given_up))
 
     async def _ticket(self, inquiry: Inquiry, call: Call, permit: Permit) -> int:
         """Set the worst case of a call aside, once there is enough left for it."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, Final, Protocol
-
-from pydantic import ValidationError
 
 from judge.completions import completion_of, unusable
 from judge.errors import ModelError
@@ -15,6 +14,8 @@ from judge.llm import Completion, UnusableReply
 from judge.prices import Price
 from judge.protocol import Ask
 from judge.provider_errors import model_error, readable
+
+log = logging.getLogger(__name__)
 
 BATCH_FLAG: Final = "batch"
 """Marks completions that a batch brought, and the asks they answered."""
@@ -110,23 +111,44 @@ class ProviderBatches:
         return _status(await self._calls.batch(batch_id))
 
     async def results(self, batch_id: str) -> AsyncIterator[tuple[str, Completion | ModelError]]:
-        """Line by line, the answers before the failures."""
+        """Line by line, the answers before the failures; what is no line of a batch is skipped.
+
+        Raises:
+            ModelError: also when none of the answers can be read: what was downloaded is not what
+                was paid for, and may be there later.
+        """
         batch = await self._calls.batch(batch_id)
         for file_id in filter(None, (batch.output_file_id, batch.error_file_id)):
-            async for line in _lines(self._calls.content(file_id)):
-                yield str(line["custom_id"]), self._outcome(line)
+            lines = known = 0
+            async for raw in _lines(self._calls.content(file_id)):
+                lines += 1
+                line = _read(raw)
+                if line is None:
+                    said = readable(raw[:200].decode(errors="replace"))
+                    log.warning("batch %s: skipped what is no line of a batch: %s", batch_id, said)
+                    continue
+                known += 1
+                yield line["custom_id"], self._outcome(line)
+            if lines and not known and file_id == batch.output_file_id:
+                raise ModelError("unavailable", f"no line of file {file_id} can be read")
 
     def _outcome(self, line: dict[str, Any]) -> Completion | ModelError:
         """What came of one ask, as if it had been a call; tokens are null where none were metered."""
-        answer = line.get("response") or {}
-        body = answer.get("body") or {}
-        if answer.get("status_code") != 200:
+        answer = line.get("response")
+        answer = answer if isinstance(answer, dict) else {}
+        status, body = answer.get("status_code"), answer.get("body") or {}
+        if status != 200:
             failure = json.dumps(body or {"error": line.get("error")})
-            return model_error(_LineFailure(answer.get("status_code"), failure))
+            return model_error(_LineFailure(status if isinstance(status, int) else None, failure))
+        if not isinstance(body, dict):
+            return ModelError("unavailable", "no answer: the body of the line is no object")
         try:
-            response = self._calls.response(body)
-        except ValidationError as error:
+            return self._answer(body)
+        except _MALFORMED as error:
             return ModelError("unavailable", readable(f"no answer: {error}"))
+
+    def _answer(self, body: dict[str, Any]) -> Completion | UnusableReply:
+        response = self._calls.response(body)
         found = completion_of(response, self._calls.model, self._calls.price, batch=True)
         found = replace(found, flags=(BATCH_FLAG,))
         why = unusable(response)
@@ -152,11 +174,24 @@ def _status(batch: Any) -> BatchStatus:
     return BatchStatus(str(batch.status), ended, done, why)
 
 
-async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
+_MALFORMED: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What reading a body of another shape raises in the client library, or here."""
+
+
+def _read(raw: bytes) -> dict[str, Any] | None:
+    """A line with the key of its ask; null for anything else."""
+    try:
+        line = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return line if isinstance(line, dict) and isinstance(line.get("custom_id"), str) else None
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     rest = b""
     async for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
         for line in filter(bytes.strip, lines):
-            yield json.loads(line)
+            yield line
     if rest.strip():
-        yield json.loads(rest)
+        yield rest

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +25,8 @@ class Trip:
         cool_down_s: the first one; each probe that fails doubles it.
         longest_s: no cool-down is longer.
         probes: so many that fail in a row open the breaker for good.
+        refused_s: nothing but refusals for the rate (HTTP 429) for so long opens it for good; a
+            refusal that asks to be left alone for longer is one that all others will fail of.
     """
 
     refusals: int = 3
@@ -33,28 +34,36 @@ class Trip:
     cool_down_s: float = 1.0
     longest_s: float = 30.0
     probes: int = 5
+    refused_s: float = 300.0
 
 
 class Breaker:
-    """Shared by all asks of one model. Rate limits never trip it.
+    """Shared by all asks of one model. Rate limits trip it only where nothing is let through.
 
     Closed, it lets every call through. Open, it lets one probe through after each cool-down; any
     call that is answered closes it. Open for good, it lets nothing through any more.
 
     Args:
         trip: when it opens.
-        clock: seconds that only grow.
+        clock: seconds that only grow; by default those of the event loop.
     """
 
-    def __init__(self, trip: Trip, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, trip: Trip, clock: Callable[[], float] | None = None) -> None:
         self.answered = False
         self._trip = trip
-        self._clock = clock
+        self._clock = clock or _loop_s
         self._refusals = self._failures = self._failed_probes = 0
         self._open_until: float | None = None
         self._probing = False
+        self._refused_since: float | None = None
+        self._refused_at = 0.0
         self._for_good: str | None = None
         self._change = asyncio.Event()
+
+    @property
+    def given_up(self) -> str | None:
+        """Why it is open for good; null while it is not."""
+        return self._for_good
 
     @property
     def closed(self) -> bool:
@@ -86,13 +95,17 @@ class Breaker:
         if failure and code in OUT_OF_ORDER:
             self._failed(failure, probe=probe)
             return
-        if failure and action_for(failure.code) == "abort":
+        if failure and self._dooms_all(failure):
             self._refusals += 1
             if self._refusals >= self._trip.refusals:
-                self._shut(self._refusals, failure)
+                self._shut(f"{self._refusals} calls in a row failed", failure)
                 return
-        elif code != "rate_limited":
-            self._refusals = 0
+        elif failure and code == "rate_limited":
+            if self._refused(self._clock()):
+                self._shut(f"no call was let through for {self._trip.refused_s:g} s", failure)
+                return
+        else:
+            self._refusals, self._refused_since = 0, None
             self.answered = True
         self._close()
 
@@ -100,6 +113,22 @@ class Breaker:
         """A probe was not made after all: someone else may."""
         self._probing = False
         self._tell()
+
+    def _dooms_all(self, failure: ModelError) -> bool:
+        """Whether all other calls will fail of it."""
+        if failure.code == "rate_limited":
+            return (failure.retry_after_s or 0.0) > self._trip.refused_s
+        return action_for(failure.code) == "abort"
+
+    def _refused(self, now: float) -> bool:
+        """A call was refused for its rate; whether nothing was let through for too long.
+
+        Where hardly anything is asked, refusals far apart say nothing of the time between them.
+        """
+        if self._refused_since is None or now - self._refused_at > self._trip.refused_s / 2:
+            self._refused_since = now
+        self._refused_at = now
+        return now - self._refused_since >= self._trip.refused_s
 
     def _failed(self, failure: ModelError, *, probe: bool) -> None:
         if self.closed:
@@ -109,7 +138,8 @@ class Breaker:
         elif probe:
             self._failed_probes += 1
             if self._failed_probes >= self._trip.probes:
-                self._shut(self._failures + self._failed_probes, failure)
+                failed = self._failures + self._failed_probes
+                self._shut(f"{failed} calls in a row failed", failure)
                 return
             self._open(self._trip.cool_down_s * 2**self._failed_probes)
 
@@ -124,15 +154,19 @@ class Breaker:
             self._open_until, self._probing = None, False
             self._tell()
 
-    def _shut(self, failed: int, failure: ModelError) -> None:
+    def _shut(self, what: str, failure: ModelError) -> None:
         if self._for_good is None:
             last = f"{failure.code}: {failure.detail}"
-            self._for_good = f"{failed} calls in a row failed, the last with {last}"
+            self._for_good = f"{what}, the last with {last}"
         self._tell()
 
     def _tell(self) -> None:
         self._change.set()
         self._change = asyncio.Event()
+
+
+def _loop_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 class Turn:

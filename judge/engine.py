@@ -135,9 +135,7 @@ class Engine:
                 _Put(one, seat.model, Place(judge.name, round_, index, sample))
                 for index, one in enumerate(hearing.asks)
             ]
-            replies: list[Any] = await asyncio.gather(
-                *(self._reply(seat, one) for one in questions)
-            )
+            replies = await self._replies(seat, questions)
             for question, reply in zip(questions, replies, strict=True):
                 if isinstance(reply, Answer):
                     charged = self._charged(question, reply, case)
@@ -145,6 +143,17 @@ class Engine:
             hearing.answer([one.reply if isinstance(one, Answer) else one for one in replies])
             round_ += 1
         return Heard(judge=judge, scores=hearing.scores, asks=records)
+
+    async def _replies(self, seat: _Seat, questions: list[_Put]) -> list[Any]:
+        """What all questions of a round came to."""
+        replies = await asyncio.gather(
+            *(self._reply(seat, one) for one in questions), return_exceptions=True
+        )
+        for reply in replies:
+            # Raised only when all have ended: no call is left running behind.
+            if isinstance(reply, BaseException):
+                raise reply
+        return replies
 
     def stop(self, code: str, why: str) -> None:
         """Ask no model any more. Asks that wait for a call end at once, with a `NoReply` of this
@@ -225,11 +234,14 @@ class Engine:
         return answer
 
     def _charged(self, put: _Put, answer: Answer, case: Case) -> Answer:
-        """A reply that this run paid for is charged to the first ask that claims it, once."""
+        """An answer that was just called for is charged; one that was kept, and that this run paid
+        for, to the first ask that claims it, once.
+        """
         if put.key is None or isinstance(answer.reply, NoReply):
             return answer
+        # Claimed also where it was just called for: whoever reads it from the cache pays nothing.
         mine = answer.attempts > 0 and self._means.ledger.claims(put.key, put.place.of(case))
-        return replace(answer, cached=False) if mine else _free(answer)
+        return replace(answer, cached=False) if mine or not answer.cached else _free(answer)
 
 
 class _Put:

@@ -25,6 +25,7 @@ from judge.llm import Model
 from judge.offline import answer
 from judge.protocol import Ask, Clerk, Judge, NoReply, QueryResult, Question
 from judge.reply import parse_reply
+from judge.reply_request import most_sent
 from judge.seats import Seats
 from judge.voting import Panel, voted
 
@@ -61,6 +62,7 @@ class Tally:
     put: int = 0
     blind: int = 0
     sent: int = 0
+    most_sent: int = 0
     came: int = 0
     most: int = 0
     metered: int = 0
@@ -139,6 +141,7 @@ class Forecaster:
             self._put.add(key)
         tally.put += 1
         tally.sent += sent
+        tally.most_sent += most_sent(ask, sent)
         tally.most += most
         tally.came += min(most, reply_tokens(ask.reply, value, ask.prompt.user)) if most else 0
         return reply

@@ -51,7 +51,8 @@ class Inquiry:
     """An ask that is being put.
 
     `step` is how the next call is made, `open` whether there is to be one; `ended` is what kept the
-    ask from being put again where that is not the last call's failure.
+    ask from being put again where that is not the last call's failure. `place` is that of its first
+    permit, which it keeps.
     """
 
     def __init__(self, ask: Ask[Any], key: str, deadline_s: float) -> None:
@@ -59,6 +60,7 @@ class Inquiry:
         self.key = key
         self.deadline_s = deadline_s
         self.deadline_at: float | None = None
+        self.place: int | None = None
         self.attempts: list[Attempt] = []
         self.step = Step()
         self.open = True

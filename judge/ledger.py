@@ -65,8 +65,13 @@ class Ledger(Protocol):
                 kill switch was pulled.
         """
 
-    def settle(self, ticket: int, spent: Spent) -> None:
-        """Put what it came to in the place of the worst case."""
+    def settle(self, ticket: int, spent: Spent, key: str | None = None) -> None:
+        """Put what it came to in the place of the worst case; a ticket of another run, or of
+        another ask than `key`, is left alone.
+        """
+
+    def cancel(self, ticket: int, key: str) -> None:
+        """Take back a reservation of a call that was never made: it counts no more."""
 
     def claims(self, key: str, place: str) -> bool:
         """Whether the ask at `place` is the one of this run that a paid reply is charged to.
@@ -86,7 +91,10 @@ class OpenLedger:
         """Always granted."""
         return 0
 
-    def settle(self, ticket: int, spent: Spent) -> None:
+    def settle(self, ticket: int, spent: Spent, key: str | None = None) -> None:
+        """Nothing is kept."""
+
+    def cancel(self, ticket: int, key: str) -> None:
         """Nothing is kept."""
 
     def claims(self, key: str, place: str) -> bool:

@@ -33,11 +33,11 @@ class Leases(Protocol):
 class Permit:
     """Leave to make one model call.
 
-    `tokens` is what it was estimated to take, `waited_ms` how long leave was waited for.
+    `waited_ms` is how long leave was waited for, `place` numbers who asked for leave as they came.
     """
 
     def __init__(self, lane: Lane, start: Start) -> None:
-        self.tokens = start.waiter.tokens
+        self.place = start.waiter.place
         self.waited_ms = (start.at - start.waiter.since) * 1000
         self._lane = lane
         self._start = start
@@ -78,7 +78,9 @@ class Limiter:
         self._timer: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
-    async def admitted(self, model: str, tokens: int, group: str = "") -> AsyncIterator[Permit]:
+    async def admitted(
+        self, model: str, tokens: int, group: str = "", place: int | None = None
+    ) -> AsyncIterator[Permit]:
         """Wait for leave to call a model, and hold its slot for the length of the block.
 
         Args:
@@ -86,19 +88,22 @@ class Limiter:
             tokens: what the call is estimated to take, answer included.
             group: calls of the same group follow one another where they can, so that the provider
                 finds the beginning of their prompts in its cache.
+            place: of the permit that the same ask had before; those go before all who had none.
 
         Raises:
             AssizesError: when a limit shared with other processes cannot be had.
         """
-        permit = await self._permit(model, tokens, group)
+        permit = await self._permit(model, tokens, group, place)
         try:
             yield permit
         finally:
             self._give_back()
 
-    async def _permit(self, model: str, tokens: int, group: str) -> Permit:
+    async def _permit(self, model: str, tokens: int, group: str, place: int | None) -> Permit:
         loop = asyncio.get_running_loop()
-        waiter = Waiter(next(self._places), group, tokens, loop.time(), loop.create_future())
+        again = place is not None
+        place = next(self._places) if place is None else place
+        waiter = Waiter(place, group, tokens, loop.time(), loop.create_future(), again)
         lane = self._lane(model)
         lane.join(waiter)
         self._admit()

@@ -25,6 +25,13 @@ FIRST_RATE: Final = 1.0
 FIRST_CALM_S: Final = 1.0
 """Calls a second, and how soon they double, where hardly one was let through yet."""
 
+SLOWEST: Final = 0.1
+"""Calls a second, however few were let through: one in ten seconds finds out soon enough that a
+provider lets calls through again, or that it never will (see `judge.breaker`)."""
+
+SLOWEST_CALM_S: Final = 30.0
+"""At that pace, which was not measured: three calls in a row that were let through."""
+
 SHORTEST_S: Final = 5.0
 FEWEST: Final = 10
 """Less time and fewer calls say little about a rate."""
@@ -126,8 +133,9 @@ class Pressure:
             measured = calls / max(length_s, 1.0)
             paced = self.rate(self._refused_at) or measured
             kept = KEPT if self._let_through > 0 else 1.0
-            self._rate = min(KEPT * measured, kept * paced)
-            self._calm_s = max(CALM_S, CALM_CALLS / self._rate)
+            rate = min(KEPT * measured, kept * paced)
+            self._rate = max(SLOWEST, rate)
+            self._calm_s = max(CALM_S, CALM_CALLS / rate) if rate > SLOWEST else SLOWEST_CALM_S
         self._tries = 0 if self._let_through > 0 else self._tries + 1
         self._spell += 1
         self._let_through = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from judge.errors import ModelError
-from judge.llm import Completion, Model
+from judge.llm import OFFLINE_PROVIDER, Completion, Model
 from judge.prices import Price
 from judge.protocol import Ask
 
@@ -41,3 +41,8 @@ class Replayed:
     async def aclose(self) -> None:
         """Give back what the model opened; it opened nothing."""
         await self._model.aclose()
+
+
+def calls_nobody(model: Model) -> bool:
+    """Whether a model sends nothing anywhere: there is nothing to limit or to pay for."""
+    return isinstance(model, Replayed) or model.provider == OFFLINE_PROVIDER

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from judge.prices import Price, most_tokens
 from judge.protocol import Ask
 from judge.reply_object import REPLY_ID
 from judge.reply_text import without_surrogates
@@ -55,6 +56,36 @@ def messages(
         {"role": "system", "content": _sendable(system)},
         {"role": "user", "content": _sendable(user)},
     ]
+
+
+def worst_usd(
+    price: Price | None,
+    ask: Ask[Any],
+    tokens: tuple[int, int],
+    *,
+    complaint: str | None = None,
+    batch: bool = False,
+) -> float | None:
+    """The most a call can cost; null where no price is known.
+
+    Args:
+        price: of its tokens.
+        ask: the question.
+        tokens: those estimated to be sent, and the most that can come back.
+        complaint: what was wrong with the answer before.
+        batch: whether it goes into a batch.
+    """
+    if price is None:
+        return None
+    sent, most = tokens
+    return price.cost_usd(most_sent(ask, sent, complaint), most, batch=batch)
+
+
+def most_sent(ask: Ask[Any], estimate: int, complaint: str | None = None) -> int:
+    """The most tokens that the prompt of a call can be, its schema included."""
+    return most_tokens(
+        estimate, (one["content"] for one in messages(ask, complaint, in_words=True))
+    )
 
 
 def _sendable(text: str) -> str:

@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from judge.asking import PROMPT_MARGIN
 from judge.config import RunConfig
 from judge.estimates import TEXT_TOKENS
 from judge.forecast import Bench, Tally
@@ -48,7 +47,7 @@ class JudgeForecast(_Part):
 
 class LimitForecast(_Part):
     """One of the limits on spending: `spent` before the run goes on, what it would add, and whether
-    that fits.
+    that fits: what is expected, and by batch the worst case, which is set aside beforehand.
     """
 
     limit: str
@@ -180,7 +179,7 @@ class Figures:
             input_tokens=round(sent),
             output_tokens=round(came),
             expected_usd=self._usd(name, sent, came),
-            worst_usd=self._usd(name, PROMPT_MARGIN * sent, most),
+            worst_usd=self._usd(name, max(sent, scale * sum(one.most_sent for one in found)), most),
             latency_s=self._latency_s(name),
         )
 
@@ -245,13 +244,14 @@ def spending_limits(
         ("max_asks_per_day", limits.max_asks_per_day, spent.day.calls, (calls, calls)),
     ):
         if allows is not None:
+            needed = worst if config.runner.batch else expected
             yield LimitForecast(
                 limit=name,
                 allows=allows,
                 spent=round(before, 9),
                 expected=expected,
                 worst=worst,
-                fits=None if expected is None else before + expected <= allows,
+                fits=None if needed is None else before + needed <= allows,
             )
 
 

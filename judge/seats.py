@@ -11,7 +11,7 @@ from judge.config import JudgeConfig, LimitsConfig, RunConfig
 from judge.errors import ConfigurationError
 from judge.jury import Jury
 from judge.llm import OFFLINE_PROVIDER, Model, check_model, model_for
-from judge.replayed import Replayed
+from judge.replayed import Replayed, calls_nobody
 from judge.voting import Panel
 from judge.voting import members as members_of
 
@@ -36,8 +36,8 @@ class Seats:
 
     @property
     def costs(self) -> bool:
-        """Whether any model is more than text rules: its calls are counted in the ledger."""
-        return any(model.provider != OFFLINE_PROVIDER for model in self.models)
+        """Whether any model is called somewhere: its calls are counted in the ledger."""
+        return not all(map(calls_nobody, self.models))
 
 
 def seats(config: RunConfig, bench: Court) -> Seats:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tenacity import AsyncRetrying, retry_if_result, wait_exponential
 
@@ -41,6 +41,7 @@ class Supplies:
         ledger: what may be spent.
         pace: how often batches are looked at.
         stopped: when someone stopped the run, if they did.
+        ledger_file: where the ledger is; empty where nothing is kept.
     """
 
     book: BatchBook
@@ -48,6 +49,7 @@ class Supplies:
     ledger: Ledger
     pace: Pace
     stopped: Callable[[], str | None] = lambda: None
+    ledger_file: str = ""
 
 
 class Desk:
@@ -172,7 +174,8 @@ class Desk:
     def _record(self, draft: Draft, round_: int, part: int) -> BatchRecord:
         run_id = self._supplies.book.run_id
         return BatchRecord(
-            run_id, round_, part, draft.model, draft.mark, draft.asks, draft.keys_hash
+            *(run_id, round_, part, draft.model, draft.mark, draft.asks, draft.keys_hash),
+            ledger=self._supplies.ledger_file,
         )
 
     def _prepare(self, record: BatchRecord, draft: Draft) -> None:
@@ -184,21 +187,26 @@ class Desk:
                 tickets.append((key, ledger.reserve(Call(key, record.model, usd))))
             self._supplies.book.prepare(record, tickets)
         except AssizesError:
-            self._give_back(ticket for _, ticket in tickets)
+            self._give_back(dict(tickets))
             raise
         self._records[record.name] = record
 
     def _drop(self, record: BatchRecord) -> None:
         """It was not handed in: its asks are free again, and nothing was spent."""
         tickets = self._supplies.book.tickets(record)
-        self._give_back(tickets.values())
+        if self._counted_here(record):
+            self._give_back(tickets)
         self.keys.drop(tickets)
         self._records[record.name] = dropped = replace(record, state="dropped")
         self._supplies.book.save(dropped)
 
-    def _give_back(self, tickets: Iterable[int]) -> None:
-        for ticket in tickets:
-            self._supplies.ledger.settle(ticket, Spent("closing", 0.0))
+    def _give_back(self, tickets: Mapping[str, int]) -> None:
+        for key, ticket in tickets.items():
+            self._supplies.ledger.cancel(ticket, key)
+
+    def _counted_here(self, record: BatchRecord) -> bool:
+        """Whether its tickets are of this ledger; those of another mean other calls here."""
+        return record.ledger in ("", self._supplies.ledger_file)
 
     async def _hand_in(self, record: BatchRecord, draft: Draft) -> None:
         office = self._office(record)
@@ -297,14 +305,28 @@ class Desk:
         """Settle and keep what came; how many asks something came of."""
         tickets = await asyncio.to_thread(self._supplies.book.tickets, record)
         lines = self._office(record).results(record.batch_id or "")
+        settles = self._counted_here(record)
+        if not settles:
+            log.warning(
+                "batch %s was counted in ledger %r and stays so, at its worst case; this ledger "
+                "is not told",
+                *(record.batch_id, record.ledger),
+            )
         answered = 0
         async for some in chunks(lines, LINES_AT_ONCE):
-            answered += await asyncio.to_thread(self._keep, some, tickets)
-        await asyncio.to_thread(self._settle_rest, tickets)
+            answered += await asyncio.to_thread(self._keep, some, tickets, settles=settles)
+        if settles:
+            await asyncio.to_thread(self._settle_rest, tickets)
         return answered
 
-    def _keep(self, lines: Sequence[tuple[str, Completion | ModelError]], tickets: Any) -> int:
-        """Take those lines that are ours, each once: what is settled leaves the tickets."""
+    def _keep(
+        self,
+        lines: Sequence[tuple[str, Completion | ModelError]],
+        tickets: dict[str, int],
+        *,
+        settles: bool,
+    ) -> int:
+        """Take those lines that are ours, each once: what was taken leaves the tickets."""
         came: list[tuple[str, Came]] = []
         for key, outcome in lines:
             ticket = tickets.pop(key, None)
@@ -312,13 +334,14 @@ class Desk:
                 continue
             if isinstance(outcome, Completion | UnusableReply):
                 came.append((key, outcome))
-            self._supplies.ledger.settle(ticket, _spent(outcome))
+            if settles:
+                self._supplies.ledger.settle(ticket, _spent(outcome), key)
         self._inbox.put(came)
         return len(came)
 
     def _settle_rest(self, tickets: Mapping[str, int]) -> None:
-        for ticket in tickets.values():
-            self._supplies.ledger.settle(ticket, Spent("expired", 0.0))
+        for key, ticket in tickets.items():
+            self._supplies.ledger.settle(ticket, Spent("expired", 0.0), key)
 
     # Both.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +12,10 @@ from typing import Any, Final
 
 import orjson
 
-from judge.asking import PROMPT_MARGIN
 from judge.batching import model_mark
 from judge.llm import Model
 from judge.protocol import Ask
+from judge.reply_request import worst_usd
 
 ENDPOINT: Final = "/v1/chat/completions"
 
@@ -95,7 +94,7 @@ class Drafts:
         pen = self._pens.get(mark)
         if pen is None or not self._fits(pen.draft, len(line)):
             pen = self._begin(model.name, mark)
-        pen.write(key, line, worst_usd(model, ask))
+        pen.write(key, line, worst_usd(model.price, ask, model.tokens(ask), batch=True))
 
     def close(self) -> Sequence[Draft]:
         """End all files; the drafts in the order in which they were begun."""
@@ -127,15 +126,6 @@ class Drafts:
         pen = self._pens.pop(mark, None)
         if pen is not None:
             self._closed.append(pen.close())
-
-
-def worst_usd(model: Model, ask: Ask[Any]) -> float | None:
-    """The most an ask can cost at the price of a batch; null where no price is known."""
-    price = model.price
-    if price is None:
-        return None
-    sent, written = model.tokens(ask)
-    return price.cost_usd(math.ceil(sent * PROMPT_MARGIN), written, batch=True)
 
 
 def _line(key: str, body: dict[str, Any]) -> bytes:

@@ -32,11 +32,16 @@ GATHERING = "preparing batch"
 
 
 @task(name="judge_by_batch", cache_policy=NO_CACHE, result_serializer="json")
-async def judge_by_batch(room: Room, run: PlannedRun) -> int:
+async def judge_by_batch(room: Room, run: PlannedRun, *, submits: bool = True) -> int:
     """Fill the reply cache round by round, until no hearing lacks a reply that a batch could bring.
 
     Judging then goes on as ever and finds everything in the cache; what batches could not bring is
     asked for by itself. A process may end at any time: a later one with the same command collects.
+
+    Args:
+        room: where the run is heard.
+        run: what is to be judged.
+        submits: false: collect what an earlier sitting handed in, and hand nothing in.
 
     Returns:
         The rounds handed in by this sitting.
@@ -49,20 +54,43 @@ async def judge_by_batch(room: Room, run: PlannedRun) -> int:
     offices = offices_of(room.seats.models)
     due = _due(room, run)
     if not offices:
-        log.warning(
-            "[runner] batch: %s needs no provider, nothing to batch", run.record.judge_model
-        )
+        log.warning("[runner] batch: %s, nothing to batch", _why_none(room, run))
     if not (offices and due):
         return 0
     with tempfile.TemporaryDirectory(prefix="assizes-batch-") as folder:
         desk = Desk(_supplies(room, run.run_id, offices), Path(folder))
         try:
-            return await _rounds(_Bench(room, run.run_id, due, offices), desk, Path(folder))
+            bench = _Bench(room, run.run_id, due, offices)
+            if not submits:
+                await _collected(bench, desk, Path(folder))
+                return 0
+            return await _rounds(bench, desk, Path(folder))
         except asyncio.CancelledError:
             _say_what_goes_on(desk)
             raise
         finally:
             desk.close()
+
+
+def batches_begun(room: Room, run_id: str) -> bool:
+    """Whether an earlier sitting put asks of this run into batches: what they bring is paid for.
+
+    False where no model may be asked at all (`replay_only`).
+
+    Raises:
+        StoreError: when the record of the batches cannot be read.
+    """
+    cache = room.config.cache
+    if cache.use == "replay_only" or not room.seats.costs:
+        return False
+    records = BatchBook(cache.uri, cache.storage_options, run_id).records()
+    return any(record.state != "dropped" for record in records)
+
+
+def _why_none(room: Room, run: PlannedRun) -> str:
+    if room.config.cache.use == "replay_only":
+        return "[cache] use = replay_only asks nothing"
+    return f"{run.record.judge_model} needs no provider"
 
 
 def offices_of(models: Iterable[Model]) -> dict[str, Batches]:
@@ -88,6 +116,7 @@ def _supplies(room: Room, run_id: str, offices: Mapping[str, Batches]) -> Suppli
         ledger=ledger or OpenLedger(),
         pace=Pace(room.config.runner.batch_poll_s),
         stopped=ledger.stopped if ledger else lambda: None,
+        ledger_file=str(Path(ledger.path).resolve()) if ledger else "",
     )
 
 
@@ -143,6 +172,21 @@ async def _rounds(bench: _Bench, desk: Desk, folder: Path) -> int:
                 return rounds
             await desk.submit(drafts)
         rounds += 1
+
+
+async def _collected(bench: _Bench, desk: Desk, folder: Path) -> None:
+    """Take what was handed in before; what is then still lacking is asked for by itself."""
+    await desk.reopen()
+    if waiting := desk.waiting:
+        log.warning(
+            "%d asks of this run are in batches that were handed in before: they are waited for "
+            "and collected first; no new batch is handed in",
+            sum(record.asks for record in waiting),
+        )
+        await desk.collect()
+        with tempfile.TemporaryDirectory(dir=folder) as own:
+            await bench.gather(desk, Path(own))
+    bench.leave(await desk.close_round())
 
 
 def _say_what_goes_on(desk: Desk) -> None:

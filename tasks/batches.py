@@ -45,6 +45,7 @@ class BatchRecord:
         batch_id: the provider's.
         ended_as: the provider's word for how it ended.
         answered: asks that something was paid for.
+        ledger: the file that gave the tickets; empty where it is not known.
     """
 
     run_id: str
@@ -58,6 +59,7 @@ class BatchRecord:
     batch_id: str | None = None
     ended_as: str | None = None
     answered: int = 0
+    ledger: str = ""
 
     @property
     def name(self) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import polars as pl
@@ -18,7 +19,8 @@ LATEST: Final = "latest"
 
 def baseline_id(store: Store, wanted: str | None, record: RunRecord) -> str | None:
     """The run to compare with: as named, or for `latest` the newest complete run of the same name
-    that was begun before this one; null when there is none.
+    that was begun before this one; null when there is none. A run without a verdict, or over kept
+    replies alone, is no `latest`.
 
     A run that has been compared with its `latest` stays with that one, whatever ends later.
 
@@ -37,7 +39,15 @@ def baseline_id(store: Store, wanted: str | None, record: RunRecord) -> str | No
         & (pl.col("run_id") != record.run_id)
         & (pl.col("started_at") < record.started_at)
     )
-    return None if older.is_empty() else str(older.sort("started_at", "run_id")["run_id"][-1])
+    newest_first = older.sort("started_at", "run_id", descending=True)
+    return next((row["run_id"] for row in newest_first.iter_rows(named=True) if _counts(row)), None)
+
+
+def _counts(row: Mapping[str, Any]) -> bool:
+    """Whether a complete run may stand for its name."""
+    use = json.loads(row["config"]).get("cache", {}).get("use")
+    outcome = json.loads(row["summary"] or "{}").get("outcome")
+    return use != "replay_only" and outcome not in (None, "inconclusive")
 
 
 def compare_stored(

@@ -41,13 +41,21 @@ _ADD: Final = (
 _SETTLE: Final = (
     "update calls set state = 'settled', cost_nano = ?2, "
     "counted_nano = coalesce(?2, worst_nano, 0), input_tokens = ?3, output_tokens = ?4, "
-    "latency_ms = ?5, code = ?6 where id = ?1 and state = 'reserved' "
-    "returning run_id, day, coalesce(worst_nano, 0), counted_nano, "
+    "latency_ms = ?5, code = ?6 where id = ?1 and run_id = ?7 and key = coalesce(?8, key) "
+    "and state = 'reserved' returning day, coalesce(worst_nano, 0), counted_nano, "
     "worst_nano is null and cost_nano is null"
 )
 _CORRECT: Final = (
     "update totals set nano = nano + ?3, open_calls = open_calls - 1, "
     "open_nano = open_nano - ?4, unpriced = unpriced + ?5 where scope in (?1, ?2)"
+)
+_CANCEL: Final = (
+    "delete from calls where id = ? and run_id = ? and key = ? and state = 'reserved' "
+    "returning day, coalesce(worst_nano, 0)"
+)
+_TAKE_BACK: Final = (
+    "update totals set calls = calls - 1, nano = nano - ?3, open_calls = open_calls - 1, "
+    "open_nano = open_nano - ?3 where scope in (?1, ?2)"
 )
 _CLAIM: Final = (
     "insert into claims (run_id, key, place) values (?, ?, ?) "
@@ -105,22 +113,38 @@ class SqliteLedger:
             self._file.execute(_ADD, (self._run_scope, f"day:{day}", set_aside))
         return int(ticket)
 
-    def settle(self, ticket: int, spent: Spent) -> None:
+    def settle(self, ticket: int, spent: Spent, key: str | None = None) -> None:
         """Put what a call came to in the place of the worst case; once, also from another process.
+
+        A ticket of another run, or of another ask than `key`, was given by another ledger: it is
+        left alone.
 
         A fault of the file loses no reply: the call stays counted at its worst, and the next
         reservation is refused.
         """
         cost = None if spent.cost_usd is None else round(spent.cost_usd * NANO)
         tokens = (spent.input_tokens, spent.output_tokens)
-        row = (ticket, cost, *tokens, spent.latency_ms, spent.code)
+        row = (ticket, cost, *tokens, spent.latency_ms, spent.code, self.run_id, key)
         try:
             with self._transaction():
                 found = self._file.execute(_SETTLE, row).fetchone()
                 if found is not None:
-                    run_id, day, worst, counted, unpriced = found
-                    scopes = (f"run:{run_id}", f"day:{day}")
+                    day, worst, counted, unpriced = found
+                    scopes = (self._run_scope, f"day:{day}")
                     self._file.execute(_CORRECT, (*scopes, counted - worst, worst, unpriced))
+        except sqlite3.Error as error:
+            self._broken(error)
+
+    def cancel(self, ticket: int, key: str) -> None:
+        """Take back a reservation of a call that was never made: it counts no more, neither as a
+        call nor in dollars. What was settled or cancelled before stays as it is.
+        """
+        try:
+            with self._transaction():
+                found = self._file.execute(_CANCEL, (ticket, self.run_id, key)).fetchone()
+                if found is not None:
+                    day, worst = found
+                    self._file.execute(_TAKE_BACK, (self._run_scope, f"day:{day}", worst))
         except sqlite3.Error as error:
             self._broken(error)
 

@@ -13,6 +13,7 @@ import contextlib
 import logging
 import math
 import re
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Final, TypeVar
@@ -46,6 +47,9 @@ SLOTS_PER_TOKEN: Final = 10
 FIRST_PAUSE_S: Final = 0.2
 LONGEST_PAUSE_S: Final = 5.0
 """Between tries to reach a server that does not answer, or says that it is busy."""
+
+LOST_S: Final = 120.0
+"""A server that does not answer for so long is given up."""
 
 QUIET_S: Final = 3.0
 """So long that is nobody's concern: units are leased ahead."""
@@ -143,6 +147,7 @@ class _SharedLimit:
         self._took_s = 0.0
         self._client: PrefectClient
         self._unreachable = False
+        self._away_since: float | None = None
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
@@ -207,26 +212,41 @@ class _SharedLimit:
         """What the server answers, as soon as it does.
 
         Raises:
-            AssizesError: when it answers that it never will.
+            AssizesError: when it answers that it never will, or nothing of use for two minutes.
         """
+        self._away_since = None
         try:
             async for attempt in AsyncRetrying(
                 retry=retry_if_exception(_passes),
                 wait=wait_random_exponential(FIRST_PAUSE_S, LONGEST_PAUSE_S),
+                stop=self._is_lost,
                 before_sleep=self._complain,
                 reraise=True,
             ):
                 with attempt:
                     answer = await ask()
-        except httpx.HTTPStatusError as error:
-            status = error.response.status_code
+        except (httpx.HTTPStatusError, httpx.TransportError, ObjectAlreadyExists) as error:
+            what = "does not lease" if _passes(error) else "refuses"
+            waited = f" for {LOST_S:g} s" if _passes(error) else ""
             raise AssizesError(
-                f"[limits] shared: the Prefect server refuses the limit {self.name!r} (HTTP {status})"
+                f"[limits] shared: the Prefect server {what} the limit {self.name!r}{waited} "
+                f"({_reason(error)})"
             ) from error
         if self._unreachable:
             log.warning("the Prefect server leases %s again", self.name)
             self._unreachable = False
         return answer
+
+    def _is_lost(self, state: RetryCallState) -> bool:
+        """Whether the server was away for too long; one that says 423 is there."""
+        error = state.outcome.exception() if state.outcome is not None else None
+        if isinstance(error, httpx.HTTPStatusError) and error.response.status_code == 423:
+            self._away_since = None
+            return False
+        now = time.monotonic()
+        if self._away_since is None:
+            self._away_since = now
+        return now - self._away_since >= LOST_S
 
     def _complain(self, state: RetryCallState) -> None:
         """Once, however long it takes."""
@@ -234,13 +254,17 @@ class _SharedLimit:
         if self._unreachable or lasts_s < QUIET_S or state.outcome is None:
             return
         self._unreachable = True
-        why = state.outcome.exception()
-        what = f"HTTP {why.response.status_code}" if isinstance(why, httpx.HTTPStatusError) else why
         log.warning(
             "the Prefect server does not lease %s (%s); calls wait until it does",
             self.name,
-            what or type(why).__name__,
+            _reason(state.outcome.exception()),
         )
+
+
+def _reason(error: BaseException | None) -> str:
+    if isinstance(error, httpx.HTTPStatusError):
+        return f"HTTP {error.response.status_code}"
+    return str(error) or type(error).__name__
 
 
 def _passes(error: BaseException) -> bool:

@@ -11,6 +11,7 @@ from prefect.cache_policies import NO_CACHE
 
 from judge.catalog import fingerprints
 from judge.config import Trigger
+from judge.errors import ConfigurationError
 from tasks.compared import baseline_id
 from tasks.intake import Plan, plan_intake
 from tasks.ledger_file import known_runs
@@ -53,7 +54,7 @@ async def plan_run(room: Room, request: Request) -> PlannedRun:
     """List the input, cut it into shards, and begin the run or find it already begun.
 
     Raises:
-        ConfigurationError: the transcripts cannot be found.
+        ConfigurationError: the transcripts cannot be found, or a complete run is to ask anew.
         StoreError: the run id belongs to another configuration or other transcripts.
         UnknownRun: the configured baseline is not in the store.
         Inconclusive: there is nothing to judge.
@@ -98,7 +99,13 @@ def _begun(room: Room, request: Request, intake: Plan) -> RunRecord:
     )
     # A baseline that is not there must not be noticed at the end, when the judges have been paid.
     baseline_id(room.store, config.comparison.baseline, record)
-    return room.store.begin(record)
+    begun = room.store.begin(record)
+    if request.run_id and config.cache.use == "refresh" and begun.status == "complete":
+        raise ConfigurationError(
+            f"run {begun.run_id} is complete, there is nothing to ask anew; leave out --run-id, or "
+            "name another"
+        )
+    return begun
 
 
 def _run_id(room: Room, intake: Plan, prints: dict[str, str]) -> str:

@@ -30,11 +30,11 @@ def plan_and_print(config: RunConfig, on: date | None, *, as_json: bool) -> int:
     if as_json:
         print_json(found.model_dump(mode="json"))
         return 0
-    _print(found, replayed=config.cache.use == "replay_only")
+    _print(found, config)
     return 0
 
 
-def _print(found: RunForecast, *, replayed: bool) -> None:
+def _print(found: RunForecast, config: RunConfig) -> None:
     counts = ", ".join(f"{name} {count}" for name, count in found.transcripts.items())
     print_line(f"{found.run_id}: {_state(found)}")
     print_line(f"transcripts: {counts}")
@@ -50,8 +50,10 @@ def _print(found: RunForecast, *, replayed: bool) -> None:
         "#worst",
     )
     print_table("", columns, [_row(one) for one in found.judges])
-    for line in (*_totals(found, replayed=replayed), *map(_limit, found.limits)):
+    for line in _totals(found, replayed=config.cache.use == "replay_only"):
         print_line(line)
+    for limit in found.limits:
+        print_line(_limit(limit, batch=config.runner.batch))
     for line in found.assumptions:
         print_line(f"assumed: {line}")
 
@@ -87,12 +89,15 @@ def _totals(found: RunForecast, *, replayed: bool) -> Iterator[str]:
     yield f"time: {took}, without retries"
 
 
-def _limit(one: LimitForecast) -> str:
+def _limit(one: LimitForecast, *, batch: bool) -> str:
     said = f"[limits] {one.limit} = {one.allows:g}: {one.spent:g} spent"
     if one.fits is None or one.expected is None:
         return f"{said}, what this run adds is not known"
-    verdict = "fits" if one.fits else "DOES NOT FIT: the run would stop on the way"
-    return f"{said}, {one.expected:g} more expected: {verdict}"
+    added = f"{one.expected:g} more expected"
+    if batch and one.worst is not None:
+        added += f", up to {one.worst:g} set aside for its batches"
+    end = "a batch may not be handed in" if batch else "the run would stop on the way"
+    return f"{said}, {added}: {'fits' if one.fits else f'DOES NOT FIT: {end}'}"
 
 
 def _usd(value: float | None) -> str:

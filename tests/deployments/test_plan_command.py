@@ -98,6 +98,23 @@ def test_what_a_run_has_done_is_not_planned_again(folder: Path, judge_server, pr
     assert "replay_only: nothing is asked" in replayed.out
 
 
+def test_a_plan_takes_the_options_of_a_run(folder: Path):
+    alone = json.loads(assizes("plan", "--json", cwd=folder).out)
+    batch = json.loads(assizes("plan", "--json", "--batch", cwd=folder).out)
+    assert batch["expected_usd"] == pytest.approx(alone["expected_usd"] / 2, abs=2e-6)
+    assert batch["minutes"] is None
+    worst = batch["worst_usd"]
+    budget = f"limits.budget_usd={(batch['expected_usd'] + worst) / 2}"
+    printed = assizes("plan", "--batch", "--set", budget, cwd=folder).out
+    said = f"up to {worst:g} set aside for its batches: DOES NOT FIT: a batch may not be handed in"
+    assert said in printed
+    replayed = assizes("plan", "--replay-only", cwd=folder)
+    assert "replay_only: nothing is asked" in replayed.out
+    assert assizes("plan", "--refresh", cwd=folder).code == 0
+    both = assizes("plan", "--refresh", "--replay-only", cwd=folder)
+    assert (both.code, len(both.err.splitlines())) == (2, 1)
+
+
 def test_planning_never_speaks_to_prefect(folder: Path):
     program = (
         "import sys\n"

@@ -4,6 +4,8 @@ is killed in between; what a batch cannot bring is asked for by itself.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import math
 import os
@@ -264,6 +266,59 @@ async def test_the_offline_judge_has_nothing_to_batch(
 
     assert outcome.summary.counts["judged"] == 2
     assert "nothing to batch" in caplog.text
+
+
+async def test_replies_that_are_only_replayed_are_no_batch_and_the_reason_is_said(
+    tmp_path: Path, judge_server: OpenAIServer, caplog: pytest.LogCaptureFixture
+):
+    tables = body(tmp_path, judge_server, 2)
+    tables["cache"]["use"] = "replay_only"
+    await outcome_of(validated(tables, "test"))
+
+    assert "replay_only asks nothing, nothing to batch" in caplog.text
+    assert "needs no provider" not in caplog.text
+
+
+async def test_what_was_handed_in_is_collected_without_batch_too_and_nothing_new_is_handed_in(
+    tmp_path: Path, judge_server: OpenAIServer, caplog: pytest.LogCaptureFixture
+):
+    with running_openai_server("--batch-delay", "2") as server:
+        tables = body(tmp_path, server, 12, judges=JUDGES)
+        first = asyncio.create_task(outcome_of(validated(tables, "test")))
+        while not any(one["state"] == "submitted" for one in records(tmp_path)):
+            assert not first.done(), first
+            await asyncio.sleep(0.02)
+        first.cancel()
+        with contextlib.suppress(BaseException):
+            await first
+        tables["runner"]["batch"] = False
+        outcome = await outcome_of(validated(tables, "test"))
+
+        assert outcome.conclusion == "Passed"
+        assert counted(server) == {
+            "batches": 1,
+            "batch_lines": 14,
+            "batch_repeats": 0,
+            "requests": 2 + 2,
+        }
+        assert "14 asks of this run are in batches that were handed in before" in caplog.text
+        assert [one["state"] for one in records(tmp_path)] == ["collected"]
+
+
+async def test_first_attempts_that_a_batch_brought_count_without_batch_too(
+    tmp_path: Path, judge_server: OpenAIServer
+):
+    tables = body(tmp_path, judge_server, 3, model="openai/stub-flaky-invalid-1")
+    tables["limits"]["max_asks"] = 3
+    assert (await outcome_of(validated(tables, "test"))).conclusion == "OverBudget"
+    assert [one["state"] for one in records(tmp_path)] == ["collected"]
+    tables["limits"]["max_asks"] = 6
+    tables["runner"]["batch"] = False
+    outcome = await outcome_of(validated(tables, "test"))
+
+    assert outcome.conclusion == "Passed"
+    assert counted(judge_server)["requests"] == 3
+    assert all("could not be used" in str(one["messages"]) for one in judge_server.requests())
 
 
 COMMAND = [sys.executable, "-m", "deployments.cli", "run", "--batch"]

@@ -8,6 +8,7 @@ import pytest
 
 from deployments.samples import sample_cases
 from judge.config import RunConfig
+from judge.errors import ConfigurationError
 from tests.doubles.fixtures import OpenAIServer
 from tests.flows.test_evaluate import config, outcome_of, tables, written
 
@@ -51,6 +52,22 @@ async def test_a_refreshed_run_asks_anew_under_an_id_of_its_own_and_resumes_with
     assert third.run_id == f"{first.run_id}-r3"
     assert judge_server.stats()["requests"] == 3 * CASES
     assert (await outcome_of(wanted(tmp_path, judge_server))) == first
+
+
+async def test_a_complete_run_cannot_ask_anew_under_its_own_name(tmp_path: Path, judge_server):
+    await outcome_of(wanted(tmp_path, judge_server), run_id="named")
+    with pytest.raises(ConfigurationError, match="run named is complete.*leave out --run-id"):
+        await outcome_of(wanted(tmp_path, judge_server, "refresh"), run_id="named")
+    assert judge_server.stats()["requests"] == CASES
+
+
+async def test_a_replay_is_no_model_call_and_not_limited_like_one(tmp_path: Path, judge_server):
+    limits = {"max_asks": 1, "requests_per_minute": 1}
+    ledger = tmp_path / "ledger.db"
+    replayed = await outcome_of(wanted(tmp_path, judge_server, "replay_only", limits=limits))
+    assert not any("budget" in code for code in replayed.summary.failures)
+    assert replayed.summary.failures["not_cached"] > 0
+    assert not ledger.exists()
 
 
 async def test_replies_of_a_run_whose_store_is_gone_are_asked_anew_too(

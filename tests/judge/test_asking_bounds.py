@@ -13,13 +13,16 @@ from judge.config import LimitsConfig
 from judge.errors import ModelError, NotAsked
 from judge.ledger import OpenLedger
 from judge.limits import Limiter
-from judge.llm import Completion, UnusableReply
+from judge.llm import Completion, Lexical, UnusableReply
 from judge.prices import Price
 from judge.protocol import Ask, Prompt
 from judge.purse import Purse
+from judge.replayed import Replayed
+from judge.reply_request import most_sent
 from judge.retrying import Backoff
 from judge.score import Score
 from judge.scripted import Scripted
+from tests.judge.clock import simulated
 from tests.judge.levels import CASE, LEVEL, Asking, Reply, codes, doubts_below_3, engine, priced
 
 PRICE = Price(input_usd_per_million=1e6, output_usd_per_million=1e6)
@@ -65,7 +68,8 @@ async def test_each_call_is_reserved_at_its_worst_and_settled_at_what_it_came_to
     await asking([cut, down, busy, priced(4)], book).hear(Asking(), CASE)
 
     reserved, settled = book.lines[::2], book.lines[1::2]
-    assert [call.worst_usd for call in reserved] == [115.0, 215.0, 215.0, 215.0]
+    sent = most_sent(Ask(Prompt("s", "q"), Reply), 10)
+    assert [call.worst_usd for call in reserved] == [sent + 100.0, *[sent + 200.0] * 3]
     assert len({call.key for call in reserved}) == 1
     assert {call.model for call in reserved} == {"scripted/queue"}
     assert [(one.code, one.cost_usd) for one in settled] == [
@@ -225,9 +229,9 @@ class Noting(Limiter):
         super().__init__(limits)
         self.tokens: list[int] = []
 
-    def admitted(self, model, tokens, group=""):
+    def admitted(self, model, tokens, group="", place=None):
         self.tokens.append(tokens)
-        return super().admitted(model, tokens, group)
+        return super().admitted(model, tokens, group, place)
 
 
 async def test_the_token_limit_expects_answers_as_long_as_those_before():
@@ -242,3 +246,95 @@ async def test_the_token_limit_expects_answers_as_long_as_those_before():
         await questioner.answer(Ask(Prompt("s", text), Reply), text)
 
     assert limiter.tokens == [10 + 25, 10 + 40, 10 + 40, 10 + 50]
+
+
+class Timed(Priced):
+    """Notes when it is asked what."""
+
+    def __init__(self, replies):
+        super().__init__(replies)
+        self.at: list[tuple[str, float]] = []
+
+    async def complete(self, ask, *, complaint=None, cap=1):
+        self.at.append((ask.prompt.user, asyncio.get_running_loop().time()))
+        return await super().complete(ask, complaint=complaint, cap=cap)
+
+
+def test_a_call_that_is_repeated_goes_before_those_never_made():
+    model = Timed([ModelError("unavailable", "down"), *[priced(1)] * 10])
+
+    async def main():
+        asking = engine(model, requests_per_minute=60)
+        return await asyncio.gather(*(asking.hear(Asking([text]), CASE) for text in "abcdefghij"))
+
+    simulated(main())
+    assert [text for text, _ in model.at] == list("aabcdefghij")
+
+
+@pytest.mark.parametrize(
+    ("failure", "gap_s"),
+    [
+        (UnusableReply("refused", "no", Completion("", "m", 10, 0, 10.0)), 1),
+        (ModelError("bad_request", "what?"), 0),
+        (ModelError("timeout", "late"), 4),
+    ],
+)
+def test_the_token_limit_is_told_what_failed_calls_took(failure, gap_s):
+    """Of 600 tokens a minute a call is expected to take 35; what failed took 10, none, or who
+    knows."""
+    model = Timed([failure, priced(1)])
+
+    async def main():
+        asking = engine(model, tokens_per_minute=600, max_attempts=1)
+        for text in "ab":
+            await asking.hear(Asking([text]), CASE)
+
+    simulated(main())
+    (_, first), (_, second) = model.at
+    assert second - first == pytest.approx(gap_s, abs=0.6)
+
+
+def test_whoever_waits_for_a_limit_ends_when_the_breaker_opens_for_good():
+    model = Timed([ModelError("quota", "pay first")] * 3)
+
+    async def main():
+        asking = engine(model, requests_per_minute=6)
+        heard = await asyncio.gather(*(asking.hear(Asking([text]), CASE) for text in "abcdefgh"))
+        return heard, asyncio.get_running_loop().time()
+
+    heard, took_s = simulated(main())
+    assert [one.asks[0].error.split(":")[0] for one in heard] == ["quota"] * 3 + [
+        "circuit_open"
+    ] * 5
+    assert took_s == pytest.approx(20, abs=1)
+
+
+@pytest.mark.parametrize("hint_s", [None, 60.0])
+def test_a_model_that_refuses_for_its_rate_for_good_is_given_up_after_five_minutes(hint_s):
+    busy = ModelError("rate_limited", "daily limit", retry_after_s=hint_s)
+    model = Timed([busy] * 1000)
+
+    async def main():
+        asking = engine(model, means={"backoff": Backoff()}, deadline_s=600.0)
+        heard = await asyncio.gather(*(asking.hear(Asking([str(i)]), CASE) for i in range(100)))
+        return [one.asks[0].error for one in heard], asyncio.get_running_loop().time()
+
+    errors, took_s = simulated(main())
+    assert 300 <= took_s <= 370
+    last = (
+        "circuit_open: no call was let through for 300 s, the last with rate_limited: daily limit"
+    )
+    assert errors.count(last) >= 50
+
+
+@pytest.mark.parametrize("free", [Lexical(), Replayed(Priced([]))])
+async def test_a_model_that_calls_nobody_is_neither_paced_nor_counted_nor_broken(free):
+    book = Book(grants=0)
+    one = engine(free, means={"ledger": book}, requests_per_minute=1, tokens_per_minute=1)
+
+    async with asyncio.timeout(5):
+        heard = await asyncio.gather(*(one.hear(Asking([f"{n}"]), CASE) for n in range(20)))
+
+    codes_seen = {(ask.error or "").split(":")[0] for each in heard for ask in each.asks}
+    assert codes_seen == {"no_offline_rule" if isinstance(free, Lexical) else "not_cached"}
+    assert (book.lines, one.calls, one.limiter.peak) == ([], 0, 0)

@@ -8,10 +8,11 @@ import json
 
 import pytest
 
-from judge.batch_lines import BatchStatus
+from judge.batch_lines import BatchStatus, ProviderBatches
 from judge.batching import batches_of
 from judge.config import LimitsConfig
 from judge.errors import ModelError
+from judge.litellm_model import LiteLLMBatchCalls
 from judge.llm import Completion, UnusableReply, model_for
 from judge.prices import Price
 from tests.doubles.fixtures import OPENAI_KEY
@@ -155,3 +156,72 @@ async def test_faults_of_the_endpoint_have_codes(judge_server):
         await nowhere.find({})
     assert unreached.value.code == "unavailable"
     assert OPENAI_KEY not in str(unreached.value)
+
+
+class Altered(LiteLLMBatchCalls):
+    """The provider's files with other bytes before, behind or in the place of what is in them."""
+
+    def __init__(self, model, before: bytes = b"", behind: bytes = b"", *, keep: bool = True):
+        super().__init__(model)
+        self.before, self.behind, self.keep = before, behind, keep
+
+    async def content(self, file_id: str):
+        yield self.before
+        async for chunk in super().content(file_id):
+            if self.keep:
+                yield chunk
+        yield self.behind
+
+
+async def results(batches) -> dict[str, Completion | ModelError]:
+    batch_id = await batches.submit(lines(batches, 2), {"run": "r"})
+    await ended(batches, batch_id)
+    return dict([one async for one in batches.results(batch_id)])
+
+
+JUNK = (
+    b"<html>502 Bad Gateway</html>\n",
+    b"[]\n",
+    b'{"id": 1}\n',
+    b'{"custom_id": 7}\n',
+    b"null\n",
+    b"\xff\xfe\n",
+)
+
+
+@pytest.mark.parametrize("junk", JUNK)
+@pytest.mark.parametrize("place", ["before", "behind"])
+async def test_what_is_no_line_of_a_batch_is_skipped_and_said(judge_server, caplog, junk, place):
+    came = await results(ProviderBatches(Altered(model_of(judge_server, "stub"), **{place: junk})))
+
+    assert [type(came[key]) for key in ("k0", "k1")] == [Completion, Completion]
+    assert "skipped what is no line of a batch" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        {"status_code": 200, "body": "text"},
+        {"status_code": 200, "body": [1]},
+        {"status_code": 200, "body": {"choices": "none"}},
+        {"status_code": 200, "body": {"choices": [{"message": 3}]}},
+        {"status_code": 200, "body": {"choices": [{"message": {"content": "x"}}], "usage": 4}},
+        {"status_code": "200?", "body": "text"},
+        "text",
+        None,
+    ],
+)
+async def test_a_line_of_another_shape_is_the_failure_of_its_ask_alone(judge_server, response):
+    odd = json.dumps({"custom_id": "odd", "response": response}).encode() + b"\n"
+    came = await results(ProviderBatches(Altered(model_of(judge_server, "stub"), odd)))
+
+    assert isinstance(came.pop("odd"), ModelError)
+    assert [type(came[key]) for key in ("k0", "k1")] == [Completion, Completion]
+
+
+async def test_a_file_without_any_line_of_a_batch_is_not_what_was_paid_for(judge_server):
+    page = Altered(model_of(judge_server, "stub"), b"<html>\nBad Gateway\n</html>\n", keep=False)
+    with pytest.raises(ModelError, match="no line of file .* can be read") as error:
+        await results(ProviderBatches(page))
+
+    assert error.value.code == "unavailable"

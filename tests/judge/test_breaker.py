@@ -84,11 +84,45 @@ async def test_a_rate_limit_between_does_not_hide_that_the_quota_is_spent():
     assert not one.closed
 
 
-async def test_rate_limits_alone_never_open_it():
-    one, _ = breaker(failures=2)
+async def test_rate_limits_do_not_open_it_however_many():
+    one, clock = breaker(failures=2)
     for _ in range(50):
+        clock.now += 5.9
         await call(one, BUSY)
     assert one.closed
+
+
+@pytest.mark.parametrize("between", SERVED)
+async def test_nothing_but_rate_limits_for_five_minutes_opens_it_for_good(between):
+    one, clock = breaker()
+    for failure in (BUSY, BUSY, between, BUSY, BUSY, DOWN, BUSY):
+        await call(one, failure)
+        clock.now += 75
+    assert one.closed
+
+    await call(one, BUSY)
+
+    assert one.given_up == (
+        "no call was let through for 300 s, the last with rate_limited: slow down"
+    )
+    with pytest.raises(NotAsked, match="circuit_open: no call was let through"):
+        await one.turn()
+
+
+async def test_rate_limits_far_apart_do_not_open_it():
+    one, clock = breaker()
+    for _ in range(10):
+        await call(one, BUSY)
+        clock.now += 151
+    assert one.closed
+
+
+async def test_to_be_left_alone_for_longer_than_five_minutes_is_a_refusal_for_good():
+    one, _ = breaker()
+    for hint_s in (301.0, 300.0, 301.0, 3600.0):
+        assert one.closed
+        await call(one, ModelError("rate_limited", "daily limit", retry_after_s=hint_s))
+    assert one.given_up == "3 calls in a row failed, the last with rate_limited: daily limit"
 
 
 @pytest.mark.parametrize("code", ["unavailable", "timeout"])

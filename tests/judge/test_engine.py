@@ -392,3 +392,37 @@ async def test_a_model_is_silent_until_it_answers_if_only_to_refuse():
 
     await asking.hear(Asking(), CASE)
     assert asking.silent == frozenset()
+
+
+async def test_what_was_called_for_twice_is_charged_twice_although_nothing_is_kept():
+    model = Scripted([priced(4), priced(4)])
+    model.cache_key = "kept nowhere"
+    asking = engine(model)
+
+    heard = [
+        await asking.hear(Asking(), CASE.model_copy(update={"repetition": number}))
+        for number in (1, 2)
+    ]
+
+    (first,), (second,) = (one.asks for one in heard)
+    assert [(one.cost_usd, one.cached, one.attempts) for one in (first, second)] == [
+        (0.25, False, 1)
+    ] * 2
+    assert asking.cost_usd == 0.5
+
+
+async def test_when_one_call_raises_its_siblings_are_not_left_running():
+    class Mixed(Scripted):
+        ended = False
+
+        async def complete(self, ask, *, complaint=None, cap=1):
+            if ask.prompt.user == "bug":
+                raise KeyError("missing")
+            await asyncio.sleep(0.05)
+            self.ended = True
+            return priced(4)
+
+    model = Mixed([])
+    with pytest.raises(KeyError, match="missing"):
+        await engine(model).hear(Asking(["bug", "fine"]), CASE)
+    assert model.ended

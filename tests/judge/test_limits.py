@@ -323,3 +323,38 @@ def test_a_call_that_fails_gives_its_slot_back():
 
     coroutine: Coroutine[Any, Any, int] = main()
     assert simulated(coroutine) == 0
+
+
+def test_who_had_a_permit_before_goes_before_all_who_had_none_eldest_first():
+    async def main() -> list[str]:
+        one, order = limiter(1), []
+
+        async def call(name: str, group: str, place: int | None = None) -> int:
+            async with one.admitted("a", 0, group, place) as permit:
+                order.append(name)
+                await asyncio.sleep(1)
+            return permit.place
+
+        first, second = [await call(name, "g") for name in ("first", "second")]
+        fresh = [call(f"fresh {i}", "gh"[i % 2]) for i in range(3)]
+        await asyncio.gather(*fresh, call("second", "h", second), call("first", "h", first))
+        assert one.in_flight == 0
+        return order[2:]
+
+    # The first fresh one found the slot free; its group goes on, whoever came between.
+    assert simulated(main()) == ["fresh 0", "first", "second", "fresh 2", "fresh 1"]
+
+
+def test_who_waits_again_can_be_cancelled_and_come_again():
+    async def main() -> tuple[float, int]:
+        one = limiter(1)
+        async with one.admitted("a", 0) as first:
+            for _ in range(2):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(1), one.admitted("a", 0, "", first.place):
+                        pass
+        async with one.admitted("a", 0, "", first.place) as again:
+            assert again.place == first.place
+        return asyncio.get_running_loop().time(), one.in_flight
+
+    assert simulated(main()) == (2.0, 0)

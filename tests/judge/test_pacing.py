@@ -395,3 +395,16 @@ def test_the_pace_grows_again_and_faster_when_refusals_are_long_past():
     assert first == pytest.approx(9.9 * 0.95)
     assert pressure.rate(15.0) == pytest.approx(first * 1.05)
     assert pressure.rate(100.0) > 10 * first
+
+
+def test_a_pace_found_out_from_refusals_never_falls_below_a_call_in_ten_seconds():
+    pressure = Pressure()
+    now, rates = 0.0, []
+    for turn in range(60):
+        now = max(now, pressure.ready_at())
+        spell = pressure.take(now)
+        rates.append(pressure.rate(now))
+        if turn % 3 == 0:  # the refusal comes after the next start, as from a slow provider
+            pressure.refused(spell, now, now + 1, None)
+    assert min(rate for rate in rates if rate is not None) >= 0.1
+    assert now < 60 * 20

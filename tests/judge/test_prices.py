@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
+import json
 import random
+import uuid
 
 import pytest
 
@@ -13,10 +16,11 @@ from judge.config import JudgeConfig, LimitsConfig
 from judge.formats import FORMATS
 from judge.hearing import Hearing
 from judge.litellm_model import LiteLLM, litellm, price_of
-from judge.prices import Price, TokenScale, estimated_tokens, listed_price
+from judge.prices import Price, TokenScale, estimated_tokens, listed_price, most_tokens
 from judge.protocol import Ask
 
 MINI = "openai/gpt-4o-mini"
+NASTY_ROWS = range(200)
 
 
 def test_the_list_that_came_with_litellm_gives_the_price():
@@ -98,6 +102,39 @@ def test_real_prompts_are_estimated_within_15_percent_of_the_tokenizer(data, for
 def test_other_scripts_take_more_tokens_a_character():
     assert estimated_tokens("请帮我取消明天的航班预订") >= 2 * estimated_tokens("cancel my book")
     assert estimated_tokens("\ud800") == 1
+
+
+RNG = random.Random(3)
+NASTY = {
+    "digits": "".join(RNG.choices("0123456789", k=3000)),
+    "digits between commas": ",".join(RNG.choices("0123456789", k=3000)),
+    "table of numbers": "\n".join(
+        "|".join(f"{RNG.random():.4f}" for _ in "12345678") for _ in NASTY_ROWS
+    ),
+    "UUIDs": "\n".join(str(uuid.UUID(int=RNG.getrandbits(128))) for _ in NASTY_ROWS),
+    "base64": base64.b64encode(RNG.randbytes(3000)).decode(),
+    "emoji": "".join(chr(RNG.randint(0x1F300, 0x1F6FF)) for _ in NASTY_ROWS),
+    "rare Chinese": "".join(chr(RNG.randint(0x4E00, 0x9FFF)) for _ in NASTY_ROWS),
+    "no letters at all": "".join(chr(RNG.randint(0x10000, 0x10FFFF)) for _ in NASTY_ROWS),
+    "HTML": '<td style="x:1">&nbsp;</td><br/>\n' * 60,
+    "JSON": json.dumps([{"id": RNG.randint(0, 99999), "v": None} for _ in NASTY_ROWS]),
+    "case by case": "xQjZ" * 500,
+    "one word": "a",
+}
+
+
+@pytest.mark.parametrize("text", NASTY.values(), ids=NASTY)
+@pytest.mark.parametrize("model", ["gpt-4o-mini", "gpt-4.1", "gpt-4"])
+def test_no_prompt_has_more_tokens_than_its_worst_case(text, model):
+    said = [{"role": "user", "content": text}]
+
+    counted = litellm.token_counter(model=model, messages=said)
+
+    assert counted <= most_tokens(estimated_tokens(text), [text])
+
+
+def test_an_estimate_that_calls_put_right_raises_the_worst_case():
+    assert most_tokens(1000, ["short"]) == 1500
 
 
 def test_estimates_are_put_right_by_what_was_metered_and_never_by_much():

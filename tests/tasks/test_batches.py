@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +12,11 @@ import pytest
 from judge.batching import batches_of, model_mark
 from judge.config import LimitsConfig
 from judge.errors import Halted, Inconclusive, OverBudget, StoreError
+from judge.ledger import Account, Call
 from judge.llm import Completion, UnusableReply, model_for
 from judge.prices import Price
 from judge.protocol import Ask, Prompt
+from judge.reply_request import most_sent
 from tasks.batch_calls import Pace
 from tasks.batch_desk import Desk, Supplies
 from tasks.batch_drafts import Drafts, Most
@@ -147,23 +148,33 @@ def test_the_worst_case_of_a_draft_is_at_the_price_of_a_batch(tmp_path: Path, ju
     ((_, usd),) = drafts.close()[0].worst_cases()
 
     sent, most = model.tokens(ask(1))
-    assert usd == PRICE.cost_usd(math.ceil(sent * 1.5), most, batch=True)
-    assert usd == pytest.approx(PRICE.cost_usd(math.ceil(sent * 1.5), most) / 2)
+    assert usd == PRICE.cost_usd(most_sent(ask(1), sent), most, batch=True)
+    assert usd == pytest.approx(PRICE.cost_usd(most_sent(ask(1), sent), most) / 2)
 
 
 class Sitting:
     """A process at its desk; each has its own folder, all share the book and the ledger."""
 
-    def __init__(self, folder: Path, server: OpenAIServer, name: str = "stub", **limits) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        server: OpenAIServer,
+        name: str = "stub",
+        ledger: str = "ledger.db",
+        **limits,
+    ) -> None:
         self.model = model_of(server, name)
-        self.ledger = SqliteLedger(str(folder / "ledger.db"), "run-1", LimitsConfig(**limits))
+        self.ledger = SqliteLedger(str(folder / ledger), "run-1", LimitsConfig(**limits))
         self.book = BatchBook(str(folder / "replies"), {}, "run-1")
         self.own = folder / f"sitting-{len(list(folder.glob('sitting-*')))}"
         self.own.mkdir()
         offices = {model_mark(self.model): batches_of(self.model)}
         pace = Pace(0.02, 0.1)
         self.desk = Desk(
-            Supplies(self.book, offices, self.ledger, pace, self.ledger.stopped), self.own
+            Supplies(
+                *(self.book, offices, self.ledger, pace, self.ledger.stopped, self.ledger.path)
+            ),
+            self.own,
         )
 
     async def submit(self, numbers) -> None:
@@ -271,7 +282,7 @@ async def test_a_round_over_the_budget_is_not_handed_in_at_all(tmp_path: Path, j
         await sitting.submit(range(8))
 
     assert set(sitting.states) == {"dropped"}
-    assert (sitting.ledger.spent().usd, sitting.ledger.spent().open_calls) == (0.0, 0)
+    assert sitting.ledger.spent() == Account(0, 0.0)
     assert judge_server.stats()["batches"] == 0
 
 
@@ -320,3 +331,30 @@ async def test_an_endpoint_without_batches_is_named(tmp_path: Path, judge_server
 
     assert sitting.states == ["dropped", "dropped"]
     assert sitting.ledger.spent().open_calls == 0
+
+
+async def test_a_round_of_more_asks_than_allowed_leaves_all_of_them_allowed(
+    tmp_path: Path, judge_server
+):
+    with pytest.raises(OverBudget, match="max_asks = 5"):
+        await Sitting(tmp_path, judge_server, max_asks=5).submit(range(8))
+    later = Sitting(tmp_path, judge_server, max_asks=8)
+    await later.desk.reopen()
+    await later.submit(range(8))
+
+    assert judge_server.stats()["batches"] == 3
+
+
+async def test_tickets_of_another_ledger_settle_nothing_in_this_one(
+    tmp_path: Path, judge_server, caplog: pytest.LogCaptureFixture
+):
+    await Sitting(tmp_path, judge_server).submit(range(2))
+    later = Sitting(tmp_path, judge_server, ledger="new.db")
+    mine = [later.ledger.reserve(Call(key_of(number), "m", 1.0)) for number in range(2)]
+    assert mine == list(later.book.tickets(later.book.records()[0]).values())
+    await later.desk.reopen()
+    await later.desk.collect()
+
+    assert await later.taken(range(2)) == [True, True]
+    assert later.ledger.spent() == Account(2, 2.0, 2, 2.0)
+    assert "was counted in ledger" in caplog.text

@@ -17,10 +17,21 @@ from tests.tasks.reports.sample import BEGUN, Said, run
 OWN = ComparisonConfig(baseline="latest")
 
 
-def keep(store: Store, run_id: str, day: int, *, status: str = "complete") -> None:
+def keep(
+    store: Store,
+    run_id: str,
+    day: int,
+    *,
+    status: str = "complete",
+    outcome: str = "passed",
+    use: str = "read_write",
+) -> None:
     one = run([Said("c1", (5, 4))], run_id=run_id, comparison=OWN.model_dump())
     begun = BEGUN + timedelta(days=day)
-    record = replace(one.record, started_at=begun, finished_at=begun + timedelta(minutes=1))
+    config = {**one.record.config, "cache": {"use": use}}
+    summary = {**(one.record.summary or {}), "outcome": outcome}
+    kept = replace(one.record, config=config, summary=summary)
+    record = replace(kept, started_at=begun, finished_at=begun + timedelta(minutes=1))
     if store.runs().filter(run_id=run_id).is_empty():
         store.begin(replace(record, status="running", finished_at=None, summary=None))
         store.commit_shard(run_id, "s0", one.frames, {"judged": 1})
@@ -76,3 +87,11 @@ def test_a_run_beside_itself_is_compared_but_not_kept(store: Store):
 def test_without_one_of_its_own_a_run_shows_the_comparison_made_by_hand(store: Store):
     compare_stored(store, "one", "new", ComparisonConfig())
     assert reported(store) == "one"
+
+
+@pytest.mark.parametrize("unlike", [{"outcome": "inconclusive"}, {"use": "replay_only"}])
+def test_a_run_without_a_verdict_or_over_kept_replies_alone_is_no_latest(store: Store, unlike):
+    keep(store, "newer", 3, **unlike)
+    assert baseline_id(store, "latest", store.run("new")) == "two"
+    keep(store, "failed", 3, outcome="failed")
+    assert baseline_id(store, "latest", store.run("new")) == "failed"

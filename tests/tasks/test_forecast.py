@@ -222,6 +222,23 @@ async def test_the_limits_on_spending_are_set_beside_it(tmp_path: Path, judge_se
     }
 
 
+async def test_a_batch_fits_where_its_worst_case_does(tmp_path: Path, judge_server):
+    uri = written(tmp_path / "t.jsonl", sample_cases())
+    alone = await forecast(config(tmp_path, uri, judge_server))
+    half = alone.worst_usd / 2
+    assert alone.expected_usd / 2 < 0.9 * half
+    for budget, batch, fits in (
+        (0.95 * half, True, False),
+        (1.05 * half, True, True),
+        (1.05 * alone.expected_usd, False, True),
+    ):
+        wanted = config(tmp_path, uri, judge_server, limits={"budget_usd": budget})
+        runner = wanted.runner.model_copy(update={"batch": batch})
+        found = await forecast(wanted.model_copy(update={"runner": runner}))
+        assert [one.fits for one in found.limits] == [fits]
+        assert found.worst_usd == pytest.approx(half if batch else alone.worst_usd, abs=2e-6)
+
+
 async def test_a_model_without_a_price_has_no_cost_and_says_what_to_give(
     tmp_path: Path, judge_server
 ):

@@ -168,6 +168,34 @@ def test_a_reservation_of_a_process_that_died_stays_and_another_may_settle_it(tm
     later.reserve(call(0.1))
 
 
+def test_a_call_that_was_never_made_is_taken_back_whole(tmp_path: Path):
+    book = ledger(tmp_path, max_asks=2)
+    made, unmade = book.reserve(call(0.1)), book.reserve(call(0.3))
+    book.cancel(unmade, "another ask")
+    ledger(tmp_path, "other").cancel(unmade, "key")
+    assert book.spent().calls == 2
+    book.cancel(unmade, "key")
+    book.cancel(unmade, "key")
+    assert book.spent() == Account(1, 0.1, 1, 0.1)
+    reconciled(tmp_path)
+    book.settle(made, paid(0.04))
+    book.cancel(made, "key")
+    assert book.spent() == Account(1, 0.04)
+    book.reserve(call(0.1))
+    reconciled(tmp_path)
+
+
+def test_a_ticket_of_another_run_or_another_ask_is_not_settled(tmp_path: Path):
+    mine, other = ledger(tmp_path, "mine"), ledger(tmp_path, "other")
+    ticket = other.reserve(call(0.1))
+    mine.settle(ticket, Spent("expired", 0.0))
+    other.settle(ticket, Spent("expired", 0.0), "another ask")
+    assert other.spent() == Account(1, 0.1, 1, 0.1)
+    other.settle(ticket, paid(0.04), "key")
+    assert other.spent() == Account(1, 0.04)
+    reconciled(tmp_path)
+
+
 def test_the_first_to_claim_a_reply_has_it_for_ever_and_each_run_for_itself(tmp_path: Path):
     first = ledger(tmp_path)
     assert first.claims("k", "here")

@@ -16,10 +16,13 @@ from prefect.client.orchestration import PrefectClient, get_client
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from judge.config import LimitsConfig
+from judge.engine import Engine, Means
 from judge.errors import AssizesError, ConfigurationError
 from judge.limits import Limiter
+from judge.scripted import Scripted
 from tasks.permits import PrefectLeases
 from tests.doubles.fixtures import ROOT, OpenAIServer, running_openai_server
+from tests.judge.levels import CASE, Asking
 
 PROCESSES = 3
 SECONDS = 20.0
@@ -144,6 +147,7 @@ async def test_a_limit_that_is_gone_ends_the_asking_in_one_line(prefect_server, 
     name = f"gone-{tamper.__name__}"
     async with leased(shared(name, requests_per_minute=60)) as limiter:
         await start(limiter)
+        peak = limiter.peak
         async with get_client() as client:
             await tamper(client, f"{name}-openai-gpt-4.1-requests")
         with pytest.raises(ConfigurationError, match=said) as failure:
@@ -154,7 +158,8 @@ async def test_a_limit_that_is_gone_ends_the_asking_in_one_line(prefect_server, 
 
     assert f"'{name}-openai-gpt-4.1-requests'" in str(failure.value)
     assert "\n" not in str(failure.value)
-    assert (limiter.in_flight, limiter.peak) == (0, limiter.peak)
+    assert peak == 1
+    assert limiter.in_flight == 0
 
 
 async def test_a_server_that_cannot_be_reached_is_waited_for_and_mentioned_once(
@@ -170,6 +175,28 @@ async def test_a_server_that_cannot_be_reached_is_waited_for_and_mentioned_once(
     lines = [one.getMessage() for one in caplog.records if one.name == "tasks.permits"]
     assert len(lines) == 1
     assert "does not lease unreachable-openai-gpt-4.1-requests" in lines[0]
+
+
+async def test_a_server_that_stays_away_is_given_up_in_one_line(
+    prefect_server, monkeypatch, unused_tcp_port
+):
+    monkeypatch.setattr("tasks.permits.LOST_S", 0.5)
+    gone = f"http://127.0.0.1:{unused_tcp_port}/api"
+    with temporary_settings({PREFECT_API_URL: gone}):
+        asking = Engine(
+            Scripted([]),
+            limits := shared("lost", requests_per_minute=60),
+            Means(leases=(leases := PrefectLeases(limits))),
+        )
+        heard = await asyncio.wait_for(asking.hear(Asking(), CASE), 20)
+        await leases.aclose()
+
+    said = heard.asks[0].error
+    assert said.startswith(
+        "no_permit: [limits] shared: the Prefect server does not lease the limit "
+        "'lost-scripted-queue-requests' for 0.5 s ("
+    )
+    assert "\n" not in said
 
 
 @pytest.mark.parametrize("limits", [{}, {"max_in_flight": 3}])

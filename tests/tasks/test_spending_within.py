@@ -17,6 +17,7 @@ from judge.ledger import Call, Spent
 from judge.llm import Completion
 from judge.prices import Price
 from judge.purse import Purse
+from judge.reply_request import most_sent
 from judge.retrying import Backoff
 from judge.scripted import Scripted
 from tasks.ledger import SqliteLedger
@@ -24,6 +25,9 @@ from tests.judge.levels import CASE, Asking
 
 SEEDS = 100
 ASKS = 30
+WORST_SENT = 600
+"""About the most tokens that the prompt of an ask can be."""
+
 FAULTS = ("unavailable", "refused", "context_overflow", "bad_request")
 
 
@@ -46,7 +50,8 @@ class Dear(Scripted):
         if fault < 0.2:
             raise ModelError(self.rng.choice(FAULTS), "scripted")
         sent, most = self.tokens(ask, cap)
-        tokens = self.rng.randint(1, sent), self.rng.randint(1, most)
+        # The estimate may be far too low: any number of tokens that the prompt can be.
+        tokens = self.rng.randint(1, most_sent(ask, sent, complaint)), self.rng.randint(1, most)
         cost = self.price.cost_usd(*tokens)
         self.spent_usd += cost
         return Completion(
@@ -70,7 +75,7 @@ async def test_no_run_spends_more_than_its_budget_whatever_its_model_does(
     for seed in range(part, SEEDS, 4):
         rng = random.Random(seed)
         model = Dear(rng)
-        worst = model.price.cost_usd(40, 100)
+        worst = model.price.cost_usd(WORST_SENT, 100)
         limits = LimitsConfig(
             budget_usd=worst * rng.uniform(0.5, 1.5 * ASKS),
             max_asks=rng.choice((None, rng.randint(1, 2 * ASKS))),
@@ -94,7 +99,7 @@ async def test_no_run_spends_more_than_its_budget_whatever_its_model_does(
         stopped += bool(refused)
         if refused and limits.max_asks is None:
             # Not stopped before its time: even the cheapest call could have been one too many.
-            assert limits.budget_usd - account.usd < model.price.cost_usd(60, 200)
+            assert limits.budget_usd - account.usd < model.price.cost_usd(2 * WORST_SENT, 200)
     assert stopped >= 5
 
 
