@@ -112,7 +112,7 @@ class ModelError(AssizesError):
     """A model did not give a usable answer.
 
     Args:
-        code: machine-readable reason, a key of `judge.faults.ACTIONS`.
+        code: machine-readable reason; what follows from it is in `judge.faults`.
         detail: what happened; provider text is cut and never holds a key.
         retry_after_s: how long the provider asks to be left alone, where it says so.
         status: the HTTP status, where there was one.
