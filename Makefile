@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := check
-.PHONY: demo test check format lint types contracts ids bench bench-begin bench-banking lock clean
+.PHONY: demo test check format lint types contracts ids bench bench-engine bench-rate bench-scale bench-sql bench-begin bench-banking lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -37,6 +37,15 @@ ids: $(STAMP)  ## rows of the feature checklist that no test asserts
 
 bench: $(STAMP)  ## figures of the main job, the last line as JSON
 	$(BIN)/python -m benchmarks.spine
+
+bench-engine: $(STAMP)  ## the hearing engine beside bare loops: CPU, latency, faults
+	$(BIN)/python -m benchmarks.engine
+
+bench-rate: $(STAMP)  ## rate limits: known, unknown, shared by processes
+	$(BIN)/python -m benchmarks.rate
+
+bench-scale: $(STAMP)  ## 100,000 transcripts: memory, and the finished run again
+	$(BIN)/python -m benchmarks.scale
 
 bench-sql: $(STAMP)  ## execution accuracy on Spider questions, through the sandbox
 	$(BIN)/python -m benchmarks.spider
