@@ -32,6 +32,7 @@ from judge.formats import FORMATS
 from judge.hearing import Hearing
 from judge.llm import model_for
 from judge.rows import frame
+from tasks.room import settled_heap
 
 WARM_UP = 64
 """Calls before the clock starts: first connections, lazy imports."""
@@ -156,14 +157,13 @@ async def engine(contest: Contest) -> dict[str, float]:
         contest.in_flight, [lambda c=c: _judged(asking, bench, c) for c in cases[:WARM_UP]]
     )
     clock = Clock()
-    scored = 0
-    for start in range(0, len(cases), 20 * contest.in_flight):
-        part = cases[start : start + 20 * contest.in_flight]
-        found = await asyncio.gather(*(_judged(asking, bench, case) for case in part))
-        for table in ("scores", "asks", "cases"):
-            rows = frame(table, [row for one in found for row in one.rows[table]])
-            if table == "scores":
-                scored += rows.filter(status="scored", part="").height
+    with settled_heap():
+        found = await asyncio.gather(*(_judged(asking, bench, case) for case in cases))
+    frames = {
+        table: frame(table, [row for one in found for row in one.rows[table]])
+        for table in ("scores", "asks", "cases")
+    }
+    scored = frames["scores"].filter(status="scored", part="").height
     result = clock.result(len(cases), scored)
     await asking.aclose()
     return result

@@ -252,7 +252,7 @@ class Case(_Record):
     case_id: str = Field(min_length=1, max_length=512)
     repetition: int = Field(default=0, ge=0)
     transcript: Transcript
-    expected: Expected = Expected()
+    expected: Expected = Field(default_factory=Expected)
     agent: str | None = None
     agent_version: str | None = None
     status: str = Field(default="completed", description="only completed conversations are judged")

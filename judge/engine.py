@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from judge.ask_records import AskRecord, Heard, Place, record
 from judge.asking import Bounds, Questioner
@@ -27,6 +27,13 @@ from judge.purse import Purse
 from judge.reply import PARSER_VERSION, parse_reply
 from judge.retrying import Backoff
 from judge.voting import Panel, members, voted
+
+HEARINGS_PER_SLOT: Final = 2
+"""Hearings that are open for each call that may be in flight.
+
+A hearing waits unopened until then: its prompts take memory, and making those of a whole shard at
+once would hold up the replies that come meanwhile.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +101,7 @@ class Engine:
         self._seats: dict[int, _Seat] = {}
         for one in (model, *members(self._own.values())):
             self._seat_of(one)
+        self._hearings = asyncio.Semaphore(HEARINGS_PER_SLOT * limits.max_in_flight)
         self._flights: dict[str, asyncio.Future[Answer]] = {}
         self._keeping: set[asyncio.Task[None]] = set()
 
@@ -120,9 +128,10 @@ class Engine:
         An exception that a judge or a model did not mean to raise passes through.
         """
         own = self._own.get(judge.name, self._model)
-        if not isinstance(own, Panel):
-            return await self._heard(judge, case, own, 0)
-        return await voted(own, judge, case, partial(self._heard, judge, case))
+        async with self._hearings:
+            if not isinstance(own, Panel):
+                return await self._heard(judge, case, own, 0)
+            return await voted(own, judge, case, partial(self._heard, judge, case))
 
     async def _heard(self, judge: Judge, case: Case, model: Model, sample: int) -> Heard:
         """Before one model; repeats of a model are told apart by `sample`, each is answered anew."""

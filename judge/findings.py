@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
-from judge.ask_records import Heard
+from judge.ask_records import AskRecord, Heard
 from judge.case import Case
 from judge.catalog import Court
 from judge.fixes import suggested_fix
@@ -55,7 +55,7 @@ def findings(origin: Origin, case: Case, heard: Sequence[Heard], court: Court) -
         for one in heard
         for score in one.scores
     ]
-    ask_rows = [{**key, **asdict(ask)} for one in heard for ask in one.asks]
+    ask_rows = [{**key, **_ask_row(ask)} for one in heard for ask in one.asks]
     case_row = {**key, **_case_row(origin, case), **_verdict_row(found)}
     return Findings(found, {"scores": score_rows, "asks": ask_rows, "cases": [case_row]})
 
@@ -106,6 +106,10 @@ def _score_row(judge: Judge, score: Score, court: Court) -> dict[str, Any]:
         "judge_version": judge.version,
         "rubric_hash": metric.rubric_hash if metric else "",
     }
+
+
+def _ask_row(ask: AskRecord) -> dict[str, Any]:
+    return {field.name: getattr(ask, field.name) for field in fields(ask)}
 
 
 def _case_row(origin: Origin, case: Case) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from judge.errors import AssizesError
 from judge.lane import Lane, Start
 from judge.line import Waiter
 from judge.pacing import NEVER, Pace
+from judge.spread import Spread
 
 _TINY_S: Final = 1e-6
 """A timer of the event loop may ring this much early."""
@@ -75,6 +76,7 @@ class Limiter:
         self._leases = leases
         self._lanes: dict[str, Lane] = {}
         self._places = itertools.count()
+        self._spread = Spread(self.size)
         self._timer: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
@@ -94,9 +96,12 @@ class Limiter:
             AssizesError: when a limit shared with other processes cannot be had.
         """
         permit = await self._permit(model, tokens, group, place)
+        clock = asyncio.get_running_loop().time
+        began = clock()
         try:
             yield permit
         finally:
+            self._spread.ended(clock() - began)
             self._give_back()
 
     async def _permit(self, model: str, tokens: int, group: str, place: int | None) -> Permit:
@@ -126,12 +131,14 @@ class Limiter:
         while self.in_flight < self.size:
             now = loop.time()
             waiting = [(self._ready_at(lane, now), lane) for lane in self._lanes.values()]
-            ready = [lane for at, lane in waiting if at <= now + _TINY_S]
-            if not ready:
-                self._ring_at(min((at for at, _ in waiting), default=NEVER))
+            first = min((at for at, _ in waiting), default=NEVER)
+            if max(first, self._spread.due) > now + _TINY_S:
+                self._ring_at(max(first, self._spread.due))
                 return
+            ready = [lane for at, lane in waiting if at <= now + _TINY_S]
             lane = min(ready, key=lambda one: one.line.eldest().place)
             start = lane.start(now)
+            self._spread.started(now)
             self.in_flight += 1
             self.peak = max(self.peak, self.in_flight)
             start.waiter.turn.set_result(Permit(lane, start))

@@ -22,7 +22,7 @@ Answer with one JSON object and nothing else. It fits this JSON Schema:
 _ID_LINE: Final = """\
 
 
-The first key of your JSON object is {key}, its value the id in the next line.
+First key of your JSON: {key}, with this value.
 Reply id: {id}"""
 _COMPLAINT: Final = """\
 

@@ -138,8 +138,8 @@ def listed_text(rubric: Rubric) -> str:
 
 def prompt_text(rubric: Rubric) -> str:
     """The rubric as a judge reads it: every level text, and the examples it is to be shown."""
-    scale = "" if rubric.score_type == "scored" else ", pass/fail"
-    lines = [f"## {rubric.display_name} ({rubric.name}{scale})", rubric.description]
+    scale = "" if rubric.score_type == "scored" else " (pass/fail)"
+    lines = [f"## {rubric.name}{scale}", rubric.description]
     shown = rubric.levels if rubric.prompt_examples is None else rubric.prompt_examples
     lines += [
         level_line(key, level, with_example=key in shown) for key, level in rubric.ordered_levels

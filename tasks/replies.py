@@ -7,12 +7,14 @@ characters. Entries never change their meaning, so writers need no lock: the las
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
-import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -21,6 +23,11 @@ from judge.kept import Kept, ReplyCache
 log = logging.getLogger(__name__)
 
 _KEPT: Final = TypeAdapter(Kept)
+
+_WRITER: Final = uuid4().hex
+"""Tells apart the processes that share a folder, from whatever machine."""
+
+_NUMBERS: Final = itertools.count()
 
 
 class FileReplies:
@@ -53,10 +60,13 @@ class FileReplies:
 
     async def put(self, key: str, kept: Kept) -> None:
         """Keep a reply: whole or not at all."""
-        await asyncio.to_thread(self._put, key, kept)
+        if self._is_local:  # a write to disk is cheaper than a change of threads
+            self._put(key, kept)
+        else:
+            await asyncio.to_thread(self._put, key, kept)
 
     def _is_surely_missing(self, key: str) -> bool:
-        """Most keys of a first run are; a look on disk is cheaper than a change of threads."""
+        """Most keys of a first run are, and a look on disk is cheap."""
         return self._is_local and not os.path.lexists(self._path(key))
 
     def _get(self, key: str) -> Kept | None:
@@ -111,12 +121,17 @@ class OwnReplies:
 
 
 def _write_whole(path: Path, body: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
+    temporary = path.with_name(f".{_WRITER}-{os.getpid()}-{next(_NUMBERS)}.tmp")
     try:
-        with os.fdopen(handle, "wb") as file:
+        try:
+            file = temporary.open("xb", buffering=0)
+        except FileNotFoundError:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = temporary.open("xb", buffering=0)
+        with file:
             file.write(body)
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except OSError:
-        Path(temporary).unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
         raise

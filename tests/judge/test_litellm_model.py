@@ -18,9 +18,7 @@ from tests.judge.calls import ASK, LIMITS, Reply, completing, config
 
 TEXT = f'{{"reply_id": "{ASK.reply_id}", "justification": "ok", "score": 4, "failure_code": null}}'
 TOLD = (
-    "Was it good?\n\n"
-    "The first key of your JSON object is reply_id, its value the id in the next line.\n"
-    f"Reply id: {ASK.reply_id}"
+    f"Was it good?\n\nFirst key of your JSON: reply_id, with this value.\nReply id: {ASK.reply_id}"
 )
 
 

@@ -195,7 +195,7 @@ def test_a_score_type_is_scored_or_binary():
 def test_the_prompt_shows_the_examples_a_rubric_names_and_all_by_default():
     tone = parsed_rubric(TONE, "tone.toml")
     assert prompt_text(tone) == (
-        "## Tone (tone, pass/fail)\n"
+        "## tone (pass/fail)\n"
         "Friendly and calm.\n"
         "pass: Friendly throughout. E.g. Thanks the user.\n"
         "fail: Unfriendly."
