@@ -147,7 +147,7 @@ class Engine:
             replies = await self._replies(seat, questions)
             for question, reply in zip(questions, replies, strict=True):
                 if isinstance(reply, Answer):
-                    charged = self._charged(question, reply, case)
+                    charged = await self._charged(question, reply, case)
                     records.append(record(seat.model, charged, question.hash, question.place))
             hearing.answer([one.reply if isinstance(one, Answer) else one for one in replies])
             round_ += 1
@@ -242,14 +242,15 @@ class Engine:
             await asyncio.shield(keeping)
         return answer
 
-    def _charged(self, put: _Put, answer: Answer, case: Case) -> Answer:
+    async def _charged(self, put: _Put, answer: Answer, case: Case) -> Answer:
         """An answer that was just called for is charged; one that was kept, and that this run paid
         for, to the first ask that claims it, once.
         """
         if put.key is None or isinstance(answer.reply, NoReply):
             return answer
         # Claimed also where it was just called for: whoever reads it from the cache pays nothing.
-        mine = answer.attempts > 0 and self._means.ledger.claims(put.key, put.place.of(case))
+        place = put.place.of(case)
+        mine = answer.attempts > 0 and await self._bounds.purse.claims(put.key, place)
         return replace(answer, cached=False) if mine or not answer.cached else _free(answer)
 
 

@@ -7,6 +7,7 @@ AssizesError                     exit code of the command line
 │   ├── UnknownRun               2
 │   ├── StoreBusy                2   another process writes to the store
 │   └── SchemaVersion            2   the store was written by another version
+├── LedgerBusy                       another process writes to the ledger; asked again, it may do
 ├── NotComparable                3   two runs cannot be compared
 ├── Inconclusive                 4   no data, or the judge could not be had
 ├── OverBudget                   5   the money or the calls that a run may spend are spent
@@ -70,6 +71,10 @@ class UnknownRun(StoreError):
 
 class StoreBusy(StoreError):
     """Another process holds the store for writing."""
+
+
+class LedgerBusy(AssizesError):
+    """Another process writes to the ledger just now."""
 
 
 class SchemaVersion(StoreError):

@@ -57,12 +57,13 @@ class Account:
 class Ledger(Protocol):
     """Counts calls and dollars over all that share it: runs, shards, processes of a machine."""
 
-    def reserve(self, call: Call) -> int:
+    def reserve(self, call: Call, *, wait: bool = True) -> int:
         """Set the worst case aside; the ticket settles it.
 
         Raises:
             NotAsked: `budget` when the call could exceed what may be spent, `halted` when the
                 kill switch was pulled.
+            LedgerBusy: where another process is writing and `wait` is false.
         """
 
     def settle(self, ticket: int, spent: Spent, key: str | None = None) -> None:
@@ -73,11 +74,14 @@ class Ledger(Protocol):
     def cancel(self, ticket: int, key: str) -> None:
         """Take back a reservation of a call that was never made: it counts no more."""
 
-    def claims(self, key: str, place: str) -> bool:
+    def claims(self, key: str, place: str, *, wait: bool = True) -> bool:
         """Whether the ask at `place` is the one of this run that a paid reply is charged to.
 
         The first to claim a key has it, for ever; so a reply that was paid for in an interrupted
         sitting is charged once when the run goes on.
+
+        Raises:
+            LedgerBusy: where another process is writing and `wait` is false.
         """
 
 
@@ -87,7 +91,7 @@ class OpenLedger:
     def __init__(self) -> None:
         self._claims: dict[str, str] = {}
 
-    def reserve(self, call: Call) -> int:
+    def reserve(self, call: Call, *, wait: bool = True) -> int:
         """Always granted."""
         return 0
 
@@ -97,6 +101,6 @@ class OpenLedger:
     def cancel(self, ticket: int, key: str) -> None:
         """Nothing is kept."""
 
-    def claims(self, key: str, place: str) -> bool:
+    def claims(self, key: str, place: str, *, wait: bool = True) -> bool:
         """Whoever comes first."""
         return self._claims.setdefault(key, place) == place

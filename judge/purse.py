@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeVar
 
-from judge.errors import NotAsked
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random
+
+from judge.errors import LedgerBusy, NotAsked
 from judge.ledger import Call, Ledger, Spent
+
+T = TypeVar("T")
+
+BUSY_S: Final = 30.0
+"""How long a process waits for the transaction of another; one takes well under a millisecond."""
 
 
 class Purse:
@@ -27,12 +37,13 @@ class Purse:
 
         Raises:
             NotAsked: when it cannot be had whatever they come to.
+            LedgerBusy: when another process writes to the ledger without end.
         """
         async with self._turn:
             while True:
                 self._settled.clear()
                 try:
-                    ticket = self._ledger.reserve(call)
+                    ticket = await _patiently(partial(self._ledger.reserve, call, wait=False))
                 except NotAsked as refused:
                     if refused.code != "budget" or not self._open:
                         raise
@@ -41,8 +52,32 @@ class Purse:
                     self._open += 1
                     return ticket
 
+    async def claims(self, key: str, place: str) -> bool:
+        """Whether a paid reply is charged to the ask at `place`; see `Ledger.claims`."""
+        try:
+            return await _patiently(partial(self._ledger.claims, key, place, wait=False))
+        except LedgerBusy:
+            return True
+
     def settle(self, ticket: int, spent: Spent) -> None:
         """Put what it came to in the place of the worst case, and let the next one try."""
         self._ledger.settle(ticket, spent)
         self._open -= 1
         self._settled.set()
+
+
+async def _patiently(do: Callable[[], T]) -> T:
+    """Do it, once nobody else is in the way; meanwhile the event loop goes on."""
+    try:
+        return do()
+    except LedgerBusy:
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(LedgerBusy),
+            wait=wait_random(0.005, 0.05),
+            stop=stop_after_delay(BUSY_S),
+            reraise=True,
+        )
+        async for attempt in retrying:
+            with attempt:
+                return do()
+        raise

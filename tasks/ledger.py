@@ -13,19 +13,23 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from threading import RLock
-from typing import Final
+from typing import Any, Final
 
 from judge.config import LimitsConfig
-from judge.errors import NotAsked, StoreError
+from judge.errors import LedgerBusy, NotAsked, StoreError
 from judge.ledger import Account, Call, Spent
+from judge.purse import BUSY_S
 from tasks.ledger_file import ALL_RUNS, NANO, account_of, opened_ledger
 
 log = logging.getLogger(__name__)
 
 _DAY_S: Final = 86_400
+
+QUICK_S: Final = 0.01
+"""Whoever must not wait waits no longer than this for another thread's transaction."""
 
 _STOPPED: Final = "select at from stops where scope = ? or (scope = ? and upto >= ?)"
 _TOTALS: Final = "select scope, calls, nano from totals where scope in (?, ?)"
@@ -90,22 +94,25 @@ class SqliteLedger:
         self._day = (-1, "")
         self._run_scope = f"run:{run_id}"
         self._limits = tuple(_limits(limits))
+        self._due: list[tuple[Any, ...]] = []
+        self._waits = True
         self._file = opened_ledger(path)
         with self._transaction():
             self.resumed_after = self._stop_before()
             self._sitting = self._began()
 
-    def reserve(self, call: Call) -> int:
+    def reserve(self, call: Call, *, wait: bool = True) -> int:
         """Set the worst case aside; the ticket settles it.
 
         Raises:
             NotAsked: `budget` when the call could exceed a limit, `halted` when the run was
                 stopped, `closing` when the ledger cannot be written any more.
+            LedgerBusy: where another process is writing and `wait` is false.
         """
         day = self._today()
         worst = None if call.worst_usd is None else math.ceil(call.worst_usd * NANO)
         set_aside = worst or 0
-        with self._writing(), self._transaction():
+        with self._writing(), self._transaction(wait=wait):
             self._refuse_stopped()
             self._refuse_dear(day, worst, call.model)
             row = (self.run_id, day, _time(self._clock()), call.key, call.model, worst, set_aside)
@@ -120,18 +127,15 @@ class SqliteLedger:
         left alone.
 
         A fault of the file loses no reply: the call stays counted at its worst, and the next
-        reservation is refused.
+        reservation is refused. Where another process is writing, it is settled with what is written
+        next.
         """
         cost = None if spent.cost_usd is None else round(spent.cost_usd * NANO)
         tokens = (spent.input_tokens, spent.output_tokens)
-        row = (ticket, cost, *tokens, spent.latency_ms, spent.code, self.run_id, key)
+        self._due.append((ticket, cost, *tokens, spent.latency_ms, spent.code, self.run_id, key))
         try:
-            with self._transaction():
-                found = self._file.execute(_SETTLE, row).fetchone()
-                if found is not None:
-                    day, worst, counted, unpriced = found
-                    scopes = (self._run_scope, f"day:{day}")
-                    self._file.execute(_CORRECT, (*scopes, counted - worst, worst, unpriced))
+            with suppress(LedgerBusy), self._transaction(wait=False):
+                pass
         except sqlite3.Error as error:
             self._broken(error)
 
@@ -148,10 +152,14 @@ class SqliteLedger:
         except sqlite3.Error as error:
             self._broken(error)
 
-    def claims(self, key: str, place: str) -> bool:
-        """Whether the ask at `place` is the one of this run that a paid reply is charged to."""
+    def claims(self, key: str, place: str, *, wait: bool = True) -> bool:
+        """Whether the ask at `place` is the one of this run that a paid reply is charged to.
+
+        Raises:
+            LedgerBusy: where another process is writing and `wait` is false.
+        """
         try:
-            with self._lock:
+            with self._transaction(wait=wait):
                 found = self._file.execute(_CLAIM, (self.run_id, key, place)).fetchone()
         except sqlite3.Error as error:
             self._broken(error)
@@ -163,18 +171,27 @@ class SqliteLedger:
         return self._account(f"run:{run_id or self.run_id}")
 
     def stopped(self) -> str | None:
-        """When the run was stopped, if it was."""
+        """When the run was stopped, if it was; null also while others keep the file busy."""
         try:
-            with self._lock:
+            with self._held(wait=False):
                 return self._stop()
+        except LedgerBusy:
+            return None
         except sqlite3.Error as error:
             self._broken(error)
             return None
 
     def close(self) -> None:
-        """Let go of the file; closing again does nothing."""
-        with self._lock:
-            self._file.close()
+        """Settle what is due, and let go of the file; closing again does nothing."""
+        try:
+            if self._due:
+                with self._transaction():
+                    pass
+        except sqlite3.Error as error:
+            self._broken(error)
+        finally:
+            with self._lock:
+                self._file.close()
 
     def _account(self, scope: str) -> Account:
         """The totals of a scope.
@@ -227,15 +244,50 @@ class SqliteLedger:
         return self._day[1]
 
     @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with self._lock:
+    def _transaction(self, *, wait: bool = True) -> Iterator[None]:
+        """All or nothing; what is due to be settled comes first.
+
+        Raises:
+            LedgerBusy: where another process or thread is writing and `wait` is false.
+        """
+        with self._held(wait=wait):
             self._file.execute("begin immediate")
             try:
+                due = self._settle_due()
                 yield
                 self._file.execute("commit")
+                del self._due[:due]
             finally:
                 if self._file.in_transaction:
                     self._file.execute("rollback")
+
+    @contextmanager
+    def _held(self, *, wait: bool) -> Iterator[None]:
+        """Have the connection to oneself, and let it wait for others or not."""
+        if not self._lock.acquire(timeout=-1 if wait else QUICK_S):
+            raise LedgerBusy(f"[limits] ledger {self.path!r} is being written")
+        try:
+            if wait is not self._waits:
+                self._file.execute(f"pragma busy_timeout = {int(1000 * (BUSY_S if wait else 0))}")
+                self._waits = wait
+            yield
+        except sqlite3.OperationalError as error:
+            if wait or error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+            raise LedgerBusy(f"[limits] ledger {self.path!r} is being written") from error
+        finally:
+            self._lock.release()
+
+    def _settle_due(self) -> int:
+        """Settle within the transaction what is due; how much that is."""
+        due = list(self._due)
+        for row in due:
+            found = self._file.execute(_SETTLE, row).fetchone()
+            if found is not None:
+                day, worst, counted, unpriced = found
+                scopes = (self._run_scope, f"day:{day}")
+                self._file.execute(_CORRECT, (*scopes, counted - worst, worst, unpriced))
+        return len(due)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

@@ -13,6 +13,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_r
 
 from judge.errors import ConfigurationError, StoreError
 from judge.ledger import Account
+from judge.purse import BUSY_S
 from tasks.places import write_probe
 
 NANO: Final = 1_000_000_000
@@ -20,9 +21,6 @@ NANO: Final = 1_000_000_000
 
 ALL_RUNS: Final = "all"
 """The scope of a stop that holds for every run until it is lifted."""
-
-BUSY_S: Final = 30.0
-"""How long a process waits for the transaction of another; one takes well under a millisecond."""
 
 _CHECKPOINT_PAGES: Final = 4000
 """16 MB: a checkpoint waits for the disk, and a call writes four pages."""

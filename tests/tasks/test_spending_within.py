@@ -130,7 +130,7 @@ async def test_who_waits_for_money_goes_on_in_turn_when_another_gives_up():
         def __init__(self) -> None:
             self.open = 0
 
-        def reserve(self, call: Call) -> int:
+        def reserve(self, call: Call, *, wait: bool = True) -> int:
             if self.open:
                 raise NotAsked("budget", "not now")
             self.open += 1
@@ -139,7 +139,7 @@ async def test_who_waits_for_money_goes_on_in_turn_when_another_gives_up():
         def settle(self, ticket: int, spent: Spent) -> None:
             self.open -= 1
 
-        def claims(self, key: str, place: str) -> bool:
+        def claims(self, key: str, place: str, *, wait: bool = True) -> bool:
             return True
 
     purse, nothing = Purse(Broke()), Spent(None, 0.0)
