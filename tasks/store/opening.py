@@ -34,6 +34,25 @@ def open_store(config: StoreConfig, *, writing: bool = False) -> Store:
     return Lake(config.uri, objects_at(config.uri, config.storage_options), writing=writing)
 
 
+def many_writers(store: Store) -> None:
+    """See that several processes may write to a store at once.
+
+    Raises:
+        StoreError: when they may not; says why and what would do.
+    """
+    if store.many_writers:
+        return
+    if store.uri.startswith("duckdb:"):
+        raise StoreError(
+            f"{store.uri} is a DuckDB file, which takes one writer at a time; point [store] uri to a "
+            "folder or a bucket for several"
+        )
+    raise StoreError(
+        f"{store.uri} ignores If-None-Match, so it takes one writer at a time; for several, point "
+        "[store] uri to a server that honours it, or to a folder"
+    )
+
+
 def _file(uri: str) -> Path:
     name = uri.removeprefix(_DUCKDB)
     if name in ("", uri):

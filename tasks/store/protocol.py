@@ -24,6 +24,11 @@ class Store(Protocol):
         """Where the store is, as it was configured."""
         ...
 
+    @property
+    def many_writers(self) -> bool:
+        """Whether several processes may write to it at once."""
+        ...
+
     def begin(self, run: RunRecord) -> RunRecord:
         """Freeze a run, or return the one already there: the same configuration and input.
 

@@ -72,6 +72,11 @@ class Warehouse:
                 _check_schema(con, uri, writing=writing or path == MEMORY)
             undo.pop_all()
 
+    @property
+    def many_writers(self) -> bool:
+        """Never: DuckDB gives a file to one process that writes."""
+        return False
+
     def begin(self, run: RunRecord) -> RunRecord:
         """Freeze a run, or return the one already there."""
         checked_id(run.run_id, "run id")
