@@ -227,6 +227,21 @@ def doctor(config: ConfigFile = None, overrides: Overrides = None, as_json: AsJs
 
 
 @app.command()
+def rebuild(
+    source: Annotated[
+        str | None, typer.Option("--from", help="Parquet store to take the runs from.")
+    ] = None,
+    config: ConfigFile = None,
+    store: StoreUri = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a damaged DuckDB store anew; the damaged files are put aside, never deleted."""
+    from deployments.commands.upkeep import rebuild_and_print
+
+    raise typer.Exit(rebuild_and_print(config, store, source, as_json=as_json))
+
+
+@app.command()
 def up(
     port: Annotated[
         int | None, typer.Option(help="Port on 127.0.0.1 [default: a free one].")

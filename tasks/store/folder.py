@@ -128,7 +128,7 @@ def _written(final: Path, data: bytes) -> Iterator[Path]:
         yield draft
     finally:
         draft.unlink(missing_ok=True)
-    _sync_folder(final.parent)
+    sync_folder(final.parent)
 
 
 def _make_folder(folder: Path) -> None:
@@ -136,10 +136,11 @@ def _make_folder(folder: Path) -> None:
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for made in missing:
-        _sync_folder(made.parent)
+        sync_folder(made.parent)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """See that the names in a folder are on disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -17,7 +17,6 @@ or slower writer left behind is never seen.
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Mapping
 from datetime import datetime
 from types import TracebackType
@@ -30,7 +29,7 @@ from judge.rows import KEYS, TABLES, as_json, frame
 from tasks.failpoints import failpoint
 from tasks.store.documents import Documents, encoded, parsed
 from tasks.store.manifest import SUCCESS, Manifest, new_attempt
-from tasks.store.objects import Objects, size_error
+from tasks.store.objects import Objects
 from tasks.store.record import (
     COMPLETE,
     RUN_TABLES,
@@ -185,19 +184,7 @@ class Lake:
         if name == "run_metrics":
             return self._metrics(run_id)
         parts = self._manifest.parts(run_id, name)
-        found = self._objects.read(list(parts))
-        frames = [frame(name, [])]
-        for path, part in parts.items():
-            data = found.get(path)
-            if data is None or len(data) != part.size:
-                size = None if data is None else len(data)
-                raise size_error(self._objects.where, path, size, part.size)
-            if hashlib.sha256(data).hexdigest() != part.sha256:
-                raise StoreError(
-                    f"{self._objects.where}: {path} is not what was committed (SHA-256 differs); "
-                    "restore the file"
-                )
-            frames.append(pl.read_parquet(io.BytesIO(data)))
+        frames = [frame(name, []), *self._manifest.frames(parts)]
         return pl.concat(frames, rechunk=True).sort(KEYS[name], maintain_order=True)
 
     def scan(self, run_id: str, name: str) -> pl.LazyFrame:

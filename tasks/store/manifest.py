@@ -9,8 +9,9 @@ not list count beside it. Parts that are named by neither are not there.
 from __future__ import annotations
 
 import hashlib
+import io
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,10 +21,13 @@ from judge.errors import StoreError
 from judge.rows import SHARD_TABLES
 from tasks.failpoints import failpoint
 from tasks.store.documents import Document, Documents, encoded
-from tasks.store.objects import Objects
+from tasks.store.objects import Objects, size_error
 from tasks.store.record import parquet
 
 SUCCESS: Final = "SUCCESS.json"
+
+_AT_ONCE: Final = 64
+"""So many parts are fetched together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,29 @@ class Manifest:
             kept.update(part.name for part in _in_force(marks, before, table))
             kept.update(part.name for one in after for part in one.parts.get(table, ()))
         return kept
+
+    def frames(self, parts: Mapping[str, Part]) -> Iterator[pl.DataFrame]:
+        """The rows of parts, one after the other, each checked against its size and SHA-256.
+
+        Raises:
+            StoreError: when one is missing or is not what was committed.
+        """
+        names = list(parts)
+        for first in range(0, len(names), _AT_ONCE):
+            some = names[first : first + _AT_ONCE]
+            found = self._objects.read(some)
+            for name in some:
+                yield pl.read_parquet(io.BytesIO(self._checked(name, parts[name], found.get(name))))
+
+    def _checked(self, name: str, part: Part, data: bytes | None) -> bytes:
+        where = self._objects.where
+        if data is None or len(data) != part.size:
+            raise size_error(where, name, None if data is None else len(data), part.size)
+        if hashlib.sha256(data).hexdigest() != part.sha256:
+            raise StoreError(
+                f"{where}: {name} is not what was committed (SHA-256 differs); restore the file"
+            )
+        return data
 
     def write_part(self, run_id: str, stem: str, rows: pl.DataFrame) -> Part:
         """Write rows under a name that nobody else writes."""

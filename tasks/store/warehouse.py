@@ -7,22 +7,35 @@ the index would cost ten times the insert (and one mark a shard already keeps ro
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-import os
-import re
 import threading
-from collections.abc import Iterator, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import duckdb
 import polars as pl
 
-from judge.errors import SchemaVersion, StoreBusy, StoreError, UnknownRun
-from judge.rows import KEYS, SCHEMA_VERSION, TABLES, as_json, frame
-from tasks.store.arrow import ArrowView
+from judge.errors import StoreError, UnknownRun
+from judge.rows import TABLES, as_json, frame
+from tasks.failpoints import failpoint
+from tasks.store.duckfile import (
+    MEMORY,
+    connected,
+    damaged,
+    first_line,
+    held,
+    identify,
+    is_torn,
+    see_to_it,
+    start_anew,
+)
+from tasks.store.duckrows import insert, plan_of, rows_of, run_ids
+from tasks.store.journal import Journal
 from tasks.store.record import (
     RUN_TABLES,
     RunRecord,
@@ -33,27 +46,8 @@ from tasks.store.record import (
     ending,
     full_id,
     newest_first,
-    parquet,
     resumed,
 )
-
-_TYPES: Final[dict[Any, str]] = {
-    pl.String: "VARCHAR",
-    pl.Int32: "INTEGER",
-    pl.Int64: "BIGINT",
-    pl.Float64: "DOUBLE",
-    pl.Boolean: "BOOLEAN",
-    pl.List(pl.Int32): "INTEGER[]",
-    pl.Datetime("us", "UTC"): "TIMESTAMPTZ",
-}
-
-_OWN_TABLES: Final = (
-    "create table _commits (run_id VARCHAR, shard VARCHAR, sha VARCHAR, counts VARCHAR, rows BIGINT)",
-    "create table _plans (run_id VARCHAR, plan VARCHAR)",
-    "create table _meta (schema_version INTEGER)",
-)
-
-MEMORY: Final = Path(":memory:")
 
 
 class Warehouse:
@@ -62,14 +56,24 @@ class Warehouse:
     def __init__(self, uri: str, path: Path, *, writing: bool) -> None:
         self.uri = uri
         self._lock = threading.Lock()
-        self._connection: duckdb.DuckDBPyConnection | None = _connection(
-            uri, path, writing=writing or path == MEMORY
-        )
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._journal = Journal(None if path == MEMORY else path)
+        writing = writing or path == MEMORY
+        if writing:
+            start_anew(uri, path, self._journal)
+        self._connection = connected(uri, path, writing=writing)
+        failpoint("warehouse.open.connected")
         with ExitStack() as undo:
             undo.callback(self.close)
             with self._transaction() as con:
                 con.execute("set TimeZone='UTC'")
-                _check_schema(con, uri, writing=writing or path == MEMORY)
+                see_to_it(con, uri, self._journal, writing=writing)
+                if writing:
+                    identify(con)
+            if writing:
+                with self._transaction() as con:
+                    self._journal.catch_up(self._journal.read(), held(con))
+            failpoint("warehouse.open.after")
             undo.pop_all()
 
     @property
@@ -82,14 +86,17 @@ class Warehouse:
         checked_id(run.run_id, "run id")
         with self._transaction() as con:
             if self._stored(con, run.run_id) is None:
-                _insert(con, "runs", frame("runs", [run.row()]))
+                insert(con, "runs", frame("runs", [run.row()]))
                 con.execute("insert into _plans values (?, ?)", [run.run_id, as_json(run.plan)])
-            return resumed(self._known(con, run.run_id), run, self.uri)
+                failpoint("warehouse.begin.inside")
+            begun = resumed(self._known(con, run.run_id), run, self.uri)
+        failpoint("warehouse.begin.after")
+        return begun
 
     def plan(self, run_id: str) -> dict[str, Any] | None:
         """The input manifest a run was frozen with."""
         with self._transaction() as con:
-            return _plan(con, run_id)
+            return plan_of(con, run_id)
 
     def committed(self, run_id: str) -> dict[str, dict[str, int]]:
         """The counts of each committed shard."""
@@ -107,7 +114,7 @@ class Warehouse:
         frames: Mapping[str, pl.DataFrame],
         counts: Mapping[str, int],
     ) -> bool:
-        """Insert a shard's rows and its mark in one transaction."""
+        """Insert a shard's rows and its mark in one transaction, then note it in the journal."""
         checked_id(shard_id, "shard id")
         tables = checked_frames(run_id, frames)
         digest, rows = _digest(tables), sum(rows.height for rows in tables.values())
@@ -117,11 +124,15 @@ class Warehouse:
             if con.execute(mark, [run_id, shard_id]).fetchall():
                 return False
             for table, found in tables.items():
-                _insert(con, table, found)
+                insert(con, table, found)
+            failpoint("warehouse.commit.rows")
             con.execute(
                 "insert into _commits values (?, ?, ?, ?, ?)",
                 [run_id, shard_id, digest, as_json(dict(counts)), rows],
             )
+            failpoint("warehouse.commit.marked")
+        failpoint("warehouse.commit.after")
+        self._noted(lambda journal: journal.shard(run_id, shard_id, digest))
         return True
 
     def finish(self, run: RunRecord, run_metrics: pl.DataFrame) -> None:
@@ -129,30 +140,60 @@ class Warehouse:
         metrics = checked_metrics(run.run_id, run_metrics)
         with self._transaction() as con:
             stored = self._known(con, run.run_id)
-            held = _rows(con, "run_metrics", run.run_id)
+            held = rows_of(con, "run_metrics", run.run_id)
             final = ending(stored, run, self.uri, same_metrics=held.equals(metrics))
             if final is None:
                 return
             for table, rows in (("runs", frame("runs", [final.row()])), ("run_metrics", metrics)):
                 con.execute(f"delete from {table} where run_id = ?", [run.run_id])
-                _insert(con, table, rows)
+                failpoint("warehouse.finish.deleted")
+                insert(con, table, rows)
+            failpoint("warehouse.finish.inserted")
+        failpoint("warehouse.finish.after")
+        self._noted(lambda journal: journal.ended(run.run_id, final.status))
+
+    def adopt(
+        self,
+        run: RunRecord,
+        frames: Iterable[tuple[str, pl.DataFrame]],
+        commits: Mapping[str, Mapping[str, int]],
+    ) -> None:
+        """Take in a whole run of another store, in one transaction.
+
+        Args:
+            run: as it stands there.
+            frames: its rows by table, in as many pieces as there are.
+            commits: the counts of each of its shards.
+        """
+        with self._transaction() as con:
+            insert(con, "runs", frame("runs", [run.row()]))
+            con.execute("insert into _plans values (?, ?)", [run.run_id, as_json(run.plan)])
+            for table, rows in frames:
+                insert(con, table, rows.select(list(TABLES[table])))
+            for shard_id, counts in commits.items():
+                con.execute(
+                    "insert into _commits values (?, ?, ?, ?, null)",
+                    [run.run_id, shard_id, f"adopted {uuid.uuid4().hex}", as_json(dict(counts))],
+                )
+        with self._transaction() as con:
+            self._journal.catch_up(self._journal.read(), held(con))
 
     def runs(self) -> pl.DataFrame:
         """Table runs, newest first."""
         with self._transaction() as con:
-            return newest_first(_rows(con, "runs"))
+            return newest_first(rows_of(con, "runs"))
 
     def run(self, run_id: str) -> RunRecord:
         """A run by its id or a unique beginning of it."""
         with self._transaction() as con:
-            return self._known(con, full_id(run_id, _run_ids(con), self.uri))
+            return self._known(con, full_id(run_id, run_ids(con), self.uri))
 
     def table(self, run_id: str, name: str) -> pl.DataFrame:
         """A table of one run, sorted by its keys."""
         checked_table(name, RUN_TABLES)
         with self._transaction() as con:
             self._known(con, run_id)
-            return _rows(con, name, run_id)
+            return rows_of(con, name, run_id)
 
     def scan(self, run_id: str, name: str) -> pl.LazyFrame:
         """The table as a lazy frame; DuckDB hands it over whole."""
@@ -162,13 +203,13 @@ class Warehouse:
         """Keep a row of table comparisons, once."""
         added = frame("comparisons", [row])
         with self._transaction() as con:
-            if added.row(0) not in _rows(con, "comparisons").rows():
-                _insert(con, "comparisons", added)
+            if added.row(0) not in rows_of(con, "comparisons").rows():
+                insert(con, "comparisons", added)
 
     def comparisons(self) -> pl.DataFrame:
         """Table comparisons, sorted by its keys, then by what was found."""
         with self._transaction() as con:
-            found = _rows(con, "comparisons")
+            found = rows_of(con, "comparisons")
         return found.sort(found.columns)
 
     def close(self) -> None:
@@ -177,10 +218,12 @@ class Warehouse:
         The connection is let go of as well: held until the interpreter ends (Prefect keeps what
         its last tasks were given), it makes DuckDB print a report of leaked objects.
         """
+        failpoint("warehouse.close.before")
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
             self._connection = None
+        failpoint("warehouse.close.after")
 
     def __enter__(self) -> Self:
         return self
@@ -208,114 +251,37 @@ class Warehouse:
                     undo.pop_all()
                 con.commit()
             except duckdb.Error as error:
-                raise StoreError(f"{self.uri}: {_first_line(error)}") from error
+                said = first_line(error)
+                if is_torn(said):
+                    raise damaged(self.uri, said) from error
+                raise StoreError(f"{self.uri}: {said}") from error
+
+    def _noted(self, note: Callable[[Journal], None]) -> None:
+        with self._lock:
+            try:
+                note(self._journal)
+            except OSError as error:
+                said = error.strerror or error
+                raise StoreError(f"{self._journal.path}: cannot be written: {said}") from error
 
     def _stored(self, con: duckdb.DuckDBPyConnection, run_id: str) -> RunRecord | None:
-        found = _rows(con, "runs", run_id)
+        found = rows_of(con, "runs", run_id)
         if found.is_empty():
             return None
-        return RunRecord.of_row(found.row(0, named=True), _plan(con, run_id) or {})
+        return RunRecord.of_row(found.row(0, named=True), plan_of(con, run_id) or {})
 
     def _known(self, con: duckdb.DuckDBPyConnection, run_id: str) -> RunRecord:
         stored = self._stored(con, run_id)
         if stored is None:
-            raise UnknownRun.named(run_id, self.uri, _run_ids(con))
+            raise UnknownRun.named(run_id, self.uri, run_ids(con))
         return stored
 
 
-def _connection(uri: str, path: Path, *, writing: bool) -> duckdb.DuckDBPyConnection:
-    try:
-        if writing:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        elif not path.exists():
-            raise StoreError(f"no store at {uri}: run `assizes run` first")
-        return duckdb.connect(path, read_only=not writing)
-    except OSError as error:
-        raise StoreError(f"{uri}: cannot make its folder: {error.strerror or error}") from error
-    except duckdb.Error as error:
-        raise _refusal(uri, str(error)) from error
-
-
-def _refusal(uri: str, message: str) -> StoreError:
-    """What DuckDB's refusal to open a file means, and what to do."""
-    if "Conflicting lock" in message:
-        owner = re.search(r"PID \d+", message)
-        holder = owner.group().replace("PID", "process") if owner else "another process"
-        return StoreBusy(
-            f"{uri} is in use by {holder}; wait until it ends or stop it, "
-            "or point [store] uri to a folder, which takes several writers"
-        )
-    if "different configuration" in message:
-        return StoreBusy(
-            f"{uri} is open in this process (process {os.getpid()}) the other way, for reading or "
-            "for writing; close it there first"
-        )
-    if "not a valid DuckDB database" in message:
-        return StoreError(f"{uri} is not a DuckDB file; point [store] uri to another one")
-    return StoreError(f"{uri}: {_first_line(message)}")
-
-
-def _first_line(error: object) -> str:
-    return str(error).strip().split("\n", 1)[0]
-
-
-def _check_schema(con: duckdb.DuckDBPyConnection, uri: str, *, writing: bool) -> None:
-    """See that the file holds the tables of this version; make them in a new one."""
-    names = "select table_name from information_schema.tables"
-    present = {name for (name,) in con.execute(names).fetchall()}
-    if "_meta" in present:
-        found = con.execute("select max(schema_version) from _meta").fetchall()[0][0]
-        if found != SCHEMA_VERSION:
-            raise SchemaVersion.mismatch(uri, found, SCHEMA_VERSION)
-        return
-    if not writing:
-        raise StoreError(f"no store at {uri}, a DuckDB file without one: run `assizes run` first")
-    taken = sorted(present & TABLES.keys())
-    if taken:
-        raise StoreError(
-            f"{uri} holds other tables named {', '.join(taken)}; point [store] uri to a new file"
-        )
-    for statement in (*(_create(table) for table in TABLES), *_OWN_TABLES):
-        con.execute(statement)
-    con.execute("insert into _meta values (?)", [SCHEMA_VERSION])
-
-
-def _create(table: str) -> str:
-    columns = ", ".join(f'"{name}" {_TYPES[dtype]}' for name, dtype in TABLES[table].items())
-    return f"create table {table} ({columns})"
-
-
-def _insert(con: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:
-    if rows.is_empty():
-        return
-    con.register("_incoming", ArrowView(rows))
-    con.execute(f"insert into {table} select * from _incoming")
-    con.unregister("_incoming")
-
-
-def _rows(con: duckdb.DuckDBPyConnection, table: str, run_id: str | None = None) -> pl.DataFrame:
-    """All rows of a table, or those of one run, sorted by the table's keys."""
-    query = f"select * from {table}"
-    if run_id is None:
-        relation = con.sql(query)
-    else:
-        relation = con.sql(f"{query} where run_id = $run_id", params={"run_id": run_id})
-    found = pl.DataFrame(ArrowView(relation)).cast(pl.Schema(TABLES[table]))
-    return found.sort(KEYS[table], maintain_order=True)
-
-
-def _run_ids(con: duckdb.DuckDBPyConnection) -> list[str]:
-    return newest_first(_rows(con, "runs"))["run_id"].to_list()
-
-
-def _plan(con: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, Any] | None:
-    found = con.execute("select plan from _plans where run_id = ?", [run_id]).fetchall()
-    return dict(json.loads(found[0][0])) if found else None
-
-
 def _digest(tables: Mapping[str, pl.DataFrame]) -> str:
-    """SHA-256 over the Parquet form of a shard's tables, one after the other."""
+    """SHA-256 over a hash of every row of a shard's tables: tells two commits apart, quickly."""
     digest = hashlib.sha256()
     for rows in tables.values():
-        digest.update(parquet(rows))
+        hashes = io.BytesIO()
+        rows.hash_rows().to_frame().write_ipc(hashes, compression="uncompressed")
+        digest.update(hashes.getvalue())
     return digest.hexdigest()
