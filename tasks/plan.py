@@ -14,6 +14,7 @@ from judge.catalog import fingerprints
 from judge.config import RunConfig, Trigger
 from judge.rows import as_json
 from tasks.compared import baseline_id
+from tasks.failpoints import failpoint
 from tasks.intake import Plan, plan_intake
 from tasks.objects import expand
 from tasks.room import Room, watcher
@@ -76,7 +77,9 @@ async def plan_run(room: Room, request: Request) -> PlannedRun:
         room.spool,
         on_progress=lambda read: report("reading", read, 0),
     )
+    failpoint("plan.listed")
     begun = await asyncio.to_thread(_begun, room, request, intake)
+    failpoint("plan.begun")
     return PlannedRun(begun, Plan.from_dict(begun.plan))
 
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from judge.llm import Completion
+from tasks.failpoints import failpoint
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ class FileReplies:
 
     def _put(self, key: str, completion: Completion) -> None:
         path, body = self._path(key), _COMPLETION.dump_json(completion)
+        failpoint("replies.put.before")
         try:
             if self._is_local:
                 _write_whole(Path(path), body)
@@ -71,6 +73,7 @@ class FileReplies:
                 self._files.pipe_file(path, body)
         except self._faults as error:
             self._warn("written", error)
+        failpoint("replies.put.after")
 
     @property
     def _is_local(self) -> bool:
@@ -89,8 +92,12 @@ def _write_whole(path: Path, body: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
     try:
+        half = len(body) // 2
         with os.fdopen(handle, "wb") as file:
-            file.write(body)
+            file.write(body[:half])
+            failpoint("replies.put.half", before=file.flush)
+            file.write(body[half:])
+        failpoint("replies.put.written")
         Path(temporary).replace(path)
     except OSError:
         Path(temporary).unlink(missing_ok=True)
