@@ -17,8 +17,9 @@ or slower writer left behind is never seen.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -28,7 +29,7 @@ from judge.errors import StoreError, UnknownRun
 from judge.rows import KEYS, TABLES, as_json, frame
 from tasks.failpoints import failpoint
 from tasks.store.documents import Documents, encoded, parsed
-from tasks.store.manifest import SUCCESS, Manifest, new_attempt
+from tasks.store.manifest import SUCCESS, Manifest, Snapshot, new_attempt
 from tasks.store.objects import Objects
 from tasks.store.record import (
     COMPLETE,
@@ -45,6 +46,7 @@ from tasks.store.record import (
     newest_first,
     resumed,
 )
+from tasks.store.rewrite import Compacted, Rewriter
 
 _META: Final = "_assizes.json"
 _ENDS: Final = (SUCCESS, "STOPPED.json")
@@ -183,9 +185,12 @@ class Lake:
         self._check_begun(run_id)
         if name == "run_metrics":
             return self._metrics(run_id)
-        parts = self._manifest.parts(run_id, name)
-        frames = [frame(name, []), *self._manifest.frames(parts)]
-        return pl.concat(frames, rechunk=True).sort(KEYS[name], maintain_order=True)
+        frames = self._manifest.steadily(
+            run_id, lambda now: list(self._manifest.frames(now.parts(name)))
+        )
+        return pl.concat([frame(name, []), *frames], rechunk=True).sort(
+            KEYS[name], maintain_order=True
+        )
 
     def scan(self, run_id: str, name: str) -> pl.LazyFrame:
         """The committed parts as one lazy frame."""
@@ -193,11 +198,32 @@ class Lake:
         self._check_begun(run_id)
         if name == "run_metrics":
             return self._metrics(run_id).lazy()
-        parts = self._manifest.parts(run_id, name)
-        if not parts:
+        sources = self.sources(run_id, name)
+        if not sources:
             return frame(name, []).lazy()
-        sources = self._objects.sources({path: part.size for path, part in parts.items()})
         return pl.scan_parquet(sources, glob=False, hive_partitioning=False)
+
+    def sources(self, run_id: str, name: str) -> list[Path] | list[bytes]:
+        """What polars or DuckDB can scan for a table: files of a folder, the bytes of a bucket."""
+
+        def fetched(now: Snapshot) -> list[Path] | list[bytes]:
+            parts = now.parts(name)
+            return self._objects.sources({path: part.size for path, part in parts.items()})
+
+        return self._manifest.steadily(run_id, fetched)
+
+    def forget(self, run_id: str, case_ids: Collection[str]) -> None:
+        """Publish a generation without these cases, then remove the parts that held them."""
+        self._check_begun(run_id)
+        Rewriter(self._objects, self._manifest, run_id).forget(case_ids)
+
+    def compact(self, run_id: str) -> Compacted:
+        """Merge the small parts of a complete run.
+
+        Raises:
+            StoreError: when it is not complete, or another process rewrites it.
+        """
+        return Rewriter(self._objects, self._manifest, run_id).compact(self._known(run_id))
 
     def add_comparison(self, row: Mapping[str, Any]) -> None:
         """Keep a row of table comparisons under a name made from its content."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 import hashlib
 import io
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import polars as pl
 
@@ -23,6 +23,8 @@ from tasks.failpoints import failpoint
 from tasks.store.documents import Document, Documents, encoded
 from tasks.store.objects import Objects, size_error
 from tasks.store.record import parquet
+
+T = TypeVar("T")
 
 SUCCESS: Final = "SUCCESS.json"
 
@@ -69,6 +71,25 @@ class Generation:
         return cls(document["generation"], frozenset(document["shards"]), parts)
 
 
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What named the parts of a run at one moment."""
+
+    run_id: str
+    marks: Mapping[str, Mapping[str, Any]]
+    generations: Sequence[Generation]
+
+    @property
+    def number(self) -> int:
+        """The number of the newest generation; 0 for none."""
+        return self.generations[-1].number if self.generations else 0
+
+    def parts(self, table: str) -> dict[str, Part]:
+        """The parts of a table, by object name, in order of shard."""
+        found = _in_force(self.marks, self.generations, table)
+        return {f"runs/{self.run_id}/parts/{part.name}": part for part in found}
+
+
 class Manifest:
     """The parts of the runs of one lake."""
 
@@ -103,11 +124,28 @@ class Manifest:
         found = self._documents.below(f"runs/{run_id}/generations").values()
         return sorted((Generation.of(one.content) for one in found), key=lambda one: one.number)
 
+    def snapshot(self, run_id: str) -> Snapshot:
+        """The marks and the newest generation as they are now, to be used together."""
+        marks = self.marks(run_id)
+        return Snapshot(run_id, marks, self.generations(run_id)[-1:])
+
+    def steadily(self, run_id: str, read: Callable[[Snapshot], T]) -> T:
+        """What a reader makes of a snapshot; anew where the run was rewritten meanwhile.
+
+        Raises:
+            StoreError: when a part is missing or damaged, and the run was not rewritten.
+        """
+        while True:
+            now = self.snapshot(run_id)
+            try:
+                return read(now)
+            except StoreError:
+                if self.snapshot(run_id).number == now.number:
+                    raise
+
     def parts(self, run_id: str, table: str) -> dict[str, Part]:
         """The parts of a table, by object name, in order of shard."""
-        marks = self.marks(run_id)
-        found = _in_force(marks, self.generations(run_id)[-1:], table)
-        return {f"runs/{run_id}/parts/{part.name}": part for part in found}
+        return self.snapshot(run_id).parts(table)
 
     def referenced(self, run_id: str, settled: int) -> set[str]:
         """Names of all parts that a reader may still open.

@@ -10,6 +10,8 @@ from judge.errors import StoreError
 from tasks.store.protocol import Store
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from tasks.store.rebuild import Rebuilt
 
 _DUCKDB = "duckdb:///"
@@ -36,6 +38,20 @@ def open_store(config: StoreConfig, *, writing: bool = False) -> Store:
     from tasks.store.objects import objects_at
 
     return Lake(config.uri, objects_at(config.uri, config.storage_options), writing=writing)
+
+
+def ask_store(config: StoreConfig, statement: str, run_id: str | None = None) -> pl.DataFrame:
+    """The rows of one SELECT over a store, or over one run of it; nothing is written.
+
+    Raises:
+        ConfigurationError: for a statement that is another, or that DuckDB refuses.
+        StoreError: when the store cannot be read.
+    """
+    from tasks.store.sql import ask
+
+    file = _file(config.uri) if config.uri.startswith("duckdb:") else None
+    with open_store(config) as store:
+        return ask(store, file, statement, run_id)
 
 
 def rebuild_store(config: StoreConfig, copy: StoreConfig | None) -> Rebuilt:

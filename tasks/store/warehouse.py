@@ -11,7 +11,7 @@ import io
 import json
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -37,6 +37,7 @@ from tasks.store.duckfile import (
 from tasks.store.duckrows import insert, plan_of, rows_of, run_ids
 from tasks.store.journal import Journal
 from tasks.store.record import (
+    OF_CASES,
     RUN_TABLES,
     RunRecord,
     checked_frames,
@@ -199,6 +200,27 @@ class Warehouse:
         """The table as a lazy frame; DuckDB hands it over whole."""
         return self.table(run_id, name).lazy()
 
+    def forget(self, run_id: str, case_ids: Collection[str]) -> None:
+        """Delete the rows in one transaction, and let every mark of the run be another.
+
+        A file that fell back behind this is then told from one that did not.
+        """
+        with self._transaction() as con:
+            self._known(con, run_id)
+            for table in OF_CASES:
+                con.execute(
+                    f"delete from {table} where run_id = ? and list_contains(?, case_id)",
+                    [run_id, list(case_ids)],
+                )
+                failpoint("warehouse.forget.deleted")
+            changed = "update _commits set sha = sha[:64] || ' ' || ? where run_id = ?"
+            con.execute(changed, [uuid.uuid4().hex, run_id])
+        failpoint("warehouse.forget.after")
+        with self._transaction() as con:
+            self._journal.catch_up(self._journal.read(), held(con))
+        with self._told() as con:
+            con.execute("checkpoint")
+
     def add_comparison(self, row: Mapping[str, Any]) -> None:
         """Keep a row of table comparisons, once."""
         added = frame("comparisons", [row])
@@ -239,17 +261,23 @@ class Warehouse:
     @contextmanager
     def _transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """The connection, alone, in a transaction that leaving by an error undoes."""
+        with self._told() as con:
+            con.begin()
+            with ExitStack() as undo:
+                undo.callback(con.rollback)
+                yield con
+                undo.pop_all()
+            con.commit()
+
+    @contextmanager
+    def _told(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """The connection, alone; a fault of DuckDB becomes one line."""
         with self._lock:
             con = self._connection
             if con is None:
                 raise StoreError(f"{self.uri} is closed")
             try:
-                con.begin()
-                with ExitStack() as undo:
-                    undo.callback(con.rollback)
-                    yield con
-                    undo.pop_all()
-                con.commit()
+                yield con
             except duckdb.Error as error:
                 said = first_line(error)
                 if is_torn(said):

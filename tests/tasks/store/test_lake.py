@@ -329,7 +329,8 @@ def test_a_commit_whose_acknowledgement_was_lost_is_known_as_our_own(s3, s3_plac
 def test_a_commit_never_acknowledged_is_read_back(s3, s3_place):
     faults = Faults(lost=b"/commits/s0.json")  # every attempt, so that s3fs gives up
     with proxied(s3.endpoint_url, faults) as endpoint:
-        place = StoreConfig(uri=s3_place.uri, storage_options={"endpoint_url": endpoint})
+        options = {"endpoint_url": endpoint, "config_kwargs": {"retries": {"max_attempts": 0}}}
+        place = StoreConfig(uri=s3_place.uri, storage_options=options)
         with open_store(place, writing=True) as store:
             store.begin(run_record())
             assert store.commit_shard("nightly-1", "s0", shard(), COUNTS) is True
