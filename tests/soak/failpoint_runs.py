@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from tests.soak.small import (
     Child,
     environment,
     evaluate_both,
+    keep_in_order,
     keep_replies,
+    rebuild_it,
     run,
     transcripts,
 )
@@ -43,6 +46,14 @@ def kind_of(name: str) -> str:
 
 
 KINDS = tuple(dict.fromkeys(map(kind_of, DECLARED)))
+
+
+_WORKS: Mapping[str, Callable[[Child], object]] = {
+    "replies": keep_replies,
+    "upkeep-folder": keep_in_order,
+    "upkeep-duckdb": keep_in_order,
+    "rebuild": rebuild_it,
+}
 
 
 class Scenarios:
@@ -106,16 +117,16 @@ class Scenarios:
         if kind not in self._begun:
             folder = self._work / f"begun-{kind}"
             folder.mkdir()
-            child = replace(self._child(kind, folder), runs=RUNS[:1])
+            child = replace(self._child(kind, folder), work=evaluate_both, runs=RUNS[:1])
             code = run(child)
             assert code == 0, f"{kind}: exit code {code}"
             self._begun[kind] = child
         return self._begun[kind]
 
     def _child(self, kind: str, folder: Path) -> Child:
-        work = keep_replies if kind == "replies" else evaluate_both
+        work = _WORKS.get(kind, evaluate_both)
         store = StoreConfig(uri=str(folder / "store"))
-        if kind == "duckdb":
+        if kind in ("duckdb", "upkeep-duckdb", "rebuild"):
             store = StoreConfig(uri=f"duckdb:///{folder}/store/a.duckdb")
         elif kind == "s3":
             assert self._s3 is not None

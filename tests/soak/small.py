@@ -11,7 +11,8 @@ import json
 import multiprocessing
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,9 @@ from tasks.plan import Request, plan_run
 from tasks.replies import FileReplies
 from tasks.reports.stored import render_stored
 from tasks.room import sitting
-from tasks.store import Store, open_store
+from tasks.store import Store, open_store, rebuild_store
+from tasks.store.lake import Lake
+from tasks.store.upkeep import Subject, collected, compacted, find, forget
 from tasks.summaries import compare_with_baseline, summarise_run
 from tests.soak.rows import content
 
@@ -155,8 +158,9 @@ async def _evaluate(child: Child, wanted: RunConfig, run_id: str) -> None:
             await judge_shard.fn(room, run_id, shard)
             with child.acked.open("a", encoding="utf-8") as file:
                 file.write(f"{run_id} {shard.shard_id}\n")
-            # As if the next shard could not be had: the run stops, and is resumed at once.
-            await summarise_run.fn(room, planned, lost=True)
+            if shard is planned.intake.shards[0]:
+                # As if the next shard could not be had: the run stops, and is resumed at once.
+                await summarise_run.fn(room, planned, lost=True)
         await summarise_run.fn(room, planned, lost=False)
         against = await compare_with_baseline.fn(room, planned)
         if child.reporting and run_id != RUNS[0]:
@@ -180,6 +184,56 @@ def _stable(rows: Any) -> Any:
 def _reports(child: Child) -> list[str]:
     folder = child.folder / "reports"
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("report.*"))
+
+
+def keep_in_order(child: Child) -> dict[str, Any]:
+    """Compact a complete run, forget one of its cases, collect what is left over."""
+    before = committed(child)
+    asyncio.run(_evaluate(child, config(child, None), RUNS[0]))
+    with open_store(child.store, writing=True) as store:
+        case_id = sample_cases()[0].case_id
+        if isinstance(store, Lake):
+            compacted(store, RUNS[0])
+        forget(store, find(store, Subject(case_id, {})))
+        collected(store, older_than=timedelta(0), removing=True)
+        parts = len(store.objects.names(f"runs/{RUNS[0]}/parts")) if isinstance(store, Lake) else 0
+        assert find(store, Subject(case_id, {})) == []
+        return {"before": before, "rows": {**rows_of_runs(store), "parts": parts}, "reports": []}
+
+
+def rebuild_it(child: Child) -> dict[str, Any]:
+    """A file that is cut is rebuilt from a Parquet copy; both lie in the folder of the store."""
+    file = child.folder / "store" / "a.duckdb"
+    lake = StoreConfig(uri=str(child.folder / "store" / "lake"))
+    if not lake_is_there(lake):
+        _copied_into(child, lake)
+        file.write_bytes(file.read_bytes()[:5000])
+        child.acked.unlink()
+    if not _is_whole(child.store):
+        rebuild_store(child.store, lake)
+    with open_store(child.store) as store:
+        damaged = sorted(path.name for path in file.parent.glob("*.damaged-*"))
+        rows = {**rows_of_runs(store), "aside": damaged}
+        return {"before": {}, "rows": rows, "reports": []}
+
+
+def _is_whole(place: StoreConfig) -> bool:
+    try:
+        open_store(place).close()
+    except StoreError:
+        return False
+    return True
+
+
+def lake_is_there(lake: StoreConfig) -> bool:
+    """Whether the Parquet copy was made."""
+    return (Path(lake.uri) / "runs" / RUNS[0] / "SUCCESS.json").exists()
+
+
+def _copied_into(child: Child, lake: StoreConfig) -> None:
+    """The same run, evaluated into a Parquet store."""
+    other = replace(child, store=lake)
+    asyncio.run(_evaluate(other, config(other, None), RUNS[0]))
 
 
 def keep_replies(child: Child) -> dict[str, Any]:
