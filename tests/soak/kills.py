@@ -87,7 +87,7 @@ def killed(ground: Ground, kills: int, seed: int, count: int = 40) -> Tally:
 
 def _harass(child: Child, writers: int, kills: int, dice: random.Random, tally: Tally) -> None:
     """Keep so many writers alive, killing one after the other, until one has come to its end."""
-    longest = {"duckdb": 0.4, "s3": 0.9}.get(child.store.uri.partition(":")[0], 0.25)
+    longest = {"duckdb": 0.4, "s3": 2.0}.get(child.store.uri.partition(":")[0], 0.25)
     alive: dict[int, Any] = {slot: start(_own(child, slot)) for slot in range(writers)}
     ended_well = False
     while not ended_well and tally.counts["kills"] < kills:
