@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := check
-.PHONY: demo test check format lint types contracts ids bench bench-engine bench-rate bench-scale bench-sql bench-begin bench-banking lock clean
+.PHONY: demo test check format lint types contracts ids soak soak-quick bench bench-engine bench-rate bench-scale bench-sql bench-begin bench-banking lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -34,6 +34,12 @@ contracts: $(STAMP)
 
 ids: $(STAMP)  ## rows of the feature checklist that no test asserts
 	$(BIN)/python -m tests.checklist
+
+soak-quick: $(STAMP)  ## kills, lost acknowledgements, damage, collectors: under two minutes
+	$(BIN)/python -m tests.soak short
+
+soak: $(STAMP)  ## the long one: 1,000 kills, 600 of DuckDB, every failpoint
+	$(BIN)/python -m tests.soak full
 
 bench: $(STAMP)  ## figures of the main job, the last line as JSON
 	$(BIN)/python -m benchmarks.spine

@@ -12,6 +12,7 @@ from judge.compare import RunComparison, RunData, compare
 from judge.config import ComparisonConfig
 from judge.rows import as_json
 from judge.summary import RunSummary
+from tasks.failpoints import failpoint
 from tasks.store import RunRecord, Store
 
 LATEST: Final = "latest"
@@ -77,6 +78,7 @@ def compare_stored(
         "verdict": as_json(comparison.verdict.model_dump(mode="json")),
         "thresholds": as_json(thresholds.model_dump(mode="json")),
     }
+    failpoint("comparison.computed")
     store.add_comparison(row)
     return comparison
 

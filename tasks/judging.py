@@ -22,6 +22,7 @@ from judge.findings import Findings, Origin, findings
 from judge.protocol import Judge
 from judge.rows import SHARD_TABLES, frame
 from judge.score import Score
+from tasks.failpoints import failpoint
 from tasks.intake import Record, Shard, read_shard
 from tasks.room import Room, watcher
 
@@ -84,6 +85,7 @@ async def judge_shard(room: Room, run_id: str, shard: Shard) -> dict[str, int]:
     records = await asyncio.to_thread(
         lambda: list(read_shard(shard, room.config.transcripts, room.spool))
     )
+    failpoint("shard.read")
     _check_readable(shard, records)
     heard = await asyncio.gather(
         *(
@@ -92,6 +94,7 @@ async def judge_shard(room: Room, run_id: str, shard: Shard) -> dict[str, int]:
             if record.case is not None
         )
     )
+    failpoint("shard.judged")
     _check_asked(heard, room.engine_for(run_id).silent, panels_of(room.court))
     rejected = [
         _reject_row(Origin(run_id, shard.uri, record.position), record.reject, record.excerpt)
@@ -103,6 +106,7 @@ async def judge_shard(room: Room, run_id: str, shard: Shard) -> dict[str, int]:
     counts["quarantined"] = len(rejected)
     frames = {table: frame(table, rows[table]) for table in SHARD_TABLES}
     await asyncio.to_thread(room.store.commit_shard, run_id, shard.shard_id, frames, dict(counts))
+    failpoint("shard.committed")
     log.info("shard %s committed: %s", shard.shard_id, dict(counts))
     return dict(counts)
 

@@ -13,6 +13,7 @@ from judge.catalog import fingerprints
 from judge.config import Trigger
 from judge.errors import ConfigurationError
 from tasks.compared import baseline_id
+from tasks.failpoints import failpoint
 from tasks.intake import Plan, plan_intake
 from tasks.ledger_file import known_runs
 from tasks.objects import expand
@@ -71,8 +72,10 @@ async def plan_run(room: Room, request: Request) -> PlannedRun:
         room.spool,
         on_progress=lambda read: report("reading", read, 0),
     )
+    failpoint("plan.listed")
     begun = await asyncio.to_thread(_begun, room, request, intake)
     room.pin(begun.config.get("prices", {}))
+    failpoint("plan.begun")
     return PlannedRun(begun, Plan.from_dict(begun.plan))
 
 

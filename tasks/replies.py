@@ -19,6 +19,7 @@ from uuid import uuid4
 from pydantic import TypeAdapter, ValidationError
 
 from judge.kept import Kept, ReplyCache
+from tasks.failpoints import failpoint
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +81,7 @@ class FileReplies:
 
     def _put(self, key: str, kept: Kept) -> None:
         path, body = self._path(key), _KEPT.dump_json(kept)
+        failpoint("replies.put.before")
         try:
             if self._is_local:
                 _write_whole(Path(path), body)
@@ -87,6 +89,7 @@ class FileReplies:
                 self._files.pipe_file(path, body)
         except self._faults as error:
             self._warn("written", error)
+        failpoint("replies.put.after")
 
     @property
     def _is_local(self) -> bool:
@@ -128,8 +131,12 @@ def _write_whole(path: Path, body: bytes) -> None:
         except FileNotFoundError:
             path.parent.mkdir(parents=True, exist_ok=True)
             file = temporary.open("xb", buffering=0)
+        half = len(body) // 2
         with file:
-            file.write(body)
+            file.write(body[:half])
+            failpoint("replies.put.half")
+            file.write(body[half:])
+        failpoint("replies.put.written")
         temporary.replace(path)
     except OSError:
         with suppress(OSError):

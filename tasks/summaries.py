@@ -18,6 +18,7 @@ from judge.run_numbers import run_metrics
 from judge.spending import with_ledger
 from judge.summary import RunSummary, summarise
 from tasks.compared import baseline_id, compare_stored
+from tasks.failpoints import failpoint
 from tasks.plan import PlannedRun
 from tasks.room import Room
 from tasks.store import RunRecord
@@ -40,6 +41,7 @@ def _summarise(room: Room, run: PlannedRun, lost: bool) -> RunSummary:
     store, run_id = room.store, run.run_id
     if run.finished and run.record.summary is not None:
         return RunSummary.model_validate(run.record.summary)
+    failpoint("summary.before")
     summary = summarise(
         store.scan(run_id, "cases"),
         store.scan(run_id, "scores"),
@@ -63,6 +65,7 @@ def _summarise(room: Room, run: PlannedRun, lost: bool) -> RunSummary:
         {"run_id": run_id, "name": name, "value": value}
         for name, value in run_metrics(summary).items()
     ]
+    failpoint("summary.computed")
     store.finish(record, frame("run_metrics", rows))
     run.record = record
     return summary

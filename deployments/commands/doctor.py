@@ -125,7 +125,8 @@ def _store(config: RunConfig) -> str:
     if not is_there(config.store):
         return f"{config.store.uri}: will be created"
     with open_store(config.store, writing=True) as store:
-        return f"{store.uri}: {store.runs().height} runs"
+        writers = "several writers" if store.many_writers else "one writer at a time"
+        return f"{store.uri}: {store.runs().height} runs, {writers}"
 
 
 def _cache(config: RunConfig) -> str:

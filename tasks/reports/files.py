@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
+from tasks.failpoints import failpoint
 from tasks.places import writable
 from tasks.reports.html import html_report
 from tasks.reports.markdown import markdown_report
@@ -67,10 +68,15 @@ def _replace(target: Path, content: bytes) -> None:
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     fresh = Path(name)
     try:
+        half = len(content) // 2
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            file.write(content[:half])
+            failpoint("report.half", before=file.flush)
+            file.write(content[half:])
         fresh.chmod(0o644)
+        failpoint("report.written")
         fresh.replace(target)
+        failpoint("report.replaced")
     finally:
         fresh.unlink(missing_ok=True)
 

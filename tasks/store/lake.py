@@ -3,8 +3,9 @@
     _assizes.json                                   the schema version
     runs/<run>/input.json                           the plan, created once
     runs/<run>/run.json                             the run as it began, created once
-    runs/<run>/parts/<table>-<shard>-<hash>.parquet named by content, never overwritten
+    runs/<run>/parts/<table>-<shard>-<attempt>.parquet  never overwritten
     runs/<run>/commits/<shard>.json                 created once: THE commit point of a shard
+    runs/<run>/generations/<number>.json            parts that stand for shards; created once
     runs/<run>/STOPPED.json                         how a run ended that may be resumed
     runs/<run>/SUCCESS.json                         how it ended complete; created once, last
     comparisons/<baseline>..<candidate>-<hash>.json
@@ -16,18 +17,20 @@ or slower writer left behind is never seen.
 from __future__ import annotations
 
 import hashlib
-import io
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from datetime import datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 import polars as pl
 
-from judge.errors import SchemaVersion, StoreError, UnknownRun
-from judge.rows import KEYS, SCHEMA_VERSION, TABLES, as_json, frame
-from tasks.store.objects import Objects, size_error
+from judge.errors import StoreError, UnknownRun
+from judge.rows import KEYS, TABLES, as_json, frame
+from tasks.failpoints import failpoint
+from tasks.store.documents import Documents, encoded, parsed
+from tasks.store.manifest import SUCCESS, Manifest, Snapshot, new_attempt
+from tasks.store.objects import Objects
 from tasks.store.record import (
     COMPLETE,
     RUN_TABLES,
@@ -41,12 +44,12 @@ from tasks.store.record import (
     full_id,
     is_id,
     newest_first,
-    parquet,
     resumed,
 )
+from tasks.store.rewrite import Compacted, Rewriter
 
 _META: Final = "_assizes.json"
-_ENDS: Final = ("SUCCESS.json", "STOPPED.json")
+_ENDS: Final = (SUCCESS, "STOPPED.json")
 
 
 class Lake:
@@ -55,38 +58,55 @@ class Lake:
     def __init__(self, uri: str, objects: Objects, *, writing: bool) -> None:
         self.uri = uri
         self._objects = objects
+        self._documents = Documents(uri, objects)
+        self._manifest = Manifest(objects, self._documents)
         self._begun: set[str] = set()
         if writing:
-            objects.create(_META, _encoded())
-        if self._document(_META) is None:
+            objects.create(_META, encoded())
+        if self._documents.one(_META) is None:
             raise StoreError(f"no store at {uri}: run `assizes run` first")
+
+    @property
+    def many_writers(self) -> bool:
+        """Whether the place refuses to create what is there, so that writers may race."""
+        return self._objects.creates_once()
+
+    @property
+    def manifest(self) -> Manifest:
+        """Which parts hold the rows of each run."""
+        return self._manifest
+
+    @property
+    def objects(self) -> Objects:
+        """Where the lake lies."""
+        return self._objects
 
     def begin(self, run: RunRecord) -> RunRecord:
         """Freeze a run, or return the one already there.
 
         The plan is created before the run: a run that can be seen has its plan.
         """
+        failpoint("lake.begin.before")
         checked_id(run.run_id, "run id")
         if self._stored(run.run_id) is None:
             name = f"runs/{run.run_id}/input.json"
             if not self._objects.create(name, as_json(run.plan).encode()):
                 check_input(self.plan(run.run_id) or {}, run, self.uri)
-            self._objects.create(
-                f"runs/{run.run_id}/run.json",
-                _encoded(run=_timed(run.row())),
-            )
+            failpoint("lake.begin.planned")
+            self._objects.create(f"runs/{run.run_id}/run.json", encoded(run=_timed(run.row())))
+            failpoint("lake.begin.after")
         return resumed(self._known(run.run_id), run, self.uri)
 
     def plan(self, run_id: str) -> dict[str, Any] | None:
         """The input manifest a run was frozen with."""
         name = f"runs/{run_id}/input.json"
         data = self._objects.read([name]).get(name) if is_id(run_id) else None
-        return None if data is None else self._parsed(name, data)
+        return None if data is None else parsed(self._objects.where, name, data)
 
     def committed(self, run_id: str) -> dict[str, dict[str, int]]:
         """The counts of each committed shard, from the commit marks."""
         self._check_begun(run_id)
-        return {shard: dict(mark["counts"]) for shard, mark in self._marks(run_id).items()}
+        return {shard: dict(mark["counts"]) for shard, mark in self._manifest.marks(run_id).items()}
 
     def commit_shard(
         self,
@@ -97,8 +117,8 @@ class Lake:
     ) -> bool:
         """Write the parts, then create the commit mark that names them.
 
-        Where the mark is there at the end but was not at the start, either another writer was
-        faster, or this very write was acknowledged late and repeated; the content tells.
+        Where the mark is there already, either another writer was faster, whose rows stand, or this
+        very write was acknowledged late and tried again: the mark says whose attempt it was.
         """
         checked_id(shard_id, "shard id")
         tables = checked_frames(run_id, frames)
@@ -106,18 +126,25 @@ class Lake:
         name = f"runs/{run_id}/commits/{shard_id}.json"
         if self._objects.read([name]):
             return False
+        attempt = new_attempt()
         parts = {
-            table: self._write_part(run_id, f"{table}-{shard_id}", rows)
+            table: self._manifest.write_part(run_id, f"{table}-{shard_id}-{attempt}", rows)
             for table, rows in tables.items()
             if rows.height
         }
-        mark = _encoded(
+        mark = encoded(
             run_id=run_id,
             shard=shard_id,
+            attempt=attempt,
             counts=dict(counts),
-            parts=parts,
+            parts={table: part.written() for table, part in parts.items()},
         )
-        return self._objects.create(name, mark) or self._objects.read([name]).get(name) == mark
+        failpoint("lake.mark.before")
+        winner = self._marked(name, mark, attempt)
+        failpoint("lake.mark.after")
+        if winner != attempt:
+            self._objects.remove(f"runs/{run_id}/parts/{part.name}" for part in parts.values())
+        return winner == attempt
 
     def finish(self, run: RunRecord, run_metrics: pl.DataFrame) -> None:
         """Write the run's final row and metrics, last of all."""
@@ -125,23 +152,26 @@ class Lake:
         final = self._ending(run, metrics)
         if final is None:
             return
-        end = _encoded(
+        end = encoded(
             run=_timed(final.row()),
             run_metrics=metrics.select("name", "value").to_dicts(),
+            commits=self._manifest.digest(run.run_id),
         )
         success, stopped = (f"runs/{run.run_id}/{name}" for name in _ENDS)
+        failpoint("lake.finish.before")
         if final.status != COMPLETE:
             self._objects.replace(stopped, end)
         elif not self._objects.create(success, end):
             self._ending(run, metrics)
+        failpoint("lake.finish.after")
 
     def runs(self) -> pl.DataFrame:
         """Table runs, newest first."""
         ids = self._objects.names("runs")
         kinds = ("run.json", *reversed(_ENDS))
         names = [f"runs/{run_id}/{kind}" for run_id in ids for kind in kinds]
-        found = self._documents(names)
-        latest = {name.split("/")[1]: found[name]["run"] for name in names if name in found}
+        found = self._documents.several(names)
+        latest = {name.split("/")[1]: found[name].content["run"] for name in names if name in found}
         rows = [RunRecord.of_row(row, {}).row() for row in latest.values()]
         return newest_first(frame("runs", rows))
 
@@ -155,21 +185,12 @@ class Lake:
         self._check_begun(run_id)
         if name == "run_metrics":
             return self._metrics(run_id)
-        parts = self._parts(run_id, name)
-        found = self._objects.read(list(parts))
-        frames = [frame(name, [])]
-        for path, part in parts.items():
-            data = found.get(path)
-            if data is None or len(data) != part["bytes"]:
-                size = None if data is None else len(data)
-                raise size_error(self._objects.where, path, size, part["bytes"])
-            if hashlib.sha256(data).hexdigest() != part["sha256"]:
-                raise StoreError(
-                    f"{self._objects.where}: {path} is not what was committed (SHA-256 differs); "
-                    "restore the file"
-                )
-            frames.append(pl.read_parquet(io.BytesIO(data)))
-        return pl.concat(frames, rechunk=True).sort(KEYS[name], maintain_order=True)
+        frames = self._manifest.steadily(
+            run_id, lambda now: list(self._manifest.frames(now.parts(name)))
+        )
+        return pl.concat([frame(name, []), *frames], rechunk=True).sort(
+            KEYS[name], maintain_order=True
+        )
 
     def scan(self, run_id: str, name: str) -> pl.LazyFrame:
         """The committed parts as one lazy frame."""
@@ -177,25 +198,47 @@ class Lake:
         self._check_begun(run_id)
         if name == "run_metrics":
             return self._metrics(run_id).lazy()
-        parts = self._parts(run_id, name)
-        if not parts:
+        sources = self.sources(run_id, name)
+        if not sources:
             return frame(name, []).lazy()
-        sources = self._objects.sources({path: part["bytes"] for path, part in parts.items()})
         return pl.scan_parquet(sources, glob=False, hive_partitioning=False)
+
+    def sources(self, run_id: str, name: str) -> list[Path] | list[bytes]:
+        """What polars or DuckDB can scan for a table: files of a folder, the bytes of a bucket."""
+
+        def fetched(now: Snapshot) -> list[Path] | list[bytes]:
+            parts = now.parts(name)
+            return self._objects.sources({path: part.size for path, part in parts.items()})
+
+        return self._manifest.steadily(run_id, fetched)
+
+    def forget(self, run_id: str, case_ids: Collection[str]) -> None:
+        """Publish a generation without these cases, then remove the parts that held them."""
+        self._check_begun(run_id)
+        Rewriter(self._objects, self._manifest, run_id).forget(case_ids)
+
+    def compact(self, run_id: str) -> Compacted:
+        """Merge the small parts of a complete run.
+
+        Raises:
+            StoreError: when it is not complete, or another process rewrites it.
+        """
+        return Rewriter(self._objects, self._manifest, run_id).compact(self._known(run_id))
 
     def add_comparison(self, row: Mapping[str, Any]) -> None:
         """Keep a row of table comparisons under a name made from its content."""
         added = _timed(frame("comparisons", [row]).row(0, named=True))
-        data = _encoded(comparison=added)
+        data = encoded(comparison=added)
         pair = "..".join(checked_id(added[side], "run id") for side in ("baseline", "candidate"))
-        self._objects.create(
-            f"comparisons/{pair}-{hashlib.sha256(data).hexdigest()[:16]}.json", data
-        )
+        name = f"comparisons/{pair}-{hashlib.sha256(data).hexdigest()[:16]}.json"
+        failpoint("lake.comparison.before")
+        self._objects.create(name, data)
+        failpoint("lake.comparison.after")
 
     def comparisons(self) -> pl.DataFrame:
         """Table comparisons, sorted by its keys, then by what was found."""
-        names = [f"comparisons/{name}" for name in self._objects.names("comparisons")]
-        rows = [document["comparison"] for document in self._documents(names).values()]
+        found = self._documents.below("comparisons").values()
+        rows = [document.content["comparison"] for document in found]
         texts = pl.DataFrame(rows, schema={**TABLES["comparisons"], "at": pl.String}, orient="row")
         times = pl.col("at").str.to_datetime(time_unit="us", time_zone="UTC")
         return texts.with_columns(times).sort(texts.columns)
@@ -214,22 +257,22 @@ class Lake:
     ) -> None:
         self.close()
 
-    def _write_part(self, run_id: str, stem: str, rows: pl.DataFrame) -> dict[str, Any]:
-        data = parquet(rows)
-        digest = hashlib.sha256(data).hexdigest()
-        name = f"{stem}-{digest[:16]}.parquet"
-        self._objects.create(f"runs/{run_id}/parts/{name}", data)
-        return {"name": name, "bytes": len(data), "sha256": digest, "rows": rows.height}
+    def _marked(self, name: str, mark: bytes, attempt: str) -> str:
+        """Create a commit mark; the attempt that the mark which stands is from.
 
-    def _parts(self, run_id: str, table: str) -> dict[str, dict[str, Any]]:
-        """The parts of a table that commit marks name, by object name, in order of shard."""
-        parts = [m["parts"][table] for m in self._marks(run_id).values() if table in m["parts"]]
-        return {f"runs/{run_id}/parts/{part['name']}": part for part in parts}
-
-    def _marks(self, run_id: str) -> dict[str, dict[str, Any]]:
-        folder = f"runs/{run_id}/commits"
-        names = [f"{folder}/{name}" for name in self._objects.names(folder)]
-        return {mark["shard"]: mark for mark in self._documents(names).values()}
+        Raises:
+            StoreError: when it cannot be created and is not there either.
+        """
+        fault: StoreError | None = None
+        try:
+            if self._objects.create(name, mark):
+                return attempt
+        except StoreError as error:
+            fault = error
+        found = self._documents.lasting([name]).get(name)
+        if found is None:
+            raise fault or StoreError(f"{self._objects.where}: {name} was there and is gone")
+        return str(found.content.get("attempt"))
 
     def _ending(self, run: RunRecord, metrics: pl.DataFrame) -> RunRecord | None:
         """The final form of a run, or null when it is what the store holds now."""
@@ -242,13 +285,13 @@ class Lake:
         rows = [] if end is None else end["run_metrics"]
         return frame("run_metrics", [{"run_id": run_id, **row} for row in rows])
 
-    def _end(self, run_id: str) -> dict[str, Any] | None:
+    def _end(self, run_id: str) -> Mapping[str, Any] | None:
         names = [f"runs/{run_id}/{name}" for name in _ENDS]
-        found = self._documents(names)
-        return next((found[name] for name in names if name in found), None)
+        found = self._documents.several(names)
+        return next((found[name].content for name in names if name in found), None)
 
     def _stored(self, run_id: str) -> RunRecord | None:
-        began = self._document(f"runs/{run_id}/run.json") if is_id(run_id) else None
+        began = self._documents.one(f"runs/{run_id}/run.json") if is_id(run_id) else None
         if began is None:
             return None
         latest = self._end(run_id) or began
@@ -264,29 +307,6 @@ class Lake:
     def _check_begun(self, run_id: str) -> None:
         if run_id not in self._begun:
             self._known(run_id)
-
-    def _document(self, name: str) -> dict[str, Any] | None:
-        return self._documents([name]).get(name)
-
-    def _documents(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Those documents that are there, each written by this version."""
-        found = {name: self._parsed(name, data) for name, data in self._objects.read(names).items()}
-        for document in found.values():
-            version = document.get("schema_version")
-            if version != SCHEMA_VERSION:
-                raise SchemaVersion.mismatch(self.uri, version, SCHEMA_VERSION)
-        return found
-
-    def _parsed(self, name: str, data: bytes) -> dict[str, Any]:
-        try:
-            document: dict[str, Any] = json.loads(data)
-        except ValueError as error:
-            raise StoreError(f"{self._objects.where}: {name} is not JSON: {error}") from error
-        return document
-
-
-def _encoded(**content: Any) -> bytes:
-    return as_json({"schema_version": SCHEMA_VERSION, **content}).encode()
 
 
 def _timed(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from judge.config import StoreConfig
 from judge.errors import StoreError
 from tasks.store.protocol import Store
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from tasks.store.rebuild import Rebuilt
 
 _DUCKDB = "duckdb:///"
 
@@ -32,6 +38,68 @@ def open_store(config: StoreConfig, *, writing: bool = False) -> Store:
     from tasks.store.objects import objects_at
 
     return Lake(config.uri, objects_at(config.uri, config.storage_options), writing=writing)
+
+
+def ask_store(config: StoreConfig, statement: str, run_id: str | None = None) -> pl.DataFrame:
+    """The rows of one SELECT over a store, or over one run of it; nothing is written.
+
+    Raises:
+        ConfigurationError: for a statement that is another, or that DuckDB refuses.
+        StoreError: when the store cannot be read.
+    """
+    from tasks.store.sql import ask
+
+    file = _file(config.uri) if config.uri.startswith("duckdb:") else None
+    with open_store(config) as store:
+        return ask(store, file, statement, run_id)
+
+
+def rebuild_store(config: StoreConfig, copy: StoreConfig | None) -> Rebuilt:
+    """Make the DuckDB file of a store anew; see `tasks.store.rebuild.rebuild`.
+
+    Args:
+        config: the store.
+        copy: a Parquet store that holds the same runs; null to keep what can be read.
+
+    Raises:
+        StoreError: for a store that is no DuckDB file, a copy that is no Parquet store, or when
+            there is nothing to rebuild.
+    """
+    from tasks.store.lake import Lake
+    from tasks.store.rebuild import rebuild
+
+    if not config.uri.startswith("duckdb:"):
+        raise StoreError(
+            f"{config.uri} is a Parquet store, of which nothing is derived; what is missing there "
+            "is named when it is read, and restored from a copy of the files"
+        )
+    if copy is None:
+        return rebuild(config.uri, _file(config.uri), None)
+    with open_store(copy) as source:
+        if not isinstance(source, Lake):
+            raise StoreError(
+                f"{copy.uri} is no Parquet store; accepted: a folder, s3://bucket/prefix"
+            )
+        return rebuild(config.uri, _file(config.uri), source)
+
+
+def many_writers(store: Store) -> None:
+    """See that several processes may write to a store at once.
+
+    Raises:
+        StoreError: when they may not; says why and what would do.
+    """
+    if store.many_writers:
+        return
+    if store.uri.startswith("duckdb:"):
+        raise StoreError(
+            f"{store.uri} is a DuckDB file, which takes one writer at a time; point [store] uri to a "
+            "folder or a bucket for several"
+        )
+    raise StoreError(
+        f"{store.uri} ignores If-None-Match, so it takes one writer at a time; for several, point "
+        "[store] uri to a server that honours it, or to a folder"
+    )
 
 
 def _file(uri: str) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -22,6 +22,11 @@ class Store(Protocol):
     @property
     def uri(self) -> str:
         """Where the store is, as it was configured."""
+        ...
+
+    @property
+    def many_writers(self) -> bool:
+        """Whether several processes may write to it at once."""
         ...
 
     def begin(self, run: RunRecord) -> RunRecord:
@@ -82,6 +87,14 @@ class Store(Protocol):
 
     def scan(self, run_id: str, name: str) -> pl.LazyFrame:
         """The same rows lazily, in no promised order."""
+        ...
+
+    def forget(self, run_id: str, case_ids: Collection[str]) -> None:
+        """Delete every row of some cases of a run; counts, metrics and summary stay as they were.
+
+        Raises:
+            StoreError: when another process rewrites the run.
+        """
         ...
 
     def add_comparison(self, row: Mapping[str, Any]) -> None:

@@ -21,6 +21,9 @@ from judge.rows import KEYS, SHARD_TABLES, TABLES, as_json, frame
 RUN_TABLES: Final = (*SHARD_TABLES, "run_metrics")
 """The tables that can be read back run by run."""
 
+OF_CASES: Final = ("scores", "asks", "cases")
+"""Tables whose rows belong to a case."""
+
 COMPLETE: Final = "complete"
 ENDINGS: Final = (COMPLETE, "incomplete", "failed")
 """How a run can end. Only a complete one is final; the others may be resumed and ended again."""

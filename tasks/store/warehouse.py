@@ -7,24 +7,37 @@ the index would cost ten times the insert (and one mark a shard already keeps ro
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-import os
-import re
 import threading
-from collections.abc import Iterator, Mapping
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import duckdb
 import polars as pl
-from polars.io.plugins import register_io_source
 
-from judge.errors import SchemaVersion, StoreBusy, StoreError, UnknownRun
-from judge.rows import KEYS, SCHEMA_VERSION, TABLES, as_json, frame
-from tasks.store.arrow import ArrowView
+from judge.errors import StoreError, UnknownRun
+from judge.rows import TABLES, as_json, frame
+from tasks.failpoints import failpoint
+from tasks.store.duckfile import (
+    MEMORY,
+    connected,
+    damaged,
+    first_line,
+    held,
+    identify,
+    is_torn,
+    see_to_it,
+    start_anew,
+)
+from tasks.store.duckrows import end_of, insert, lazily, plan_of, rows_of, run_ids
+from tasks.store.journal import Journal
 from tasks.store.record import (
+    OF_CASES,
     RUN_TABLES,
     RunRecord,
     checked_frames,
@@ -34,31 +47,8 @@ from tasks.store.record import (
     ending,
     full_id,
     newest_first,
-    parquet,
     resumed,
 )
-
-_TYPES: Final[dict[Any, str]] = {
-    pl.String: "VARCHAR",
-    pl.Int32: "INTEGER",
-    pl.Int64: "BIGINT",
-    pl.Float64: "DOUBLE",
-    pl.Boolean: "BOOLEAN",
-    pl.List(pl.Int32): "INTEGER[]",
-    pl.List(pl.String): "VARCHAR[]",
-    pl.Datetime("us", "UTC"): "TIMESTAMPTZ",
-}
-
-_OWN_TABLES: Final = (
-    "create table _commits (run_id VARCHAR, shard VARCHAR, sha VARCHAR, counts VARCHAR, rows BIGINT)",
-    "create table _plans (run_id VARCHAR, plan VARCHAR)",
-    "create table _meta (schema_version INTEGER)",
-)
-
-_BLOCK_ROWS: Final = 1 << 15
-"""Rows that a scan holds at a time."""
-
-MEMORY: Final = Path(":memory:")
 
 
 class Warehouse:
@@ -67,9 +57,13 @@ class Warehouse:
     def __init__(self, uri: str, path: Path, *, writing: bool) -> None:
         self.uri = uri
         self._lock = threading.Lock()
-        self._connection: duckdb.DuckDBPyConnection | None = _connection(
-            uri, path, writing=writing or path == MEMORY
-        )
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._journal = Journal(None if path == MEMORY else path)
+        writing = writing or path == MEMORY
+        if writing:
+            start_anew(uri, path, self._journal)
+        self._connection = connected(uri, path, writing=writing)
+        failpoint("warehouse.open.connected")
         with ExitStack() as undo:
             undo.callback(self.close)
             with self._transaction() as con:
@@ -77,22 +71,36 @@ class Warehouse:
                 # Merging row groups at a checkpoint takes memory by the hundred MB, the more the
                 # longer the table; files stay about the same without it, and queries as fast.
                 con.execute("set max_vacuum_tasks=0")
-                _check_schema(con, uri, writing=writing or path == MEMORY)
+                see_to_it(con, uri, self._journal, writing=writing)
+                if writing:
+                    identify(con)
+            if writing:
+                with self._transaction() as con:
+                    self._journal.catch_up(self._journal.read(), held(con))
+            failpoint("warehouse.open.after")
             undo.pop_all()
+
+    @property
+    def many_writers(self) -> bool:
+        """Never: DuckDB gives a file to one process that writes."""
+        return False
 
     def begin(self, run: RunRecord) -> RunRecord:
         """Freeze a run, or return the one already there."""
         checked_id(run.run_id, "run id")
         with self._transaction() as con:
             if self._stored(con, run.run_id) is None:
-                _insert(con, "runs", frame("runs", [run.row()]))
+                insert(con, "runs", frame("runs", [run.row()]))
                 con.execute("insert into _plans values (?, ?)", [run.run_id, as_json(run.plan)])
-            return resumed(self._known(con, run.run_id), run, self.uri)
+                failpoint("warehouse.begin.inside")
+            begun = resumed(self._known(con, run.run_id), run, self.uri)
+        failpoint("warehouse.begin.after")
+        return begun
 
     def plan(self, run_id: str) -> dict[str, Any] | None:
         """The input manifest a run was frozen with."""
         with self._transaction() as con:
-            return _plan(con, run_id)
+            return plan_of(con, run_id)
 
     def committed(self, run_id: str) -> dict[str, dict[str, int]]:
         """The counts of each committed shard."""
@@ -110,7 +118,7 @@ class Warehouse:
         frames: Mapping[str, pl.DataFrame],
         counts: Mapping[str, int],
     ) -> bool:
-        """Insert a shard's rows and its mark in one transaction."""
+        """Insert a shard's rows and its mark in one transaction, then note it in the journal."""
         checked_id(shard_id, "shard id")
         tables = checked_frames(run_id, frames)
         digest, rows = _digest(tables), sum(rows.height for rows in tables.values())
@@ -120,11 +128,15 @@ class Warehouse:
             if con.execute(mark, [run_id, shard_id]).fetchall():
                 return False
             for table, found in tables.items():
-                _insert(con, table, found)
+                insert(con, table, found)
+            failpoint("warehouse.commit.rows")
             con.execute(
                 "insert into _commits values (?, ?, ?, ?, ?)",
                 [run_id, shard_id, digest, as_json(dict(counts)), rows],
             )
+            failpoint("warehouse.commit.marked")
+        failpoint("warehouse.commit.after")
+        self._noted(lambda journal: journal.shard(run_id, shard_id, digest))
         return True
 
     def finish(self, run: RunRecord, run_metrics: pl.DataFrame) -> None:
@@ -132,64 +144,101 @@ class Warehouse:
         metrics = checked_metrics(run.run_id, run_metrics)
         with self._transaction() as con:
             stored = self._known(con, run.run_id)
-            held = _rows(con, "run_metrics", run.run_id)
+            held = rows_of(con, "run_metrics", run.run_id)
             final = ending(stored, run, self.uri, same_metrics=held.equals(metrics))
             if final is None:
                 return
             for table, rows in (("runs", frame("runs", [final.row()])), ("run_metrics", metrics)):
                 con.execute(f"delete from {table} where run_id = ?", [run.run_id])
-                _insert(con, table, rows)
+                failpoint("warehouse.finish.deleted")
+                insert(con, table, rows)
+            failpoint("warehouse.finish.inserted")
+        failpoint("warehouse.finish.after")
+        self._noted(lambda journal: journal.ended(run.run_id, final.status))
+
+    def adopt(
+        self,
+        run: RunRecord,
+        frames: Iterable[tuple[str, pl.DataFrame]],
+        commits: Mapping[str, Mapping[str, int]],
+    ) -> None:
+        """Take in a whole run of another store, in one transaction.
+
+        Args:
+            run: as it stands there.
+            frames: its rows by table, in as many pieces as there are.
+            commits: the counts of each of its shards.
+        """
+        with self._transaction() as con:
+            insert(con, "runs", frame("runs", [run.row()]))
+            con.execute("insert into _plans values (?, ?)", [run.run_id, as_json(run.plan)])
+            for table, rows in frames:
+                insert(con, table, rows.select(list(TABLES[table])))
+            for shard_id, counts in commits.items():
+                con.execute(
+                    "insert into _commits values (?, ?, ?, ?, null)",
+                    [run.run_id, shard_id, f"adopted {uuid.uuid4().hex}", as_json(dict(counts))],
+                )
+        with self._transaction() as con:
+            self._journal.catch_up(self._journal.read(), held(con))
 
     def runs(self) -> pl.DataFrame:
         """Table runs, newest first."""
         with self._transaction() as con:
-            return newest_first(_rows(con, "runs"))
+            return newest_first(rows_of(con, "runs"))
 
     def run(self, run_id: str) -> RunRecord:
         """A run by its id or a unique beginning of it."""
         with self._transaction() as con:
-            return self._known(con, full_id(run_id, _run_ids(con), self.uri))
+            return self._known(con, full_id(run_id, run_ids(con), self.uri))
 
     def table(self, run_id: str, name: str) -> pl.DataFrame:
         """A table of one run, sorted by its keys."""
         checked_table(name, RUN_TABLES)
         with self._transaction() as con:
             self._known(con, run_id)
-            return _rows(con, name, run_id)
+            return rows_of(con, name, run_id)
 
     def scan(self, run_id: str, name: str) -> pl.LazyFrame:
         """The table as a lazy frame: a query reads its columns only, a block of rows at a time."""
         checked_table(name, RUN_TABLES)
         with self._transaction() as con:
             self._check_begun(con, run_id)
-            end = _end(con, name, run_id)
+            end = end_of(con, name, run_id)
+        return lazily(self._transaction, name, run_id, end)
 
-        def blocks(
-            columns: list[str] | None, predicate: pl.Expr | None, most: int | None, _: int | None
-        ) -> Iterator[pl.DataFrame]:
-            left = end if most is None else most
-            for start in range(0, end, _BLOCK_ROWS):
-                with self._transaction() as con:
-                    found = _block(con, name, run_id, columns or list(TABLES[name]), start)
-                found = _meeting(predicate, found).head(left)
-                left -= found.height
-                yield found
-                if not left:
-                    return
+    def forget(self, run_id: str, case_ids: Collection[str]) -> None:
+        """Delete the rows in one transaction, and let every mark of the run be another.
 
-        return register_io_source(blocks, schema=TABLES[name], is_pure=True)
+        A file that fell back behind this is then told from one that did not.
+        """
+        with self._transaction() as con:
+            self._known(con, run_id)
+            for table in OF_CASES:
+                con.execute(
+                    f"delete from {table} where run_id = ? and list_contains(?, case_id)",
+                    [run_id, list(case_ids)],
+                )
+                failpoint("warehouse.forget.deleted")
+            changed = "update _commits set sha = sha[:64] || ' ' || ? where run_id = ?"
+            con.execute(changed, [uuid.uuid4().hex, run_id])
+        failpoint("warehouse.forget.after")
+        with self._transaction() as con:
+            self._journal.catch_up(self._journal.read(), held(con))
+        with self._told() as con:
+            con.execute("checkpoint")
 
     def add_comparison(self, row: Mapping[str, Any]) -> None:
         """Keep a row of table comparisons, once."""
         added = frame("comparisons", [row])
         with self._transaction() as con:
-            if added.row(0) not in _rows(con, "comparisons").rows():
-                _insert(con, "comparisons", added)
+            if added.row(0) not in rows_of(con, "comparisons").rows():
+                insert(con, "comparisons", added)
 
     def comparisons(self) -> pl.DataFrame:
         """Table comparisons, sorted by its keys, then by what was found."""
         with self._transaction() as con:
-            found = _rows(con, "comparisons")
+            found = rows_of(con, "comparisons")
         return found.sort(found.columns)
 
     def close(self) -> None:
@@ -198,10 +247,12 @@ class Warehouse:
         The connection is let go of as well: held until the interpreter ends (Prefect keeps what
         its last tasks were given), it makes DuckDB print a report of leaked objects.
         """
+        failpoint("warehouse.close.before")
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
             self._connection = None
+        failpoint("warehouse.close.after")
 
     def __enter__(self) -> Self:
         return self
@@ -217,161 +268,60 @@ class Warehouse:
     @contextmanager
     def _transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """The connection, alone, in a transaction that leaving by an error undoes."""
+        with self._told() as con:
+            con.begin()
+            with ExitStack() as undo:
+                undo.callback(con.rollback)
+                yield con
+                undo.pop_all()
+            con.commit()
+
+    @contextmanager
+    def _told(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """The connection, alone; a fault of DuckDB becomes one line."""
         with self._lock:
             con = self._connection
             if con is None:
                 raise StoreError(f"{self.uri} is closed")
             try:
-                con.begin()
-                with ExitStack() as undo:
-                    undo.callback(con.rollback)
-                    yield con
-                    undo.pop_all()
-                con.commit()
+                yield con
             except duckdb.Error as error:
-                raise StoreError(f"{self.uri}: {_first_line(error)}") from error
+                said = first_line(error)
+                if is_torn(said):
+                    raise damaged(self.uri, said) from error
+                raise StoreError(f"{self.uri}: {said}") from error
+
+    def _noted(self, note: Callable[[Journal], None]) -> None:
+        with self._lock:
+            try:
+                note(self._journal)
+            except OSError as error:
+                said = error.strerror or error
+                raise StoreError(f"{self._journal.path}: cannot be written: {said}") from error
 
     def _stored(self, con: duckdb.DuckDBPyConnection, run_id: str) -> RunRecord | None:
-        found = _rows(con, "runs", run_id)
+        found = rows_of(con, "runs", run_id)
         if found.is_empty():
             return None
-        return RunRecord.of_row(found.row(0, named=True), _plan(con, run_id) or {})
+        return RunRecord.of_row(found.row(0, named=True), plan_of(con, run_id) or {})
 
     def _check_begun(self, con: duckdb.DuckDBPyConnection, run_id: str) -> None:
         # Once a shard: reading the run with its plan, which lists all shards, would be quadratic.
         if not con.execute("select 1 from runs where run_id = ?", [run_id]).fetchall():
-            raise UnknownRun.named(run_id, self.uri, _run_ids(con))
+            raise UnknownRun.named(run_id, self.uri, run_ids(con))
 
     def _known(self, con: duckdb.DuckDBPyConnection, run_id: str) -> RunRecord:
         stored = self._stored(con, run_id)
         if stored is None:
-            raise UnknownRun.named(run_id, self.uri, _run_ids(con))
+            raise UnknownRun.named(run_id, self.uri, run_ids(con))
         return stored
 
 
-def _connection(uri: str, path: Path, *, writing: bool) -> duckdb.DuckDBPyConnection:
-    try:
-        if writing:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        elif not path.exists():
-            raise StoreError(f"no store at {uri}: run `assizes run` first")
-        return duckdb.connect(path, read_only=not writing)
-    except OSError as error:
-        raise StoreError(f"{uri}: cannot make its folder: {error.strerror or error}") from error
-    except duckdb.Error as error:
-        raise _refusal(uri, str(error)) from error
-
-
-def _refusal(uri: str, message: str) -> StoreError:
-    """What DuckDB's refusal to open a file means, and what to do."""
-    if "Conflicting lock" in message:
-        owner = re.search(r"PID \d+", message)
-        holder = owner.group().replace("PID", "process") if owner else "another process"
-        return StoreBusy(
-            f"{uri} is in use by {holder}; wait until it ends or stop it, "
-            "or point [store] uri to a folder, which takes several writers"
-        )
-    if "different configuration" in message:
-        return StoreBusy(
-            f"{uri} is open in this process (process {os.getpid()}) the other way, for reading or "
-            "for writing; close it there first"
-        )
-    if "not a valid DuckDB database" in message:
-        return StoreError(f"{uri} is not a DuckDB file; point [store] uri to another one")
-    return StoreError(f"{uri}: {_first_line(message)}")
-
-
-def _first_line(error: object) -> str:
-    return str(error).strip().split("\n", 1)[0]
-
-
-def _check_schema(con: duckdb.DuckDBPyConnection, uri: str, *, writing: bool) -> None:
-    """See that the file holds the tables of this version; make them in a new one."""
-    names = "select table_name from information_schema.tables"
-    present = {name for (name,) in con.execute(names).fetchall()}
-    if "_meta" in present:
-        found = con.execute("select max(schema_version) from _meta").fetchall()[0][0]
-        if found != SCHEMA_VERSION:
-            raise SchemaVersion.mismatch(uri, found, SCHEMA_VERSION)
-        return
-    if not writing:
-        raise StoreError(f"no store at {uri}, a DuckDB file without one: run `assizes run` first")
-    taken = sorted(present & TABLES.keys())
-    if taken:
-        raise StoreError(
-            f"{uri} holds other tables named {', '.join(taken)}; point [store] uri to a new file"
-        )
-    for statement in (*(_create(table) for table in TABLES), *_OWN_TABLES):
-        con.execute(statement)
-    con.execute("insert into _meta values (?)", [SCHEMA_VERSION])
-
-
-def _create(table: str) -> str:
-    columns = ", ".join(f'"{name}" {_TYPES[dtype]}' for name, dtype in TABLES[table].items())
-    return f"create table {table} ({columns})"
-
-
-def _insert(con: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:
-    if rows.is_empty():
-        return
-    con.register("_incoming", ArrowView(rows))
-    con.execute(f"insert into {table} select * from _incoming")
-    con.unregister("_incoming")
-
-
-def _rows(con: duckdb.DuckDBPyConnection, table: str, run_id: str | None = None) -> pl.DataFrame:
-    """All rows of a table, or those of one run, sorted by the table's keys."""
-    query = f"select * from {table}"
-    if run_id is None:
-        relation = con.sql(query)
-    else:
-        relation = con.sql(f"{query} where run_id = $run_id", params={"run_id": run_id})
-    found = pl.DataFrame(ArrowView(relation)).cast(pl.Schema(TABLES[table]))
-    return found.sort(KEYS[table], maintain_order=True)
-
-
-def _end(con: duckdb.DuckDBPyConnection, table: str, run_id: str) -> int:
-    """The row id after the last row of a run; rows are only ever added behind it."""
-    query = f"select coalesce(max(rowid) + 1, 0) from {table} where run_id = ?"
-    return int(con.execute(query, [run_id]).fetchall()[0][0])
-
-
-def _block(
-    con: duckdb.DuckDBPyConnection, table: str, run_id: str, columns: list[str], start: int
-) -> pl.DataFrame:
-    """Some columns of a run's rows among the `_BLOCK_ROWS` row ids from `start` on."""
-    names = ", ".join(f'"{name}"' for name in columns)
-    query = (
-        f"select {names} from {table} where rowid >= $start and rowid < $stop and run_id = $run_id"
-    )
-    bounds = {"start": start, "stop": start + _BLOCK_ROWS, "run_id": run_id}
-    found = pl.DataFrame(ArrowView(con.sql(query, params=bounds)))
-    return found.cast(pl.Schema({name: TABLES[table][name] for name in columns}))
-
-
-def _meeting(predicate: pl.Expr | None, rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows that meet a condition, if there is one."""
-    if predicate is None:
-        return rows
-    found = rows.filter(predicate)
-    if found.height > rows.height // 8:
-        return found
-    # polars would keep all the text of a block alive for a few rows of it: they are copied.
-    return pl.DataFrame(found.rows(), schema=found.schema, orient="row")
-
-
-def _run_ids(con: duckdb.DuckDBPyConnection) -> list[str]:
-    return newest_first(_rows(con, "runs"))["run_id"].to_list()
-
-
-def _plan(con: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, Any] | None:
-    found = con.execute("select plan from _plans where run_id = ?", [run_id]).fetchall()
-    return dict(json.loads(found[0][0])) if found else None
-
-
 def _digest(tables: Mapping[str, pl.DataFrame]) -> str:
-    """SHA-256 over the Parquet form of a shard's tables, one after the other."""
+    """SHA-256 over a hash of every row of a shard's tables: tells two commits apart, quickly."""
     digest = hashlib.sha256()
     for rows in tables.values():
-        digest.update(parquet(rows))
+        hashes = io.BytesIO()
+        rows.hash_rows().to_frame().write_ipc(hashes, compression="uncompressed")
+        digest.update(hashes.getvalue())
     return digest.hexdigest()

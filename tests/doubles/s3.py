@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,6 +52,13 @@ class S3:
 @pytest.fixture(scope="session")
 def s3() -> Iterator[S3]:
     """A running S3 server, with credentials for it in the environment while it runs."""
+    with running_s3() as server:
+        yield server
+
+
+@contextmanager
+def running_s3() -> Iterator[S3]:
+    """The same outside a test: a process of its own on loopback."""
     port = _free_port()
     endpoint = f"http://127.0.0.1:{port}"
     with pytest.MonkeyPatch.context() as environment:

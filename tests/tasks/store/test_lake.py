@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
-import socketserver
 import threading
 from pathlib import Path
 
@@ -14,7 +14,9 @@ import pytest
 from judge.config import StoreConfig
 from judge.errors import SchemaVersion, StoreError
 from judge.rows import SHARD_TABLES, frame
-from tasks.store import Store, open_store
+from tasks.store import Store, many_writers, open_store
+from tasks.store.objects import objects_at
+from tests.doubles.s3_proxy import Faults, proxied
 from tests.tasks.store.rows import COUNTS, ended, run_metrics, run_record, shard
 
 
@@ -88,7 +90,7 @@ def test_the_layout_is_the_published_one(lake):
         ["cases", "rejects", "scores"],
     )
     for table, part in mark["parts"].items():
-        assert part["name"] == f"{table}-s0-{part['sha256'][:16]}.parquet"
+        assert part["name"] == f"{table}-s0-{mark['attempt']}.parquet"
         assert part["bytes"] == len(objects[f"runs/nightly-1/parts/{part['name']}"])
         assert part["rows"] == shard()[table].height
 
@@ -100,17 +102,25 @@ def test_ending_twice_leaves_every_object_as_it_is(lake, lake_place):
     assert lake.objects() == before
 
 
-def test_the_same_rows_make_the_same_objects_wherever_they_lie(folder_place, s3_place, s3):
+def test_the_same_rows_make_the_same_parts_wherever_they_lie(folder_place, s3_place, s3):
     contents = []
     for place in (folder_place, s3_place):
         with open_store(place, writing=True) as store:
             _fill(store)
-        contents.append(Place(place, s3.client).objects())
+        objects = Place(place, s3.client).objects()
+        attempt = json.loads(objects["runs/nightly-1/commits/s0.json"])["attempt"]
+        said = {
+            name.replace(attempt, ""): data.replace(attempt.encode(), b"")
+            for name, data in objects.items()
+            if not name.endswith("SUCCESS.json")  # holds a digest over the marks
+        }
+        contents.append(said)
     assert contents[0] == contents[1]
 
 
 def test_parts_without_a_mark_are_not_seen_and_the_shard_can_be_committed(lake, lake_place):
     lake.delete("runs/nightly-1/commits/s0.json")
+    lake.delete("runs/nightly-1/SUCCESS.json")
     with open_store(lake_place, writing=True) as store:
         assert store.committed("nightly-1") == {}
         for table in SHARD_TABLES:
@@ -302,52 +312,123 @@ def test_the_password_in_a_url_is_never_told(s3_place):
         open_store(StoreConfig(uri="postgres://ada:hunter2@localhost/db"), writing=True)
 
 
-class _Lossy(socketserver.ThreadingTCPServer):
-    """Passes bytes to a server and back, but cuts off its answer to the first PUT of `lost`."""
-
-    daemon_threads = True
-
-    def __init__(self, port: int, lost: bytes) -> None:
-        super().__init__(("127.0.0.1", 0), _LossyConnection)
-        self.port, self.lost, self.cut = port, lost, 0
-
-
-class _LossyConnection(socketserver.BaseRequestHandler):
-    server: _Lossy
-
-    def handle(self) -> None:
-        with socket.create_connection(("127.0.0.1", self.server.port)) as upstream:
-            cut = threading.Event()
-            back = threading.Thread(target=self._answer, args=(upstream, cut), daemon=True)
-            back.start()
-            while data := self.request.recv(1 << 20):
-                line = data.split(b"\r\n", 1)[0]
-                if line.startswith(b"PUT") and self.server.lost in line and not self.server.cut:
-                    self.server.cut += 1
-                    cut.set()
-                upstream.sendall(data)
-            upstream.shutdown(socket.SHUT_RDWR)
-            back.join()
-
-    def _answer(self, upstream: socket.socket, cut: threading.Event) -> None:
-        while data := upstream.recv(1 << 20):
-            if cut.is_set():
-                self.request.shutdown(socket.SHUT_RDWR)
-                return
-            self.request.sendall(data)
-
-
 def test_a_commit_whose_acknowledgement_was_lost_is_known_as_our_own(s3, s3_place):
-    with _Lossy(int(s3.endpoint_url.rsplit(":", 1)[1]), b"/commits/s0.json") as proxy:
-        threading.Thread(target=proxy.serve_forever, daemon=True).start()
-        options = {"endpoint_url": f"http://127.0.0.1:{proxy.server_address[1]}"}
-        place = StoreConfig(uri=s3_place.uri, storage_options=options)
+    faults = Faults(lost=b"/commits/s0.json", most=1)
+    with proxied(s3.endpoint_url, faults) as endpoint:
+        place = StoreConfig(uri=s3_place.uri, storage_options={"endpoint_url": endpoint})
         with open_store(place, writing=True) as store:
             store.begin(run_record())
             assert store.commit_shard("nightly-1", "s0", shard(), COUNTS) is True
             assert store.commit_shard("nightly-1", "s1", shard(case_id="c2"), COUNTS) is True
-        proxy.shutdown()
-    assert proxy.cut == 1
+    assert faults.cut == 1
     with open_store(s3_place) as store:
         assert store.committed("nightly-1") == {"s0": COUNTS, "s1": COUNTS}
         assert store.table("nightly-1", "cases")["case_id"].to_list() == ["c1", "c2"]
+
+
+def test_a_commit_never_acknowledged_is_read_back(s3, s3_place):
+    faults = Faults(lost=b"/commits/s0.json")  # every attempt, so that s3fs gives up
+    with proxied(s3.endpoint_url, faults) as endpoint:
+        options = {"endpoint_url": endpoint, "config_kwargs": {"retries": {"max_attempts": 0}}}
+        place = StoreConfig(uri=s3_place.uri, storage_options=options)
+        with open_store(place, writing=True) as store:
+            store.begin(run_record())
+            assert store.commit_shard("nightly-1", "s0", shard(), COUNTS) is True
+            assert store.committed("nightly-1") == {"s0": COUNTS}
+    assert faults.cut > 1
+
+
+def test_who_loses_a_race_leaves_no_part_behind(lake_place, s3, monkeypatch):
+    with (
+        open_store(lake_place, writing=True) as fast,
+        open_store(lake_place, writing=True) as slow,
+    ):
+        fast.begin(run_record())
+        slow.committed("nightly-1")
+        written = slow.manifest.write_part
+
+        def overtaken(run_id, stem, rows):
+            part = written(run_id, stem, rows)
+            fast.commit_shard("nightly-1", "s0", shard(case_id="fast"), COUNTS)
+            return part
+
+        monkeypatch.setattr(slow.manifest, "write_part", overtaken)
+        assert slow.commit_shard("nightly-1", "s0", shard(case_id="slow"), COUNTS) is False
+        assert slow.table("nightly-1", "cases")["case_id"].to_list() == ["fast"]
+    parts = [name for name in Place(lake_place, s3.client).objects() if "/parts/" in name]
+    assert len(parts) == 3
+
+
+def test_a_complete_run_that_has_lost_a_mark_is_not_read_as_a_smaller_one(lake, lake_place):
+    lake.delete("runs/nightly-1/commits/s0.json")
+    with open_store(lake_place) as store:
+        assert store.run("nightly-1").status == "complete"
+        for ask in (
+            lambda: store.committed("nightly-1"),
+            lambda: store.table("nightly-1", "scores"),
+            lambda: store.scan("nightly-1", "cases"),
+        ):
+            with pytest.raises(StoreError, match=r"complete with 1 commit marks and has 0 of them"):
+                ask()
+
+
+def test_a_place_that_creates_once_takes_many_writers(lake_place, s3):
+    with open_store(lake_place, writing=True) as store:
+        assert store.many_writers is True
+        many_writers(store)
+    assert [name for name in Place(lake_place, s3.client).objects() if "probe" in name] == []
+
+
+def test_a_server_that_ignores_the_condition_is_found_and_takes_one_writer(s3, s3_place):
+    with proxied(s3.endpoint_url, Faults(blind=True)) as endpoint:
+        place = StoreConfig(uri=s3_place.uri, storage_options={"endpoint_url": endpoint})
+        with open_store(place, writing=True) as store:
+            assert store.many_writers is False
+            with pytest.raises(StoreError, match=r"ignores If-None-Match, .* one writer at a time"):
+                many_writers(store)
+            _fill(store)
+            assert store.commit_shard("nightly-1", "s0", shard(case_id="late"), {}) is False
+            assert store.begin(run_record(name="other")).name == "nightly"
+            assert store.table("nightly-1", "cases")["case_id"].to_list() == ["c1"]
+
+
+def test_a_file_is_on_disk_before_its_name_and_the_name_before_the_answer(tmp_path, monkeypatch):
+    acts = []
+    fsync, link = os.fsync, Path.hardlink_to
+
+    def synced(handle):
+        acts.append(("sync", Path(f"/proc/self/fd/{handle}").readlink().name))
+        fsync(handle)
+
+    def linked(self, target):
+        acts.append(("link", self.name, target.name))
+        link(self, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "hardlink_to", linked)
+    objects_at(str(tmp_path / "lake"), {}).create("runs/r/commits/s0.json", b"{}")
+    draft = acts[4][1]
+    assert acts == [
+        ("sync", "r"),
+        ("sync", "runs"),
+        ("sync", "lake"),
+        ("sync", tmp_path.name),
+        ("sync", draft),
+        ("link", "s0.json", draft),
+        ("sync", "commits"),
+    ]
+
+
+def test_every_part_is_written_before_the_mark_that_names_it(lake_place, monkeypatch):
+    created = []
+    with open_store(lake_place, writing=True) as store:
+        store.begin(run_record())
+        create = store.objects.create
+        monkeypatch.setattr(
+            store.objects,
+            "create",
+            lambda name, data: (created.append(name), create(name, data))[1],
+        )
+        store.commit_shard("nightly-1", "s0", shard(), COUNTS)
+    assert ["/parts/" in name for name in created] == [True, True, True, False]
+    assert created[-1] == "runs/nightly-1/commits/s0.json"

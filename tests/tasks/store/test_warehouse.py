@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -82,7 +83,7 @@ def test_a_second_process_is_refused_naming_the_writer_and_what_to_do(duckdb_pla
             with pytest.raises(StoreBusy) as caught:
                 open_store(duckdb_place, writing=writing)
             assert str(caught.value) == (
-                f"{duckdb_place.uri} is in use by process {owner}; wait until it ends or stop it, "
+                f"{duckdb_place.uri} is in use by process {owner} on {socket.gethostname()}; wait until it ends or stop it, "
                 "or point [store] uri to a folder, which takes several writers"
             )
     open_store(duckdb_place, writing=True).close()
@@ -124,15 +125,17 @@ def test_a_shard_that_fails_half_way_leaves_nothing(duckdb_place):
 
 
 def test_ending_twice_leaves_the_file_as_it_is(duckdb_place):
-    def finished() -> str:
+    def finished() -> dict[str, str]:
         with open_store(duckdb_place, writing=True) as store:
             begun = store.begin(run_record())
             store.commit_shard("nightly-1", "s0", shard(), COUNTS)
             store.finish(ended(begun), run_metrics())
-        return hashlib.sha256(_file(duckdb_place).read_bytes()).hexdigest()
+        files = sorted(_file(duckdb_place).parent.iterdir())
+        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
-    assert finished() == finished()
-    assert sorted(path.name for path in _file(duckdb_place).parent.iterdir()) == ["store.duckdb"]
+    before = finished()
+    assert finished() == before
+    assert list(before) == ["store.duckdb", "store.duckdb.commits"]
 
 
 def test_the_public_tables_are_there_for_sql(duckdb_place):

@@ -1,0 +1,57 @@
+"""`assizes sql`: one SELECT over a store, or over one run of it."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from deployments.commands.output import print_json, print_table
+from deployments.commands.stores import store_config
+from tasks.store import ask_store
+
+
+def ask_and_print(
+    target: str, statement: str, file: Path | None, uri: str | None, *, as_json: bool
+) -> int:
+    """Print the rows of a statement as a table, or as a JSON list of objects.
+
+    Args:
+        target: a run id, or a store as `--store` takes it; a `.duckdb` file may be named bare.
+        statement: one SELECT over the public tables.
+        file: the configuration.
+        uri: the store a run id is looked up in.
+        as_json: print JSON.
+
+    Returns:
+        0.
+    """
+    store = _as_store(target)
+    config = store_config(file, store or uri)
+    rows = ask_store(config, statement, None if store else target)
+    if as_json:
+        print_json(
+            [{name: _plain(value) for name, value in row.items()} for row in rows.to_dicts()]
+        )
+        return 0
+    columns = [f"#{name}" if kind.is_numeric() else name for name, kind in rows.schema.items()]
+    print_table("", columns, ([_plain(value) for value in row] for row in rows.rows()))
+    return 0
+
+
+def _as_store(target: str) -> str | None:
+    """The store a target names; null when it can only be a run id, which holds no slash."""
+    if "://" in target or target.startswith("duckdb:"):
+        return target
+    if target.endswith((".duckdb", ".db")):
+        return f"duckdb:///{target}"
+    return target if "/" in target or Path(target).is_dir() else None
+
+
+def _plain(value: Any) -> Any:
+    """Sums of integers come as decimals."""
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    return value.to_list() if isinstance(value, pl.Series) else value

@@ -1,0 +1,214 @@
+"""Opening a DuckDB file as a store: its tables, its identity, and whether it is all there."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import socket
+import uuid
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import polars as pl
+
+from judge.errors import SchemaVersion, StoreBusy, StoreError
+from judge.rows import SCHEMA_VERSION, TABLES
+from tasks.failpoints import failpoint
+from tasks.store.journal import Committed, Journal, entries, lost
+
+log = logging.getLogger(__name__)
+
+_TYPES: Final[dict[Any, str]] = {
+    pl.String: "VARCHAR",
+    pl.Int32: "INTEGER",
+    pl.Int64: "BIGINT",
+    pl.Float64: "DOUBLE",
+    pl.Boolean: "BOOLEAN",
+    pl.List(pl.Int32): "INTEGER[]",
+    pl.List(pl.String): "VARCHAR[]",
+    pl.Datetime("us", "UTC"): "TIMESTAMPTZ",
+}
+
+_OWN_TABLES: Final = (
+    "create table _commits (run_id VARCHAR, shard VARCHAR, sha VARCHAR, counts VARCHAR, rows BIGINT)",
+    "create table _plans (run_id VARCHAR, plan VARCHAR)",
+    "create table _meta (schema_version INTEGER)",
+)
+
+_IDENTITY: Final = "create table if not exists _identity (store VARCHAR)"
+
+MEMORY: Final = Path(":memory:")
+
+_MAGIC: Final = slice(8, 12)
+_TORN: Final = re.compile(
+    r"corrupt|checksum|INTERNAL|FATAL|serializ|WAL|beyond the end|could not read", re.IGNORECASE
+)
+
+
+def connected(uri: str, path: Path, *, writing: bool) -> duckdb.DuckDBPyConnection:
+    """A connection to the file.
+
+    Raises:
+        StoreBusy: when another process holds it.
+        StoreError: when it is not there to be read, damaged, or no DuckDB file.
+    """
+    try:
+        if writing:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        elif not path.exists():
+            raise StoreError(f"no store at {uri}: run `assizes run` first")
+        return _untouched(duckdb.connect(path, read_only=not writing))
+    except OSError as error:
+        raise StoreError(f"{uri}: cannot make its folder: {error.strerror or error}") from error
+    except duckdb.Error as error:
+        raise _refusal(uri, path, str(error)) from error
+
+
+def _untouched(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    """Until a file was looked at, closing it must not settle what is left of its log."""
+    con.execute("pragma disable_checkpoint_on_shutdown")
+    return con
+
+
+def see_to_it(con: duckdb.DuckDBPyConnection, uri: str, journal: Journal, *, writing: bool) -> None:
+    """See that the file holds the tables of this version and all that its journal lists.
+
+    In a new file the tables are made.
+
+    Raises:
+        SchemaVersion: when another version wrote it.
+        StoreError: when it holds no store, tables of others, or less than was committed.
+    """
+    names = "select table_name from information_schema.tables"
+    present = {name for (name,) in con.execute(names).fetchall()}
+    listed = journal.read()
+    if "_meta" in present:
+        found = con.execute("select max(schema_version) from _meta").fetchall()[0][0]
+        if found != SCHEMA_VERSION:
+            raise SchemaVersion.mismatch(uri, found, SCHEMA_VERSION)
+        _see_that_all_is_there(con, uri, listed, identified="_identity" in present)
+        return
+    if listed.store is not None and not listed.is_empty:
+        raise damaged(uri, "it is empty, and its journal lists " + _all_of(listed))
+    if not writing:
+        raise StoreError(f"no store at {uri}, a DuckDB file without one: run `assizes run` first")
+    taken = sorted(present & TABLES.keys())
+    if taken:
+        raise StoreError(
+            f"{uri} holds other tables named {', '.join(taken)}; point [store] uri to a new file"
+        )
+    for statement in (*(_create(table) for table in TABLES), *_OWN_TABLES):
+        con.execute(statement)
+        failpoint("warehouse.open.half")
+    con.execute("insert into _meta values (?)", [SCHEMA_VERSION])
+
+
+def identify(con: duckdb.DuckDBPyConnection) -> None:
+    """A file that was looked at: it may be written, and has an id, which its journal names."""
+    con.execute("pragma enable_checkpoint_on_shutdown")
+    con.execute(_IDENTITY)
+    if not con.execute("select store from _identity").fetchall():
+        con.execute("insert into _identity values (?)", [uuid.uuid4().hex])
+
+
+def held(con: duckdb.DuckDBPyConnection) -> Committed:
+    """What the file holds."""
+    (identity,) = con.execute("select max(store) from _identity").fetchall()
+    shards = con.execute("select run_id, shard, sha from _commits").fetchall()
+    ended = "select run_id, status from runs where finished_at is not null"
+    return Committed(identity[0], dict(entries(shards)), dict(con.execute(ended).fetchall()))
+
+
+def start_anew(uri: str, path: Path, journal: Journal) -> None:
+    """A file that was taken away leaves its journal: put it aside, and say so.
+
+    Raises:
+        StoreError: when only the write-ahead log is left, so that no person took the file away.
+    """
+    if path.exists() or path == MEMORY:
+        return
+    listed = journal.read()
+    wal = path.with_name(f"{path.name}.wal")
+    if path.with_name(f"{path.name}.rebuilt").exists():
+        raise StoreError(f"{uri} is being rebuilt, or was; run `assizes rebuild` to end that")
+    if wal.exists():
+        raise damaged(uri, f"{path.name} is gone and {wal.name} is still there")
+    if not listed.is_empty and (aside := journal.set_aside(listed.store or "old")):
+        log.warning("%s is gone and is made anew; it held %s (%s)", uri, _all_of(listed), aside)
+
+
+def damaged(uri: str, what: str) -> StoreError:
+    """A file that cannot be read, or holds less than was committed: what it is, what to do."""
+    return StoreError(
+        f"{uri} is damaged: {what}. Nothing was changed. Put back the file with its .wal from a "
+        "copy, or run `assizes rebuild`: it moves them aside and keeps what can be read; then run "
+        "what is lost again, kept replies are not paid for twice"
+    )
+
+
+def is_torn(message: str) -> bool:
+    """Whether a message of DuckDB speaks of a file that is not as it was written."""
+    return _TORN.search(message) is not None
+
+
+def first_line(error: object) -> str:
+    """The first line of a message."""
+    return str(error).strip().split("\n", 1)[0]
+
+
+def _see_that_all_is_there(
+    con: duckdb.DuckDBPyConnection, uri: str, listed: Committed, *, identified: bool
+) -> None:
+    if not identified or listed.store is None:
+        return
+    now = held(con)
+    if now.store == listed.store and (missing := lost(listed, now)):
+        raise damaged(uri, f"its journal lists {', '.join(missing)}, and they are not there")
+
+
+def _all_of(listed: Committed) -> str:
+    runs = {run for run, _ in listed.shards} | listed.ended.keys()
+    return f"{len(listed.shards)} shards of {len(runs)} runs"
+
+
+def _refusal(uri: str, path: Path, message: str) -> StoreError:
+    """What DuckDB's refusal to open a file means, and what to do."""
+    if "Conflicting lock" in message:
+        owner = re.search(r"PID (\d+)", message)
+        holder = f"process {owner[1]} on {socket.gethostname()}" if owner else "another process"
+        return StoreBusy(
+            f"{uri} is in use by {holder}; wait until it ends or stop it, "
+            "or point [store] uri to a folder, which takes several writers"
+        )
+    if "different configuration" in message:
+        return StoreBusy(
+            f"{uri} is open in this process (process {os.getpid()}) the other way, for reading or "
+            "for writing; close it there first"
+        )
+    said = first_line(message)
+    if _was_a_store(path) and is_torn(message):
+        return damaged(uri, said)
+    if "not a valid DuckDB database" in message:
+        if _was_a_store(path):
+            return damaged(uri, said)
+        return StoreError(f"{uri} is not a DuckDB file; point [store] uri to another one")
+    return StoreError(f"{uri}: {said}")
+
+
+def _was_a_store(path: Path) -> bool:
+    """Whether a file that DuckDB refuses was one of ours: it has our journal, or DuckDB's mark."""
+    journal = Journal(path).path
+    if journal is not None and journal.exists():
+        return True
+    try:
+        with path.open("rb") as file:
+            return file.read(_MAGIC.stop)[_MAGIC] == b"DUCK"
+    except OSError:
+        return False
+
+
+def _create(table: str) -> str:
+    columns = ", ".join(f'"{name}" {_TYPES[dtype]}' for name, dtype in TABLES[table].items())
+    return f"create table {table} ({columns})"

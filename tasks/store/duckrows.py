@@ -1,0 +1,104 @@
+"""Rows of the public tables into a DuckDB file and out of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+import duckdb
+import polars as pl
+from polars.io.plugins import register_io_source
+
+from judge.rows import KEYS, TABLES
+from tasks.store.arrow import ArrowView
+from tasks.store.record import newest_first
+
+_BLOCK_ROWS: Final = 1 << 15
+"""Rows that a scan holds at a time."""
+
+
+def insert(con: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:
+    """Append rows to a table."""
+    if rows.is_empty():
+        return
+    con.register("_incoming", ArrowView(rows))
+    con.execute(f"insert into {table} select * from _incoming")
+    con.unregister("_incoming")
+
+
+def rows_of(con: duckdb.DuckDBPyConnection, table: str, run_id: str | None = None) -> pl.DataFrame:
+    """All rows of a table, or those of one run, sorted by the table's keys."""
+    query = f"select * from {table}"
+    if run_id is None:
+        relation = con.sql(query)
+    else:
+        relation = con.sql(f"{query} where run_id = $run_id", params={"run_id": run_id})
+    found = pl.DataFrame(ArrowView(relation)).cast(pl.Schema(TABLES[table]))
+    return found.sort(KEYS[table], maintain_order=True)
+
+
+def run_ids(con: duckdb.DuckDBPyConnection) -> list[str]:
+    """Every run id, newest first."""
+    return newest_first(rows_of(con, "runs"))["run_id"].to_list()
+
+
+def plan_of(con: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, Any] | None:
+    """The plan a run was frozen with; null where there is no such run."""
+    found = con.execute("select plan from _plans where run_id = ?", [run_id]).fetchall()
+    return dict(json.loads(found[0][0])) if found else None
+
+
+def end_of(con: duckdb.DuckDBPyConnection, table: str, run_id: str) -> int:
+    """The row id after the last row of a run; rows are only ever added behind it."""
+    query = f"select coalesce(max(rowid) + 1, 0) from {table} where run_id = ?"
+    return int(con.execute(query, [run_id]).fetchall()[0][0])
+
+
+def lazily(
+    using: Callable[[], AbstractContextManager[duckdb.DuckDBPyConnection]],
+    table: str,
+    run_id: str,
+    end: int,
+) -> pl.LazyFrame:
+    """A run's rows before a row id, as a query reads them: its columns, a block at a time."""
+
+    def blocks(
+        columns: list[str] | None, predicate: pl.Expr | None, most: int | None, _: int | None
+    ) -> Iterator[pl.DataFrame]:
+        left = end if most is None else most
+        for start in range(0, end, _BLOCK_ROWS):
+            with using() as con:
+                found = _block(con, table, run_id, columns or list(TABLES[table]), start)
+            found = _meeting(predicate, found).head(left)
+            left -= found.height
+            yield found
+            if not left:
+                return
+
+    return register_io_source(blocks, schema=TABLES[table], is_pure=True)
+
+
+def _block(
+    con: duckdb.DuckDBPyConnection, table: str, run_id: str, columns: list[str], start: int
+) -> pl.DataFrame:
+    """Some columns of a run's rows among the `_BLOCK_ROWS` row ids from `start` on."""
+    names = ", ".join(f'"{name}"' for name in columns)
+    query = (
+        f"select {names} from {table} where rowid >= $start and rowid < $stop and run_id = $run_id"
+    )
+    bounds = {"start": start, "stop": start + _BLOCK_ROWS, "run_id": run_id}
+    found = pl.DataFrame(ArrowView(con.sql(query, params=bounds)))
+    return found.cast(pl.Schema({name: TABLES[table][name] for name in columns}))
+
+
+def _meeting(predicate: pl.Expr | None, rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows that meet a condition, if there is one."""
+    if predicate is None:
+        return rows
+    found = rows.filter(predicate)
+    if found.height > rows.height // 8:
+        return found
+    # polars would keep all the text of a block alive for a few rows of it: they are copied.
+    return pl.DataFrame(found.rows(), schema=found.schema, orient="row")

@@ -1,0 +1,118 @@
+"""One SELECT over the public tables of a store, whichever way it keeps them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import polars as pl
+
+from judge.errors import ConfigurationError
+from judge.rows import SHARD_TABLES, TABLES, frame
+from tasks.store.arrow import ArrowView
+from tasks.store.duckfile import first_line
+from tasks.store.lake import Lake
+from tasks.store.protocol import Store
+
+_WORD: Final = re.compile(r"\w+")
+_READING: Final = frozenset({"SELECT", "EXPLAIN"})
+
+
+def ask(store: Store, file: Path | None, statement: str, run_id: str | None = None) -> pl.DataFrame:
+    """The rows a statement gives.
+
+    Args:
+        store: an open store.
+        file: the DuckDB file of the store; null for a Parquet store.
+        statement: one SELECT (or EXPLAIN) over the public tables.
+        run_id: a run whose rows alone are to be seen; null for all.
+
+    Raises:
+        ConfigurationError: for a statement that is another, or that DuckDB refuses.
+        StoreError: when the rows cannot be read.
+    """
+    run = store.run(run_id).run_id if run_id else None
+    con = duckdb.connect() if file is None else duckdb.connect(file, read_only=True)
+    try:
+        con.execute("set TimeZone='UTC'")
+        con.execute("set enable_progress_bar=false")
+        wanted = _tables(con, statement)
+        if isinstance(store, Lake):
+            _show_lake(con, store, wanted, run)
+        elif run is not None:
+            _show_run(con, wanted, run)
+        return pl.DataFrame(ArrowView(con.sql(statement)))
+    except duckdb.Error as error:
+        raise ConfigurationError(f"the query cannot be run: {first_line(error)}") from error
+    finally:
+        con.close()
+
+
+def _tables(con: duckdb.DuckDBPyConnection, statement: str) -> set[str]:
+    """The public tables a statement reads, once it is seen to read only."""
+    statements = con.extract_statements(statement)  # by DuckDB's own parser
+    kinds = [str(one.type).rpartition(".")[2] for one in statements]
+    if len(kinds) != 1 or kinds[0] not in _READING:
+        raise ConfigurationError(
+            f"the query holds {', '.join(kinds) or 'no statement'}; accepted: one SELECT"
+        )
+    # One that is only spoken of is shown in vain; DuckDB's own get_table_names fails on USING.
+    return set(TABLES) & set(_WORD.findall(statement.lower()))
+
+
+def _show_run(con: duckdb.DuckDBPyConnection, wanted: Iterable[str], run: str) -> None:
+    """Views before the tables of the file, that show one run."""
+    ((name,),) = con.execute("select current_database()").fetchall()
+    for table in wanted:
+        source = f'"{name}".main.{table}'
+        con.execute(f"create temp view {table} as select * from {source} {_of(table, run)}")
+
+
+def _of(table: str, run: str) -> str:
+    own = "candidate" if table == "comparisons" else "run_id"
+    return f"where {own} = '{run}'"  # an id of the store: letters, digits, . _ -
+
+
+def _show_lake(
+    con: duckdb.DuckDBPyConnection, lake: Lake, wanted: Iterable[str], run: str | None
+) -> None:
+    runs = [run] if run else lake.runs()["run_id"].to_list()
+    for table in wanted:
+        if table in SHARD_TABLES:
+            _show_parts(con, lake, table, runs)
+            continue
+        rows = _small(lake, table, runs)
+        con.register("_incoming", ArrowView(rows))
+        condition = _of(table, run) if run else ""
+        con.execute(f"create temp table {table} as select * from _incoming {condition}")
+        con.unregister("_incoming")
+
+
+def _small(lake: Lake, table: str, runs: list[str]) -> pl.DataFrame:
+    if table == "runs":
+        return lake.runs()
+    if table == "comparisons":
+        return lake.comparisons()
+    return pl.concat([frame(table, []), *(lake.table(run_id, table) for run_id in runs)])
+
+
+def _show_parts(con: duckdb.DuckDBPyConnection, lake: Lake, table: str, runs: list[str]) -> None:
+    """Local files are scanned where they are; objects of a bucket are fetched first."""
+    sources: list[Any] = []
+    for run_id in runs:
+        sources += lake.sources(run_id, table)
+    if sources and isinstance(sources[0], Path):
+        # A relation reads names as they are; in SQL text a name with [ or * would be a pattern.
+        con.read_parquet([_escaped(path) for path in sources]).create_view(table)
+        return
+    found = [frame(table, []), *(pl.read_parquet(data) for data in sources)]
+    con.register("_incoming", ArrowView(pl.concat(found)))
+    con.execute(f"create temp table {table} as select * from _incoming")
+    con.unregister("_incoming")
+
+
+def _escaped(path: Path) -> str:
+    return "".join(f"[{char}]" if char in "[*?" else char for char in str(path))

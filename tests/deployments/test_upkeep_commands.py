@@ -1,0 +1,70 @@
+"""gc, forget and compact as a person runs them: first what would be done, then doing it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from judge.config import StoreConfig
+from tasks.store import open_store
+from tests.command import assizes
+from tests.tasks.store.test_upkeep import filled
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    with open_store(StoreConfig(uri=str(tmp_path / "lake")), writing=True) as store:
+        filled(store)
+    return tmp_path
+
+
+def test_forgetting_shows_the_rows_first_and_deletes_them_when_told(lake):
+    shown = assizes("forget", "--tag", "customer=ada", "--store", "lake", cwd=lake)
+    assert shown.code == 0, shown.err
+    assert "rows in 1 runs to delete" in shown.out
+    assert "nothing was changed: this is what --yes would do" in shown.out
+    told = assizes("forget", "--tag", "customer=ada", "--store", "lake", "--json", cwd=lake)
+    assert json.loads(told.out) == {
+        "deleted": False,
+        "runs": [
+            {
+                "run_id": "nightly-1",
+                "case_ids": ["c1", "c3"],
+                "rows": {"scores": 6, "asks": 0, "cases": 2},
+            }
+        ],
+    }
+    done = assizes("forget", "--tag", "customer=ada", "--store", "lake", "--yes", cwd=lake)
+    assert "rows in 1 runs deleted" in done.out
+    assert "not touched: transcripts, reports already written" in done.out
+    again = assizes("forget", "c1", "--store", "lake", "--yes", cwd=lake)
+    assert again.out == "lake: rows in 0 runs deleted\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "nobody to forget; give a case id or --tag key=value"),
+        (("--tag", "ada"), "--tag 'ada'; accepted: key=value"),
+    ],
+)
+def test_a_subject_must_be_named(lake, arguments, told):
+    done = assizes("forget", *arguments, "--store", "lake", "--yes", cwd=lake)
+    assert (done.code, done.out, done.err) == (2, "", f"assizes: {told}\n")
+
+
+def test_merging_leaves_old_parts_that_are_collected_when_told(lake):
+    done = assizes("compact", "nightly", "--store", "lake", cwd=lake)
+    assert done.out == "nightly: 15 parts before, 3 now; `assizes gc` removes the old\n"
+    young = assizes("gc", "--store", "lake", "--yes", cwd=lake)
+    assert young.out == "lake: 0 objects removed\n"
+    shown = assizes("gc", "--store", "lake", "--older-than", "0", cwd=lake)
+    assert "lake: 15 objects to remove" in shown.out
+    assert len(list((lake / "lake").rglob("*.parquet"))) == 18
+    done = assizes("gc", "--store", "lake", "--older-than", "0", "--yes", "--json", cwd=lake)
+    assert json.loads(done.out)["removed"] is True
+    assert len(list((lake / "lake").rglob("*.parquet"))) == 3
+    wrong = assizes("gc", "--store", "lake", "--older-than", "-1", cwd=lake)
+    assert wrong.err == "assizes: --older-than -1: accepted are hours from 0 on\n"
