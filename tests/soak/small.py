@@ -21,6 +21,7 @@ from deployments.settings import validated
 from judge.config import RunConfig, StoreConfig
 from judge.errors import StoreError
 from judge.formats import native_line
+from judge.kept import Kept
 from judge.llm import Completion
 from tasks import failpoints
 from tasks.judging import judge_shard
@@ -245,12 +246,16 @@ def keep_replies(child: Child) -> dict[str, Any]:
             key = f"{number:02d}" * 8
             kept = await replies.get(key)
             if kept is None:
-                await replies.put(key, Completion(f"reply {number} " + "x" * 500, "m"))
-            elif kept.text != f"reply {number} " + "x" * 500:
-                raise AssertionError(f"a torn reply: {kept.text[:40]}")
+                await replies.put(key, Kept(Completion(f"reply {number} " + "x" * 500, "m")))
+            elif kept.completion.text != f"reply {number} " + "x" * 500:
+                raise AssertionError(f"a torn reply: {kept.completion.text[:40]}")
             with child.acked.open("a", encoding="utf-8") as file:
                 file.write(f"replies {key}\n")
-        return [found.text for n in range(CASES) if (found := await replies.get(f"{n:02d}" * 8))]
+        return [
+            found.completion.text
+            for n in range(CASES)
+            if (found := await replies.get(f"{n:02d}" * 8))
+        ]
 
     kept = [path.stem for path in (child.folder / "replies").rglob("[!.]*.json")]
     return {"before": {"replies": sorted(kept)}, "rows": asyncio.run(work()), "reports": []}
