@@ -7,7 +7,7 @@ from typing import Any
 
 from prefect.client.schemas.objects import State
 
-from flows.shards import STOPS, Losses
+from flows.shards import ENDINGS, Losses
 from judge.errors import Inconclusive
 from tasks.batch_rounds import batches_begun, judge_by_batch
 from tasks.plan import PlannedRun
@@ -39,7 +39,7 @@ async def ask_by_batch(room: Room, run: PlannedRun) -> Losses:
         error: Any = await state.aresult(raise_on_failure=False)
         if isinstance(error, OSError):  # a shard that cannot be read just now
             error = Inconclusive(f"the batches broke off: {error}; the same command goes on")
-        if not isinstance(error, STOPS):
+        if not isinstance(error, ENDINGS):
             raise error
         forget_frames(error)
         lost.note(error)

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 LOOK_S: Final = 1.0
 """How often a run looks whether it was stopped; each model call looks as well."""
 
-STOPS: Final = (OverBudget, Halted, Inconclusive)
+ENDINGS: Final = (OverBudget, Halted, Inconclusive)
 """What befalls a run, not a shard: the next shard would end the same way."""
 
 
@@ -38,10 +38,10 @@ class Losses:
         """One more shard is lost."""
         reason = " ".join(str(error).split())
         self.reasons[reason] += 1
-        if isinstance(error, STOPS) and self.stop is None:
+        if isinstance(error, ENDINGS) and self.stop is None:
             self.stop = error
             log.warning("no further shard is begun: %s", reason)
-        elif self.reasons[reason] == 1 and not isinstance(error, STOPS):
+        elif self.reasons[reason] == 1 and not isinstance(error, ENDINGS):
             log.error("a shard could not be judged: %s", reason)
 
     def __bool__(self) -> bool:

@@ -116,11 +116,6 @@ class JudgeConfig(_Table):
             return OFFLINE_MODEL
         return f"{self.provider}/{self.model}" if self.provider else self.model
 
-    @property
-    def provider_name(self) -> str:
-        """The provider, as given or as the first part of the model id."""
-        return self.provider or (self.model_id.split("/", 1)[0] if "/" in self.model_id else "")
-
 
 class LimitsConfig(_Table):
     """[limits]: how hard the judge models may be pressed, and what they may cost."""

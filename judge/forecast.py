@@ -6,8 +6,6 @@ replies answer for themselves. What comes of the hearings is thrown away, only t
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -22,7 +20,7 @@ from judge.estimates import reply_tokens
 from judge.hearing import Hearing
 from judge.kept import Kept, ReplyCache
 from judge.llm import Model
-from judge.offline import answer
+from judge.offline import plain_reply
 from judge.protocol import Ask, Clerk, Judge, NoReply, QueryResult, Question
 from judge.reply import parse_reply
 from judge.reply_request import most_sent
@@ -132,7 +130,7 @@ class Forecaster:
         if kept is not None and (known := _read(ask, kept)) is not None:
             tally.note_kept(kept, sent)
             return known
-        value, reply = _by_rule(ask)
+        value, reply = plain_reply(ask)
         tally.blind += value is None
         if key in self._put:
             tally.same += 1
@@ -161,12 +159,3 @@ def _read(ask: Ask[Any], kept: Kept) -> BaseModel | None:
     except ModelError:
         return None
     return found
-
-
-def _by_rule(ask: Ask[Any]) -> tuple[Mapping[str, Any] | None, BaseModel | NoReply]:
-    """What plain rules reply, as they wrote it and as it was read."""
-    try:
-        value = answer(ask.evidence)
-        return value, parse_reply(json.dumps(value), ask.reply).reply
-    except ModelError as error:
-        return None, NoReply(error.code, error.detail)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -11,13 +10,11 @@ from typing import Any
 
 from judge.ask_records import AskRecord, Heard
 from judge.case import Case
-from judge.errors import ModelError
 from judge.hearing import Hearing
 from judge.llm import Model
-from judge.offline import answer
+from judge.offline import plain_reply
 from judge.panel import EVIDENT, Vote, escalated, reduced, unsure
 from judge.protocol import Ask, Judge, NoReply, Question
-from judge.reply import parse_reply
 from judge.score import Score
 
 Hear = Callable[[Model, int], Awaitable[Heard]]
@@ -82,10 +79,7 @@ def plain_evidence(judge: Judge, case: Case) -> list[Score]:
 def _by_rule(question: Question) -> Any:
     if not isinstance(question, Ask):
         return NoReply("no_clerk", "plain rules look nothing up")
-    try:
-        return parse_reply(json.dumps(answer(question.evidence)), question.reply).reply
-    except ModelError as error:
-        return NoReply(error.code, error.detail)
+    return plain_reply(question)[1]
 
 
 def _numbered(asks: Sequence[AskRecord]) -> list[AskRecord]:

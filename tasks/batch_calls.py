@@ -22,14 +22,14 @@ GRACE_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class LookPace:
     """Seconds between looks at a batch: the first pause, doubled up to the longest."""
 
     first_s: float = 2.0
     longest_s: float = 60.0
 
 
-async def patiently(pace: Pace, call: Callable[[], Awaitable[T]]) -> T:
+async def patiently(pace: LookPace, call: Callable[[], Awaitable[T]]) -> T:
     """Once more after a fault that passes.
 
     Raises:

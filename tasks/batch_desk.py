@@ -16,7 +16,7 @@ from judge.batching import Batches, Came
 from judge.errors import AssizesError, Halted, Inconclusive, ModelError, NotAsked, OverBudget
 from judge.ledger import Call, Ledger, Spent
 from judge.llm import Completion, UnusableReply
-from tasks.batch_calls import Pace, chunks, let_end, passes, patiently
+from tasks.batch_calls import LookPace, chunks, let_end, passes, patiently
 from tasks.batch_drafts import Draft
 from tasks.batches import BatchBook, BatchRecord, Inbox, Keys
 from tasks.room import watcher
@@ -47,7 +47,7 @@ class Supplies:
     book: BatchBook
     offices: Mapping[str, Batches]
     ledger: Ledger
-    pace: Pace
+    pace: LookPace
     stopped: Callable[[], str | None] = lambda: None
     ledger_file: str = ""
 

@@ -17,7 +17,7 @@ from judge.case import Case
 from judge.ledger import OpenLedger
 from judge.llm import Model
 from judge.protocol import Ask
-from tasks.batch_calls import Pace
+from tasks.batch_calls import LookPace
 from tasks.batch_desk import Desk, Supplies
 from tasks.batch_drafts import Draft, Drafts, Most
 from tasks.batches import BatchBook
@@ -114,7 +114,7 @@ def _supplies(room: Room, run_id: str, offices: Mapping[str, Batches]) -> Suppli
         book=BatchBook(cache.uri, cache.storage_options, run_id),
         offices=offices,
         ledger=ledger or OpenLedger(),
-        pace=Pace(room.config.runner.batch_poll_s),
+        pace=LookPace(room.config.runner.batch_poll_s),
         stopped=ledger.stopped if ledger else lambda: None,
         ledger_file=str(Path(ledger.path).resolve()) if ledger else "",
     )

@@ -145,7 +145,8 @@ class _Known:
 
     def _read(self, store: Store) -> None:
         ledger = self.config.limits.ledger
-        paid = known_runs(ledger) if self.config.cache.use == "refresh" else []
+        refreshing = self.config.cache.use == "refresh" and self.seats.costs
+        paid = known_runs(ledger) if refreshing else []
         self.run_id = chosen_run_id(self.run_id, self.config, store, paid)
         runs = store.runs()
         own = runs.filter(pl.col("run_id") == self.run_id)

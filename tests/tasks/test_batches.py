@@ -17,7 +17,7 @@ from judge.llm import Completion, UnusableReply, model_for
 from judge.prices import Price
 from judge.protocol import Ask, Prompt
 from judge.reply_request import most_sent
-from tasks.batch_calls import Pace
+from tasks.batch_calls import LookPace
 from tasks.batch_desk import Desk, Supplies
 from tasks.batch_drafts import Drafts, Most
 from tasks.batches import BatchBook, BatchRecord, Inbox, Keys
@@ -169,7 +169,7 @@ class Sitting:
         self.own = folder / f"sitting-{len(list(folder.glob('sitting-*')))}"
         self.own.mkdir()
         offices = {model_mark(self.model): batches_of(self.model)}
-        pace = Pace(0.02, 0.1)
+        pace = LookPace(0.02, 0.1)
         self.desk = Desk(
             Supplies(
                 *(self.book, offices, self.ledger, pace, self.ledger.stopped, self.ledger.path)
