@@ -9,13 +9,26 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
-from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated
 
 import typer
 
+from deployments import upkeep_cli
+from deployments.options import (
+    AsJson,
+    Batch,
+    ConfigFile,
+    Day,
+    Limit,
+    Overrides,
+    Refresh,
+    ReplayOnly,
+    RunId,
+    StoreUri,
+    Verbose,
+)
 from judge.errors import AssizesError
 
 app = typer.Typer(
@@ -27,38 +40,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-ConfigFile = Annotated[
-    Path | None, typer.Option("-c", "--config", help="Configuration file [default: assizes.toml].")
-]
-Overrides = Annotated[
-    list[str] | None, typer.Option("--set", help="Override a setting: table.field=value.")
-]
-StoreUri = Annotated[
-    str | None, typer.Option("--store", help="Store to read instead of the configured one.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", help="Show Prefect's log and the traceback of a defect.")
-]
-Yes = Annotated[
-    bool, typer.Option("--yes", help="Do it; without this, only say what would be done.")
-]
-RunId = Annotated[str, typer.Argument(help="Run id; a unique beginning of it will do.")]
-Limit = Annotated[int | None, typer.Option(help="Judge at most so many cases.")]
-Day = Annotated[
-    datetime | None,
-    typer.Option(formats=["%Y-%m-%d"], help="Day for date placeholders in the URI."),
-]
-Batch = Annotated[
-    bool | None,
-    typer.Option("--batch/--no-batch", help="Ask by the provider's batches, at half price."),
-]
-Refresh = Annotated[bool, typer.Option("--refresh", help="Ask anew what other runs were answered.")]
-ReplayOnly = Annotated[
-    bool, typer.Option("--replay-only", help="Kept replies alone: no key, no network.")
-]
-
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -285,80 +266,7 @@ def doctor(config: ConfigFile = None, overrides: Overrides = None, as_json: AsJs
     raise typer.Exit(examine(config, overrides or [], as_json=as_json))
 
 
-@app.command()
-def rebuild(
-    source: Annotated[
-        str | None, typer.Option("--from", help="Parquet store to take the runs from.")
-    ] = None,
-    config: ConfigFile = None,
-    store: StoreUri = None,
-    as_json: AsJson = False,
-) -> None:
-    """Make a damaged DuckDB store anew; the damaged files are put aside, never deleted."""
-    from deployments.commands.upkeep import rebuild_and_print
-
-    raise typer.Exit(rebuild_and_print(config, store, source, as_json=as_json))
-
-
-@app.command()
-def gc(
-    older_than: Annotated[
-        float, typer.Option(help="Hours; nothing younger is taken. No writer takes longer.")
-    ] = 24.0,
-    yes: Yes = False,
-    config: ConfigFile = None,
-    store: StoreUri = None,
-    as_json: AsJson = False,
-) -> None:
-    """Remove what dead writers left in a Parquet store, and parts that were replaced."""
-    from deployments.commands.upkeep import collect_and_print
-
-    raise typer.Exit(collect_and_print(config, store, older_than, yes=yes, as_json=as_json))
-
-
-@app.command()
-def forget(
-    case_id: Annotated[str | None, typer.Argument(help="Case id.")] = None,
-    tag: Annotated[
-        list[str] | None, typer.Option(help="key=value; every case with all of these tags.")
-    ] = None,
-    run_id: Annotated[str | None, typer.Option(help="In this run only.")] = None,
-    yes: Yes = False,
-    config: ConfigFile = None,
-    store: StoreUri = None,
-    as_json: AsJson = False,
-) -> None:
-    """Delete every row of a case, or of all cases of a subject."""
-    from deployments.commands.upkeep import Whom, forget_and_print
-
-    whom = Whom(case_id, tag or [], run_id)
-    raise typer.Exit(forget_and_print(config, store, whom, yes=yes, as_json=as_json))
-
-
-@app.command()
-def compact(
-    run_id: RunId, config: ConfigFile = None, store: StoreUri = None, as_json: AsJson = False
-) -> None:
-    """Merge the small Parquet parts of a complete run; its rows stay what they are."""
-    from deployments.commands.upkeep import compact_and_print
-
-    raise typer.Exit(compact_and_print(config, store, run_id, as_json=as_json))
-
-
-@app.command()
-def sql(
-    target: Annotated[
-        str, typer.Argument(metavar="RUN_OR_STORE", help="Run id, or a store: file, folder, URI.")
-    ],
-    query: Annotated[str, typer.Argument(help="One SELECT over the tables of docs/rows.md.")],
-    config: ConfigFile = None,
-    store: StoreUri = None,
-    as_json: AsJson = False,
-) -> None:
-    """Ask a store, or one run of it, in SQL; read-only."""
-    from deployments.commands.sql import ask_and_print
-
-    raise typer.Exit(ask_and_print(target, query, config, store, as_json=as_json))
+app.add_typer(upkeep_cli.app)
 
 
 @app.command()

@@ -1,0 +1,87 @@
+"""The commands that look after a store: mend it, clear it up, ask it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from deployments.options import AsJson, ConfigFile, RunId, StoreUri, Yes
+
+app = typer.Typer()
+
+
+@app.command()
+def rebuild(
+    source: Annotated[
+        str | None, typer.Option("--from", help="Parquet store to take the runs from.")
+    ] = None,
+    config: ConfigFile = None,
+    store: StoreUri = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a damaged DuckDB store anew; the damaged files are put aside, never deleted."""
+    from deployments.commands.upkeep import rebuild_and_print
+
+    raise typer.Exit(rebuild_and_print(config, store, source, as_json=as_json))
+
+
+@app.command()
+def gc(
+    older_than: Annotated[
+        float, typer.Option(help="Hours; nothing younger is taken. No writer takes longer.")
+    ] = 24.0,
+    yes: Yes = False,
+    config: ConfigFile = None,
+    store: StoreUri = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove what dead writers left in a Parquet store, and parts that were replaced."""
+    from deployments.commands.upkeep import collect_and_print
+
+    raise typer.Exit(collect_and_print(config, store, older_than, yes=yes, as_json=as_json))
+
+
+@app.command()
+def forget(
+    case_id: Annotated[str | None, typer.Argument(help="Case id.")] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option(help="key=value; every case with all of these tags.")
+    ] = None,
+    run_id: Annotated[str | None, typer.Option(help="In this run only.")] = None,
+    yes: Yes = False,
+    config: ConfigFile = None,
+    store: StoreUri = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete every row of a case, or of all cases of a subject."""
+    from deployments.commands.upkeep import Whom, forget_and_print
+
+    whom = Whom(case_id, tag or [], run_id)
+    raise typer.Exit(forget_and_print(config, store, whom, yes=yes, as_json=as_json))
+
+
+@app.command()
+def compact(
+    run_id: RunId, config: ConfigFile = None, store: StoreUri = None, as_json: AsJson = False
+) -> None:
+    """Merge the small Parquet parts of a complete run; its rows stay what they are."""
+    from deployments.commands.upkeep import compact_and_print
+
+    raise typer.Exit(compact_and_print(config, store, run_id, as_json=as_json))
+
+
+@app.command()
+def sql(
+    target: Annotated[
+        str, typer.Argument(metavar="RUN_OR_STORE", help="Run id, or a store: file, folder, URI.")
+    ],
+    query: Annotated[str, typer.Argument(help="One SELECT over the tables of docs/rows.md.")],
+    config: ConfigFile = None,
+    store: StoreUri = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a store, or one run of it, in SQL; read-only."""
+    from deployments.commands.sql import ask_and_print
+
+    raise typer.Exit(ask_and_print(target, query, config, store, as_json=as_json))
