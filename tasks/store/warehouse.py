@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import duckdb
 import polars as pl
@@ -51,6 +51,12 @@ from tasks.store.record import (
 )
 
 
+MEMORY_LIMIT: Final = "80MB"
+"""DuckDB would keep all that it wrote in memory, up to most of the machine's; beyond this it spills
+to a folder beside the file.
+"""
+
+
 class Warehouse:
     """The DuckDB store; see `tasks.store.protocol.Store` for what its methods promise."""
 
@@ -71,6 +77,8 @@ class Warehouse:
                 # Merging row groups at a checkpoint takes memory by the hundred MB, the more the
                 # longer the table; files stay about the same without it, and queries as fast.
                 con.execute("set max_vacuum_tasks=0")
+                if path != MEMORY:
+                    con.execute(f"set memory_limit='{MEMORY_LIMIT}'")
                 see_to_it(con, uri, self._journal, writing=writing)
                 if writing:
                     identify(con)
