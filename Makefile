@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := check
-.PHONY: demo test check format lint types contracts ids soak soak-quick bench bench-engine bench-rate bench-scale bench-sql bench-begin bench-banking lock clean
+.PHONY: demo test check format lint types contracts ids soak soak-quick bench bench-engine bench-rate bench-scale bench-bulk bench-sql bench-begin bench-banking lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -52,6 +52,9 @@ bench-rate: $(STAMP)  ## rate limits: known, unknown, shared by processes
 
 bench-scale: $(STAMP)  ## 100,000 transcripts: memory, and the finished run again
 	$(BIN)/python -m benchmarks.scale
+
+bench-bulk: $(STAMP)  ## 10 million score rows written; two runs of a million cases compared
+	$(BIN)/python -m benchmarks.bulk
 
 bench-sql: $(STAMP)  ## execution accuracy on Spider questions, through the sandbox
 	$(BIN)/python -m benchmarks.spider

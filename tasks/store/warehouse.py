@@ -50,7 +50,6 @@ from tasks.store.record import (
     resumed,
 )
 
-
 MEMORY_LIMIT: Final = "80MB"
 """DuckDB would keep all that it wrote in memory, up to most of the machine's; beyond this it spills
 to a folder beside the file.
