@@ -29,7 +29,7 @@ from deployments.options import (
     StoreUri,
     Verbose,
 )
-from judge.errors import AssizesError
+from judge.errors import AssizesError, ConfigurationError
 
 app = typer.Typer(
     name="assizes",
@@ -90,6 +90,9 @@ def run(
         str | None, typer.Option(help="Run id to compare with, or `latest`.")
     ] = None,
     run_id: Annotated[str | None, typer.Option(help="Name the run, or resume one.")] = None,
+    fork: Annotated[
+        bool, typer.Option("--fork", help="Begin another beside --run-id where that is not this.")
+    ] = False,
     date: Day = None,
     batch: Batch = None,
     refresh: Refresh = False,
@@ -108,7 +111,26 @@ def run(
         "runner": {"batch": batch},
     }
     read = read_config(config, overrides or [], given)
-    wanted = Wanted(read, run_id, date.date() if date else None)
+    if fork and run_id is None:
+        raise ConfigurationError("--fork needs --run-id: the run that another is begun beside")
+    on = date.date() if date else None
+    wanted = Wanted(read, run_id, on, manner="fork" if fork else "begin")
+    raise typer.Exit(run_evaluation(wanted, as_json=as_json, verbose=verbose))
+
+
+@app.command()
+def resume(
+    run_id: RunId,
+    overrides: Overrides = None,
+    config: ConfigFile = None,
+    store: StoreUri = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Go on with a run, by the configuration and the input it was begun with."""
+    from deployments.commands.run import run_evaluation, wanted_again
+
+    wanted = wanted_again(run_id, config, store, overrides or [])
     raise typer.Exit(run_evaluation(wanted, as_json=as_json, verbose=verbose))
 
 

@@ -10,8 +10,8 @@ from prefect.client.schemas.objects import State
 from flows.batch import ask_by_batch
 from flows.outcome import RunOutcome, conclude
 from flows.shards import judge_shards
-from judge.config import RunConfig, Trigger
-from tasks.plan import Request, plan_run
+from judge.config import Manner, RunConfig, Trigger
+from tasks.plan import Request, at_work, plan_run
 from tasks.publishing import publish_report
 from tasks.room import sitting
 from tasks.summaries import compare_with_baseline, summarise_run
@@ -23,6 +23,7 @@ async def evaluate(
     trigger: Trigger = "adhoc",
     run_id: str | None = None,
     on: date | None = None,
+    manner: Manner = "begin",
 ) -> State[RunOutcome]:
     """Judge the transcripts a configuration names and say whether they got worse.
 
@@ -31,15 +32,18 @@ async def evaluate(
         trigger: what started it.
         run_id: resume or name a run; by default derived from configuration and input.
         on: the day that fills date placeholders of the transcripts' URI.
+        manner: `begin` a run or go on with it where it was begun; `resume` it by its stored plan,
+            listing nothing anew; `fork`: where it was begun otherwise, begin another beside it.
 
     Returns:
         A state named for the outcome; its data is the `RunOutcome`.
     """
     async with sitting(config) as room:
-        run = await plan_run(room, Request(trigger, run_id, on))
-        lost = await ask_by_batch(room, run)
-        lost = await judge_shards(room, run, lost)
-        summary = await summarise_run(room, run, lost=bool(lost))
+        run = await plan_run(room, Request(trigger, run_id, on, manner))
+        async with at_work(room, run):
+            lost = await ask_by_batch(room, run)
+            lost = await judge_shards(room, run, lost)
+            summary = await summarise_run(room, run, lost=bool(lost))
         against = await compare_with_baseline(room, run)
         links = await publish_report(room, run, summary, against.comparison)
     return conclude(run.record, summary, against, lost, links, fail=config.runner.fail_flow)

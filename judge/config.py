@@ -18,6 +18,10 @@ from judge.rows import as_json
 OFFLINE_MODEL = "offline/lexical"
 
 Trigger = Literal["nightly", "deployment", "backfill", "adhoc"]
+Manner = Literal["begin", "resume", "fork"]
+"""How a run is taken up: `begin` it, or go on with it where it was begun with this configuration
+over this input; `resume` it by its stored plan; `fork`: begin another where it was begun otherwise.
+"""
 
 _STORED_PLACES = ("transcripts", "store", "cache", "report")
 

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from judge.catalog import fingerprints
-from judge.config import Trigger
+from judge.config import Manner, Trigger
 from judge.errors import ConfigurationError
 from tasks.compared import baseline_id
 from tasks.failpoints import failpoint
+from tasks.holding import holding
 from tasks.intake import Plan, plan_intake
 from tasks.ledger_file import known_runs
 from tasks.objects import expand
 from tasks.room import Room, watcher
-from tasks.run_ids import chosen_run_id, content_run_id
+from tasks.run_ids import chosen_run_id, content_run_id, forked_run_id
 from tasks.store import RunRecord
 
 
@@ -29,6 +33,7 @@ class Request:
     trigger: Trigger = "adhoc"
     run_id: str | None = None
     date: date | None = None
+    manner: Manner = "begin"
 
 
 class PlannedRun:
@@ -60,6 +65,8 @@ async def plan_run(room: Room, request: Request) -> PlannedRun:
         UnknownRun: the configured baseline is not in the store.
         Inconclusive: there is nothing to judge.
     """
+    if request.manner == "resume":
+        return await asyncio.to_thread(_resumed, room, request)
     config = room.config
     report = watcher.get()
     transcripts = config.transcripts.model_copy(
@@ -79,17 +86,40 @@ async def plan_run(room: Room, request: Request) -> PlannedRun:
     return PlannedRun(begun, Plan.from_dict(begun.plan))
 
 
-def _begun(room: Room, request: Request, intake: Plan) -> RunRecord:
-    """The run as the store holds it; where it was begun before, with the plan of that time."""
-    config, prints = room.config, fingerprints(room.court)
-    record = RunRecord(
-        run_id=request.run_id or _run_id(room, intake, prints),
+@asynccontextmanager
+async def at_work(room: Room, run: PlannedRun) -> AsyncIterator[None]:
+    """Let others see that somebody is at work on a run; a finished one is left as it is."""
+    async with AsyncExitStack() as stack:
+        if not run.finished:
+            await stack.enter_async_context(holding(room.store, run.run_id))
+        yield
+
+
+def _resumed(room: Room, request: Request) -> PlannedRun:
+    """A run that was begun before, as it was planned then.
+
+    Raises:
+        UnknownRun: no run of that id was begun.
+        StoreError: its configuration was another one.
+    """
+    stored = room.store.run(request.run_id or "")
+    found = replace(_record(room, request, stored.plan), run_id=stored.run_id)
+    begun = room.store.begin(found)
+    room.pin(begun.config.get("prices", {}))
+    return PlannedRun(begun, Plan.from_dict(begun.plan))
+
+
+def _record(room: Room, request: Request, plan: dict[str, Any]) -> RunRecord:
+    """A run that begins now; its id is that of the request."""
+    config = room.config
+    return RunRecord(
+        run_id=request.run_id or "",
         name=config.name,
         trigger=request.trigger,
         status="running",
         config={
             **config.model_dump(mode="json"),
-            "fingerprints": prints,
+            "fingerprints": fingerprints(room.court),
             "prices": room.prices(),
         },
         config_hash=config.config_hash(),
@@ -98,8 +128,18 @@ def _begun(room: Room, request: Request, intake: Plan) -> RunRecord:
         finished_at=None,
         counts={},
         summary=None,
-        plan=intake.as_dict(),
+        plan=plan,
     )
+
+
+def _begun(room: Room, request: Request, intake: Plan) -> RunRecord:
+    """The run as the store holds it; where it was begun before, with the plan of that time."""
+    config = room.config
+    record = _record(room, request, intake.as_dict())
+    run_id = request.run_id or _run_id(room, intake, record.config["fingerprints"])
+    record = replace(record, run_id=run_id)
+    if request.manner == "fork":
+        record = replace(record, run_id=forked_run_id(room.store, record))
     # A baseline that is not there must not be noticed at the end, when the judges have been paid.
     baseline_id(room.store, config.comparison.baseline, record)
     begun = room.store.begin(record)

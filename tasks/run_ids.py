@@ -14,13 +14,18 @@ from judge.config import RunConfig
 from judge.replayed import NOT_CACHED
 from judge.rows import as_json
 from tasks.intake import Plan
-from tasks.store import Store
+from tasks.store import RunRecord, Store
+from tasks.store.record import is_same
 
 REFRESHED = "r"
 """Runs that ask anew are `<id>-r2`, `<id>-r3`, ... beside the first."""
 
 REPLAYED = "replay"
 """Runs over kept replies alone are `<id>-replay1`, ...: what they lack must not stand for the run."""
+
+
+FORKED = "f"
+"""Runs with another configuration or input than the one of that id are `<id>-f2`, `<id>-f3`, ..."""
 
 
 def content_run_id(config: RunConfig, intake: Plan, prints: dict[str, str]) -> str:
@@ -44,6 +49,15 @@ def chosen_run_id(base: str, config: RunConfig, store: Store, paid: Collection[s
     of_base = pl.col("run_id").str.starts_with(base)
     runs = {row["run_id"]: row for row in store.runs().filter(of_base).iter_rows(named=True)}
     return _replayed(base, runs) if use == "replay_only" else _refreshed(base, runs, paid)
+
+
+def forked_run_id(store: Store, record: RunRecord) -> str:
+    """The id of a run, or `<id>-f2`, `<id>-f3`, ...: the first under which nothing was begun, or just
+    this configuration over just this input.
+    """
+    candidates = chain([record.run_id], (f"{record.run_id}-{FORKED}{n}" for n in count(2)))
+    begun = set(store.runs()["run_id"])
+    return next(one for one in candidates if one not in begun or is_same(store.run(one), record))
 
 
 def _replayed(base: str, runs: Mapping[str, Any]) -> str:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deployments.commands.output import print_json, print_outcome
+from deployments.commands.stores import store_config
 from deployments.server import API_TIMEOUT_S, healthy, running_server
-from deployments.settings import configured_api_url, prepare_environment
+from deployments.settings import config_of_run, configured_api_url, prepare_environment
 from judge.catalog import court
 from judge.compare import COMPLETE
-from judge.config import RunConfig, Trigger
+from judge.config import Manner, RunConfig, Trigger
 from judge.errors import ConfigurationError, Halted, NotComparable
 from judge.seats import callable_seats
 from tasks.compared import LATEST
@@ -36,6 +38,7 @@ class Wanted:
     run_id: str | None = None
     on: date | None = None
     trigger: Trigger = "adhoc"
+    manner: Manner = "begin"
 
 
 def run_evaluation(wanted: Wanted, *, as_json: bool, verbose: bool) -> int:
@@ -53,6 +56,21 @@ def run_evaluation(wanted: Wanted, *, as_json: bool, verbose: bool) -> int:
     return outcome.exit_code
 
 
+def wanted_again(
+    run_id: str, file: Path | None, uri: str | None, overrides: Sequence[str]
+) -> Wanted:
+    """A run that was begun before, with the configuration and the plan of that time.
+
+    Raises:
+        UnknownRun: the store has no such run.
+    """
+    where = store_config(file, uri)
+    with open_store(where) as store:
+        record = store.run(run_id)
+    config = config_of_run(record.config, where, overrides)
+    return Wanted(config, record.run_id, manner="resume")
+
+
 def preflight(wanted: Wanted) -> None:
     """Everything that can be wrong before a server starts or money is spent.
 
@@ -62,7 +80,8 @@ def preflight(wanted: Wanted) -> None:
     config = wanted.config
     if callable_seats(config, court(config.judge)).costs:
         check_ledger(config)
-    list_sources(expand(config.transcripts.uri, wanted.on), config.transcripts.storage_options)
+    if wanted.manner != "resume":
+        list_sources(expand(config.transcripts.uri, wanted.on), config.transcripts.storage_options)
     write_probe(config.cache.uri, config.cache.storage_options, "[cache] uri")
     write_probe(config.report.uri, config.report.storage_options, "[report] uri")
     with open_store(config.store, writing=True) as store:
@@ -135,7 +154,7 @@ async def _evaluate_all(wanted: list[Wanted]) -> list[RunOutcome]:
     for one in wanted:
         # Prefect types an async flow called with return_state as if it had been awaited already.
         work: Any = evaluate(
-            one.config, one.trigger, run_id=one.run_id, on=one.on, return_state=True
+            one.config, one.trigger, one.run_id, one.on, one.manner, return_state=True
         )
         outcome = await (await work).aresult(raise_on_failure=False)
         if isinstance(outcome, BaseException):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from deployments.commands.output import (
 from deployments.commands.stores import opened_store
 from judge.errors import StoreError
 from judge.root_cause import rationale
+from tasks.holding import INTERRUPTED, standing
 
 RUN_FIELDS = ("run_id", "name", "trigger", "status", "judge_model", "started_at", "finished_at")
 
@@ -31,9 +33,11 @@ RUN_FIELDS = ("run_id", "name", "trigger", "status", "judge_model", "started_at"
 def show_runs(file: Path | None, uri: str | None, *, as_json: bool) -> int:
     """List the runs of a store, newest first."""
     with opened_store(file, uri) as store:
-        found = store.runs()
+        rows = [
+            _listed(row) | {"status": standing(store, row["run_id"], row["status"])}
+            for row in store.runs().iter_rows(named=True)
+        ]
         place = store.uri
-    rows = [_listed(row) for row in found.iter_rows(named=True)]
     if as_json:
         print_json(rows)
     elif rows:
@@ -73,12 +77,15 @@ def show_run(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) 
 
     with opened_store(file, uri) as store:
         record = store.run(run_id)
+        record = replace(record, status=standing(store, record.run_id, record.status))
     if as_json:
         fields = {name: getattr(record, name) for name in (*RUN_FIELDS, "config", "summary")}
         print_json(fields)
         return 0
     print_line(judged_by(record.judge_model))
     print_line(f"status: {record.status}, started {record.started_at:%Y-%m-%d %H:%M} UTC")
+    if record.status == INTERRUPTED:
+        print_line(f"nobody is at work on it: `assizes resume {record.run_id}` goes on")
     if record.summary is not None:
         summary = RunSummary.model_validate(record.summary)
         print_warnings(summary)

@@ -80,7 +80,7 @@ def _of_run(
             yield Garbage(f"{folder}/parts/{one.name}", one.size, "part")
 
 
-_FOLDERS: Final = ("parts", "commits", "generations")
+_FOLDERS: Final = ("parts", "commits", "generations", "holds")
 
 
 def _drafts(objects: Objects, folders: Sequence[str], limit: datetime) -> Iterator[Garbage]:

@@ -6,6 +6,7 @@
     runs/<run>/parts/<table>-<shard>-<attempt>.parquet  never overwritten
     runs/<run>/commits/<shard>.json                 created once: THE commit point of a shard
     runs/<run>/generations/<number>.json            parts that stand for shards; created once
+    runs/<run>/holds/<process>.json                 until when a process is at work on it
     runs/<run>/STOPPED.json                         how a run ended that may be resumed
     runs/<run>/SUCCESS.json                         how it ended complete; created once, last
     comparisons/<baseline>..<candidate>-<hash>.json
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -61,6 +62,7 @@ class Lake:
         self._documents = Documents(uri, objects)
         self._manifest = Manifest(objects, self._documents)
         self._begun: set[str] = set()
+        self._holder = new_attempt()
         if writing:
             objects.create(_META, encoded())
         if self._documents.one(_META) is None:
@@ -225,6 +227,28 @@ class Lake:
         """
         return Rewriter(self._objects, self._manifest, run_id).compact(self._known(run_id))
 
+    def hold(self, run_id: str, until: datetime) -> None:
+        """Write down how long this process has the run in hand."""
+        self._objects.replace(
+            f"{_holds(run_id)}/{self._holder}.json", encoded(until=until.isoformat())
+        )
+
+    def release(self, run_id: str) -> None:
+        """Take back what this process wrote, and what is over."""
+        now = datetime.now(UTC)
+        over = [name for name, until in self._holding(run_id).items() if until < now]
+        self._objects.remove([f"{_holds(run_id)}/{self._holder}.json", *over])
+
+    def held_until(self, run_id: str) -> datetime | None:
+        """The latest time that a process wrote down."""
+        return max(self._holding(run_id).values(), default=None)
+
+    def _holding(self, run_id: str) -> dict[str, datetime]:
+        folder = _holds(run_id)
+        names = [f"{folder}/{name}" for name in self._objects.names(folder)]
+        found = self._documents.several(names)
+        return {name: datetime.fromisoformat(one.content["until"]) for name, one in found.items()}
+
     def add_comparison(self, row: Mapping[str, Any]) -> None:
         """Keep a row of table comparisons under a name made from its content."""
         added = _timed(frame("comparisons", [row]).row(0, named=True))
@@ -307,6 +331,10 @@ class Lake:
     def _check_begun(self, run_id: str) -> None:
         if run_id not in self._begun:
             self._known(run_id)
+
+
+def _holds(run_id: str) -> str:
+    return f"runs/{checked_id(run_id, 'run id')}/holds"
 
 
 def _timed(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -95,6 +96,18 @@ class Store(Protocol):
         Raises:
             StoreError: when another process rewrites the run.
         """
+        ...
+
+    def hold(self, run_id: str, until: datetime) -> None:
+        """Say that this process is at work on a run, and will have said so again before `until`."""
+        ...
+
+    def release(self, run_id: str) -> None:
+        """Say that it is no more, and clear up after those who said so and are gone."""
+        ...
+
+    def held_until(self, run_id: str) -> datetime | None:
+        """Until when some process said that it is at work on a run; null where none did."""
         ...
 
     def add_comparison(self, row: Mapping[str, Any]) -> None:

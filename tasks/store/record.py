@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from judge.config_diff import FINGERPRINTS, config_diff
 from judge.errors import StoreError, UnknownRun
 from judge.rows import KEYS, SHARD_TABLES, TABLES, as_json, frame
 
@@ -23,6 +24,9 @@ RUN_TABLES: Final = (*SHARD_TABLES, "run_metrics")
 
 OF_CASES: Final = ("scores", "asks", "cases")
 """Tables whose rows belong to a case."""
+
+_FIELDS_SHOWN: Final = 5
+"""So many changed settings are named."""
 
 COMPLETE: Final = "complete"
 ENDINGS: Final = (COMPLETE, "incomplete", "failed")
@@ -178,13 +182,29 @@ def resumed(stored: RunRecord, run: RunRecord, store: str) -> RunRecord:
     Raises:
         StoreError: when its configuration or its input is another.
     """
-    if stored.config_hash != run.config_hash:
+    if not _same_settings(stored, run):
+        changed = [one.field for one in config_diff(stored.config, run.config)]
+        some = ", ".join(changed[:_FIELDS_SHOWN]) or f"config_hash {stored.config_hash!r}"
+        more = f" and {len(changed) - _FIELDS_SHOWN} more" if len(changed) > _FIELDS_SHOWN else ""
         raise StoreError(
-            f"run {run.run_id!r} in {store} has config_hash {stored.config_hash!r}, this "
-            f"configuration has {run.config_hash!r}; use another run id, or the configuration it began with"
+            f"run {run.run_id!r} in {store} was begun with another configuration: {some}{more} "
+            "differ; go on with the one it began with (`assizes resume`), or add --fork to begin "
+            "another run beside it"
         )
     check_input(stored.plan, run, store)
     return stored
+
+
+def is_same(stored: RunRecord, run: RunRecord) -> bool:
+    """Whether both are about the same configuration, judges and input."""
+    same_input = stored.plan.get("content_hash") == run.plan.get("content_hash")
+    return same_input and _same_settings(stored, run)
+
+
+def _same_settings(stored: RunRecord, run: RunRecord) -> bool:
+    judges = [one.config.get(FINGERPRINTS) for one in (stored, run)]
+    known = None not in judges
+    return stored.config_hash == run.config_hash and not (known and judges[0] != judges[1])
 
 
 def check_input(plan: Mapping[str, Any], run: RunRecord, store: str) -> None:

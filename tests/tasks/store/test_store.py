@@ -183,13 +183,28 @@ def test_resuming_returns_the_run_as_it_was_frozen(place):
         assert store.committed("nightly-1") == {"s0": COUNTS}
 
 
-def test_a_run_id_with_another_configuration_is_refused_naming_both(place):
+def test_a_run_id_with_another_configuration_is_refused_naming_what_differs(place):
+    other = {**run_record().config, "judge": {"model": "offline/lexical", "temperature": 0.7}}
+    changed = run_record(config_hash="fedcba9876543210", config=other)
+    told = r"begun with another configuration: judge\.temperature differ; .* --fork"
     with open_store(place, writing=True) as store:
         store.begin(run_record())
-        with pytest.raises(StoreError, match=r"'0123456789abcdef'.*'fedcba9876543210'"):
-            store.begin(run_record(config_hash="fedcba9876543210", plan={}))
-        with pytest.raises(StoreError, match=r"'0123456789abcdef'.*'fedcba9876543210'"):
-            store.finish(ended(run_record(config_hash="fedcba9876543210")), run_metrics())
+        with pytest.raises(StoreError, match=told):
+            store.begin(replace(changed, plan={}))
+        with pytest.raises(StoreError, match=told):
+            store.finish(ended(changed), run_metrics())
+
+
+def test_a_run_id_whose_judges_have_changed_is_refused(place):
+    judged, rejudged = (
+        run_record(config={**run_record().config, "fingerprints": {"metric:tone": version}})
+        for version in ("1", "2")
+    )
+    with open_store(place, writing=True) as store:
+        store.begin(judged)
+        with pytest.raises(StoreError, match=r"fingerprints\.metric:tone differ"):
+            store.begin(rejudged)
+        assert store.begin(judged) == judged
 
 
 def test_a_run_id_with_another_plan_is_refused(place):
