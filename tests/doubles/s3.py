@@ -1,4 +1,6 @@
-"""A real server of the S3 protocol: moto's, as a process of its own on loopback."""
+"""A real server of the S3 protocol as a process of its own on loopback: moto's, or with
+`ASSIZES_S3=ceph` in the environment the gateway of Ceph (`make test-s3`).
+"""
 
 from __future__ import annotations
 
@@ -7,16 +9,20 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
+
+from tests.doubles.rgw import PACKAGES, missing, running_gateway
 
 _ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "testing",
@@ -59,23 +65,42 @@ def s3() -> Iterator[S3]:
 @contextmanager
 def running_s3() -> Iterator[S3]:
     """The same outside a test: a process of its own on loopback."""
-    port = _free_port()
-    endpoint = f"http://127.0.0.1:{port}"
-    with pytest.MonkeyPatch.context() as environment:
+    serving = _ceph if os.environ.get("ASSIZES_S3") == "ceph" else _moto
+    with pytest.MonkeyPatch.context() as environment, serving() as endpoint:
         for name, value in _ENVIRONMENT.items():
             environment.setenv(name, value)
         for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
             environment.delenv(name, raising=False)
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
-            _wait_until_up(endpoint, process)
-            client = boto3.client("s3", endpoint_url=endpoint)
-            yield S3(endpoint, client)
-            client.close()
-        finally:
-            process.terminate()
-            process.wait(10)
+        client = boto3.client("s3", endpoint_url=endpoint)
+        yield S3(endpoint, client)
+        client.close()
+
+
+@contextmanager
+def _moto() -> Iterator[str]:
+    port = _free_port()
+    endpoint = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        _wait_until_up(endpoint, process)
+        yield endpoint
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+@contextmanager
+def _ceph() -> Iterator[str]:
+    keys = (_ENVIRONMENT["AWS_ACCESS_KEY_ID"], _ENVIRONMENT["AWS_SECRET_ACCESS_KEY"])
+    if absent := missing():
+        pytest.fail(f"ASSIZES_S3=ceph needs the packages {PACKAGES}; not found: {absent}")
+    ports = (_free_port(), _free_port())
+    with (
+        tempfile.TemporaryDirectory(prefix="ceph-") as folder,
+        running_gateway(Path(folder), ports, keys) as endpoint,
+    ):
+        yield endpoint
 
 
 def _free_port() -> int:
