@@ -92,6 +92,30 @@ def read_config(
         ConfigurationError: naming file, table and field, and what would be accepted.
     """
     body, where = _layers(path)
+    return _settled(body, where, overrides, options or {})
+
+
+def stored_config(
+    snapshot: Mapping[str, Any],
+    options: Mapping[str, Mapping[str, Any]],
+    overrides: Sequence[str],
+    where: str,
+) -> RunConfig:
+    """The configuration a run was frozen with, changed by tables of settings, then `--set` pairs.
+
+    Raises:
+        ConfigurationError: as `read_config`.
+    """
+    frozen = {name: snapshot[name] for name in RunConfig.model_fields if name in snapshot}
+    return _settled(_merged(frozen, options), where, overrides, {})
+
+
+def _settled(
+    body: dict[str, Any],
+    where: str,
+    overrides: Sequence[str],
+    options: Mapping[str, Mapping[str, Any]],
+) -> RunConfig:
     texts: dict[tuple[str, ...], str] = {}
     for pair in overrides:
         name, separator, text = pair.partition("=")
@@ -102,7 +126,7 @@ def read_config(
         texts[field] = text
     for field in _wanting_text(body, texts):
         _put(body, field, texts[field], f"--set {'.'.join(field)}")
-    for table, fields in (options or {}).items():
+    for table, fields in options.items():
         given = {name: value for name, value in fields.items() if value is not None}
         body = _merged(body, {table: given} if given else {})
     return validated(body, where)

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 from judge.case import Case
 from judge.config import TranscriptsConfig
-from judge.errors import DataError, Inconclusive
+from judge.errors import ConfigurationError, DataError, Inconclusive
 from judge.formats import FORMATS, Format
 from judge.reconcile import reconcile
 from judge.rows import as_json
@@ -120,6 +120,7 @@ class Plan:
             read the first time.
         odd: how many records were taken in spite of something, by code of
             `judge.formats.oddities`.
+        reasons: how many records were rejected, by code; `rejected` is their sum.
     """
 
     shards: tuple[Shard, ...]
@@ -131,6 +132,7 @@ class Plan:
     content_hash: str
     objects: dict[str, int]
     odd: dict[str, int]
+    reasons: dict[str, int]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -149,6 +151,7 @@ class Plan:
         reconcile("objects listed", found["listed"], _without(found, "listed", "reread"))
         fates = ("due", "duplicates", "rejected", "unselected")
         reconcile("records read", self.read, {name: getattr(self, name) for name in fates})
+        reconcile("records rejected", self.rejected, self.reasons)
         for name, parts in (
             ("due", (len(shard.due()) for shard in self.shards)),
             ("rejected", (len(shard.rejected) for shard in self.shards)),
@@ -214,7 +217,7 @@ def plan_intake(
     plan.check()
     if not plan.due:
         where = config.uri if choice else expand(config.uri, date)
-        raise Inconclusive(_no_data(where, plan, scan.reasons))
+        raise Inconclusive(_no_data(where, plan))
     return plan
 
 
@@ -230,6 +233,11 @@ def _sources(
     config: TranscriptsConfig, date: dt.date | None, choice: AgainChoice | None
 ) -> Iterator[Source]:
     """The objects to read; one that an earlier run named and that is gone is passed on as it was."""
+    if choice is None and config.again is not None:
+        raise ConfigurationError(
+            "[transcripts] again: needs the store of the earlier run; `assizes requeue RUN --dry-run` "
+            "counts what is left of it"
+        )
     if choice is None:
         yield from list_sources(expand(config.uri, date), config.storage_options)
         return
@@ -292,6 +300,7 @@ def _plan(scan: Scan, shard_size: int) -> Plan:
         content_hash=hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest(),
         objects=_object_counts(objects),
         odd=dict(sorted(scan.odd.items())),
+        reasons=dict(sorted(scan.reasons.items())),
     )
 
 
@@ -346,8 +355,8 @@ def _positions(fates: bytearray, wanted: int, start: int) -> tuple[int, ...]:
     return tuple(position for position, fate in enumerate(fates, start) if fate == wanted)
 
 
-def _no_data(uri: str, plan: Plan, reasons: Counter[str]) -> str:
-    why = ", ".join(f"{code} {count}" for code, count in sorted(reasons.items())) or "none"
+def _no_data(uri: str, plan: Plan) -> str:
+    why = ", ".join(f"{code} {count}" for code, count in plan.reasons.items()) or "none"
     return (
         f"no_data: nothing to judge in {uri!r}: {plan.read} records read, "
         f"{plan.rejected} rejected ({why}), {plan.unselected} not selected"

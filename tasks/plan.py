@@ -12,10 +12,10 @@ from prefect.cache_policies import NO_CACHE
 from judge.catalog import fingerprints
 from judge.config import Trigger
 from judge.errors import ConfigurationError
+from tasks.again import again_choice
 from tasks.compared import baseline_id
 from tasks.intake import Plan, plan_intake
 from tasks.ledger_file import known_runs
-from tasks.objects import expand
 from tasks.room import Room, watcher
 from tasks.run_ids import chosen_run_id, content_run_id
 from tasks.store import RunRecord
@@ -61,15 +61,16 @@ async def plan_run(room: Room, request: Request) -> PlannedRun:
     """
     config = room.config
     report = watcher.get()
-    transcripts = config.transcripts.model_copy(
-        update={"uri": expand(config.transcripts.uri, request.date)}
-    )
+    transcripts = config.transcripts
+    choice = await asyncio.to_thread(again_choice, room.store, transcripts.again)
     intake = await asyncio.to_thread(
         plan_intake,
         transcripts,
         config.shard_size,
         room.spool,
+        date=request.date,
         on_progress=lambda read: report("reading", read, 0),
+        choice=choice,
     )
     begun = await asyncio.to_thread(_begun, room, request, intake)
     room.pin(begun.config.get("prices", {}))

@@ -176,6 +176,11 @@ def is_sampled(case_id: str, share: float) -> bool:
     return share >= 1 or int.from_bytes(digest(case_id, 8)) < share * 2**64
 
 
+def identity(case_id: str, repetition: int) -> bytes:
+    """What a case is known by in a run, in 16 bytes."""
+    return digest(f"{repetition}\n{case_id}", 16)
+
+
 def digest(text: str, size: int) -> bytes:
     """BLAKE2b of the text, `size` bytes; the same on every machine."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).digest()

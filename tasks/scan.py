@@ -18,10 +18,10 @@ from tasks.lines import Raw
 from tasks.objects import Source, Spool, relisted
 from tasks.records import (
     case_of,
-    digest,
     excerpt_of,
     format_of,
     head_of,
+    identity,
     is_meant,
     is_sampled,
     raw_records,
@@ -133,8 +133,8 @@ class Scan:
             scanned = self._scanned_anew(source)
         number = len(self.objects)
         self.objects.append(scanned)
-        for identity, position in scanned.identities:
-            self._remember(identity, _Place(number, position))
+        for known_by, position in scanned.identities:
+            self._remember(known_by, _Place(number, position))
         scanned.identities = []
         self.reasons += scanned.reasons
         self.odd += scanned.odd
@@ -197,7 +197,7 @@ class Scan:
                 scanned.reasons["id_conflict"] += 1
             if fate != DUE:
                 return fate
-        scanned.identities.append((_identity(case), raw.position))
+        scanned.identities.append((identity(case.case_id, case.repetition), raw.position))
         scanned.odd.update(oddities(case))
         return DUE if is_sampled(case.case_id, self._config.sample) else UNSELECTED
 
@@ -210,11 +210,11 @@ class Scan:
 
     def settle_twins(self) -> None:
         """Records of one identity: later copies are duplicates, different ones are in conflict."""
-        contents: dict[bytes, dict[str, _Place]] = {identity: {} for identity in self._twins}
-        for place, identity in sorted(
-            (place, identity) for identity, places in self._twins.items() for place in places
+        contents: dict[bytes, dict[str, _Place]] = {known_by: {} for known_by in self._twins}
+        for place, known_by in sorted(
+            (place, known_by) for known_by, places in self._twins.items() for place in places
         ):
-            first = contents[identity].setdefault(self._content_hash(place), place)
+            first = contents[known_by].setdefault(self._content_hash(place), place)
             if first is not place:
                 self._set(place, DUPLICATE)
                 uri = self.objects[first.scanned].source.uri
@@ -225,10 +225,10 @@ class Scan:
                 for place in firsts.values():
                     self._set(place, REJECTED)
 
-    def _remember(self, identity: bytes, place: _Place) -> None:
-        first = self._seen.setdefault(identity, place)
+    def _remember(self, known_by: bytes, place: _Place) -> None:
+        first = self._seen.setdefault(known_by, place)
         if first is not place:
-            self._twins.setdefault(identity, [first]).append(place)
+            self._twins.setdefault(known_by, [first]).append(place)
 
     def _content_hash(self, place: _Place) -> str:
         scanned = self.objects[place.scanned]
@@ -245,7 +245,3 @@ class Scan:
         self._read += 1
         if self._read % _PROGRESS_EVERY == 0:
             self._on_progress(self._read)
-
-
-def _identity(case: Case) -> bytes:
-    return digest(f"{case.repetition}\n{case.case_id}", 16)

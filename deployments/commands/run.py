@@ -62,7 +62,9 @@ def preflight(wanted: Wanted) -> None:
     config = wanted.config
     if callable_seats(config, court(config.judge)).costs:
         check_ledger(config)
-    list_sources(expand(config.transcripts.uri, wanted.on), config.transcripts.storage_options)
+    if config.transcripts.again is None:
+        uri = expand(config.transcripts.uri, wanted.on)
+        list_sources(uri, config.transcripts.storage_options)
     write_probe(config.cache.uri, config.cache.storage_options, "[cache] uri")
     write_probe(config.report.uri, config.report.storage_options, "[report] uri")
     with open_store(config.store, writing=True) as store:
