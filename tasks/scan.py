@@ -157,6 +157,8 @@ class Scan:
             path = self._spool.path(source)
             head = head_of(path)
             if not head:
+                if (broken := self._spool.broken(source)) is not None:
+                    raise broken
                 return scanned
             format_ = format_of(self._config, head, path)
             raws = raw_records((source, self._spool), format_, self._config, 0, 0)
