@@ -13,7 +13,7 @@ from judge.catalog import fingerprints
 from judge.config import Trigger
 from judge.errors import ConfigurationError
 from tasks.again import again_choice
-from tasks.compared import baseline_id
+from tasks.compared import SEQUENCE, baseline_id, next_sequence
 from tasks.intake import Plan, plan_intake
 from tasks.ledger_file import known_runs
 from tasks.room import Room, watcher
@@ -89,6 +89,7 @@ def _begun(room: Room, request: Request, intake: Plan) -> RunRecord:
             **config.model_dump(mode="json"),
             "fingerprints": prints,
             "prices": room.prices(),
+            SEQUENCE: next_sequence(room.store),
         },
         config_hash=config.config_hash(),
         judge_model=", ".join(room.court.model_ids),
