@@ -226,7 +226,7 @@ def test_d5_a_record_of_a_document_has_the_same_cap(tmp_path: Path):
     assert len(read[0].sha256 or "") == 64
 
 
-MEMORY = """
+MEMORY = r"""
 import re, sys
 from pathlib import Path
 from judge.config import TranscriptsConfig
