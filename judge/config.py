@@ -61,7 +61,7 @@ class TranscriptsConfig(_Table):
     )
     max_turns: int = Field(default=5000, ge=1, description="of one conversation")
     max_document_mb: float = Field(
-        default=64.0, gt=0, description="of an object that is one JSON document (tau_bench, tau2)"
+        default=40.0, gt=0, description="of an object that is one JSON document (tau_bench, tau2)"
     )
     max_object_mb: float = Field(
         default=16_384.0, gt=0, description="of an object once unpacked or fetched"

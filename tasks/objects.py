@@ -119,7 +119,7 @@ class Bounds:
     """
 
     object_bytes: int = 16_384 * _MB
-    document_bytes: int = 64 * _MB
+    document_bytes: int = 40 * _MB
     salvage: bool = False
 
     @classmethod
