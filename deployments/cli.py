@@ -97,6 +97,9 @@ def run(
     batch: Batch = None,
     refresh: Refresh = False,
     replay_only: ReplayOnly = False,
+    only_errors: Annotated[
+        bool, typer.Option("--only-errors", help="Judge anew the cases of --run-id that erred.")
+    ] = False,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
@@ -104,6 +107,13 @@ def run(
     from deployments.commands.run import Wanted, cache_use, run_evaluation
     from deployments.settings import read_config
 
+    if only_errors:
+        from deployments.commands.again import Shown, left_errors, take_up
+
+        others = any((limit, baseline, date, batch, refresh, replay_only))
+        left = left_errors(run_id, others=others)
+        asked = Shown(as_json=as_json, verbose=verbose)
+        raise typer.Exit(take_up(left, config, overrides or [], asked))
     given: dict[str, dict[str, object]] = {
         "transcripts": {"limit": limit},
         "comparison": {"baseline": baseline},
@@ -132,6 +142,24 @@ def resume(
 
     wanted = wanted_again(run_id, config, store, overrides or [])
     raise typer.Exit(run_evaluation(wanted, as_json=as_json, verbose=verbose))
+
+
+@app.command()
+def requeue(
+    run_id: RunId,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only read and count; judge nothing.")
+    ] = False,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Judge records of a run that could not be read then and can be now, as a new run."""
+    from deployments.commands.again import Shown, take_up
+
+    asked = Shown(dry_run=dry_run, as_json=as_json, verbose=verbose)
+    raise typer.Exit(take_up((run_id, "quarantined"), config, overrides or [], asked))
 
 
 @app.command()

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from judge.config import RunConfig, StoreConfig
+from judge.config import RunConfig
 from judge.errors import ConfigurationError
 
 DEFAULT_FILE = Path("assizes.toml")
@@ -92,34 +92,30 @@ def read_config(
         ConfigurationError: naming file, table and field, and what would be accepted.
     """
     body, where = _layers(path)
-    _override(body, overrides)
-    for table, fields in (options or {}).items():
-        given = {name: value for name, value in fields.items() if value is not None}
-        body = _merged(body, {table: given} if given else {})
-    return validated(body, where)
+    return _settled(body, where, overrides, options or {})
 
 
-def config_of_run(
-    snapshot: Mapping[str, Any], store: StoreConfig, overrides: Sequence[str] = ()
+def stored_config(
+    snapshot: Mapping[str, Any],
+    options: Mapping[str, Mapping[str, Any]],
+    overrides: Sequence[str],
+    where: str,
 ) -> RunConfig:
-    """The configuration that a run was begun with.
-
-    Args:
-        snapshot: as the store keeps it; more than the configuration may be in it.
-        store: where the run was found.
-        overrides: `--set` pairs.
+    """The configuration a run was frozen with, changed by tables of settings, then `--set` pairs.
 
     Raises:
         ConfigurationError: as `read_config`.
     """
-    body = {name: snapshot[name] for name in RunConfig.model_fields if name in snapshot}
-    body["store"] = store.model_dump()
-    _override(body, overrides)
-    return validated(body, "the run's configuration")
+    frozen = {name: snapshot[name] for name in RunConfig.model_fields if name in snapshot}
+    return _settled(_merged(frozen, options), where, overrides, {})
 
 
-def _override(body: dict[str, Any], overrides: Sequence[str]) -> None:
-    """Put what `--set` pairs say into a configuration's plain values."""
+def _settled(
+    body: dict[str, Any],
+    where: str,
+    overrides: Sequence[str],
+    options: Mapping[str, Mapping[str, Any]],
+) -> RunConfig:
     texts: dict[tuple[str, ...], str] = {}
     for pair in overrides:
         name, separator, text = pair.partition("=")
@@ -130,6 +126,10 @@ def _override(body: dict[str, Any], overrides: Sequence[str]) -> None:
         texts[field] = text
     for field in _wanting_text(body, texts):
         _put(body, field, texts[field], f"--set {'.'.join(field)}")
+    for table, fields in options.items():
+        given = {name: value for name, value in fields.items() if value is not None}
+        body = _merged(body, {table: given} if given else {})
+    return validated(body, where)
 
 
 def read_places(path: Path | None) -> RunConfig:

@@ -30,6 +30,13 @@ class _Table(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+class Again(_Table):
+    """[transcripts] again: a run that takes up what another one left; `assizes requeue` sets it."""
+
+    run: str = Field(description="id of the earlier run")
+    only: Literal["quarantined", "errored"]
+
+
 class TranscriptsConfig(_Table):
     """[transcripts]: where conversations come from and which of them are judged."""
 
@@ -51,6 +58,24 @@ class TranscriptsConfig(_Table):
     )
     agent: str | None = Field(default=None, description="agent name for cases without one")
     agent_version: str | None = Field(default=None, description="version for cases without one")
+    max_record_mb: float = Field(
+        default=16.0,
+        gt=0,
+        description="of one line, or one record of a document; 1 MB = 2^20 bytes",
+    )
+    max_turns: int = Field(default=5000, ge=1, description="of one conversation")
+    max_document_mb: float = Field(
+        default=40.0, gt=0, description="of an object that is one JSON document (tau_bench, tau2)"
+    )
+    max_object_mb: float = Field(
+        default=16_384.0, gt=0, description="of an object once unpacked or fetched"
+    )
+    salvage: bool = Field(
+        default=False, description="judge the whole lines in front of where a gzip object breaks"
+    )
+    again: Again | None = Field(
+        default=None, description="only what an earlier run could not read, or could not judge"
+    )
     storage_options: dict[str, Any] = Field(
         default_factory=dict, description="for the file system, e.g. endpoint_url; no secrets"
     )

@@ -10,6 +10,7 @@ AssizesError                     exit code of the command line
 ├── LedgerBusy                       another process writes to the ledger; asked again, it may do
 ├── NotComparable                3   two runs cannot be compared
 ├── Inconclusive                 4   no data, or the judge could not be had
+├── Unreconciled                 4   counts do not add up: the run is never called complete
 ├── OverBudget                   5   the money or the calls that a run may spend are spent
 ├── Halted                     130   someone stopped the run
 └── ModelError                       one ask failed; becomes a NoReply, never escapes the engine
@@ -97,6 +98,12 @@ class NotComparable(AssizesError):
 
 class Inconclusive(AssizesError):
     """The run cannot say anything: no data, or no judge."""
+
+    exit_code = 4
+
+
+class Unreconciled(AssizesError):
+    """What was counted in is not what was counted out; a defect, so no number of the run stands."""
 
     exit_code = 4
 

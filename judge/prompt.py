@@ -20,6 +20,10 @@ EMPTY: Final = "(empty)"
 NOT_CAPTURED: Final = "not captured"
 """What stands for a part of the agent's setup that the transcript does not hold."""
 
+NO_CALL: Final = " (answers no call)"
+NO_RESULT: Final = " (no result)"
+"""Marks of what a transcript lacks, so that a judge need not look for it."""
+
 _FENCE = re.compile(r"<(?=\s*/?\s*data\b)", re.IGNORECASE)
 
 
@@ -67,9 +71,10 @@ def rendered_transcript(transcript: Transcript) -> str:
     """
     names: dict[str, str] = {}
     lines: list[str] = []
+    unanswered = _unanswered(transcript)
     for index, turn in enumerate(transcript.turns):
         lines.append(f"[{index}] {_speaker(turn, names)}: {_said(turn)}")
-        lines.extend(f"[{index}] call: {text}" for text in _calls(turn))
+        lines.extend(f"[{index}] call: {text}" for text in _calls(turn, unanswered))
         # Ids may be used again later in a conversation: the latest call of an id has it.
         names.update({call.id: call.name for call in turn.tool_calls if call.id is not None})
     return "\n".join(lines)
@@ -82,7 +87,15 @@ def _speaker(turn: Turn, names: Mapping[str, str]) -> str:
     if result is None:
         return "tool (unknown)"
     name = names.get(result.call_id or "") or result.name or "(unknown)"
-    return f"tool {_one_line(name)}{' (failed)' if result.is_error else ''}"
+    stray = result.name and result.call_id is not None and result.call_id not in names
+    marks = f"{' (failed)' if result.is_error else ''}{NO_CALL if stray else ''}"
+    return f"tool {_one_line(name)}{marks}"
+
+
+def _unanswered(transcript: Transcript) -> frozenset[str]:
+    """Ids of the agent's calls that no result names; calls without an id are not told apart."""
+    asked = {call.id for _, call in transcript.calls() if call.id is not None}
+    return frozenset(asked - transcript.results().keys())
 
 
 def _said(turn: Turn) -> str:
@@ -92,9 +105,10 @@ def _said(turn: Turn) -> str:
     return _indented(text) if text.strip() else EMPTY
 
 
-def _calls(turn: Turn) -> Iterator[str]:
+def _calls(turn: Turn, unanswered: frozenset[str]) -> Iterator[str]:
     for call in turn.tool_calls:
-        yield _indented(f"{_one_line(call.name)}({_arguments(call)})")
+        mark = NO_RESULT if call.id in unanswered else ""
+        yield _indented(f"{_one_line(call.name)}({_arguments(call)}){mark}")
 
 
 def _arguments(call: ToolCall) -> str:

@@ -118,7 +118,10 @@ REJECTS: Final[dict[str, Any]] = {
     "run_id": pl.String,
     "uri": pl.String,
     "position": pl.Int64,
+    "byte_offset": pl.Int64,
     "reason": pl.String,
+    "detail": pl.String,
+    "sha256": pl.String,
     "excerpt": pl.String,
 }
 

@@ -21,6 +21,7 @@ from judge.headlines import (
     tier_scores,
 )
 from judge.protocol import Judge
+from judge.reconcile import reconcile
 from judge.repetitions import case_tallies, metric_tallies, pass_at_k, pass_hat_k
 from judge.spending import (
     JudgeSpending,
@@ -183,7 +184,7 @@ def summarise(
         judges: those who sat; they know how their metrics gate and what they are published as.
 
     Raises:
-        ValueError: when the records read are not the sum of what became of them.
+        Unreconciled: when the records read are not the sum of what became of them.
     """
     tally = _tally(cases)
     metrics = metric_summaries(scores, judges)
@@ -342,9 +343,7 @@ def _counts(tally: Counter[str], intake: Mapping[str, int]) -> dict[str, int]:
         "not_attempted": intake.get("not_attempted", 0),
     }
     read = intake["read"]
-    equation = " + ".join(f"{count} {name}" for name, count in parts.items())
-    if sum(parts.values()) != read or min(parts.values()) < 0:
-        raise ValueError(f"counts do not reconcile: {read!r} records read, but {equation}")
+    reconcile("records read", read, parts)
     return {"read": read, **parts}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any, Final
 
 import polars as pl
@@ -16,6 +17,9 @@ from tasks.failpoints import failpoint
 from tasks.store import RunRecord, Store
 
 LATEST: Final = "latest"
+
+SEQUENCE: Final = "sequence"
+"""Where the snapshot in a run's row keeps which run of its store it was, from 1."""
 
 
 def baseline_id(store: Store, wanted: str | None, record: RunRecord) -> str | None:
@@ -34,14 +38,24 @@ def baseline_id(store: Store, wanted: str | None, record: RunRecord) -> str | No
         return store.run(wanted).run_id
     if (kept := _own_baseline(store, record)) is not None:
         return kept
-    older = store.runs().filter(
-        (pl.col("name") == record.name)
-        & (pl.col("status") == "complete")
-        & (pl.col("run_id") != record.run_id)
-        & (pl.col("started_at") < record.started_at)
-    )
-    newest_first = older.sort("started_at", "run_id", descending=True)
-    return next((row["run_id"] for row in newest_first.iter_rows(named=True) if _counts(row)), None)
+    of_name = (pl.col("name") == record.name) & (pl.col("run_id") != record.run_id)
+    complete = store.runs().filter(of_name & (pl.col("status") == "complete"))
+    own = _order(record.row())
+    older = [row for row in complete.iter_rows(named=True) if _order(row) < own]
+    newest_first = sorted(older, key=_order, reverse=True)
+    return next((row["run_id"] for row in newest_first if _counts(row)), None)
+
+
+def next_sequence(store: Store) -> int:
+    """The number of a run that begins now: one more than any in the store."""
+    return 1 + max((_order(row)[0] for row in store.runs().iter_rows(named=True)), default=0)
+
+
+def _order(row: Mapping[str, Any]) -> tuple[int, datetime, str]:
+    """By the number a run was begun with; clocks of two machines may differ by a day. Those of
+    before there were numbers come first, by their clock.
+    """
+    return json.loads(row["config"]).get(SEQUENCE, 0), row["started_at"], row["run_id"]
 
 
 def _counts(row: Mapping[str, Any]) -> bool:

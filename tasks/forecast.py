@@ -59,7 +59,7 @@ async def forecast(config: RunConfig, on: date | None = None) -> RunForecast:
     """
     bench = court(config.judge)
     found = await asyncio.to_thread(seats, config, bench)
-    spool, clerk = Spool(config.transcripts.storage_options), SandboxClerk()
+    spool, clerk = Spool.of(config.transcripts), SandboxClerk()
     try:
         uri = expand(config.transcripts.uri, on)
         transcripts = config.transcripts.model_copy(update={"uri": uri})

@@ -10,19 +10,24 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
 from itertools import islice, pairwise
-from typing import Any
+from typing import Any, Final, Protocol
 
 from judge.case import Case
 from judge.config import TranscriptsConfig
-from judge.errors import DataError, Inconclusive
+from judge.errors import ConfigurationError, DataError, Inconclusive
 from judge.formats import FORMATS, Format
+from judge.reconcile import reconcile
 from judge.rows import as_json
-from tasks.objects import Source, Spool, expand, list_sources
-from tasks.records import Raw, case_of, digest, excerpt_of, raw_records
-from tasks.scan import DUE, DUPLICATE, REJECTED, UNSELECTED, Failure, Scan, Scanned
+from tasks.lines import Raw, sha256_of
+from tasks.objects import Source, Spool, expand, list_sources, relisted
+from tasks.records import case_of, digest, excerpt_of, raw_records
+from tasks.scan import DUE, DUPLICATE, REJECTED, UNSELECTED, Choice, Failure, Scan, Scanned
+
+HEARD: Final = ("judged", "errored", "skipped")
+"""What becomes of a case that was heard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,7 @@ class Shard:
         byte_stop: where the last record ends.
         take: positions to judge; null: all that are neither duplicate nor rejected.
         duplicates: positions of later copies of a record.
+        duplicate_of: where the first copy of each stands, as `uri#position`.
         rejected: positions of records that cannot be judged; one that can be read is in conflict
             with another record of the same identity.
         unselected: how many records the selection left out.
@@ -58,6 +64,7 @@ class Shard:
     unselected: int
     rejected: tuple[int, ...] = ()
     failure: Failure | None = None
+    duplicate_of: tuple[str, ...] = ()
 
     @property
     def source(self) -> Source:
@@ -70,6 +77,17 @@ class Shard:
             return self.take
         out = {*self.duplicates, *self.rejected}
         return tuple(position for position in range(self.start, self.stop) if position not in out)
+
+    def check(self, counts: Mapping[str, int]) -> None:
+        """See that what was promised of this shard is what came of it.
+
+        Raises:
+            Unreconciled: when a record is missing, or there is one too many.
+        """
+        heard = {name: counts.get(name, 0) for name in HEARD}
+        reconcile(f"cases due in shard {self.shard_id}", len(self.due()), heard)
+        quarantined = {"quarantined": counts.get("quarantined", 0)}
+        reconcile(f"records rejected in shard {self.shard_id}", len(self.rejected), quarantined)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -84,6 +102,7 @@ class Shard:
             | {
                 "take": None if take is None else tuple(take),
                 "duplicates": tuple(body["duplicates"]),
+                "duplicate_of": tuple(body["duplicate_of"]),
                 "rejected": tuple(body["rejected"]),
                 "failure": None if failure is None else Failure(*failure),
             }
@@ -97,6 +116,11 @@ class Plan:
     Attributes:
         shards: those with something to read; an object with nothing to judge has none.
         content_hash: SHA-256 over uri, etag and the fate of every record, whatever the shard size.
+        objects: listed = read + empty + rejected, always; `reread` of them changed while they were
+            read the first time.
+        odd: how many records were taken in spite of something, by code of
+            `judge.formats.oddities`.
+        reasons: how many records were rejected, by code; `rejected` is their sum.
     """
 
     shards: tuple[Shard, ...]
@@ -106,13 +130,33 @@ class Plan:
     rejected: int
     unselected: int
     content_hash: str
+    objects: dict[str, int]
+    odd: dict[str, int]
+    reasons: dict[str, int]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
-        counts = ("read", "due", "duplicates", "rejected", "unselected", "content_hash")
-        return {name: getattr(self, name) for name in counts} | {
+        names = (one.name for one in fields(self) if one.name != "shards")
+        return {name: getattr(self, name) for name in names} | {
             "shards": [shard.as_dict() for shard in self.shards]
         }
+
+    def check(self) -> None:
+        """See that every object and every record listed has come to an end.
+
+        Raises:
+            Unreconciled: when one has not, or has twice.
+        """
+        found = self.objects
+        reconcile("objects listed", found["listed"], _without(found, "listed", "reread"))
+        fates = ("due", "duplicates", "rejected", "unselected")
+        reconcile("records read", self.read, {name: getattr(self, name) for name in fates})
+        reconcile("records rejected", self.rejected, self.reasons)
+        for name, parts in (
+            ("due", (len(shard.due()) for shard in self.shards)),
+            ("rejected", (len(shard.rejected) for shard in self.shards)),
+        ):
+            reconcile(f"records {name}", getattr(self, name), {"in shards": sum(parts)})
 
     @classmethod
     def from_dict(cls, body: dict[str, Any]) -> Plan:
@@ -127,12 +171,16 @@ class Record:
     Attributes:
         position: its number in the object, from 0, blank lines not counted.
         excerpt: how a rejected record begins, at most 80 characters, nothing unprintable.
+        offset: the first byte of a rejected line in the unpacked object; null where it has none.
+        sha256: of a rejected record's bytes; null where an object as a whole is rejected.
     """
 
     position: int
     case: Case | None
     reject: DataError | None
     excerpt: str
+    offset: int | None = None
+    sha256: str | None = None
 
 
 def plan_intake(
@@ -142,6 +190,7 @@ def plan_intake(
     *,
     date: dt.date | None = None,
     on_progress: Callable[[int], None] | None = None,
+    choice: AgainChoice | None = None,
 ) -> Plan:
     """Reads every record once and cuts what is to be judged into shards.
 
@@ -151,22 +200,52 @@ def plan_intake(
         spool: the same files are read again when the shards are.
         date: fills the uri's date placeholders.
         on_progress: told the number of records read so far, about every thousand.
+        choice: only what an earlier run left, from the objects it names.
 
     Raises:
         ConfigurationError: the transcripts cannot be reached.
         Inconclusive: `no_data`, nothing is left to judge.
+        Unreconciled: a record is nowhere, or twice.
     """
-    uri = expand(config.uri, date)
-    scan = Scan(config, spool, on_progress or (lambda _: None))
-    for source in list_sources(uri, config.storage_options):
+    scan = Scan(config, spool, on_progress or (lambda _: None), choice)
+    for source in _sources(config, date, choice):
         scan.read(source)
     scan.settle_twins()
     if config.limit is not None:
         _limited(scan.objects, config.limit)
-    plan = _plan(scan.objects, shard_size)
+    plan = _plan(scan, shard_size)
+    plan.check()
     if not plan.due:
-        raise Inconclusive(_no_data(uri, plan, scan.reasons))
+        where = config.uri if choice else expand(config.uri, date)
+        raise Inconclusive(_no_data(where, plan))
     return plan
+
+
+class AgainChoice(Choice, Protocol):
+    """What an earlier run left, and in which objects."""
+
+    @property
+    def objects(self) -> Iterable[Source]:
+        """As they were then."""
+
+
+def _sources(
+    config: TranscriptsConfig, date: dt.date | None, choice: AgainChoice | None
+) -> Iterator[Source]:
+    """The objects to read; one that an earlier run named and that is gone is passed on as it was."""
+    if choice is None and config.again is not None:
+        raise ConfigurationError(
+            "[transcripts] again: needs the store of the earlier run; `assizes requeue RUN --dry-run` "
+            "counts what is left of it"
+        )
+    if choice is None:
+        yield from list_sources(expand(config.uri, date), config.storage_options)
+        return
+    for source in choice.objects:
+        try:
+            yield relisted(source, config.storage_options)
+        except DataError:
+            yield source
 
 
 def read_shard(shard: Shard, config: TranscriptsConfig, spool: Spool) -> Iterator[Record]:
@@ -182,7 +261,8 @@ def read_shard(shard: Shard, config: TranscriptsConfig, spool: Spool) -> Iterato
     wanted = sorted(due | rejected)
     format_ = FORMATS[shard.format]
     try:
-        raws = raw_records(shard.source, format_, spool, shard.start, shard.byte_start or 0)
+        where = (shard.source, spool)
+        raws = raw_records(where, format_, config, shard.start, shard.byte_start or 0)
     except DataError as error:
         yield from (Record(position, None, error, "") for position in wanted)
         return
@@ -201,7 +281,8 @@ def _limited(objects: Iterable[Scanned], limit: int) -> None:
                 scanned.fates[position] = UNSELECTED
 
 
-def _plan(objects: list[Scanned], shard_size: int) -> Plan:
+def _plan(scan: Scan, shard_size: int) -> Plan:
+    objects = scan.objects
     fates = Counter(fate for scanned in objects for fate in scanned.fates)
     content = as_json([(s.source.uri, s.source.etag, s.fates.decode()) for s in objects])
     cuts = (
@@ -211,13 +292,30 @@ def _plan(objects: list[Scanned], shard_size: int) -> Plan:
     )
     return Plan(
         shards=tuple(_shard(number, *cut) for number, cut in enumerate(cuts)),
-        read=fates.total(),
+        read=scan.total,
         due=fates[DUE],
         duplicates=fates[DUPLICATE],
         rejected=fates[REJECTED],
         unselected=fates[UNSELECTED],
         content_hash=hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest(),
+        objects=_object_counts(objects),
+        odd=dict(sorted(scan.odd.items())),
+        reasons=dict(sorted(scan.reasons.items())),
     )
+
+
+def _object_counts(objects: list[Scanned]) -> dict[str, int]:
+    return {
+        "listed": len(objects),
+        "read": sum(bool(one.fates) and one.failure is None for one in objects),
+        "empty": sum(not one.fates for one in objects),
+        "rejected": sum(one.failure is not None for one in objects),
+        "reread": sum(one.reread for one in objects),
+    }
+
+
+def _without(counts: Mapping[str, int], *names: str) -> dict[str, int]:
+    return {name: count for name, count in counts.items() if name not in names}
 
 
 def _cuts(fates: bytearray, shard_size: int) -> Iterator[tuple[int, int]]:
@@ -245,6 +343,9 @@ def _shard(number: int, scanned: Scanned, start: int, stop: int) -> Shard:
         "duplicates": _positions(fates, DUPLICATE, start),
         "unselected": unselected,
         "rejected": _positions(fates, REJECTED, start),
+        "duplicate_of": tuple(
+            scanned.copies[position] for position in _positions(fates, DUPLICATE, start)
+        ),
         "failure": scanned.failure,
     }
     return Shard(shard_id=f"{number:06d}-{digest(as_json(body), 4).hex()}", **body)
@@ -254,8 +355,8 @@ def _positions(fates: bytearray, wanted: int, start: int) -> tuple[int, ...]:
     return tuple(position for position, fate in enumerate(fates, start) if fate == wanted)
 
 
-def _no_data(uri: str, plan: Plan, reasons: Counter[str]) -> str:
-    why = ", ".join(f"{code} {count}" for code, count in sorted(reasons.items())) or "none"
+def _no_data(uri: str, plan: Plan) -> str:
+    why = ", ".join(f"{code} {count}" for code, count in plan.reasons.items()) or "none"
     return (
         f"no_data: nothing to judge in {uri!r}: {plan.read} records read, "
         f"{plan.rejected} rejected ({why}), {plan.unselected} not selected"
@@ -264,13 +365,21 @@ def _no_data(uri: str, plan: Plan, reasons: Counter[str]) -> str:
 
 def _record(raw: Raw, format_: Format, config: TranscriptsConfig, *, is_due: bool) -> Record:
     try:
-        case = case_of(raw.body, format_, config)
+        case = case_of(raw, format_, config)
     except DataError as error:
-        return Record(raw.position, None, error, excerpt_of(raw.body))
+        return _reject(raw, error)
     if is_due:
         return Record(raw.position, case, None, "")
-    conflict = DataError(
-        "id_conflict",
-        f"case {case.case_id!r} repetition {case.repetition} is there with another content",
+    return _reject(
+        raw,
+        DataError(
+            "id_conflict",
+            f"case {case.case_id!r} repetition {case.repetition} is there with another content",
+        ),
     )
-    return Record(raw.position, None, conflict, excerpt_of(raw.body))
+
+
+def _reject(raw: Raw, error: DataError) -> Record:
+    return Record(
+        raw.position, None, error, excerpt_of(raw.body), offset=raw.offset, sha256=sha256_of(raw)
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from prefect import task
@@ -27,6 +27,9 @@ from tasks.intake import Record, Shard, read_shard
 from tasks.room import Room, watcher
 
 log = logging.getLogger(__name__)
+
+DETAIL_CHARS: Final = 500
+"""The most that is kept of why a record was rejected."""
 
 SHARD_RETRIES = 2
 SHARD_RETRY_DELAYS_S = [2.0, 10.0]
@@ -96,14 +99,11 @@ async def judge_shard(room: Room, run_id: str, shard: Shard) -> dict[str, int]:
     )
     failpoint("shard.judged")
     _check_asked(heard, room.engine_for(run_id).silent, panels_of(room.court))
-    rejected = [
-        _reject_row(Origin(run_id, shard.uri, record.position), record.reject, record.excerpt)
-        for record in records
-        if record.reject is not None
-    ]
+    rejected = list(_reject_rows(run_id, shard, records))
     rows = {**_tables(heard), "rejects": rejected}
     counts: Counter[str] = Counter(one.verdict.status for one in heard)
     counts["quarantined"] = len(rejected)
+    shard.check(counts)
     frames = {table: frame(table, rows[table]) for table in SHARD_TABLES}
     await asyncio.to_thread(room.store.commit_shard, run_id, shard.shard_id, frames, dict(counts))
     failpoint("shard.committed")
@@ -193,11 +193,16 @@ def _tables(heard: list[Findings]) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def _reject_row(origin: Origin, reject: DataError, excerpt: str) -> dict[str, Any]:
-    return {
-        "run_id": origin.run_id,
-        "uri": origin.uri,
-        "position": origin.position,
-        "reason": str(reject)[:500],
-        "excerpt": excerpt,
-    }
+def _reject_rows(run_id: str, shard: Shard, records: Iterable[Record]) -> Iterator[dict[str, Any]]:
+    for record in records:
+        if record.reject is not None:
+            yield {
+                "run_id": run_id,
+                "uri": shard.uri,
+                "position": record.position,
+                "byte_offset": record.offset,
+                "reason": record.reject.code,
+                "detail": record.reject.detail[:DETAIL_CHARS],
+                "sha256": record.sha256,
+                "excerpt": record.excerpt,
+            }

@@ -7,55 +7,34 @@ bytes or learns that it has changed, so a run that is taken up again judges what
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import functools
-import glob
-import gzip
 import hashlib
 import os
 import re
-import shutil
 import tempfile
 import threading
-import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
-from urllib.parse import urlsplit
 
-import fsspec
-
+from judge.config import TranscriptsConfig
 from judge.errors import ConfigurationError, DataError, Inconclusive
+from tasks.buckets import bucket_sources, bucket_stream
 from tasks.leavings import is_ours
+from tasks.sources import BOM, SUFFIXES, Source, changed, until_magic, vanished
+from tasks.unpacking import unpack
 
-SUFFIXES: Final = (".jsonl", ".json", ".ndjson", ".jsonl.gz", ".json.gz", ".ndjson.gz")
-"""Endings by which transcripts are known in a folder; a file named by itself may have any."""
+__all__ = ["BOM", "SUFFIXES", "Bounds", "Source", "Spool", "expand", "list_sources", "relisted"]
 
-BOM: Final = b"\xef\xbb\xbf"
-"""The UTF-8 mark some writers put at the start of a file; never part of a record."""
-
-_BLOCK_BYTES: Final = 8 << 20
 _COPY_BYTES: Final = 1 << 20
+_MB: Final = 1 << 20
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _PARSED_KEPT: Final = 2
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)(?::([^{}]*))?\}")
-
-
-@dataclass(frozen=True)
-class Source:
-    """One transcript object, pinned by its content.
-
-    Attributes:
-        uri: a posix path as the configuration gives it (not made absolute), or `s3://bucket/key`.
-        etag: on S3 the store's own, without quotes; locally the BLAKE2b of the content, 32 hex.
-        size: bytes as stored, so before decompression.
-    """
-
-    uri: str
-    etag: str
-    size: int
 
 
 def expand(uri: str, date: dt.date | None) -> str:
@@ -97,7 +76,7 @@ def list_sources(uri: str, storage_options: Mapping[str, Any]) -> list[Source]:
     """
     scheme, _, rest = uri.rpartition("://")
     if scheme == "s3":
-        sources = _s3_sources(rest, storage_options)
+        sources = bucket_sources(rest, storage_options)
     elif scheme in ("", "file"):
         sources = [_local_source(path) for path in _local_paths(Path(rest))]
     else:
@@ -110,6 +89,47 @@ def list_sources(uri: str, storage_options: Mapping[str, Any]) -> list[Source]:
     return sorted(sources, key=lambda source: source.uri)
 
 
+def relisted(source: Source, storage_options: Mapping[str, Any]) -> Source:
+    """The same object as it is now.
+
+    Raises:
+        DataError: `vanished`.
+        ConfigurationError: the bucket cannot be reached any more.
+    """
+    if "://" not in source.uri and not Path(source.uri).is_file():
+        raise vanished(source)
+    try:
+        found = list_sources(source.uri, storage_options)
+    except Inconclusive as error:
+        raise vanished(source) from error
+    for one in found:
+        if one.uri == source.uri:
+            return one
+    raise vanished(source)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What is let onto the local disk and into memory.
+
+    Attributes:
+        object_bytes: the most that one object may be once unpacked.
+        document_bytes: the most of an object that is parsed as a whole.
+        salvage: keep the whole lines in front of the place where a gzip object breaks.
+    """
+
+    object_bytes: int = 16_384 * _MB
+    document_bytes: int = 40 * _MB
+    salvage: bool = False
+
+    @classmethod
+    def of(cls, config: TranscriptsConfig) -> Bounds:
+        """As configured."""
+        return cls(
+            round(config.max_object_mb * _MB), round(config.max_document_mb * _MB), config.salvage
+        )
+
+
 class Spool:
     """Local, decompressed, seekable files for sources; safe to share between threads.
 
@@ -117,14 +137,23 @@ class Spool:
     folder, which goes when the spool is closed.
     """
 
-    def __init__(self, storage_options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, storage_options: Mapping[str, Any] | None = None, bounds: Bounds | None = None
+    ) -> None:
         self._options = dict(storage_options or {})
+        self._bounds = bounds or Bounds()
+        self._broken: dict[tuple[str, str], DataError] = {}
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._lock = threading.Lock()
         self._latches: dict[tuple[str, str], threading.Lock] = {}
         self._paths: dict[tuple[str, str], Path] = {}
         self._parsing = threading.Lock()
         self._parsed: OrderedDict[tuple[str, str, object], list[Any]] = OrderedDict()
+
+    @classmethod
+    def of(cls, config: TranscriptsConfig) -> Spool:
+        """A spool with the bounds of a configuration."""
+        return cls(config.storage_options, Bounds.of(config))
 
     def __enter__(self) -> Spool:
         return self
@@ -145,8 +174,9 @@ class Spool:
         """A local file with the plain content of the source.
 
         Raises:
-            DataError: `vanished`, `changed` since it was listed, or `gzip_corrupt`.
-            ConfigurationError: the bucket cannot be reached any more.
+            DataError: `vanished`, `changed` since it was listed, `gzip_corrupt`, `bomb`, or
+                `too_large`.
+            ConfigurationError: the bucket cannot be reached any more, or the disk is full.
         """
         if not source.uri.startswith("s3://"):
             path = _unchanged(source)
@@ -164,10 +194,19 @@ class Spool:
         """The records of a source that is one document; the last two documents are kept.
 
         Raises:
-            DataError: as `path`, or whatever `parse` finds wrong with the whole.
+            DataError: as `path`, or whatever `parse` finds wrong with the whole; part of a document
+                is none.
         """
         key = (source.uri, source.etag, parse)
         path = self.path(source)
+        if (fault := self.broken(source)) is not None:
+            raise fault
+        if (size := path.stat().st_size) > self._bounds.document_bytes:
+            raise DataError(
+                "too_large",
+                f"a document of {size} bytes; [transcripts] max_document_mb allows fewer; cut it up, "
+                "or bring it into a format of one record a line",
+            )
         with self._parsing:
             if key not in self._parsed:
                 self._parsed[key] = parse(path.read_bytes().removeprefix(BOM))
@@ -176,9 +215,13 @@ class Spool:
             self._parsed.move_to_end(key)
             return self._parsed[key]
 
+    def broken(self, source: Source) -> DataError | None:
+        """Where salvage gave the beginning of a source: what was wrong behind it."""
+        return self._broken.get((source.uri, source.etag))
+
     def _fetched(self, source: Source) -> Path:
         if source.uri.startswith("s3://"):
-            with _s3_stream(source, self._options) as stream:
+            with bucket_stream(source, self._options) as stream:
                 return self._unpacked(source, stream)
         with Path(source.uri).open("rb") as stream:
             return self._unpacked(source, stream)
@@ -186,14 +229,36 @@ class Spool:
     def _unpacked(self, source: Source, stream: IO[bytes]) -> Path:
         name = hashlib.blake2b(f"{source.uri}\n{source.etag}".encode(), digest_size=16).hexdigest()
         target = self._temporary() / name
-        plain = gzip.GzipFile(fileobj=stream) if _is_packed(source, stream) else stream
+        packed = _is_packed(source, stream)
         try:
             with target.open("wb") as out:
-                shutil.copyfileobj(plain, out, _COPY_BYTES)
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+                self._copy(stream, out, packed=packed)
+        except DataError as error:
+            told = DataError(error.code, f"{source.uri!r}: {error.detail}")
+            if error.code == "gzip_corrupt" and self._bounds.salvage and _whole_lines(target):
+                self._broken[source.uri, source.etag] = told
+                return target
             target.unlink()
-            raise DataError("gzip_corrupt", f"{source.uri!r}: {error}") from error
+            raise told from error
+        except OSError as error:
+            target.unlink(missing_ok=True)
+            if error.errno not in _FULL:
+                raise
+            raise ConfigurationError(
+                f"no room in {str(target.parent)!r} to unpack {source.uri!r}; free some, or set TMPDIR"
+            ) from error
         return target
+
+    def _copy(self, stream: IO[bytes], out: IO[bytes], *, packed: bool) -> None:
+        bounds = self._bounds
+        if packed:
+            unpack(stream, out, bounds.object_bytes, to_the_last=bounds.salvage)
+            return
+        copied = 0
+        while block := stream.read(_COPY_BYTES):
+            copied += out.write(block)
+            if copied > bounds.object_bytes:
+                raise DataError("too_large", "[transcripts] max_object_mb allows fewer bytes")
 
     def _temporary(self) -> Path:
         with self._lock:
@@ -202,13 +267,28 @@ class Spool:
             return Path(self._folder.name)
 
 
+def _whole_lines(path: Path) -> int:
+    """Cut a file off behind its last line end; how many bytes are left."""
+    with path.open("r+b") as stream:
+        end = stream.seek(0, os.SEEK_END)
+        while end:
+            start = max(0, end - _COPY_BYTES)
+            stream.seek(start)
+            if (found := stream.read(end - start).rfind(b"\n")) >= 0:
+                end = start + found + 1
+                break
+            end = start
+        stream.truncate(end)
+    return end
+
+
 def _unchanged(source: Source) -> Path:
     path = Path(source.uri)
     try:
         if _local_etag(path) != source.etag:
-            raise _changed(source)
+            raise changed(source)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise _vanished(source) from error
+        raise vanished(source) from error
     return path
 
 
@@ -224,14 +304,6 @@ def _is_packed(source: Source, stream: IO[bytes]) -> bool:
     if source.uri.endswith(".gz") and not head:
         raise DataError("gzip_corrupt", f"{source.uri!r}: the file is empty")
     return source.uri.endswith(".gz") or head == _GZIP_MAGIC
-
-
-def _changed(source: Source) -> DataError:
-    return DataError("changed", f"{source.uri!r} is no longer as it was listed ({source.etag})")
-
-
-def _vanished(source: Source) -> DataError:
-    return DataError("vanished", f"{source.uri!r} was listed and is gone")
 
 
 def _local_source(path: Path) -> Source:
@@ -258,7 +330,7 @@ def _local_paths(given: Path) -> Iterable[Path]:
         return [given]
     if given.is_dir():
         return _foreign(_transcripts_below(given))
-    base = Path(*_until_magic(given.parts))
+    base = Path(*until_magic(given.parts))
     if base == given or not base.is_dir():
         raise ConfigurationError(
             f"[transcripts] uri: {str(base)!r} does not exist; give a file, a folder or a glob"
@@ -269,13 +341,6 @@ def _local_paths(given: Path) -> Iterable[Path]:
 def _foreign(paths: Iterable[Path]) -> Iterator[Path]:
     exists = functools.cache(lambda name: Path(name).exists())
     return (path for path in paths if not is_ours(path.as_posix(), exists))
-
-
-def _until_magic(parts: Iterable[str]) -> Iterator[str]:
-    for part in parts:
-        if glob.has_magic(part):
-            return
-        yield part
 
 
 def _matches(base: Path, pattern: str) -> set[Path]:
@@ -307,94 +372,3 @@ def _unlistable(error: OSError) -> ConfigurationError:
     return ConfigurationError(
         f"[transcripts] uri: cannot read {error.filename!r}: {error.strerror}"
     )
-
-
-def _s3_sources(rest: str, options: Mapping[str, Any]) -> list[Source]:
-    bucket = rest.split("/", 1)[0]
-    if not bucket:
-        raise ConfigurationError(
-            "[transcripts] uri 's3://' names no bucket; use s3://bucket/prefix"
-        )
-    with _s3_errors(bucket, options):
-        fs = _s3(options)
-        found = _s3_found(fs, rest, bucket)
-        base = "/".join(_until_magic(rest.split("/"))).rstrip("/")
-        exists = functools.cache(lambda path: path in found or fs.exists(path))
-        return [
-            Source(f"s3://{path}", _unquoted(info["ETag"]), int(info["size"]))
-            for path, info in found.items()
-            if (path == rest and not rest.endswith("/"))
-            or (
-                path.endswith(SUFFIXES)
-                and "/." not in path[len(base) :]
-                and not is_ours(path, exists)
-            )
-        ]
-
-
-def _s3_found(fs: Any, path: str, bucket: str) -> dict[str, dict[str, Any]]:
-    if not glob.has_magic(path):
-        found: dict[str, dict[str, Any]] = fs.find(path, detail=True)
-    else:
-        found = {}
-        for match, info in fs.glob(path, detail=True).items():
-            found |= fs.find(match, detail=True) if info["type"] == "directory" else {match: info}
-    if not found:
-        # An empty listing does not tell a bucket without such keys from no bucket.
-        fs.info(bucket)
-    return found
-
-
-def _s3(options: Mapping[str, Any]) -> Any:
-    # A cached listing hides what other machines have written since.
-    return fsspec.filesystem("s3", **{**options, "use_listings_cache": False})
-
-
-def _unquoted(etag: str) -> str:
-    return etag.strip('"')
-
-
-@contextmanager
-def _s3_stream(source: Source, options: Mapping[str, Any]) -> Iterator[IO[bytes]]:
-    from s3fs.utils import FileExpired
-
-    path = source.uri.removeprefix("s3://")
-    with _s3_errors(path.split("/", 1)[0], options):
-        try:
-            with _s3(options).open(path, "rb", block_size=_BLOCK_BYTES) as stream:
-                if _unquoted(stream.details["ETag"]) != source.etag:
-                    raise _changed(source)
-                yield stream
-        except FileExpired as error:
-            raise _changed(source) from error
-        except FileNotFoundError as error:
-            raise _vanished(source) from error
-
-
-@contextmanager
-def _s3_errors(bucket: str, options: Mapping[str, Any]) -> Iterator[None]:
-    """Says which bucket at which endpoint failed; no text of others, which might hold a key."""
-    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
-
-    where = f"bucket {bucket!r} at {_endpoint(options)}"
-    try:
-        yield
-    except NoCredentialsError as error:
-        raise ConfigurationError(
-            f"{where}: no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-        ) from error
-    except FileNotFoundError as error:
-        raise ConfigurationError(f"{where} does not exist") from error
-    except PermissionError as error:
-        raise ConfigurationError(
-            f"{where}: access denied; the credentials need to list and read it"
-        ) from error
-    except (BotoCoreError, ClientError, ConnectionError, TimeoutError) as error:
-        raise ConfigurationError(f"{where} cannot be reached ({type(error).__name__})") from error
-
-
-def _endpoint(options: Mapping[str, Any]) -> str:
-    url = options.get("endpoint_url") or options.get("client_kwargs", {}).get("endpoint_url")
-    if not url:
-        return "the default endpoint"
-    return str(urlsplit(str(url)).netloc.rpartition("@")[2])

@@ -15,12 +15,12 @@ from prefect.cache_policies import NO_CACHE
 from judge.catalog import fingerprints
 from judge.config import Manner, Trigger
 from judge.errors import ConfigurationError
-from tasks.compared import baseline_id
+from tasks.again import again_choice
+from tasks.compared import SEQUENCE, baseline_id, next_sequence
 from tasks.failpoints import failpoint
 from tasks.holding import holding
 from tasks.intake import Plan, plan_intake
 from tasks.ledger_file import known_runs
-from tasks.objects import expand
 from tasks.room import Room, watcher
 from tasks.run_ids import chosen_run_id, content_run_id, forked_run_id
 from tasks.store import RunRecord
@@ -69,15 +69,16 @@ async def plan_run(room: Room, request: Request) -> PlannedRun:
         return await asyncio.to_thread(_resumed, room, request)
     config = room.config
     report = watcher.get()
-    transcripts = config.transcripts.model_copy(
-        update={"uri": expand(config.transcripts.uri, request.date)}
-    )
+    transcripts = config.transcripts
+    choice = await asyncio.to_thread(again_choice, room.store, transcripts.again)
     intake = await asyncio.to_thread(
         plan_intake,
         transcripts,
         config.shard_size,
         room.spool,
+        date=request.date,
         on_progress=lambda read: report("reading", read, 0),
+        choice=choice,
     )
     failpoint("plan.listed")
     begun = await asyncio.to_thread(_begun, room, request, intake)
@@ -121,6 +122,7 @@ def _record(room: Room, request: Request, plan: dict[str, Any]) -> RunRecord:
             **config.model_dump(mode="json"),
             "fingerprints": fingerprints(room.court),
             "prices": room.prices(),
+            SEQUENCE: next_sequence(room.store),
         },
         config_hash=config.config_hash(),
         judge_model=", ".join(room.court.model_ids),

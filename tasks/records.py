@@ -8,50 +8,75 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from judge.case import Case
 from judge.config import TranscriptsConfig
 from judge.errors import DataError
 from judge.formats import FORMATS, Format, detect
+from judge.formats.intake import check_numbers, check_size, wide_encoding
 from judge.references import referenced, refused
-from tasks.objects import BOM, Source, Spool
+from tasks.lines import Raw, canonical, line_records, sha256_of
+from tasks.objects import Source, Spool
+from tasks.sources import BOM
 
 EXCERPT_CHARS: Final = 80
 """The most a reject shows of its record."""
 
 _HEAD_BYTES: Final = 1 << 16
 _LINES_TRIED: Final = 100
+_MB: Final = 1 << 20
 _REDACT: Final = "[transcripts] redact"
 
 
-class Raw(NamedTuple):
-    """A record as it stands in its object: the bytes of a line, or a parsed value."""
-
-    position: int
-    offset: int
-    body: Any
-
-
 def raw_records(
-    source: Source, format_: Format, spool: Spool, start: int = 0, byte_start: int = 0
+    place: tuple[Source, Spool], format_: Format, config: TranscriptsConfig, start: int, offset: int
 ) -> Iterator[Raw]:
-    """Records from a position on; what is wrong with the whole object is raised here, at once."""
+    """Records from a position on; what is wrong with the whole object is raised here, at once.
+
+    Args:
+        place: an object, and where its local copy is.
+        format_: how it is read.
+        config: bounds a record.
+        start: position of the first record that is wanted.
+        offset: where that begins, in a file of lines.
+
+    Raises:
+        DataError: the object as a whole cannot be read.
+    """
+    source, spool = place
+    cap_bytes = round(config.max_record_mb * _MB)
     if format_.by_line:
-        return _lines(spool.path(source), start, byte_start)
+        path = spool.path(source)
+        return _lines(path, start, offset, cap_bytes, spool.broken(source))
     records = spool.parsed(source, format_.records)
-    return (Raw(position, 0, records[position]) for position in range(start, len(records)))
+    check = spool.path(source).stat().st_size > cap_bytes
+    return (
+        _parsed(position, records[position], cap_bytes if check else None)
+        for position in range(start, len(records))
+    )
 
 
-def _lines(path: Path, position: int, offset: int) -> Iterator[Raw]:
-    with path.open("rb") as stream:
-        stream.seek(offset)
-        for line in stream:
-            body = line if offset else line.removeprefix(BOM)
-            if body and not body.isspace():
-                yield Raw(position, offset, body.rstrip(b"\r\n"))
-                position += 1
-            offset += len(line)
+def _lines(
+    path: Path, start: int, offset: int, cap_bytes: int, broken: DataError | None
+) -> Iterator[Raw]:
+    """The lines of a file, and behind those that were salvaged one record for the rest."""
+    position = start
+    for raw in line_records(path, start, offset, cap_bytes):
+        yield raw
+        position = raw.position + 1
+    if broken is not None:
+        yield Raw(position, path.stat().st_size, b"", broken)
+
+
+def _parsed(position: int, record: Any, cap_bytes: int | None) -> Raw:
+    """A record of a document; no document under the cap holds one over it."""
+    if cap_bytes is None or (size := len(canonical(record))) <= cap_bytes:
+        return Raw(position, None, record)
+    fault = DataError(
+        "too_large", f"a record of {size} bytes; [transcripts] max_record_mb allows fewer"
+    )
+    return Raw(position, None, record)._replace(fault=fault, sha256=sha256_of(Raw(0, None, record)))
 
 
 def head_of(path: Path) -> bytes:
@@ -67,8 +92,10 @@ def format_of(config: TranscriptsConfig, head: bytes, path: Path) -> Format:
     """The configured format, else the one the object shows.
 
     Raises:
-        DataError: `format`, when it shows none that is known.
+        DataError: `format`, when it shows none that is known, or `encoding`.
     """
+    if (found := wide_encoding(head)) is not None:
+        raise DataError("encoding", f"{found}, wanted UTF-8; convert the file (iconv -t UTF-8)")
     if config.format != "auto":
         return FORMATS[config.format]
     try:
@@ -81,17 +108,25 @@ def format_of(config: TranscriptsConfig, head: bytes, path: Path) -> Format:
 
 def _line_format(path: Path) -> Format | None:
     """The format of the first whole line that has one: broken lines before it cost nothing else."""
-    for raw in islice(_lines(path, 0, 0), _LINES_TRIED):
-        if raw.body.startswith(b"{") and raw.body.endswith(b"}"):
+    for raw in islice(line_records(path, 0, 0, _HEAD_BYTES), _LINES_TRIED):
+        if raw.fault is None and raw.body.startswith(b"{") and raw.body.endswith(b"}"):
             with suppress(DataError):
                 if (format_ := detect(raw.body)).by_line:
                     return format_
     return None
 
 
-def case_of(body: Any, format_: Format, config: TranscriptsConfig) -> Case:
-    """The record as a case, with what the configuration says about cases that do not."""
-    case = format_.case(body)
+def case_of(raw: Raw, format_: Format, config: TranscriptsConfig) -> Case:
+    """The record as a case, with what the configuration says about cases that do not.
+
+    Raises:
+        DataError: it is none, or one that is not taken in.
+    """
+    if raw.fault is not None:
+        raise raw.fault
+    case = format_.case(raw.body)
+    check_size(case, config.max_turns)
+    check_numbers(case)
     update: dict[str, Any] = {}
     if case.agent is None and config.agent is not None:
         update["agent"] = config.agent
@@ -139,6 +174,11 @@ def _said(case: Case, name: str) -> str | None:
 def is_sampled(case_id: str, share: float) -> bool:
     """Whether the id's 64-bit hash, as a fraction of 2^64, lies below the share."""
     return share >= 1 or int.from_bytes(digest(case_id, 8)) < share * 2**64
+
+
+def identity(case_id: str, repetition: int) -> bytes:
+    """What a case is known by in a run, in 16 bytes."""
+    return digest(f"{repetition}\n{case_id}", 16)
 
 
 def digest(text: str, size: int) -> bytes:

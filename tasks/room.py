@@ -46,7 +46,7 @@ class Room:
         self.court = court
         self.store = store
         self.seats = seats
-        self.spool = Spool(config.transcripts.storage_options)
+        self.spool = Spool.of(config.transcripts)
         self.clerk = SandboxClerk()
         self.given: Mapping[str, Came] = {}
         self._replies = FileReplies(config.cache.uri, config.cache.storage_options)

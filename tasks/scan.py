@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from judge.case import Case
 from judge.config import TranscriptsConfig
 from judge.errors import DataError
 from judge.formats import FORMATS, Format
-from tasks.objects import Source, Spool
+from judge.formats.oddities import oddities
+from tasks.lines import Raw
+from tasks.objects import Source, Spool, relisted
 from tasks.records import (
-    Raw,
     case_of,
-    digest,
     excerpt_of,
     format_of,
     head_of,
+    identity,
     is_meant,
     is_sampled,
     raw_records,
 )
+
+log = logging.getLogger(__name__)
 
 DUE: Final = ord("d")
 """Fate of a record that is to be judged."""
@@ -45,9 +49,29 @@ class Failure(NamedTuple):
     excerpt: str
 
 
+class Choice(Protocol):
+    """Which of the records that a configuration means are wanted; null in `Scan`: all."""
+
+    def fate(self, source: Source, position: int, case: Case) -> int:
+        """Of a record that can be read."""
+        ...
+
+    def fate_unread(self, source: Source, position: int) -> int:
+        """Of one that cannot."""
+        ...
+
+
 @dataclass(slots=True)
 class Scanned:
-    """One object after planning has read it: a fate and an offset for each record."""
+    """One object after planning has read it: a fate and an offset for each record.
+
+    Attributes:
+        copies: where the first copy of a duplicate stands, as `uri#position`, by its position.
+        identities: of the records that may have twins, with their positions.
+        reasons: how many records were rejected, by code.
+        odd: how many were taken in spite of something, by code.
+        reread: whether the object changed under the first reading and was read once more.
+    """
 
     source: Source
     format: str = ""
@@ -55,6 +79,16 @@ class Scanned:
     offsets: array[int] = field(default_factory=lambda: array("q"))
     end: int = 0
     failure: Failure | None = None
+    copies: dict[int, str] = field(default_factory=dict)
+    identities: list[tuple[bytes, int]] = field(default_factory=list)
+    reasons: Counter[str] = field(default_factory=Counter)
+    odd: Counter[str] = field(default_factory=Counter)
+    reread: bool = False
+
+    def reject(self, error: DataError) -> int:
+        """Count a reason; the fate of what it is about."""
+        self.reasons[error.code] += 1
+        return REJECTED
 
 
 class _Place(NamedTuple):
@@ -66,93 +100,148 @@ class Scan:
     """The one pass over every record, and what has to be remembered between objects."""
 
     def __init__(
-        self, config: TranscriptsConfig, spool: Spool, on_progress: Callable[[int], None]
+        self,
+        config: TranscriptsConfig,
+        spool: Spool,
+        on_progress: Callable[[int], None],
+        choice: Choice | None = None,
     ) -> None:
         self._config = config
         self._spool = spool
         self._on_progress = on_progress
+        self._choice = choice
         self._seen: dict[bytes, _Place] = {}
         self._twins: dict[bytes, list[_Place]] = {}
         self._read = 0
         self.objects: list[Scanned] = []
         self.reasons: Counter[str] = Counter()
+        self.odd: Counter[str] = Counter()
+
+    @property
+    def total(self) -> int:
+        """How many records were read, counted one by one."""
+        return self._read
 
     def read(self, source: Source) -> None:
-        """Settle the fate of every record of one object, twins aside."""
-        scanned = Scanned(source)
+        """Settle the fate of every record of one object, twins aside.
+
+        One that changes meanwhile is read once more as it is then, and pinned so.
+        """
+        scanned = self._scanned(source)
+        if scanned.failure is not None and scanned.failure.code == "changed":
+            self._read -= len(scanned.fates)
+            scanned = self._scanned_anew(source)
+        number = len(self.objects)
         self.objects.append(scanned)
+        for known_by, position in scanned.identities:
+            self._remember(known_by, _Place(number, position))
+        scanned.identities = []
+        self.reasons += scanned.reasons
+        self.odd += scanned.odd
+        self._on_progress(self._read)
+
+    def _scanned_anew(self, source: Source) -> Scanned:
+        try:
+            now = relisted(source, self._config.storage_options)
+        except DataError as error:
+            return self._failed(source, error, b"")
+        log.warning("%s changed while it was read; it is read once more as it is now", source.uri)
+        scanned = self._scanned(now)
+        scanned.reread = True
+        return scanned
+
+    def _scanned(self, source: Source) -> Scanned:
         head = b""
+        scanned = Scanned(source)
         try:
             path = self._spool.path(source)
             head = head_of(path)
             if not head:
-                return
+                if (broken := self._spool.broken(source)) is not None:
+                    raise broken
+                return scanned
             format_ = format_of(self._config, head, path)
-            raws = raw_records(source, format_, self._spool)
-        except DataError as error:
-            scanned.failure = Failure(error.code, error.detail, excerpt_of(head))
-            scanned.fates.append(self._rejected(error))
-            self._count()
-        else:
+            raws = raw_records((source, self._spool), format_, self._config, 0, 0)
             scanned.format = format_.name
             scanned.end = path.stat().st_size
             self._read_records(scanned, format_, raws)
-        self._on_progress(self._read)
+            self._spool.path(source)  # a plain file may have been rewritten under the reader
+        except DataError as error:
+            self._read -= len(scanned.fates)
+            return self._failed(source, error, head)
+        return scanned
+
+    def _failed(self, source: Source, error: DataError, head: bytes) -> Scanned:
+        scanned = Scanned(source)
+        scanned.failure = Failure(error.code, error.detail, excerpt_of(head))
+        scanned.fates.append(scanned.reject(error))
+        self._count()
+        return scanned
 
     def _read_records(self, scanned: Scanned, format_: Format, raws: Iterator[Raw]) -> None:
         for raw in raws:
-            try:
-                case = case_of(raw.body, format_, self._config)
-            except DataError as error:
-                fate = self._rejected(error)
-            else:
-                fate = self._fate(case, _Place(len(self.objects) - 1, raw.position))
-            scanned.fates.append(fate)
-            if format_.by_line:
+            scanned.fates.append(self._fate(scanned, raw, format_))
+            if raw.offset is not None:
                 scanned.offsets.append(raw.offset)
             self._count()
 
-    def _fate(self, case: Case, place: _Place) -> int:
+    def _fate(self, scanned: Scanned, raw: Raw, format_: Format) -> int:
         """Cases that `where` leaves out are no twins of those it means: agents may share tasks."""
+        try:
+            case = case_of(raw, format_, self._config)
+        except DataError as error:
+            return self._fate_unread(scanned, raw.position, error)
         if not is_meant(case, self._config):
             return UNSELECTED
-        self._remember(case, place)
+        if self._choice is not None:
+            fate = self._choice.fate(scanned.source, raw.position, case)
+            if fate == REJECTED:
+                scanned.reasons["id_conflict"] += 1
+            if fate != DUE:
+                return fate
+        scanned.identities.append((identity(case.case_id, case.repetition), raw.position))
+        scanned.odd.update(oddities(case))
         return DUE if is_sampled(case.case_id, self._config.sample) else UNSELECTED
+
+    def _fate_unread(self, scanned: Scanned, position: int, error: DataError) -> int:
+        if self._choice is not None:
+            fate = self._choice.fate_unread(scanned.source, position)
+            if fate != REJECTED:
+                return fate
+        return scanned.reject(error)
 
     def settle_twins(self) -> None:
         """Records of one identity: later copies are duplicates, different ones are in conflict."""
-        contents: dict[bytes, dict[str, _Place]] = {identity: {} for identity in self._twins}
-        for place, identity in sorted(
-            (place, identity) for identity, places in self._twins.items() for place in places
+        contents: dict[bytes, dict[str, _Place]] = {known_by: {} for known_by in self._twins}
+        for place, known_by in sorted(
+            (place, known_by) for known_by, places in self._twins.items() for place in places
         ):
-            first = contents[identity].setdefault(self._content_hash(place), place)
+            first = contents[known_by].setdefault(self._content_hash(place), place)
             if first is not place:
                 self._set(place, DUPLICATE)
+                uri = self.objects[first.scanned].source.uri
+                self.objects[place.scanned].copies[place.position] = f"{uri}#{first.position}"
         for firsts in contents.values():
             if len(firsts) > 1:
                 self.reasons["id_conflict"] += len(firsts)
                 for place in firsts.values():
                     self._set(place, REJECTED)
 
-    def _remember(self, case: Case, place: _Place) -> None:
-        identity = digest(f"{case.repetition}\n{case.case_id}", 16)
-        first = self._seen.setdefault(identity, place)
+    def _remember(self, known_by: bytes, place: _Place) -> None:
+        first = self._seen.setdefault(known_by, place)
         if first is not place:
-            self._twins.setdefault(identity, [first]).append(place)
+            self._twins.setdefault(known_by, [first]).append(place)
 
     def _content_hash(self, place: _Place) -> str:
         scanned = self.objects[place.scanned]
         format_ = FORMATS[scanned.format]
         offset = scanned.offsets[place.position] if format_.by_line else 0
-        raw = next(raw_records(scanned.source, format_, self._spool, place.position, offset))
-        return case_of(raw.body, format_, self._config).content_hash()
+        where = (scanned.source, self._spool)
+        raw = next(raw_records(where, format_, self._config, place.position, offset))
+        return case_of(raw, format_, self._config).content_hash()
 
     def _set(self, place: _Place, fate: int) -> None:
         self.objects[place.scanned].fates[place.position] = fate
-
-    def _rejected(self, error: DataError) -> int:
-        self.reasons[error.code] += 1
-        return REJECTED
 
     def _count(self) -> None:
         self._read += 1

@@ -13,12 +13,15 @@ from prefect.cache_policies import NO_CACHE
 
 from judge.compare import RunComparison
 from judge.errors import NotComparable
+from judge.formats.oddities import told
+from judge.reconcile import reconcile
 from judge.rows import frame
 from judge.run_numbers import run_metrics
 from judge.spending import with_ledger
 from judge.summary import RunSummary, summarise
 from tasks.compared import baseline_id, compare_stored
 from tasks.failpoints import failpoint
+from tasks.intake import HEARD
 from tasks.plan import PlannedRun
 from tasks.room import Room
 from tasks.store import RunRecord
@@ -52,6 +55,8 @@ def _summarise(room: Room, run: PlannedRun, lost: bool) -> RunSummary:
     )
     if (ledger := room.ledger_for(run_id)) is not None:
         summary = with_ledger(summary, ledger.spent(), store.scan(run_id, "asks"))
+    if odd := told(run.intake.odd):
+        summary = summary.model_copy(update={"warnings": (*summary.warnings, *odd)})
     record = RunRecord(
         **{
             **{name: getattr(run.record, name) for name in RunRecord.__dataclass_fields__},
@@ -72,11 +77,19 @@ def _summarise(room: Room, run: PlannedRun, lost: bool) -> RunSummary:
 
 
 def _intake_counts(run: PlannedRun, committed: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """What became of the records of the input; shards that never finished were not attempted."""
+    """What became of the records of the input; shards that never finished were not attempted.
+
+    Raises:
+        Unreconciled: every shard is committed, and not all that was planned came of it.
+    """
     done: Counter[str] = Counter()
     for counts in committed.values():
         done.update(counts)
-    heard = sum(done[status] for status in ("judged", "errored", "skipped"))
+    heard = sum(done[status] for status in HEARD)
+    if len(committed) == len(run.intake.shards):
+        reconcile("cases due", run.intake.due, {status: done[status] for status in HEARD})
+        quarantined = {"quarantined": done["quarantined"]}
+        reconcile("records rejected", run.intake.rejected, quarantined)
     return {
         "read": run.intake.read,
         "duplicate": run.intake.duplicates,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from deployments.commands.output import print_json, print_outcome
 from deployments.commands.stores import store_config
 from deployments.server import API_TIMEOUT_S, healthy, running_server
-from deployments.settings import config_of_run, configured_api_url, prepare_environment
+from deployments.settings import configured_api_url, prepare_environment, stored_config
 from judge.catalog import court
 from judge.compare import COMPLETE
 from judge.config import Manner, RunConfig, Trigger
@@ -67,7 +67,8 @@ def wanted_again(
     where = store_config(file, uri)
     with open_store(where) as store:
         record = store.run(run_id)
-    config = config_of_run(record.config, where, overrides)
+    found_in = {"store": where.model_dump()}
+    config = stored_config(record.config, found_in, overrides, f"run {record.run_id}")
     return Wanted(config, record.run_id, manner="resume")
 
 
@@ -80,8 +81,9 @@ def preflight(wanted: Wanted) -> None:
     config = wanted.config
     if callable_seats(config, court(config.judge)).costs:
         check_ledger(config)
-    if wanted.manner != "resume":
-        list_sources(expand(config.transcripts.uri, wanted.on), config.transcripts.storage_options)
+    if wanted.manner != "resume" and config.transcripts.again is None:
+        uri = expand(config.transcripts.uri, wanted.on)
+        list_sources(uri, config.transcripts.storage_options)
     write_probe(config.cache.uri, config.cache.storage_options, "[cache] uri")
     write_probe(config.report.uri, config.report.storage_options, "[report] uri")
     with open_store(config.store, writing=True) as store:

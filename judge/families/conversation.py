@@ -37,6 +37,9 @@ from judge.score import ACCEPTABLE, UNSPECIFIED_FAILURE, Metric, Scale, Score
 MISSING_METRIC: Final = "missing_metric"
 """Error code of a metric that the model left out of its reply, also when asked once more."""
 
+NO_AGENT_TURN: Final = "no_agent_turn"
+"""Failure code of every metric where the agent never speaks."""
+
 OVERRIDE_HEADING: Final = "Test case-specific evaluation emphasis"
 
 _TOOL_METRICS: Final = ("tool_routing", "parameter_extraction", "result_interpretation")
@@ -151,7 +154,25 @@ class ConversationJudge:
             return [
                 Score.failed(metric.name, reason, "empty_transcript") for metric in self.metrics
             ]
+        if not any(turn.role == "assistant" for turn in case.transcript.turns):
+            return self._unanswered(case)
         return self._heard(case)
+
+    def _unanswered(self, case: Case) -> list[Score]:
+        """An agent that never speaks gets the lowest level, and no model is asked: one would take
+        the absence of mistakes for merit.
+        """
+        why = "The agent never speaks."
+        said: dict[str, Any] = {"failure_code": NO_AGENT_TURN, "details": {"justification": why}}
+        scores = [
+            Score.of(metric, 0, passed=False if metric.scale is Scale.BINARY else None, **said)
+            for metric in self.weighted
+        ]
+        found = [
+            OutcomeFinding(number=number, statement=statement, justification=why, passed=False)
+            for number, statement in enumerate(case.expected.outcomes, 1)
+        ]
+        return [*scores, *outcome_scores(case.expected.outcomes, found)]
 
     def _heard(self, case: Case) -> Steps[list[Score]]:
         tools = tool_evidence(case)

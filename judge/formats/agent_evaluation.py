@@ -29,8 +29,9 @@ from judge.case import (
     Usage,
 )
 from judge.errors import DataError
-from judge.formats.intake import called_with, schema_errors, strict_json
+from judge.formats.intake import called_with, drop_negative_times, schema_errors, strict_json
 from judge.formats.native import Native
+from judge.formats.oddities import DROPPED_TIMES
 from judge.rows import as_json
 
 _ID_CHARS = 32
@@ -117,6 +118,7 @@ def row_case(value: Any) -> Case:
         DataError: `schema`: a column has another shape, the row has neither response, retrieved
             context nor trace, or expected facts stand beside an expected response.
     """
+    dropped = drop_negative_times(value)
     with schema_errors():
         row = _Row.model_validate(value)
         _check_inputs(row)
@@ -124,6 +126,7 @@ def row_case(value: Any) -> Case:
             case_id=_case_id(row, value),
             transcript=_transcript(row),
             expected=_expected(row),
+            metadata={DROPPED_TIMES: dropped} if dropped else {},
         )
 
 
@@ -143,7 +146,11 @@ def _check_inputs(row: _Row) -> None:
 def _case_id(row: _Row, value: Any) -> str:
     if row.request_id is not None:
         return str(row.request_id)
-    text = as_json(value).encode("utf-8", "surrogatepass")
+    try:
+        text = as_json(value).encode("utf-8", "surrogatepass")
+    except ValueError as error:
+        reason = "a number is beyond what 64 bits hold, such as 1e999"
+        raise DataError("json", reason) from error
     return hashlib.sha256(text).hexdigest()[:_ID_CHARS]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,11 +11,13 @@ from typing import Any, Final
 import jiter
 from pydantic import ValidationError
 
-from judge.case import Turn
+from judge.case import Case, Turn
 from judge.errors import DataError
 
 _BOM: Final = b"\xef\xbb\xbf"
 _PATH_CHARS: Final = 120
+# The longer first: text of four bytes a character also reads as text of two with NULs between.
+_WIDE: Final = ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")
 # Read backwards: a search for the end of the text from its front takes quadratic time.
 _MARKERS_BACKWARDS: Final = re.compile(r"(?:\s*###[A-Z0-9_-]*[A-Z]###)+")
 _PLACE: Final = re.compile(r"line \d+ column \d+\Z")
@@ -26,7 +29,7 @@ def strict_json(data: bytes) -> Any:
     Refused: NaN and Infinity, lone surrogates, a key twice in one object, nesting over 200.
 
     Raises:
-        DataError: `encoding`, `duplicate_key` or `json`.
+        DataError: `encoding`, `duplicate_key`, `too_deep` or `json`.
     """
     try:
         return jiter.from_json(
@@ -39,6 +42,53 @@ def strict_json(data: bytes) -> Any:
         raise _fault(data, str(error)) from error
 
 
+def wide_encoding(head: bytes) -> str | None:
+    """The name of an encoding of two or four bytes a character, where JSON begins in one."""
+    begun = head[:64]
+    if b"\0" not in begun:
+        return None
+    for encoding in _WIDE:
+        text = begun[: len(begun) - len(begun) % 4].decode(encoding, "replace")
+        if text.lstrip("\ufeff \t\r\n")[:1] in ("{", "[") and "\0" not in text:
+            return encoding.upper()
+    return None
+
+
+def check_size(case: Case, max_turns: int) -> None:
+    """See that a conversation is not too long to be judged.
+
+    Raises:
+        DataError: `too_large`.
+    """
+    turns = len(case.transcript.turns)
+    if turns > max_turns:
+        raise DataError("too_large", f"{turns} turns; [transcripts] max_turns allows {max_turns}")
+
+
+def check_numbers(case: Case) -> None:
+    """See that every number of free-form values is finite: `1e999` is JSON, and read as infinity.
+
+    Raises:
+        DataError: `json`.
+    """
+    expected = case.expected
+    free = (
+        [call.arguments for turn in case.transcript.turns for call in turn.tool_calls],
+        [call.arguments for call in expected.tool_calls or ()],
+        [expected.additional_input, expected.rubrics, expected.search_results],
+    )
+    if not _finite(free):
+        raise DataError("json", "a number is beyond what 64 bits hold, such as 1e999")
+
+
+def _finite(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_finite, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
 def _fault(data: bytes, reason: str) -> DataError:
     try:
         data.decode()
@@ -48,6 +98,10 @@ def _fault(data: bytes, reason: str) -> DataError:
     place = found.group() if found else "unknown place"
     if "duplicate key" in reason:
         return DataError("duplicate_key", f"a key stands twice in one object, {place}")
+    if "recursion limit" in reason:
+        return DataError("too_deep", f"nested deeper than 200 levels, {place}")
+    if b"\0" in data:
+        return DataError("encoding", f"byte {data.index(0)} is NUL, which no JSON text holds")
     if "hex escape" in reason:
         return DataError("encoding", f"half of a surrogate pair or a broken escape, {place}")
     return DataError("json", f"not JSON: {reason}")
@@ -65,6 +119,25 @@ def schema_errors() -> Iterator[None]:
     except ValidationError as error:
         # Not chained: pydantic's own message quotes the record, which may be private.
         raise schema_error(error) from None
+
+
+def drop_negative_times(value: Any) -> int:
+    """Null every latency and duration under 0 in a record's turns, in place; how many there were.
+
+    A clock that is set back makes them; what was said is as good as ever.
+    """
+    if isinstance(value, list):
+        return sum(map(drop_negative_times, value))
+    if not isinstance(value, dict):
+        return 0
+    below = [value[name] for name in ("transcript", "trace", "turns") if name in value]
+    dropped = sum(map(drop_negative_times, below))
+    for name in ("latency_ms", "duration_ms"):
+        number = value.get(name)
+        if isinstance(number, int | float) and number < 0:
+            value[name] = None
+            dropped += 1
+    return dropped
 
 
 def schema_error(error: ValidationError) -> DataError:

@@ -7,12 +7,17 @@ A field that has its default may be left out:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 
 from judge.case import Case
-from judge.formats.intake import schema_error, strict_json
+from judge.errors import DataError
+from judge.formats.intake import drop_negative_times, schema_error, schema_errors, strict_json
+from judge.formats.oddities import DROPPED_TIMES
+
+SCHEMA_VERSION: Final = 1
+"""What a record may say of itself as `schema_version`."""
 
 
 class Native:
@@ -37,11 +42,35 @@ class Native:
         """
         # `model_validate_json` keeps the last of two equal keys without a word; a parser that
         # refuses them, then validation, reads at 0.8 of its speed. A second pass costs more.
-        value = strict_json(record)
+        value = _of_this_version(strict_json(record))
         try:
             return Case.model_validate(value)
         except ValidationError as error:
-            raise schema_error(error) from None
+            if not (dropped := drop_negative_times(value)):
+                raise schema_error(error) from None
+        with schema_errors():
+            return _noted(Case.model_validate(value), dropped)
+
+
+def _of_this_version(value: Any) -> Any:
+    """A record without its `schema_version`, which may be left out.
+
+    Raises:
+        DataError: `schema_version`, for any other than ours: nothing is guessed about it.
+    """
+    if not isinstance(value, dict) or "schema_version" not in value:
+        return value
+    found = value.pop("schema_version")
+    if found != SCHEMA_VERSION or isinstance(found, bool):
+        raise DataError(
+            "schema_version",
+            f"written in version {str(found)[:20]!r} of the format, this reader knows {SCHEMA_VERSION}",
+        )
+    return value
+
+
+def _noted(case: Case, dropped: int) -> Case:
+    return case.model_copy(update={"metadata": {**case.metadata, DROPPED_TIMES: dropped}})
 
 
 def native_line(case: Case) -> bytes:

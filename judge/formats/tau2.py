@@ -9,6 +9,7 @@ replies and model settings (some files hold keys there) are left out.
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
@@ -27,6 +28,7 @@ from judge.case import (
 )
 from judge.errors import DataError
 from judge.formats.intake import called_with, ended, schema_errors, strict_json, without_markers
+from judge.formats.oddities import DROPPED_TIMES
 
 _ENDED = frozenset({"user_stop", "agent_stop"})
 _SHARED = ("agent_info", "environment_info")
@@ -162,7 +164,11 @@ def _case(found: _Joined) -> Case:
     environment = found.environment_info or _Environment()
     task_id, trial = str(simulation.task_id), simulation.trial or 0
     domain = {"domain": environment.domain_name} if environment.domain_name else {}
-    facts = {"simulation_id": simulation.id, "termination_reason": simulation.termination_reason}
+    facts = {
+        "simulation_id": simulation.id,
+        "termination_reason": simulation.termination_reason,
+        DROPPED_TIMES: _times_backwards(simulation) or None,
+    }
     reward = simulation.reward_info.reward if simulation.reward_info else None
     return Case(
         case_id=task_id,
@@ -187,7 +193,7 @@ def _transcript(simulation: _Simulation, policy: str | None) -> Transcript:
         turns=ended(turns, messages[-1].content if messages else None),
         system=policy,
         started_at=simulation.start_time,
-        duration_ms=None if simulation.duration is None else round(simulation.duration * 1000, 3),
+        duration_ms=_duration_ms(simulation.duration),
         agent_cost_usd=simulation.agent_cost,
         finished=None if reason is None else reason in _ENDED,
     )
@@ -230,6 +236,21 @@ def _latency_ms(message: _Message, previous: _Message | None) -> float | None:
         return None
     passed = (message.timestamp - previous.timestamp).total_seconds() * 1000
     return round(passed, 3) if passed >= 0 else None
+
+
+def _duration_ms(seconds: float | None) -> float | None:
+    return None if seconds is None or seconds < 0 else round(seconds * 1000, 3)
+
+
+def _times_backwards(simulation: _Simulation) -> int:
+    """How often the clock went back: between two messages, or over the whole."""
+    times = [message.timestamp for message in simulation.messages]
+    back = sum(
+        later < earlier
+        for earlier, later in pairwise(times)
+        if earlier is not None and later is not None
+    )
+    return back + (simulation.duration is not None and simulation.duration < 0)
 
 
 def _user_text(message: _Message) -> str | None:

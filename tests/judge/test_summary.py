@@ -5,6 +5,7 @@ import math
 import polars as pl
 import pytest
 
+from judge.errors import Unreconciled
 from judge.rows import frame
 from judge.run_numbers import run_metrics
 from judge.score import Metric
@@ -296,7 +297,7 @@ def test_what_was_read_is_the_sum_of_what_became_of_it():
     "intake", [{"read": 3}, {"read": 1}, {"read": 2, "reused": 3}, {"read": 2, "duplicate": 1}]
 )
 def test_counts_that_do_not_reconcile_are_an_error(intake):
-    with pytest.raises(ValueError, match=r"do not reconcile: \d records read, but -?\d judged"):
+    with pytest.raises(Unreconciled, match=r"do not reconcile: \d records read, but -?\d judged"):
         summary_of(outcomes(2), intake=intake)
 
 

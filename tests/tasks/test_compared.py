@@ -10,7 +10,7 @@ import pytest
 
 from judge.config import ComparisonConfig, StoreConfig
 from judge.rows import frame
-from tasks.compared import baseline_id, compare_stored, stored_comparison
+from tasks.compared import baseline_id, compare_stored, next_sequence, stored_comparison
 from tasks.store import Store, open_store
 from tests.tasks.reports.sample import BEGUN, Said, run
 
@@ -95,3 +95,26 @@ def test_a_run_without_a_verdict_or_over_kept_replies_alone_is_no_latest(store: 
     assert baseline_id(store, "latest", store.run("new")) == "two"
     keep(store, "failed", 3, outcome="failed")
     assert baseline_id(store, "latest", store.run("new")) == "failed"
+
+
+def test_latest_goes_by_the_order_in_which_runs_began_not_by_their_clocks(store: Store):
+    """D18: the machine of the second run is a day behind, that of the third two days ahead."""
+    for number, (run_id, day) in enumerate((("first", 10), ("second", 9), ("third", 12)), 1):
+        begin_numbered(store, run_id, number, day)
+
+    found = {run_id: baseline_id(store, "latest", store.run(run_id)) for run_id in NUMBERED}
+
+    assert found == {"first": "new", "second": "first", "third": "second"}
+    assert next_sequence(store) == 4
+
+
+NUMBERED = ("first", "second", "third")
+
+
+def begin_numbered(store: Store, run_id: str, number: int, day: int) -> None:
+    one = run([Said("c1", (5, 4))], run_id=run_id, comparison=OWN.model_dump())
+    begun = BEGUN + timedelta(days=day)
+    config = {**one.record.config, "sequence": number}
+    record = replace(one.record, config=config, started_at=begun, finished_at=begun)
+    store.begin(replace(record, status="running", finished_at=None, summary=None))
+    store.finish(replace(record, status="complete"), frame("run_metrics", []))

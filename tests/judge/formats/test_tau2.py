@@ -242,7 +242,7 @@ def test_a_file_without_simulations_is_refused(document: bytes, code: str, said:
         ({"task_id": "7"}, "simulation.messages: Field required"),
         ({"task_id": "7", "messages": [{"role": "judge"}]}, "simulation.messages.0.role: "),
         ({"task_id": "7", "messages": [], "trial": -1}, "repetition: "),
-        ({"task_id": "7", "messages": [], "duration": -1}, "duration_ms: "),
+        ({"task_id": "7", "messages": [], "duration": "long"}, "simulation.duration: "),
         ({"task_id": "7", "messages": [], "start_time": "noon"}, "simulation.start_time: "),
     ],
 )

@@ -1,0 +1,116 @@
+"""Taking up what a run left: records that it could not read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployments.samples import sample_cases
+from judge.config import StoreConfig
+from judge.formats import native_line
+from tasks.store import open_store
+from tests.command import Answer, assizes
+
+CASES = sample_cases()[:5]
+LINES = [native_line(case) for case in CASES]
+OTHER = native_line(CASES[3].model_copy(update={"cluster": "another"}))
+TABLES = ("scores", "asks", "cases", "rejects")
+
+pytestmark = pytest.mark.xdist_group("server")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Five cases in two files: the third is cut off, the fourth is there twice and not the same."""
+    written(tmp_path, LINES[0], LINES[1], LINES[2][:200] + b"\n", LINES[3])
+    (tmp_path / "in" / "b.jsonl").write_bytes(OTHER + LINES[4])
+    body = (
+        '[transcripts]\nuri = "in"\n\n'
+        "[thresholds]\nmetrics_pass_threshold = 0\ncases_pass_threshold = 0\n"
+    )
+    (tmp_path / "assizes.toml").write_text(body)
+    return tmp_path
+
+
+def written(folder: Path, *lines: bytes) -> None:
+    (folder / "in").mkdir(exist_ok=True)
+    (folder / "in" / "a.jsonl").write_bytes(b"".join(lines))
+
+
+def answer_of(folder: Path, server: str, *words: str) -> Answer:
+    return assizes(*words, cwd=folder, env={"PREFECT_API_URL": server})
+
+
+def outcome_of(folder: Path, server: str, *words: str) -> dict[str, Any]:
+    answer = answer_of(folder, server, *words, "--json")
+    assert answer.code in (0, 1, 4), answer
+    return dict(json.loads(answer.out))
+
+
+def tables(folder: Path, run_id: str) -> dict[str, list[dict[str, Any]]]:
+    with open_store(StoreConfig(uri=f"duckdb:///{folder}/assizes.duckdb")) as store:
+        return {name: store.table(run_id, name).to_dicts() for name in TABLES}
+
+
+def test_what_was_mended_is_judged_in_a_run_of_its_own(folder: Path, prefect_server: str):
+    first = outcome_of(folder, prefect_server, "run")
+    before = tables(folder, first["run_id"])
+    assert [row["reason"] for row in before["rejects"]] == ["json", "id_conflict", "id_conflict"]
+
+    nothing = answer_of(folder, prefect_server, "requeue", first["run_id"], "--dry-run")
+    assert nothing.code == 4, nothing
+    assert "no_data" in nothing.err
+    assert "3 rejected (id_conflict 2, json 1)" in nothing.err
+
+    # A line is put in front as well: records stand elsewhere in the mended file.
+    written(folder, b"\n{broken\n", *LINES[:3], LINES[3])
+    dry = outcome_of(folder, prefect_server, "requeue", first["run_id"], "--dry-run")
+    assert (dry["sought"], dry["due"], dry["still_quarantined"]) == (3, 1, 3)
+    assert dry["reasons"] == {"id_conflict": 2, "json": 1}
+    assert dry["of"]["reasons"] == {"id_conflict": 2, "json": 1}
+
+    second = outcome_of(folder, prefect_server, "requeue", first["run_id"])
+    counts = second["summary"]["counts"]
+    assert (counts["judged"], counts["quarantined"]) == (1, 3)
+    assert counts["read"] == sum(counts.values()) - counts["read"]
+    assert second["run_id"].startswith("evaluation-requeue-")
+    rows = tables(folder, second["run_id"])
+    assert [row["case_id"] for row in rows["cases"]] == [CASES[2].case_id]
+    assert tables(folder, first["run_id"]) == before
+    with open_store(StoreConfig(uri=f"duckdb:///{folder}/assizes.duckdb")) as store:
+        again = store.run(second["run_id"]).config["transcripts"]["again"]
+    assert again == {"run": first["run_id"], "only": "quarantined"}
+
+
+def test_a_mended_copy_of_what_was_judged_is_in_conflict_and_never_wins(
+    folder: Path, prefect_server: str
+):
+    first = outcome_of(folder, prefect_server, "run")
+    changed = native_line(CASES[0].model_copy(update={"cluster": "another"}))
+    written(folder, *LINES[:2], changed, LINES[3])
+
+    answer = answer_of(folder, prefect_server, "requeue", first["run_id"][:14], "--dry-run")
+
+    assert answer.code == 4, answer
+    assert "3 rejected (id_conflict 3)" in answer.err
+
+
+def test_a_run_without_rejects_and_an_unknown_one_are_one_line(folder: Path, prefect_server: str):
+    (folder / "in" / "a.jsonl").write_bytes(LINES[0])
+    (folder / "in" / "b.jsonl").unlink()
+    first = outcome_of(folder, prefect_server, "run")
+
+    for words, said in (
+        (("requeue", first["run_id"]), "has no quarantined record: nothing to requeue"),
+        (("run", "--only-errors", "--run-id", first["run_id"]), "has no case with an error"),
+        (("run", "--only-errors"), "--only-errors: name the run with --run-id"),
+        (("requeue", "nobody"), "no run 'nobody' in duckdb:///assizes.duckdb"),
+        (("plan", "--set", "transcripts.again={run='x',only='errored'}"), "assizes requeue RUN"),
+    ):
+        answer = answer_of(folder, prefect_server, *words)
+        assert answer.code == 2, answer
+        assert said in answer.err
+        assert len(answer.err.splitlines()) == 1

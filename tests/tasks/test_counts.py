@@ -1,0 +1,70 @@
+"""A run whose counts do not add up is never called complete."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from judge.config import RunConfig
+from judge.errors import Unreconciled
+from judge.formats import native_line
+from judge.rows import SHARD_TABLES, frame
+from tasks.judging import judge_shard
+from tasks.plan import Request, plan_run
+from tasks.room import sitting
+from tasks.store import open_store
+from tasks.summaries import summarise_run
+from tests.builders import agent, case, user
+
+CASES = [case(user("Hi"), agent("Hello"), case_id=name) for name in "abc"]
+
+
+@pytest.fixture
+def wanted(tmp_path: Path) -> RunConfig:
+    """Three cases and a record that cannot be read."""
+    lines = [*map(native_line, CASES), b"{broken\n"]
+    (tmp_path / "t.jsonl").write_bytes(b"".join(lines))
+    return RunConfig.model_validate(
+        {
+            "transcripts": {"uri": f"{tmp_path}/t.jsonl"},
+            "store": {"uri": f"duckdb:///{tmp_path}/rows.duckdb"},
+            "cache": {"uri": f"{tmp_path}/replies"},
+            "limits": {"ledger": f"{tmp_path}/ledger.db"},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ({"judged": 2, "quarantined": 1}, r"3 cases due, but 2 judged"),
+        ({"judged": 3}, r"1 records rejected, but 0 quarantined"),
+        ({"judged": 4, "quarantined": 1}, r"3 cases due, but 4 judged"),
+    ],
+)
+async def test_a_run_with_a_shard_that_lost_a_record_stays_running(wanted, counts, said):
+    async with sitting(wanted) as room:
+        run = await plan_run.fn(room, Request())
+        (shard,) = run.intake.shards
+        empty = {table: frame(table, []) for table in SHARD_TABLES}
+        room.store.commit_shard(run.run_id, shard.shard_id, empty, counts)
+        with pytest.raises(Unreconciled, match=said):
+            await summarise_run.fn(room, run, lost=False)
+    with open_store(wanted.store) as store:
+        assert store.run(run.run_id).status == "running"
+
+
+async def test_what_is_odd_about_records_is_told_with_the_summary(wanted: RunConfig):
+    silent = case(user("Hi"), user("Anybody?"), case_id="d")
+    path = Path(wanted.transcripts.uri)
+    path.write_bytes(path.read_bytes() + native_line(silent))
+    async with sitting(wanted) as room:
+        run = await plan_run.fn(room, Request())
+        counts = [await judge_shard.fn(room, run.run_id, shard) for shard in run.intake.shards]
+        summary = await summarise_run.fn(room, run, lost=False)
+
+    assert counts == [{"judged": 4, "quarantined": 1}]
+    assert summary.warnings == ("no_agent_turn: 1 record in which the agent never speaks",)
+    assert run.record.status == "complete"
+    assert (summary.counts["read"], summary.counts["quarantined"]) == (5, 1)
