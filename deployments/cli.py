@@ -16,6 +16,8 @@ from typing import Annotated
 
 import typer
 
+from deployments.options import AsJson, ConfigFile, Overrides, RunId, StoreUri, Verbose
+from deployments.trust import add_trust_commands
 from judge.errors import AssizesError
 
 app = typer.Typer(
@@ -28,20 +30,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-ConfigFile = Annotated[
-    Path | None, typer.Option("-c", "--config", help="Configuration file [default: assizes.toml].")
-]
-Overrides = Annotated[
-    list[str] | None, typer.Option("--set", help="Override a setting: table.field=value.")
-]
-StoreUri = Annotated[
-    str | None, typer.Option("--store", help="Store to read instead of the configured one.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", help="Show Prefect's log and the traceback of a defect.")
-]
-RunId = Annotated[str, typer.Argument(help="Run id; a unique beginning of it will do.")]
 Limit = Annotated[int | None, typer.Option(help="Judge at most so many cases.")]
 Day = Annotated[
     datetime | None,
@@ -301,6 +289,9 @@ def down() -> None:
     from deployments.server import stop_server
 
     print("stopped" if stop_server() else "no background server was running")  # noqa: T201  # the command's answer
+
+
+add_trust_commands(app)
 
 
 class _Warnings(logging.Handler):

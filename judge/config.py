@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from judge.calibration.settings import CalibrationConfig
 from judge.credentials import revealing_urls, secret_names
 from judge.prices import Price
 from judge.rows import as_json
@@ -256,6 +257,7 @@ class RunConfig(_Table):
     limits: LimitsConfig = LimitsConfig()
     thresholds: ThresholdsConfig = ThresholdsConfig()
     comparison: ComparisonConfig = ComparisonConfig()
+    calibration: CalibrationConfig = CalibrationConfig()
     store: StoreConfig = StoreConfig()
     cache: CacheConfig = CacheConfig()
     report: ReportConfig = ReportConfig()

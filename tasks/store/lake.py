@@ -8,6 +8,7 @@
     runs/<run>/STOPPED.json                         how a run ended that may be resumed
     runs/<run>/SUCCESS.json                         how it ended complete; created once, last
     comparisons/<baseline>..<candidate>-<hash>.json
+    calibrations/<fingerprint>-<hash>.json          named by its record, created once
 
 Readers open only parts that a commit mark names and check them against it, so that what a crashed
 or slower writer left behind is never seen.
@@ -188,17 +189,23 @@ class Lake:
         added = _timed(frame("comparisons", [row]).row(0, named=True))
         data = _encoded(comparison=added)
         pair = "..".join(checked_id(added[side], "run id") for side in ("baseline", "candidate"))
-        self._objects.create(
-            f"comparisons/{pair}-{hashlib.sha256(data).hexdigest()[:16]}.json", data
-        )
+        self._objects.create(f"comparisons/{pair}-{_short_hash(data)}.json", data)
 
     def comparisons(self) -> pl.DataFrame:
         """Table comparisons, sorted by its keys, then by what was found."""
-        names = [f"comparisons/{name}" for name in self._objects.names("comparisons")]
-        rows = [document["comparison"] for document in self._documents(names).values()]
-        texts = pl.DataFrame(rows, schema={**TABLES["comparisons"], "at": pl.String}, orient="row")
-        times = pl.col("at").str.to_datetime(time_unit="us", time_zone="UTC")
-        return texts.with_columns(times).sort(texts.columns)
+        found = self._kept("comparisons")
+        return found.sort(found.columns)
+
+    def add_calibration(self, row: Mapping[str, Any]) -> None:
+        """Keep a row of table calibrations under a name made from its record, not its time."""
+        added = _timed(frame("calibrations", [row]).row(0, named=True))
+        about = _encoded(run_id=added["run_id"], record=added["record"])
+        name = f"{checked_id(added['fingerprint'], 'fingerprint')}-{_short_hash(about)}"
+        self._objects.create(f"calibrations/{name}.json", _encoded(calibration=added))
+
+    def calibrations(self) -> pl.DataFrame:
+        """Table calibrations in order of time."""
+        return self._kept("calibrations").sort(KEYS["calibrations"], maintain_order=True)
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -230,6 +237,14 @@ class Lake:
         folder = f"runs/{run_id}/commits"
         names = [f"{folder}/{name}" for name in self._objects.names(folder)]
         return {mark["shard"]: mark for mark in self._documents(names).values()}
+
+    def _kept(self, table: str) -> pl.DataFrame:
+        """A table whose rows are one document each: `comparisons` holds `comparison`s."""
+        names = [f"{table}/{name}" for name in self._objects.names(table)]
+        rows = [document[table[:-1]] for document in self._documents(names).values()]
+        texts = pl.DataFrame(rows, schema={**TABLES[table], "at": pl.String}, orient="row")
+        times = pl.col("at").str.to_datetime(time_unit="us", time_zone="UTC")
+        return texts.with_columns(times)
 
     def _ending(self, run: RunRecord, metrics: pl.DataFrame) -> RunRecord | None:
         """The final form of a run, or null when it is what the store holds now."""
@@ -283,6 +298,10 @@ class Lake:
         except ValueError as error:
             raise StoreError(f"{self._objects.where}: {name} is not JSON: {error}") from error
         return document
+
+
+def _short_hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
 
 
 def _encoded(**content: Any) -> bytes:

@@ -192,6 +192,22 @@ class Warehouse:
             found = _rows(con, "comparisons")
         return found.sort(found.columns)
 
+    def add_calibration(self, row: Mapping[str, Any]) -> None:
+        """Keep a row of table calibrations, unless its record is there."""
+        added = frame("calibrations", [row])
+        with self._transaction() as con:
+            con.execute(_create("calibrations"))
+            kept = _rows(con, "calibrations").select("run_id", "record")
+            if added.select("run_id", "record").row(0) not in kept.rows():
+                _insert(con, "calibrations", added)
+
+    def calibrations(self) -> pl.DataFrame:
+        """Table calibrations in order of time."""
+        with self._transaction() as con:
+            if "calibrations" not in _tables(con):
+                return frame("calibrations", [])
+            return _rows(con, "calibrations")
+
     def close(self) -> None:
         """Close the file, so that another process may write to it.
 
@@ -287,8 +303,7 @@ def _first_line(error: object) -> str:
 
 def _check_schema(con: duckdb.DuckDBPyConnection, uri: str, *, writing: bool) -> None:
     """See that the file holds the tables of this version; make them in a new one."""
-    names = "select table_name from information_schema.tables"
-    present = {name for (name,) in con.execute(names).fetchall()}
+    present = _tables(con)
     if "_meta" in present:
         found = con.execute("select max(schema_version) from _meta").fetchall()[0][0]
         if found != SCHEMA_VERSION:
@@ -306,9 +321,14 @@ def _check_schema(con: duckdb.DuckDBPyConnection, uri: str, *, writing: bool) ->
     con.execute("insert into _meta values (?)", [SCHEMA_VERSION])
 
 
+def _tables(con: duckdb.DuckDBPyConnection) -> set[str]:
+    found = con.execute("select table_name from information_schema.tables").fetchall()
+    return {name for (name,) in found}
+
+
 def _create(table: str) -> str:
     columns = ", ".join(f'"{name}" {_TYPES[dtype]}' for name, dtype in TABLES[table].items())
-    return f"create table {table} ({columns})"
+    return f"create table if not exists {table} ({columns})"
 
 
 def _insert(con: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:
