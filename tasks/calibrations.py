@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -247,17 +246,8 @@ def _answering(store: Store, run_id: str) -> dict[str, list[str]]:
     }
 
 
-def citation_rows(cited: Sequence[Cited]) -> list[dict[str, Any]]:
-    """Citations as plain data, for reports."""
-    return [
-        {
-            "metric": one.metric,
-            "sentence": one.sentence(),
-            "calibrated": one.calibration is not None,
-            "warnings": [] if one.calibration is None else list(one.calibration.warnings),
-            "calibration": None
-            if one.calibration is None
-            else json.loads(one.calibration.model_dump_json()),
-        }
-        for one in cited
-    ]
+def citation_lines(cited: Sequence[Cited]) -> list[str]:
+    """What reports say: a line a calibrated metric, then the names of the others."""
+    lines = [f"{one.metric}: {one.sentence()}" for one in cited if one.calibration]
+    bare = [one.metric for one in cited if not one.calibration]
+    return [*lines, f"not calibrated: {', '.join(bare)}"] if bare else lines

@@ -21,9 +21,9 @@ def print_calibration(found: Calibration) -> None:
         f"{'rater' if len(found.raters) == 1 else 'raters'} in {found.clusters:,} clusters; "
         f"{found.disputed} disputed, {found.missing} not judged"
     )
-    rate = found.error_rate
-    if found.judge_errors and rate is not None:
-        print_line(f"judge errors: {found.judge_errors} ({100 * rate:.1f} %), in no figure below")
+    if found.judge_error_rate:
+        share = f"{100 * found.judge_error_rate:.1f} %"
+        print_line(f"judge errors: {found.judge_errors} ({share}), in no figure below")
     print_table("", ("agreement with people", "#value", "95 %"), _measures(found))
     _print_confusion(found)
     if found.ceiling is not None:

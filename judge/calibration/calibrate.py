@@ -53,6 +53,7 @@ def calibrate(subject: Subject, items: Sequence[Rated], config: CalibrationConfi
         for item, grade in settled
         if grade is not None and item.judged is not None
     ]
+    due = sum(grade is not None for _, grade in settled)
     levels = _levels(items, config)
     table = confusions(pairs, levels)
     agreement = _agreement(pairs, levels, ordered=ordered)
@@ -68,7 +69,8 @@ def calibrate(subject: Subject, items: Sequence[Rated], config: CalibrationConfi
         labelled=len(items),
         disputed=sum(grade is None for _, grade in settled),
         missing=len(items) - len(asked),
-        judge_errors=sum(item.judged is None for item, grade in settled if grade is not None),
+        judge_errors=due - len(pairs),
+        judge_error_rate=rounded((due - len(pairs)) / due) if due else None,
         clusters=table.clusters,
         raters=tuple(_raters(items)),
         levels=tuple(levels),

@@ -23,6 +23,10 @@ _ASKED: Final = (
 """Settings of [judge] under which every judge asks."""
 
 
+_REPEATING: Final = ("judge:recorded", "metric:recorded_reward")
+"""It repeats labels and decides nothing: a run with labels has the judge of one without."""
+
+
 def judge_fingerprint(
     config: Mapping[str, Any], judge: str, metric: str, answered_by: Iterable[str]
 ) -> str:
@@ -39,7 +43,8 @@ def judge_fingerprint(
     """
     settings, prints = config.get("judge", {}), config.get("fingerprints", {})
     if metric == VERDICT:
-        told: Any = settings
+        prints = {name: of for name, of in prints.items() if name not in _REPEATING}
+        told: Any = {**settings, "judges": [j for j in settings["judges"] if j != "recorded"]}
     else:
         names = (f"judge:{judge}", f"metric:{metric}")
         prints = {name: prints[name] for name in names if name in prints}

@@ -70,7 +70,8 @@ class Calibration(_Part):
     labelled: int = Field(description="items that people graded")
     disputed: int = Field(description="items on which people are divided")
     missing: int = Field(description="labelled items that the judge was not asked about")
-    judge_errors: int
+    judge_errors: int = Field(description="answers that are no grade, and failed judgements")
+    judge_error_rate: float | None = Field(description="of the items that a grade was due on")
     clusters: int
     raters: tuple[str, ...]
     levels: tuple[float, ...]
@@ -93,12 +94,6 @@ class Calibration(_Part):
         """The kappa that reports cite and the gate looks at."""
         quadratic = self.agreement.quadratic_kappa
         return quadratic if self.weighted and quadratic is not None else self.agreement.kappa
-
-    @property
-    def error_rate(self) -> float | None:
-        """Judge errors among the items that the judge was asked about."""
-        asked = self.agreement.items + self.judge_errors
-        return self.judge_errors / asked if asked else None
 
     def citation(self) -> str:
         """`kappa 0.71 [0.62, 0.79] on 240 labels`."""
