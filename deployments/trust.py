@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -12,6 +13,7 @@ from deployments.options import AsJson, ConfigFile, Overrides, StoreUri, Verbose
 def add_trust_commands(app: typer.Typer) -> None:
     """Put these commands into the app."""
     app.command()(calibrate)
+    app.command()(trends)
 
 
 def calibrate(
@@ -64,3 +66,33 @@ def calibrate(
     }
     asked = Asked(config, tuple(overrides or ()), given, store, run)
     raise typer.Exit(calibrate_and_print(asked, as_json=as_json, verbose=verbose))
+
+
+def trends(
+    name: Annotated[
+        str | None, typer.Argument(help="Name of the runs [default: of the newest one].")
+    ] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="Series to watch [default: as configured, else all].")
+    ] = None,
+    slice_by: Annotated[
+        list[str] | None, typer.Option("--slice", help="agent, agent_version or tags.NAME.")
+    ] = None,
+    since: Annotated[
+        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Runs from this day (UTC) on.")
+    ] = None,
+    last: Annotated[int | None, typer.Option(min=1, help="Only the last so many runs.")] = None,
+    plot: Annotated[
+        str | None, typer.Option(help="Write the series with their intervals to this SVG file.")
+    ] = None,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+    store: StoreUri = None,
+    as_json: AsJson = False,
+) -> None:
+    """How a number moved over the runs, and which problems are new, persisting or resolved."""
+    from deployments.commands.trends import Looked, show_trends
+
+    given = {"metrics": metric or None, "slices": slice_by or None}
+    looked = Looked(config, tuple(overrides or ()), given, store)
+    raise typer.Exit(show_trends(looked, (name, since, last), plot, as_json=as_json))

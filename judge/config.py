@@ -15,6 +15,7 @@ from judge.calibration.settings import CalibrationConfig
 from judge.credentials import revealing_urls, secret_names
 from judge.prices import Price
 from judge.rows import as_json
+from judge.series.settings import SeriesConfig
 
 OFFLINE_MODEL = "offline/lexical"
 
@@ -258,6 +259,7 @@ class RunConfig(_Table):
     thresholds: ThresholdsConfig = ThresholdsConfig()
     comparison: ComparisonConfig = ComparisonConfig()
     calibration: CalibrationConfig = CalibrationConfig()
+    series: SeriesConfig = SeriesConfig()
     store: StoreConfig = StoreConfig()
     cache: CacheConfig = CacheConfig()
     report: ReportConfig = ReportConfig()
