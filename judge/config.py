@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from judge.anchors import AnchorsConfig
 from judge.calibration.settings import CalibrationConfig
 from judge.credentials import revealing_urls, secret_names
 from judge.prices import Price
@@ -20,6 +21,9 @@ from judge.series.settings import SeriesConfig
 OFFLINE_MODEL = "offline/lexical"
 
 Trigger = Literal["nightly", "deployment", "backfill", "adhoc"]
+
+LONGEST_ANCHORED = 55
+"""Behind the name of a run goes `-anchors` for that of its anchor run."""
 
 _STORED_PLACES = ("transcripts", "store", "cache", "report")
 
@@ -260,10 +264,17 @@ class RunConfig(_Table):
     comparison: ComparisonConfig = ComparisonConfig()
     calibration: CalibrationConfig = CalibrationConfig()
     series: SeriesConfig = SeriesConfig()
+    anchors: AnchorsConfig = AnchorsConfig()
     store: StoreConfig = StoreConfig()
     cache: CacheConfig = CacheConfig()
     report: ReportConfig = ReportConfig()
     runner: RunnerConfig = RunnerConfig()
+
+    @model_validator(mode="after")
+    def _anchors_have_a_name(self) -> RunConfig:
+        if self.anchors.uri is not None and len(self.name) > LONGEST_ANCHORED:
+            raise ValueError(f"name: at most {LONGEST_ANCHORED} characters with [anchors]")
+        return self
 
     @model_validator(mode="after")
     def _no_secrets(self) -> RunConfig:

@@ -7,10 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from typing import Any, Final
 
 import polars as pl
 
+from judge.anchors import change
 from judge.calibration.fingerprint import judge_fingerprint
 from judge.calibration.settings import VERDICT
 from judge.errors import ConfigurationError, StoreError
@@ -18,6 +20,7 @@ from judge.executions import collected
 from judge.series.control import Point
 from judge.series.settings import SeriesConfig
 from judge.series.trends import Bridges, Series, Trends, trends
+from tasks.anchor_runs import anchor_runs, overall_scores
 from tasks.store import RunRecord, Store
 
 PASS_RATE: Final = "pass_rate"
@@ -39,10 +42,8 @@ class Span:
     last: int | None = None
 
 
-def stored_trends(
-    store: Store, span: Span, config: SeriesConfig, bridges: Bridges | None = None
-) -> Trends:
-    """The history of the complete runs of a name.
+def stored_trends(store: Store, span: Span, config: SeriesConfig) -> Trends:
+    """The history of the complete runs of a name; anchors that two judges judged bridge them.
 
     Raises:
         StoreError: when there is no such run.
@@ -65,7 +66,26 @@ def stored_trends(
         for (name, slice_of), points in sorted(groups.items(), key=_first_whole_then_slices)
         if name in chosen
     ]
-    return trends(records[0].name, series, config, bridges)
+    return trends(records[0].name, series, config, bridges(store, records[0].name))
+
+
+def bridges(store: Store, name: str) -> Bridges:
+    """What each judge gives more than the one before it, by series, on anchors that both judged.
+
+    Of each judge the anchor run nearest to the change counts.
+    """
+    runs = [(run_judge(store, one), one) for one in anchor_runs(store, name)]
+    found = {}
+    for (former, before), (later, after) in pairwise(runs):
+        moved = change(overall_scores(store, before), overall_scores(store, after))
+        if former == later or moved is None or not moved.paired:
+            continue
+        old, new = (
+            {series: point.value for (series, _), point in _points(store, one, ())}
+            for one in (before, after)
+        )
+        found[former, later] = {series: new[series] - old[series] for series in old.keys() & new}
+    return found
 
 
 def _first_whole_then_slices(item: tuple[tuple[str, str], Any]) -> tuple[Any, ...]:

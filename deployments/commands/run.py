@@ -63,6 +63,8 @@ def preflight(wanted: Wanted) -> None:
     if callable_seats(config, court(config.judge)).costs:
         check_ledger(config)
     list_sources(expand(config.transcripts.uri, wanted.on), config.transcripts.storage_options)
+    if config.anchors.uri is not None:
+        list_sources(config.anchors.uri, config.transcripts.storage_options)
     write_probe(config.cache.uri, config.cache.storage_options, "[cache] uri")
     write_probe(config.report.uri, config.report.storage_options, "[report] uri")
     with open_store(config.store, writing=True) as store:

@@ -87,6 +87,7 @@ def report_data(
         "skipped": skip_rows(scores),
         "cases": case_rows(cases, scores, case_changes(comparison)),
         "ask_errors": _ask_errors(asks),
+        "attribution": None,
         "calibration": [],  # the store knows: tasks.reports.stored
         "warnings": _warnings(run, summary),
         "comparison": compared,

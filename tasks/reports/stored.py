@@ -7,6 +7,7 @@ from typing import Any
 from judge.compare import RunComparison
 from judge.config import ReportConfig
 from judge.summary import RunSummary
+from tasks.anchor_runs import stored_attribution
 from tasks.calibrations import citation_lines, citations
 from tasks.reports import words
 from tasks.reports.data import report_data
@@ -21,9 +22,11 @@ def stored_report_data(
     cases, scores, asks = (store.scan(record.run_id, name) for name in ("cases", "scores", "asks"))
     summary = RunSummary.model_validate(record.summary)
     cited = [words.clean(one, 500) for one in citation_lines(citations(store, record))]
+    found = stored_attribution(store, record, comparison)
     return {
         **report_data(record, summary, cases, scores, asks, comparison),
         "calibration": cited,
+        "attribution": found and {**found.model_dump(mode="json"), "sentence": found.sentence()},
     }
 
 
