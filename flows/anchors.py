@@ -10,6 +10,7 @@ from typing import Any
 from judge.errors import AssizesError
 from tasks.anchor_runs import anchor_config, anchors_due, anchors_id
 from tasks.anchoring import attribute_change
+from tasks.calibrations import calibrate_run
 from tasks.plan import PlannedRun
 from tasks.room import Room
 from tasks.summaries import Against
@@ -18,7 +19,8 @@ log = logging.getLogger(__name__)
 
 
 async def judge_anchors(room: Room, run: PlannedRun, against: Against) -> Against:
-    """With [anchors], a run of its own over them, asked anew; then whose the change is.
+    """With [anchors], a run of its own over them, asked anew and held against their labels where
+    they have any; then whose the change is.
 
     Anchors that cannot be judged leave the run as it is, and the log says why.
     """
@@ -45,3 +47,17 @@ async def _judge(room: Room, run: PlannedRun) -> None:
         log.warning("the anchors could not be judged: %s", " ".join(str(outcome).split()))
     elif isinstance(outcome, BaseException):
         raise outcome
+    elif (labels := room.config.anchors.labels) is not None:
+        await _calibrate(room, outcome.run_id, labels)
+
+
+async def _calibrate(room: Room, run_id: str, labels: str) -> None:
+    """Labels that cannot be used leave the judge without a calibration, and the log says why."""
+    settings = room.config.calibration.model_copy(update={"labels": labels, "judgements": None})
+    try:
+        found = await asyncio.to_thread(calibrate_run, room.store, run_id, settings)
+    except AssizesError as error:
+        log.warning("the anchors could not calibrate the judge: %s", error)
+        return
+    for reason in found.shortfalls:
+        log.warning("the judge falls short on the anchors: %s", reason)

@@ -43,6 +43,9 @@ class AnchorsConfig(BaseModel):
 
     uri: str | None = Field(default=None, description="as [transcripts] uri; null: no anchors")
     format: Literal["auto", "native", "tau_bench", "tau2", "agent_evaluation"] = "auto"
+    labels: str | None = Field(
+        default=None, description="as [calibration] labels: each anchor run calibrates the judge"
+    )
     triggers: tuple[Literal["nightly", "deployment", "backfill", "adhoc"], ...] = Field(
         default=("nightly",), description="of the runs they are judged with; also with a new judge"
     )

@@ -12,7 +12,9 @@ from flows.evaluate import evaluate
 from flows.outcome import RunOutcome, conclude
 from flows.shards import Losses
 from judge.anchors import Attribution, Change
+from judge.case import Expected
 from judge.config import RunConfig
+from tasks.calibrations import citations
 from tasks.store import open_store
 from tasks.summaries import Against
 from tests.flows.test_evaluate import config, outcome_of, written
@@ -44,6 +46,39 @@ async def test_anchors_are_judged_with_every_nightly_and_clear_the_judge(tmp_pat
         names = sorted(store.runs()["run_id"])
     ids = (first.run_id, second.run_id)
     assert names == sorted([*ids, *(f"{one}-anchors" for one in ids)])
+
+
+@pytest.mark.usefixtures("prefect_server")
+async def test_a_model_that_changed_behind_its_name_is_found_by_asking_anew(
+    tmp_path: Path, judge_server
+):
+    """`flaky-lower-1` finds everything a level worse the first time a prompt comes."""
+    cases = [case.model_copy(update={"expected": Expected()}) for case in sample_cases()[:24]]
+    golden = written(tmp_path / "golden.jsonl", cases[:12])
+    (tmp_path / "labels.csv").write_text(
+        "case_id,label\n" + "".join(f"{case.case_id},pass\n" for case in cases[:12]),
+        encoding="utf-8",
+    )
+    anchors = {"uri": golden, "labels": str(tmp_path / "labels.csv")}
+    judge = {"model": "openai/flaky-lower-1", "api_base": judge_server.api_base}
+    rest = {"anchors": anchors, "judge": judge, "runner": {"fail_flow": False}}
+    uris = [written(tmp_path / f"{n}.jsonl", cases[12 + 6 * n :][:6]) for n in range(2)]
+    first, second = [
+        await outcome_of(config(tmp_path, uri, **rest), trigger="nightly") for uri in uris
+    ]
+    assert first.attribution.cause == "unknown"
+    assert second.attribution.cause == "judge"
+    assert second.attribution.anchors.mean == pytest.approx(20.0)
+    assert "JUDGE MOVED" in second.reasons[0]
+    assert judge_server.stats()["requests"] == 6 + 12 + 6 + 12
+    wanted = config(tmp_path, uris[1], **rest)
+    with open_store(wanted.store) as store:
+        cited = citations(store, store.run(second.run_id))[0]
+    assert cited.calibration.run_id == f"{second.run_id}-anchors"
+    assert cited.calibration.labelled == 12
+    again = await outcome_of(wanted, trigger="nightly")
+    assert again == second
+    assert judge_server.stats()["requests"] == 36
 
 
 @pytest.mark.usefixtures("prefect_server")
