@@ -29,6 +29,7 @@ from deployments.options import (
     StoreUri,
     Verbose,
 )
+from deployments.trust import add_trust_commands
 from judge.errors import AssizesError, ConfigurationError
 
 app = typer.Typer(
@@ -338,6 +339,9 @@ def down() -> None:
     from deployments.server import stop_server
 
     print("stopped" if stop_server() else "no background server was running")  # noqa: T201  # the command's answer
+
+
+add_trust_commands(app)
 
 
 class _Warnings(logging.Handler):

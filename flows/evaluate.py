@@ -7,6 +7,7 @@ from datetime import date
 from prefect import flow
 from prefect.client.schemas.objects import State
 
+from flows.anchors import judge_anchors
 from flows.batch import ask_by_batch
 from flows.outcome import RunOutcome, conclude
 from flows.shards import judge_shards
@@ -45,5 +46,6 @@ async def evaluate(
             lost = await judge_shards(room, run, lost)
             summary = await summarise_run(room, run, lost=bool(lost))
         against = await compare_with_baseline(room, run)
+        against = await judge_anchors(room, run, against)
         links = await publish_report(room, run, summary, against.comparison)
     return conclude(run.record, summary, against, lost, links, fail=config.runner.fail_flow)

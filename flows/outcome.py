@@ -10,6 +10,7 @@ from prefect.states import Completed, Failed
 from pydantic import BaseModel, ConfigDict
 
 from flows.shards import Losses
+from judge.anchors import Attribution
 from judge.compare import RunComparison
 from judge.errors import Halted, OverBudget
 from judge.summary import RunSummary
@@ -47,6 +48,7 @@ class RunOutcome(BaseModel):
     reasons: list[str]
     summary: RunSummary
     comparison: RunComparison | None
+    attribution: Attribution | None = None
     reports: dict[str, str]
 
 
@@ -69,7 +71,7 @@ def conclude(
         reports: where the reports lie, by suffix.
         fail: whether the flow fails with the run.
     """
-    conclusion, reasons = _conclusion(record, summary, against, lost)
+    conclusion, reasons = _blamed(*_conclusion(record, summary, against, lost), against)
     outcome = RunOutcome(
         run_id=record.run_id,
         judge_model=record.judge_model,
@@ -78,6 +80,7 @@ def conclude(
         reasons=reasons,
         summary=summary,
         comparison=against.comparison,
+        attribution=against.attribution,
         reports=reports,
     )
     state = Failed if fail and conclusion != "Passed" else Completed
@@ -99,6 +102,17 @@ def _conclusion(
     if failed := _failed_gates(summary):
         return "GateFailed", [*failed, *missing]
     return ("Inconclusive", missing) if missing else ("Passed", [])
+
+
+def _blamed(
+    conclusion: Conclusion, reasons: list[str], against: Against
+) -> tuple[Conclusion, list[str]]:
+    """The agent is not blamed while the judge moves: its regression is then inconclusive."""
+    found = against.attribution
+    if found is None or not found.judge_moved:
+        return conclusion, reasons
+    said = found.sentence()
+    return ("Inconclusive" if conclusion == "Regression" else conclusion), [said, *reasons]
 
 
 def _unfinished(summary: RunSummary, lost: Losses) -> tuple[Conclusion, list[str]]:

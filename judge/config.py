@@ -11,9 +11,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from judge.anchors import AnchorsConfig
+from judge.calibration.settings import CalibrationConfig
 from judge.credentials import revealing_urls, secret_names
 from judge.prices import Price
 from judge.rows import as_json
+from judge.series.settings import SeriesConfig
 
 OFFLINE_MODEL = "offline/lexical"
 
@@ -22,6 +25,9 @@ Manner = Literal["begin", "resume", "fork"]
 """How a run is taken up: `begin` it, or go on with it where it was begun with this configuration
 over this input; `resume` it by its stored plan; `fork`: begin another where it was begun otherwise.
 """
+
+LONGEST_ANCHORED = 55
+"""Behind the name of a run goes `-anchors` for that of its anchor run."""
 
 _STORED_PLACES = ("transcripts", "store", "cache", "report")
 
@@ -280,10 +286,19 @@ class RunConfig(_Table):
     limits: LimitsConfig = LimitsConfig()
     thresholds: ThresholdsConfig = ThresholdsConfig()
     comparison: ComparisonConfig = ComparisonConfig()
+    calibration: CalibrationConfig = CalibrationConfig()
+    series: SeriesConfig = SeriesConfig()
+    anchors: AnchorsConfig = AnchorsConfig()
     store: StoreConfig = StoreConfig()
     cache: CacheConfig = CacheConfig()
     report: ReportConfig = ReportConfig()
     runner: RunnerConfig = RunnerConfig()
+
+    @model_validator(mode="after")
+    def _anchors_have_a_name(self) -> RunConfig:
+        if self.anchors.uri is not None and len(self.name) > LONGEST_ANCHORED:
+            raise ValueError(f"name: at most {LONGEST_ANCHORED} characters with [anchors]")
+        return self
 
     @model_validator(mode="after")
     def _no_secrets(self) -> RunConfig:

@@ -133,6 +133,15 @@ COMPARISONS: Final[dict[str, Any]] = {
     "thresholds": pl.String,
 }
 
+CALIBRATIONS: Final[dict[str, Any]] = {
+    "fingerprint": pl.String,
+    "metric": pl.String,
+    "labels_hash": pl.String,
+    "run_id": pl.String,
+    "at": _TIME,
+    "record": pl.String,
+}
+
 TABLES: Final[dict[str, dict[str, Any]]] = {
     "scores": SCORES,
     "asks": ASKS,
@@ -141,6 +150,7 @@ TABLES: Final[dict[str, dict[str, Any]]] = {
     "run_metrics": RUN_METRICS,
     "rejects": REJECTS,
     "comparisons": COMPARISONS,
+    "calibrations": CALIBRATIONS,
 }
 
 KEYS: Final[dict[str, tuple[str, ...]]] = {
@@ -151,6 +161,7 @@ KEYS: Final[dict[str, tuple[str, ...]]] = {
     "run_metrics": ("run_id", "name"),
     "rejects": ("run_id", "uri", "position"),
     "comparisons": ("baseline", "candidate", "at"),
+    "calibrations": ("at", "fingerprint", "metric", "labels_hash"),
 }
 
 SHARD_TABLES: Final = ("scores", "asks", "cases", "rejects")

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from judge.anchors import Attribution
 from judge.compare import RunComparison
 from judge.errors import NotComparable
 from judge.formats.oddities import told
@@ -102,10 +103,13 @@ def _intake_counts(run: PlannedRun, committed: Mapping[str, Mapping[str, int]]) 
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """A run beside its baseline: the comparison, or why a wanted one could not be made."""
+    """A run beside its baseline: the comparison, or why a wanted one could not be made; and whose
+    the change is, where anchors can tell.
+    """
 
     comparison: RunComparison | None = None
     fault: str | None = None
+    attribution: Attribution | None = None
 
 
 @task(name="compare_runs", cache_policy=NO_CACHE, result_serializer="json")

@@ -94,6 +94,8 @@ def print_outcome(outcome: RunOutcome) -> None:
     for reason in outcome.reasons:
         if reason not in said:
             print_line(reason)
+    if outcome.attribution is not None and not outcome.attribution.judge_moved:
+        print_line(outcome.attribution.sentence())
     print_warnings(summary)
     if report := outcome.reports.get("html"):
         print_line(f"report: {report}")

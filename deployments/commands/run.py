@@ -84,6 +84,8 @@ def preflight(wanted: Wanted) -> None:
     if wanted.manner != "resume" and config.transcripts.again is None:
         uri = expand(config.transcripts.uri, wanted.on)
         list_sources(uri, config.transcripts.storage_options)
+    if config.anchors.uri is not None:
+        list_sources(config.anchors.uri, config.transcripts.storage_options)
     write_probe(config.cache.uri, config.cache.storage_options, "[cache] uri")
     write_probe(config.report.uri, config.report.storage_options, "[report] uri")
     with open_store(config.store, writing=True) as store:

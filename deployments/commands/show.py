@@ -25,6 +25,7 @@ from deployments.commands.output import (
 from deployments.commands.stores import opened_store
 from judge.errors import StoreError
 from judge.root_cause import rationale
+from tasks.calibrations import citation_lines, citations
 from tasks.holding import INTERRUPTED, standing
 
 RUN_FIELDS = ("run_id", "name", "trigger", "status", "judge_model", "started_at", "finished_at")
@@ -78,8 +79,10 @@ def show_run(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) 
     with opened_store(file, uri) as store:
         record = store.run(run_id)
         record = replace(record, status=standing(store, record.run_id, record.status))
+        calibration = citation_lines(citations(store, record))
     if as_json:
         fields = {name: getattr(record, name) for name in (*RUN_FIELDS, "config", "summary")}
+        fields["calibration"] = calibration
         print_json(fields)
         return 0
     print_line(judged_by(record.judge_model))
@@ -93,6 +96,8 @@ def show_run(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) 
         print_published(summary)
         print_votes(summary)
         print_gates(summary)
+    for line in calibration:
+        print_line(f"judge beside people: {line}")
     return 0
 
 

@@ -69,7 +69,7 @@ def _metric_means(metrics: Sequence[Mapping[str, Any]]) -> Chart | None:
     against = any(one["baseline_mean"] is not None for one in shown)
     names = ["this run", "baseline"] if against else ["this run"]
     values = [
-        {"metric": _label(one["metric"]), "run": run, "mean": one[key]}
+        {"metric": label_of(one["metric"]), "run": run, "mean": one[key]}
         for one in shown
         for run, key in zip(names, ("mean", "baseline_mean"), strict=False)
         if one[key] is not None
@@ -134,7 +134,7 @@ def _distribution_drawing(values: list[dict[str, Any]], theme: Theme) -> alt.Cha
 
 
 def _failure_codes(codes: Sequence[Mapping[str, Any]]) -> Chart | None:
-    values = [{"code": _label(one["code"]), "count": one["count"]} for one in codes[:MAX_BARS]]
+    values = [{"code": label_of(one["code"]), "count": one["count"]} for one in codes[:MAX_BARS]]
     if not values:
         return None
     return _both(
@@ -152,7 +152,7 @@ def _failure_codes(codes: Sequence[Mapping[str, Any]]) -> Chart | None:
     )
 
 
-def _label(text: str) -> str:
+def label_of(text: str) -> str:
     """A name as vl-convert can draw it; the table beside the chart has it whole."""
     # What XML cannot hold (NUL, U+FFFE) ends the whole process there, and a long label is cut
     # between the halves of a sign beyond U+FFFF.

@@ -35,6 +35,9 @@ from tasks.store import RunRecord
 MAX_ASK_ERRORS: Final = 20
 MAX_AGENTS: Final = 10
 
+_OF_OTHER_RUNS: Final[Mapping[str, Any]] = {"attribution": None, "calibration": []}
+"""What only the store can tell: `tasks.reports.stored` puts it in."""
+
 _WORDS: Final = {
     "passed": ("PASSED", "Every gate was reached."),
     "failed": ("FAILED", "A gate was missed:"),
@@ -87,6 +90,7 @@ def report_data(
         "skipped": skip_rows(scores),
         "cases": case_rows(cases, scores, case_changes(comparison)),
         "ask_errors": _ask_errors(asks),
+        **_OF_OTHER_RUNS,
         "warnings": _warnings(run, summary),
         "comparison": compared,
         "config": {name: run.config[name] for name in RunConfig.model_fields if name in run.config},

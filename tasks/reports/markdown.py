@@ -108,6 +108,10 @@ def _verdict(data: Mapping[str, Any]) -> Iterator[Block]:
         numbers=2,
     )
     yield f"{data['counts']['sentence']} {data['coverage']['sentence']}"
+    if data["attribution"]:
+        yield f"Judge or agent: {plain(data['attribution']['sentence'], 500)}"
+    if data["calibration"]:
+        yield _bullets(f"Judge beside people: {plain(one, 500)}" for one in data["calibration"])
     if not data["counts"]["reconciles"]:
         yield "**These counts do not add up; trust no share of this report.**"
 

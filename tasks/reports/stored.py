@@ -7,6 +7,9 @@ from typing import Any
 from judge.compare import RunComparison
 from judge.config import ReportConfig
 from judge.summary import RunSummary
+from tasks.anchor_runs import stored_attribution
+from tasks.calibrations import citation_lines, citations
+from tasks.reports import words
 from tasks.reports.data import report_data
 from tasks.reports.files import write_report
 from tasks.store import RunRecord, Store
@@ -18,7 +21,13 @@ def stored_report_data(
     """Everything the report of a stored, summed-up run shows."""
     cases, scores, asks = (store.scan(record.run_id, name) for name in ("cases", "scores", "asks"))
     summary = RunSummary.model_validate(record.summary)
-    return report_data(record, summary, cases, scores, asks, comparison)
+    cited = [words.clean(one, 500) for one in citation_lines(citations(store, record))]
+    found = stored_attribution(store, record, comparison)
+    return {
+        **report_data(record, summary, cases, scores, asks, comparison),
+        "calibration": cited,
+        "attribution": found and {**found.model_dump(mode="json"), "sentence": found.sentence()},
+    }
 
 
 def render_stored(

@@ -46,7 +46,7 @@ def garbage(
         StoreError: when a complete run has not all its marks: then nothing is garbage.
     """
     limit = now - older_than
-    found = list(_drafts(objects, ["", "runs", "comparisons"], limit))
+    found = list(_drafts(objects, ["", "runs", "comparisons", "calibrations"], limit))
     found += [
         Garbage(f"{_PROBES}/{one.name}", one.size, "probe") for one in _old(objects, _PROBES, limit)
     ]

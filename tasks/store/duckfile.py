@@ -81,8 +81,7 @@ def see_to_it(con: duckdb.DuckDBPyConnection, uri: str, journal: Journal, *, wri
         SchemaVersion: when another version wrote it.
         StoreError: when it holds no store, tables of others, or less than was committed.
     """
-    names = "select table_name from information_schema.tables"
-    present = {name for (name,) in con.execute(names).fetchall()}
+    present = tables_in(con)
     listed = journal.read()
     if "_meta" in present:
         found = con.execute("select max(schema_version) from _meta").fetchall()[0][0]
@@ -99,7 +98,7 @@ def see_to_it(con: duckdb.DuckDBPyConnection, uri: str, journal: Journal, *, wri
         raise StoreError(
             f"{uri} holds other tables named {', '.join(taken)}; point [store] uri to a new file"
         )
-    for statement in (*(_create(table) for table in TABLES), *_OWN_TABLES):
+    for statement in (*(create(table) for table in TABLES), *_OWN_TABLES):
         con.execute(statement)
         failpoint("warehouse.open.half")
     con.execute("insert into _meta values (?)", [SCHEMA_VERSION])
@@ -209,6 +208,13 @@ def _was_a_store(path: Path) -> bool:
         return False
 
 
-def _create(table: str) -> str:
+def tables_in(con: duckdb.DuckDBPyConnection) -> set[str]:
+    """The names of a file's tables."""
+    found = con.execute("select table_name from information_schema.tables").fetchall()
+    return {name for (name,) in found}
+
+
+def create(table: str) -> str:
+    """The statement that makes a public table where there is none."""
     columns = ", ".join(f'"{name}" {_TYPES[dtype]}' for name, dtype in TABLES[table].items())
-    return f"create table {table} ({columns})"
+    return f"create table if not exists {table} ({columns})"

@@ -10,6 +10,7 @@
     runs/<run>/STOPPED.json                         how a run ended that may be resumed
     runs/<run>/SUCCESS.json                         how it ended complete; created once, last
     comparisons/<baseline>..<candidate>-<hash>.json
+    calibrations/<fingerprint>-<hash>.json          named by its record, created once
 
 Readers open only parts that a commit mark names and check them against it, so that what a crashed
 or slower writer left behind is never seen.
@@ -261,11 +262,19 @@ class Lake:
 
     def comparisons(self) -> pl.DataFrame:
         """Table comparisons, sorted by its keys, then by what was found."""
-        found = self._documents.below("comparisons").values()
-        rows = [document.content["comparison"] for document in found]
-        texts = pl.DataFrame(rows, schema={**TABLES["comparisons"], "at": pl.String}, orient="row")
-        times = pl.col("at").str.to_datetime(time_unit="us", time_zone="UTC")
-        return texts.with_columns(times).sort(texts.columns)
+        found = self._kept("comparisons")
+        return found.sort(found.columns)
+
+    def add_calibration(self, row: Mapping[str, Any]) -> None:
+        """Keep a row of table calibrations under a name made from its record, not its time."""
+        added = _timed(frame("calibrations", [row]).row(0, named=True))
+        about = encoded(run_id=added["run_id"], record=added["record"])
+        name = f"{checked_id(added['fingerprint'], 'fingerprint')}-{hashlib.sha256(about).hexdigest()[:16]}"
+        self._objects.create(f"calibrations/{name}.json", encoded(calibration=added))
+
+    def calibrations(self) -> pl.DataFrame:
+        """Table calibrations in order of time."""
+        return self._kept("calibrations").sort(KEYS["calibrations"], maintain_order=True)
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -297,6 +306,13 @@ class Lake:
         if found is None:
             raise fault or StoreError(f"{self._objects.where}: {name} was there and is gone")
         return str(found.content.get("attempt"))
+
+    def _kept(self, table: str) -> pl.DataFrame:
+        """A table whose rows are one document each: `comparisons` holds `comparison`s."""
+        rows = [one.content[table[:-1]] for one in self._documents.below(table).values()]
+        texts = pl.DataFrame(rows, schema={**TABLES[table], "at": pl.String}, orient="row")
+        times = pl.col("at").str.to_datetime(time_unit="us", time_zone="UTC")
+        return texts.with_columns(times)
 
     def _ending(self, run: RunRecord, metrics: pl.DataFrame) -> RunRecord | None:
         """The final form of a run, or null when it is what the store holds now."""

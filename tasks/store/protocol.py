@@ -118,6 +118,14 @@ class Store(Protocol):
         """Table comparisons, sorted by its keys."""
         ...
 
+    def add_calibration(self, row: Mapping[str, Any]) -> None:
+        """Keep a row of table calibrations; the same record again changes nothing, not its time."""
+        ...
+
+    def calibrations(self) -> pl.DataFrame:
+        """Table calibrations in order of time; empty in a store older than the table."""
+        ...
+
     def close(self) -> None:
         """Let go of the store; closing again does nothing."""
         ...

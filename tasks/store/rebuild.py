@@ -20,7 +20,7 @@ import polars as pl
 from judge.errors import SchemaVersion, StoreBusy, StoreError
 from judge.rows import SHARD_TABLES
 from tasks.failpoints import failpoint
-from tasks.store.duckfile import first_line
+from tasks.store.duckfile import first_line, tables_in
 from tasks.store.duckrows import plan_of, rows_of
 from tasks.store.folder import sync_folder
 from tasks.store.lake import Lake
@@ -93,6 +93,8 @@ def _build(uri: str, path: Path, scratch: Path, copy: Lake | None, done: Rebuilt
                 failpoint("rebuild.half")
             for row in copy.comparisons().rows(named=True):
                 store.add_comparison(row)
+            for row in copy.calibrations().rows(named=True):
+                store.add_calibration(row)
         else:
             _salvage(path, store, done)
 
@@ -137,6 +139,9 @@ def _taken_over(source: Path, store: Warehouse, done: Rebuilt) -> bool:
                 failpoint("rebuild.half")
             for row in rows_of(con, "comparisons").rows(named=True):
                 store.add_comparison(row)
+            if "calibrations" in tables_in(con):
+                for row in rows_of(con, "calibrations").rows(named=True):
+                    store.add_calibration(row)
     except duckdb.Error as error:
         done.lost["every run"] = first_line(error)
         return False

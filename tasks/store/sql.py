@@ -96,6 +96,8 @@ def _small(lake: Lake, table: str, runs: list[str]) -> pl.DataFrame:
         return lake.runs()
     if table == "comparisons":
         return lake.comparisons()
+    if table == "calibrations":
+        return lake.calibrations()
     return pl.concat([frame(table, []), *(lake.table(run_id, table) for run_id in runs)])
 
 

@@ -27,6 +27,7 @@ from tasks.failpoints import failpoint
 from tasks.store.duckfile import (
     MEMORY,
     connected,
+    create,
     damaged,
     first_line,
     held,
@@ -34,6 +35,7 @@ from tasks.store.duckfile import (
     is_torn,
     see_to_it,
     start_anew,
+    tables_in,
 )
 from tasks.store.duckrows import end_of, insert, lazily, plan_of, rows_of, run_ids
 from tasks.store.journal import Journal
@@ -258,6 +260,22 @@ class Warehouse:
         with self._transaction() as con:
             found = rows_of(con, "comparisons")
         return found.sort(found.columns)
+
+    def add_calibration(self, row: Mapping[str, Any]) -> None:
+        """Keep a row of table calibrations, unless its record is there."""
+        added = frame("calibrations", [row])
+        with self._transaction() as con:
+            con.execute(create("calibrations"))
+            kept = rows_of(con, "calibrations").select("run_id", "record")
+            if added.select("run_id", "record").row(0) not in kept.rows():
+                insert(con, "calibrations", added)
+
+    def calibrations(self) -> pl.DataFrame:
+        """Table calibrations in order of time."""
+        with self._transaction() as con:
+            if "calibrations" not in tables_in(con):
+                return frame("calibrations", [])
+            return rows_of(con, "calibrations")
 
     def close(self) -> None:
         """Close the file, so that another process may write to it.

@@ -116,6 +116,7 @@ TEXT_FAULTS: Mapping[str, Callable[[Question], str]] = {
     "two": lambda q: f"{q.text}\n{_flattering(q)}",
     "wrong-id": _wrong_id,
     "no-id": _missing("reply_id"),
+    "lower": _numbers(lambda value: max(0, value - 1)),
     "strings": _numbers(str),
     "floats": _numbers(float),
     "bools": _numbers(lambda value: True),

@@ -1,0 +1,111 @@
+"""`assizes calibrate`: a judge beside the labels of people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deployments.commands.calibration_tables import print_calibration
+from deployments.commands.output import print_json, print_line
+from deployments.commands.stores import existing_store, is_there
+from deployments.settings import read_config
+from judge.config import RunConfig
+from judge.errors import ConfigurationError
+from tasks.calibrations import Calibrated, calibrate_judgements, calibrate_run
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A calibration as asked for on the command line.
+
+    Args:
+        file: configuration file.
+        overrides: `--set` pairs.
+        given: fields of [calibration]; null: not given.
+        store: in place of the configured one.
+        run_id: the run to calibrate; null: judge the configured transcripts, or judgements.
+    """
+
+    file: Path | None
+    overrides: tuple[str, ...]
+    given: Mapping[str, object]
+    store: str | None
+    run_id: str | None
+
+
+def calibrate_and_print(asked: Asked, *, as_json: bool, verbose: bool) -> int:
+    """Calibrate, keep the record, print it.
+
+    Returns:
+        1 where the judge falls short of a configured floor, else 0.
+
+    Raises:
+        ConfigurationError: for labels or settings that cannot be used.
+        UnknownRun: the store has no such run.
+    """
+    config = _config(asked)
+    if config.calibration.judgements is not None:
+        found = _judgements(config)
+    else:
+        run_id = asked.run_id or _judged(config, verbose=verbose)
+        with existing_store(config.store) as store:
+            found = calibrate_run(store, run_id, config.calibration)
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+    else:
+        for one in found.calibrations:
+            print_calibration(one)
+        for reason in found.shortfalls:
+            print_line(f"FALLS SHORT: {reason}")
+    return 1 if found.shortfalls else 0
+
+
+def pairs(given: Sequence[str], option: str) -> dict[str, Any] | None:
+    """`NAME=VALUE` pairs as a table; a name given twice has a list. Null without any.
+
+    Raises:
+        ConfigurationError: for a text without `=`.
+    """
+    found: dict[str, Any] = {}
+    for pair in given:
+        name, separator, value = pair.partition("=")
+        if not separator or not name or not value:
+            raise ConfigurationError(f"{option} {pair!r}: write NAME=VALUE")
+        found[name] = [*found[name], value] if name in found else [value]
+    return {name: one if len(one) > 1 else one[0] for name, one in found.items()} or None
+
+
+def _config(asked: Asked) -> RunConfig:
+    """The configuration; transcripts are needed only where they are to be judged."""
+    if asked.run_id and asked.given["judgements"]:
+        raise ConfigurationError("--run and --judgements: the judge's side is one of the two")
+    given: dict[str, Mapping[str, Any]] = {
+        "calibration": asked.given,
+        "store": {"uri": asked.store},
+    }
+    if asked.run_id or asked.given["judgements"]:
+        given["transcripts"] = {"uri": ""}
+    config = read_config(asked.file, asked.overrides, given)
+    if config.calibration.labels is None:
+        raise ConfigurationError("labels: name a file or cases:NAME, or set [calibration] labels")
+    return config
+
+
+def _judgements(config: RunConfig) -> Calibrated:
+    """With recorded judgements a store is not needed, and none is made."""
+    if not is_there(config.store):
+        return calibrate_judgements(None, config.calibration)
+    with existing_store(config.store) as store:
+        return calibrate_judgements(store, config.calibration)
+
+
+def _judged(config: RunConfig, *, verbose: bool) -> str:
+    """Judge the configured transcripts, or find it done; the run's id."""
+    from deployments.commands.run import Wanted, evaluations, preflight
+
+    wanted = Wanted(config)
+    preflight(wanted)
+    (outcome,) = evaluations([wanted], verbose=verbose)
+    return outcome.run_id

@@ -1,0 +1,98 @@
+"""Commands that say how far a judge and a series can be trusted: calibrate, trends."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from deployments.options import AsJson, ConfigFile, Overrides, StoreUri, Verbose
+
+
+def add_trust_commands(app: typer.Typer) -> None:
+    """Put these commands into the app."""
+    app.command()(calibrate)
+    app.command()(trends)
+
+
+def calibrate(
+    labels: Annotated[
+        str | None,
+        typer.Argument(help="File with labels of people, or cases:NAME [default: as configured]."),
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option(help="Run whose judge is calibrated; else one is made.")
+    ] = None,
+    judgements: Annotated[
+        str | None, typer.Option(help="File with recorded grades of a judge, in place of a run.")
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="Metric that was labelled [default: verdict].")
+    ] = None,
+    column: Annotated[
+        list[str] | None, typer.Option(help="ROLE=NAME of a column, e.g. label=annotator1.")
+    ] = None,
+    word: Annotated[list[str] | None, typer.Option(help="WORD=GRADE, e.g. tie=0.")] = None,
+    levels: Annotated[str | None, typer.Option(help="The grades there are, e.g. 0,1,2,3.")] = None,
+    clip: Annotated[bool, typer.Option("--clip", help="Pull numbers beyond them back.")] = False,
+    nominal: Annotated[bool, typer.Option("--nominal", help="Grades without an order.")] = False,
+    pass_from: Annotated[float | None, typer.Option(help="Lowest grade that passes.")] = None,
+    min_kappa: Annotated[float | None, typer.Option(help="Exit code 1 under this kappa.")] = None,
+    max_kappa_drop: Annotated[
+        float | None, typer.Option(help="Exit code 1 so far under the judge before.")
+    ] = None,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+    store: StoreUri = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """A judge beside human labels: kappa, errors, and the pass rate corrected by them."""
+    from deployments.commands.calibrate import Asked, calibrate_and_print, pairs
+
+    given: dict[str, object] = {
+        "labels": labels,
+        "judgements": judgements,
+        "metric": metric,
+        "columns": pairs(column or [], "--column"),
+        "words": pairs(word or [], "--word"),
+        "levels": levels.split(",") if levels else None,
+        "clip": clip or None,
+        "scale": "nominal" if nominal else None,
+        "pass_from": pass_from,
+        "min_kappa": min_kappa,
+        "max_kappa_drop": max_kappa_drop,
+    }
+    asked = Asked(config, tuple(overrides or ()), given, store, run)
+    raise typer.Exit(calibrate_and_print(asked, as_json=as_json, verbose=verbose))
+
+
+def trends(
+    name: Annotated[
+        str | None, typer.Argument(help="Name of the runs [default: of the newest one].")
+    ] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="Series to watch [default: as configured, else all].")
+    ] = None,
+    slice_by: Annotated[
+        list[str] | None, typer.Option("--slice", help="agent, agent_version or tags.NAME.")
+    ] = None,
+    since: Annotated[
+        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Runs from this day (UTC) on.")
+    ] = None,
+    last: Annotated[int | None, typer.Option(min=1, help="Only the last so many runs.")] = None,
+    plot: Annotated[
+        str | None, typer.Option(help="Write the series with their intervals to this SVG file.")
+    ] = None,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+    store: StoreUri = None,
+    as_json: AsJson = False,
+) -> None:
+    """How a number moved over the runs, and which problems are new, persisting or resolved."""
+    from deployments.commands.trends import Looked, show_trends
+
+    given = {"metrics": metric or None, "slices": slice_by or None}
+    looked = Looked(config, tuple(overrides or ()), given, store)
+    raise typer.Exit(show_trends(looked, (name, since, last), plot, as_json=as_json))

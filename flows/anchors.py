@@ -1,0 +1,63 @@
+"""Judge the anchors beside a run, and say whether the judge moved."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from typing import Any
+
+from judge.errors import AssizesError
+from tasks.anchor_runs import anchor_config, anchors_due, anchors_id
+from tasks.anchoring import attribute_change
+from tasks.calibrations import calibrate_run
+from tasks.plan import PlannedRun
+from tasks.room import Room
+from tasks.summaries import Against
+
+log = logging.getLogger(__name__)
+
+
+async def judge_anchors(room: Room, run: PlannedRun, against: Against) -> Against:
+    """With [anchors], a run of its own over them, asked anew and held against their labels where
+    they have any; then whose the change is.
+
+    Anchors that cannot be judged leave the run as it is, and the log says why.
+    """
+    if room.config.anchors.uri is None:
+        return against
+    if await asyncio.to_thread(anchors_due, room.store, run.record, room.config):
+        await _judge(room, run)
+    found = await attribute_change(room, run, against.comparison)
+    return replace(against, attribution=found)
+
+
+async def _judge(room: Room, run: PlannedRun) -> None:
+    from flows.evaluate import evaluate
+
+    # Prefect types an async flow called with return_state as if it had been awaited already.
+    work: Any = evaluate(
+        anchor_config(room.config),
+        run.record.trigger,
+        run_id=anchors_id(run.run_id),
+        return_state=True,
+    )
+    outcome = await (await work).aresult(raise_on_failure=False)
+    if isinstance(outcome, AssizesError):
+        log.warning("the anchors could not be judged: %s", " ".join(str(outcome).split()))
+    elif isinstance(outcome, BaseException):
+        raise outcome
+    elif (labels := room.config.anchors.labels) is not None:
+        await _calibrate(room, outcome.run_id, labels)
+
+
+async def _calibrate(room: Room, run_id: str, labels: str) -> None:
+    """Labels that cannot be used leave the judge without a calibration, and the log says why."""
+    settings = room.config.calibration.model_copy(update={"labels": labels, "judgements": None})
+    try:
+        found = await asyncio.to_thread(calibrate_run, room.store, run_id, settings)
+    except AssizesError as error:
+        log.warning("the anchors could not calibrate the judge: %s", error)
+        return
+    for reason in found.shortfalls:
+        log.warning("the judge falls short on the anchors: %s", reason)

@@ -1,0 +1,59 @@
+"""Judge labelled transcripts, or take a run that did, and hold the judge against the labels."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from prefect import flow
+from prefect.artifacts import acreate_markdown_artifact
+from prefect.client.schemas.objects import State
+from prefect.states import Completed, Failed
+
+from flows.evaluate import evaluate
+from judge.config import RunConfig
+from tasks.calibrations import Calibrated, calibrate_run
+from tasks.reports.calibration import calibration_markdown
+from tasks.store import open_store
+
+KEY: Final = "assizes-calibration"
+"""Artifact key of a calibration's Markdown, before the name of the configuration."""
+
+
+@flow(name="calibrate", flow_run_name="calibrate-{config.name}", result_serializer="json")
+async def calibrate_judge(config: RunConfig, run_id: str | None = None) -> State[Calibrated]:
+    """Calibrate the judge of a configuration; a judge that falls short ends the flow as failed.
+
+    Leaves a Markdown artifact `assizes-calibration-<name>`.
+
+    Args:
+        config: its [calibration] names the labels and the floors.
+        run_id: a stored run (a unique prefix will do); null: the transcripts are judged, which
+            costs nothing where that run is complete.
+    """
+    of_run = run_id or await _judged(config)
+    found = await asyncio.to_thread(_calibrated, config, of_run)
+    await acreate_markdown_artifact(
+        markdown=calibration_markdown(found.calibrations, found.shortfalls),
+        key=f"{KEY}-{config.name.replace('_', '-')}",
+    )
+    if not found.shortfalls:
+        said = "; ".join(f"{one.metric}: {one.citation()}" for one in found.calibrations)
+        return Completed(name="Calibrated", message=said, data=found)
+    state = Failed if config.runner.fail_flow else Completed
+    return state(name="FallsShort", message="; ".join(found.shortfalls), data=found)
+
+
+async def _judged(config: RunConfig) -> str:
+    # Prefect types an async flow called with return_state as if it had been awaited already.
+    work: Any = evaluate(config, return_state=True)
+    outcome = await (await work).aresult(raise_on_failure=False)
+    if isinstance(outcome, BaseException):
+        raise outcome
+    run_id: str = outcome.run_id
+    return run_id
+
+
+def _calibrated(config: RunConfig, run_id: str) -> Calibrated:
+    with open_store(config.store, writing=True) as store:
+        return calibrate_run(store, run_id, config.calibration)

@@ -1,0 +1,169 @@
+"""Labels of people and grades of a judge become a calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from statistics import fmean
+
+from judge.calibration import measures
+from judge.calibration.corrected import JudgeErrors, Observed, corrected_rate, design_effect
+from judge.calibration.grades import Rated, agreed, pass_mark
+from judge.calibration.record import Agreement, Calibration, Ceiling, FailingClass, Pair, cautions
+from judge.calibration.resampling import Estimate, estimate
+from judge.calibration.settings import CalibrationConfig
+from judge.calibration.tables import as_counts, coincidences, confusions
+from judge.exact import rounded
+
+PairOf = tuple[str, float, float]
+"""Cluster, the one grade, the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is calibrated: the metric, the judge, where the labels are from.
+
+    Args:
+        outcomes: (cluster, grade) of everything the judge graded, labelled or not.
+    """
+
+    metric: str
+    judge: str
+    fingerprint: str
+    labels: str
+    labels_hash: str
+    run_id: str | None = None
+    outcomes: Sequence[tuple[str, float]] = field(default=())
+
+
+def calibrate(subject: Subject, items: Sequence[Rated], config: CalibrationConfig) -> Calibration:
+    """The judge beside people, with 95 % intervals that resample clusters.
+
+    Args:
+        subject: who and what.
+        items: everything that people graded, with the judge's grade.
+        config: how grades are ordered, and from which one on a case passes.
+    """
+    ordered = config.scale == "ordinal"
+    asked = [item for item in items if not item.missing]
+    settled = [(item, agreed(list(item.people.values()), ordered=ordered)) for item in asked]
+    pairs = [
+        (item.cluster, grade, item.judged)
+        for item, grade in settled
+        if grade is not None and item.judged is not None
+    ]
+    due = sum(grade is not None for _, grade in settled)
+    levels = _levels(items, config)
+    table = confusions(pairs, levels)
+    agreement = _agreement(pairs, levels, ordered=ordered)
+    failing = _failing(pairs, pass_mark(levels, config))
+    kappa = agreement.quadratic_kappa if len(levels) > 2 else None
+    return Calibration(
+        metric=subject.metric,
+        judge=subject.judge,
+        fingerprint=subject.fingerprint,
+        labels=subject.labels,
+        labels_hash=subject.labels_hash,
+        run_id=subject.run_id,
+        labelled=len(items),
+        disputed=sum(grade is None for _, grade in settled),
+        missing=len(items) - len(asked),
+        judge_errors=due - len(pairs),
+        judge_error_rate=rounded((due - len(pairs)) / due) if due else None,
+        clusters=table.clusters,
+        raters=tuple(_raters(items)),
+        levels=tuple(levels),
+        ordered=ordered,
+        confusion=tuple(tuple(row) for row in as_counts(table.whole)),
+        agreement=agreement,
+        failing=failing,
+        ceiling=_ceiling(items, levels, ordered=ordered),
+        warnings=tuple(cautions(len(pairs), failing, kappa or agreement.kappa)),
+        **_pass_rates(subject, failing),
+    )
+
+
+def _levels(items: Sequence[Rated], config: CalibrationConfig) -> list[float]:
+    given = {grade for item in items for grade in item.people.values()}
+    judged = {item.judged for item in items if item.judged is not None}
+    return sorted(set(config.levels) if config.levels else given | judged)
+
+
+def _raters(items: Sequence[Rated]) -> list[str]:
+    return sorted({rater for item in items for rater in item.people})
+
+
+def _agreement(pairs: Sequence[PairOf], levels: Sequence[float], *, ordered: bool) -> Agreement:
+    tables = confusions(pairs, levels)
+    both = coincidences(((cluster, (one, other)) for cluster, one, other in pairs), levels)
+    quadratic = estimate(tables, measures.quadratic_kappa(levels)) if ordered else None
+    return Agreement(
+        items=len(pairs),
+        accuracy=estimate(tables, measures.accuracy),
+        kappa=estimate(tables, measures.kappa),
+        quadratic_kappa=quadratic,
+        alpha=estimate(both, measures.alpha("ordinal" if ordered else "nominal")),
+    )
+
+
+def _failing(pairs: Sequence[PairOf], mark: float | None) -> FailingClass | None:
+    if mark is None:
+        return None
+    sides = [(cluster, float(one >= mark), float(other >= mark)) for cluster, one, other in pairs]
+    tables = confusions(sides, (0.0, 1.0))
+    (fails_right, passed_wrongly), (failed_wrongly, passes_right) = as_counts(tables.whole)
+    return FailingClass(
+        pass_from=mark,
+        f1=estimate(tables, measures.f1),
+        false_positive_rate=estimate(tables, measures.false_positive_rate),
+        false_negative_rate=estimate(tables, measures.false_negative_rate),
+        kappa=estimate(tables, measures.kappa),
+        errors=JudgeErrors(
+            passes=passes_right + failed_wrongly,
+            passes_right=passes_right,
+            fails=fails_right + passed_wrongly,
+            fails_right=fails_right,
+        ),
+    )
+
+
+def _ceiling(items: Sequence[Rated], levels: Sequence[float], *, ordered: bool) -> Ceiling | None:
+    raters = _raters(items)
+    if len(raters) < 2:
+        return None
+    found = []
+    for one, other in combinations(raters, 2):
+        both = [item for item in items if one in item.people and other in item.people]
+        pairs = [(item.cluster, item.people[one], item.people[other]) for item in both]
+        if pairs:
+            found.append(
+                Pair(raters=(one, other), agreement=_agreement(pairs, levels, ordered=ordered))
+            )
+    everyone = coincidences(((i.cluster, tuple(i.people.values())) for i in items), levels)
+    cited = [_cited(pair.agreement, levels).value for pair in found]
+    known = [value for value in cited if value is not None]
+    return Ceiling(
+        mean_kappa=rounded(fmean(known)) if known else None,
+        alpha=estimate(everyone, measures.alpha("ordinal" if ordered else "nominal")),
+        pairs=tuple(found),
+    )
+
+
+def _cited(agreement: Agreement, levels: Sequence[float]) -> Estimate:
+    weighted = agreement.quadratic_kappa if len(levels) > 2 else None
+    return weighted or agreement.kappa
+
+
+def _pass_rates(
+    subject: Subject, failing: FailingClass | None
+) -> dict[str, float | Estimate | None]:
+    if failing is None or not subject.outcomes:
+        return {"observed_pass_rate": None, "corrected_pass_rate": None}
+    outcomes = [(cluster, grade >= failing.pass_from) for cluster, grade in subject.outcomes]
+    passed = sum(good for _, good in outcomes)
+    seen = Observed(passed, len(outcomes), design_effect(outcomes))
+    return {
+        "observed_pass_rate": rounded(passed / len(outcomes)),
+        "corrected_pass_rate": corrected_rate(seen, failing.errors),
+    }

@@ -1,0 +1,56 @@
+"""Who judged a metric, as a hash: another hash, another judge, another calibration."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from judge.calibration.settings import VERDICT
+from judge.reply import PARSER_VERSION
+from judge.rows import as_json
+
+_ASKED: Final = (
+    "model",
+    "provider",
+    "api_base",
+    "panel",
+    "repeats",
+    "escalate_to",
+    "temperature",
+    "max_output_tokens",
+)
+"""Settings of [judge] under which every judge asks."""
+
+
+_REPEATING: Final = ("judge:recorded", "metric:recorded_reward")
+"""It repeats labels and decides nothing: a run with labels has the judge of one without."""
+
+
+def judge_fingerprint(
+    config: Mapping[str, Any], judge: str, metric: str, answered_by: Iterable[str]
+) -> str:
+    """First 16 hex digits of the SHA-256 over all that one metric's findings depend on: models as
+    requested and as answered, how they are asked, the judge's version, the rubric, the parser.
+
+    The verdict on a case depends on the whole of [judge].
+
+    Args:
+        config: a run's configuration as its record holds it, with `fingerprints`.
+        judge: the judge of the metric; empty for the verdict.
+        metric: the metric, or `verdict`.
+        answered_by: the models that answered this judge.
+    """
+    settings, prints = config.get("judge", {}), config.get("fingerprints", {})
+    if metric == VERDICT:
+        prints = {name: of for name, of in prints.items() if name not in _REPEATING}
+        told: Any = {**settings, "judges": [j for j in settings["judges"] if j != "recorded"]}
+    else:
+        names = (f"judge:{judge}", f"metric:{metric}")
+        prints = {name: prints[name] for name in names if name in prints}
+        told = {name: settings.get(name) for name in _ASKED}
+        told["options"] = (settings.get("options") or {}).get(judge)
+        if judge == "conversation":  # all its metrics stand in one prompt
+            told["metrics"] = sorted(one["metric"] for one in settings.get("metrics") or [])
+    body = as_json([told, prints, sorted(answered_by), PARSER_VERSION])
+    return hashlib.sha256(body.encode()).hexdigest()[:16]

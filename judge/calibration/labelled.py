@@ -1,0 +1,136 @@
+"""Rows of a labels file, or of a file of judgements, as grades by case and metric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, create_model
+
+from judge.calibration.grades import graded, vocabulary
+from judge.calibration.settings import VERDICT, CalibrationConfig
+from judge.errors import ConfigurationError, ModelError
+from judge.reply import parse_reply
+
+Row = Mapping[str, Any]
+
+
+class Thing(NamedTuple):
+    """What was graded: a case, or one repetition of it; null: the labels name none."""
+
+    case_id: str
+    repetition: int | None
+
+
+@dataclass
+class People:
+    """What people said of one thing: grades by rater."""
+
+    cluster: str | None = None
+    grades: dict[str, float] = field(default_factory=dict)
+
+
+def labels_by_metric(
+    rows: Iterable[Row], config: CalibrationConfig, where: str
+) -> dict[str, dict[Thing, People]]:
+    """The grades that people gave, by metric; an empty cell is no grade.
+
+    Raises:
+        ConfigurationError: for a column that is not there, a label that is no grade, or two
+            grades of one rater for one thing.
+    """
+    columns, found = config.columns, dict[str, dict[Thing, People]]()
+    for number, row in enumerate(rows, 1):
+        at = f"{where}, row {number}"
+        metric = str(row.get(columns.metric) or config.metric or VERDICT)
+        people = found.setdefault(metric, {}).setdefault(_thing(row, config, at), People())
+        people.cluster = _text(row.get(columns.cluster)) or people.cluster
+        for column in columns.label:
+            grade = _label(row, column, config, at)
+            if grade is None:
+                continue
+            rater = column if len(columns.label) > 1 else _text(row.get(columns.rater)) or column
+            if people.grades.setdefault(rater, grade) != grade:
+                raise ConfigurationError(
+                    f"{at}: {rater!r} has graded this before, otherwise; one grade a rater and case"
+                )
+    if not any(people.grades for things in found.values() for people in things.values()):
+        raise ConfigurationError(f"{where}: holds no label")
+    return found
+
+
+def judgements(rows: Iterable[Row], config: CalibrationConfig, where: str) -> dict[Thing, Any]:
+    """What a judge said of each thing: a grade, or null for an answer that is none.
+
+    Raises:
+        ConfigurationError: for a column that is not there, or a thing judged twice.
+    """
+    found: dict[Thing, float | None] = {}
+    column = config.columns.reply or config.columns.judge
+    reply = _reply_model(config)
+    for number, row in enumerate(rows, 1):
+        at = f"{where}, row {number}"
+        thing = _thing(row, config, at)
+        if thing in found:
+            raise ConfigurationError(f"{at}: case {thing.case_id!r} is judged twice")
+        cell = _cell(row, column, at)
+        if config.columns.reply is not None:
+            cell = _replied(str(cell), reply)
+        found[thing] = graded(cell, config)
+    return found
+
+
+def _label(row: Row, column: str, config: CalibrationConfig, at: str) -> float | None:
+    cell = _cell(row, column, at)
+    if _text(cell) is None:
+        return None
+    grade = graded(cell, config)
+    if grade is None:
+        words = ", ".join(vocabulary(config))
+        levels = "" if config.levels is None else f" among {', '.join(map(str, config.levels))}"
+        raise ConfigurationError(
+            f"{at}: {column} {str(cell)[:40]!r} is no grade; accepted: a number{levels}, {words}, "
+            "and what [calibration.words] adds"
+        )
+    return grade
+
+
+def _thing(row: Row, config: CalibrationConfig, at: str) -> Thing:
+    case_id = _text(_cell(row, config.columns.case, at))
+    if case_id is None:
+        raise ConfigurationError(f"{at}: {config.columns.case} is empty")
+    repetition = _text(row.get(config.columns.repetition))
+    if repetition is not None and not repetition.isdecimal():
+        raise ConfigurationError(f"{at}: repetition {repetition!r}; accepted: 0, 1, 2, ...")
+    return Thing(case_id, None if repetition is None else int(repetition))
+
+
+def _cell(row: Row, column: str, at: str) -> Any:
+    if column not in row:
+        raise ConfigurationError(
+            f"{at}: no column {column!r}; there are {', '.join(map(str, row))}; "
+            "[calibration.columns] or --column names them"
+        )
+    return row[column]
+
+
+def _text(cell: Any) -> str | None:
+    return str(cell).strip() or None if cell is not None else None
+
+
+def _reply_model(config: CalibrationConfig) -> type[BaseModel]:
+    """What a reply must hold: the verdict, as one of the words that are grades."""
+    words: Any = Literal[tuple(vocabulary(config))]
+    fields: dict[str, Any] = {config.columns.verdict: (words, ...)}
+    model: type[BaseModel] = create_model("Reply", **fields)
+    return model
+
+
+def _replied(text: str, reply: type[BaseModel]) -> Any:
+    """The verdict in a model's text; null where our parser finds none that is allowed."""
+    try:
+        (verdict,) = parse_reply(text, reply).reply.model_dump().values()
+    except ModelError:
+        return None
+    return verdict

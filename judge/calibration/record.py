@@ -1,0 +1,160 @@
+"""What a calibration found: kept beside the runs, cited by later reports, and gated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from judge.calibration.corrected import JudgeErrors
+from judge.calibration.resampling import Estimate
+from judge.calibration.settings import CalibrationConfig
+
+FEW_LABELS = 100
+WEAK_KAPPA = 0.4
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Agreement(_Part):
+    """How far two raters agree; `quadratic_kappa` and `alpha` use the order of the grades."""
+
+    items: int
+    accuracy: Estimate
+    kappa: Estimate
+    quadratic_kappa: Estimate | None = Field(description="null for nominal grades")
+    alpha: Estimate = Field(description="Krippendorff's: ordinal, or nominal for nominal grades")
+
+
+class Pair(_Part):
+    """Two people beside each other."""
+
+    raters: tuple[str, str]
+    agreement: Agreement
+
+
+class Ceiling(_Part):
+    """How far people agree with each other: more cannot be asked of a judge."""
+
+    mean_kappa: float | None = Field(description="of the pairs, in the kappa that is cited")
+    alpha: Estimate = Field(description="over all raters, gaps allowed")
+    pairs: tuple[Pair, ...]
+
+
+class FailingClass(_Part):
+    """Pass or fail, with a fail as the finding: a false positive is a true pass called a fail."""
+
+    pass_from: float
+    f1: Estimate
+    false_positive_rate: Estimate = Field(description="share of the true passes called fails")
+    false_negative_rate: Estimate = Field(description="share of the true fails called passes")
+    kappa: Estimate
+    errors: JudgeErrors
+
+
+class Calibration(_Part):
+    """A judge beside people, on one metric.
+
+    Items on which people are divided, and those the judge was not asked about, count nowhere; an
+    answer that is no grade is a judge error: outside every measure of agreement, and counted.
+    """
+
+    metric: str
+    judge: str = Field(description="who judged, in words")
+    fingerprint: str = Field(description="changes with whatever can change the judge's findings")
+    labels: str = Field(description="where the labels lie")
+    labels_hash: str
+    run_id: str | None
+    labelled: int = Field(description="items that people graded")
+    disputed: int = Field(description="items on which people are divided")
+    missing: int = Field(description="labelled items that the judge was not asked about")
+    judge_errors: int = Field(description="answers that are no grade, and failed judgements")
+    judge_error_rate: float | None = Field(description="of the items that a grade was due on")
+    clusters: int
+    raters: tuple[str, ...]
+    levels: tuple[float, ...]
+    ordered: bool
+    confusion: tuple[tuple[int, ...], ...] = Field(description="a row a grade of people")
+    agreement: Agreement
+    failing: FailingClass | None = Field(description="null where nothing says what passes")
+    ceiling: Ceiling | None = Field(description="null with one rater")
+    observed_pass_rate: float | None = Field(description="of everything judged, labelled or not")
+    corrected_pass_rate: Estimate | None
+    warnings: tuple[str, ...]
+
+    @property
+    def weighted(self) -> bool:
+        """Whether the kappa that is cited is the quadratic one: more than two ordered grades."""
+        return self.agreement.quadratic_kappa is not None and len(self.levels) > 2
+
+    @property
+    def cited_kappa(self) -> Estimate:
+        """The kappa that reports cite and the gate looks at."""
+        quadratic = self.agreement.quadratic_kappa
+        return quadratic if self.weighted and quadratic is not None else self.agreement.kappa
+
+    def citation(self) -> str:
+        """`kappa 0.71 [0.62, 0.79] on 240 labels`."""
+        name = "quadratic kappa" if self.weighted else "kappa"
+        return f"{name} {self.cited_kappa} on {self.agreement.items:,} labels"
+
+
+def shortfalls(
+    found: Calibration, former: Calibration | None, config: CalibrationConfig
+) -> list[str]:
+    """Why a judge is not to be used: under the floor, or worse than the judge before it.
+
+    Args:
+        found: of the judge in question.
+        former: of another judge, on the same labels and metric; null where there is none.
+        config: the two limits.
+    """
+    kappa = found.cited_kappa.value
+    gated = config.min_kappa is not None or config.max_kappa_drop is not None
+    if kappa is None:
+        return [f"{found.metric}: kappa is not defined on these labels"] if gated else []
+    reasons = []
+    if config.min_kappa is not None and round(kappa, 9) < config.min_kappa:
+        reasons.append(f"{found.metric}: {found.citation()}, under its floor {config.min_kappa:g}")
+    before = former.cited_kappa.value if former is not None else None
+    if before is not None and config.max_kappa_drop is not None:
+        drop = round(before - kappa, 9)
+        if drop > config.max_kappa_drop:
+            reasons.append(
+                f"{found.metric}: {found.citation()}, {drop:.2f} under the former judge's "
+                f"{before:.2f} ({former.judge if former else ''}); allowed {config.max_kappa_drop:g}"
+            )
+    return reasons
+
+
+def former_of(found: Calibration, kept: Iterable[Calibration]) -> Calibration | None:
+    """The last calibration of another judge on the same labels and metric, of those in time order."""
+    same = [
+        one
+        for one in kept
+        if one.metric == found.metric
+        and one.labels_hash == found.labels_hash
+        and one.fingerprint != found.fingerprint
+    ]
+    return same[-1] if same else None
+
+
+def cautions(labelled: int, failing: FailingClass | None, kappa: Estimate) -> Sequence[str]:
+    """What to know before believing a kappa."""
+    found = []
+    if labelled < FEW_LABELS:
+        found.append(f"{labelled} labels; under {FEW_LABELS} a kappa is loose by 0.2 either way")
+    if kappa.low is None:
+        found.append("no interval: under 10 clusters, or kappa is not defined")
+    elif kappa.low < WEAK_KAPPA:
+        found.append(f"kappa may be as low as {kappa.low:.2f}: do not gate on this judge alone")
+    if failing is not None and min(failing.errors.fails, failing.errors.passes) < 30:
+        found.append(
+            f"{failing.errors.fails} failed and {failing.errors.passes} passed by people; "
+            "at least 30 of each tell how the judge errs"
+        )
+    if failing is not None and not failing.errors.usable:
+        found.append("no corrected pass rate: the judge is no better than chance on these labels")
+    return found

@@ -1,0 +1,67 @@
+"""Intervals by resampling whole clusters, with a fixed seed: the same labels give the same bounds."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from judge.calibration.measures import Measure
+from judge.calibration.tables import Tables
+from judge.exact import rounded
+
+DRAWS: Final = 10_000
+SEED: Final = 20_240_401
+MIN_CLUSTERS: Final = 10
+"""With fewer clusters a resampled interval is too narrow to be shown."""
+
+_BLOCK: Final = 1_000
+
+
+class Estimate(BaseModel):
+    """A number with its 95 % interval; null where it is not defined or there is too little data."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    value: float | None
+    low: float | None = Field(default=None, description="lower bound of the 95 % interval")
+    high: float | None = None
+
+    def __str__(self) -> str:
+        """`0.71 [0.62, 0.79]`; without the bounds where there are none."""
+        if self.value is None:
+            return "not defined"
+        bounds = "" if self.low is None else f" [{self.low:.2f}, {self.high:.2f}]"
+        return f"{self.value:.2f}{bounds}"
+
+
+def estimate(tables: Tables, measure: Measure, draws: int = DRAWS) -> Estimate:
+    """A measure over all clusters, and the 2.5 and 97.5 percentiles of it over resampled clusters.
+
+    Draws in which the measure is not defined are left out.
+    """
+    if not tables.clusters:
+        return Estimate(value=None)
+    value = _number(float(measure(tables.whole[None])[0]))
+    if value is None or tables.clusters < MIN_CLUSTERS:
+        return Estimate(value=value)
+    found = _resampled(tables, measure, draws)
+    low, high = np.nanquantile(found, [0.025, 0.975])
+    return Estimate(value=value, low=_number(float(low)), high=_number(float(high)))
+
+
+def _resampled(tables: Tables, measure: Measure, draws: int) -> np.ndarray:
+    """Drawing clusters with replacement is drawing how often each kind of cluster occurs."""
+    random = np.random.default_rng(SEED)
+    shares = tables.times / tables.clusters
+    found = []
+    for start in range(0, draws, _BLOCK):
+        size = min(_BLOCK, draws - start)
+        drawn = random.multinomial(tables.clusters, shares, size=size)
+        found.append(measure(np.tensordot(drawn, tables.kinds, axes=1)))
+    return np.concatenate(found)
+
+
+def _number(value: float) -> float | None:
+    return rounded(value) if np.isfinite(value) else None

@@ -1,0 +1,1 @@
+"""The same number run after run: what it usually is, and when it left that."""

@@ -1,0 +1,106 @@
+"""Anchor runs in the store: which belongs to a run, and what it says of the judge."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from judge.anchors import ANCHORS, AnchorsConfig, Attribution, Scores, attribute, change
+from judge.compare import RunComparison
+from judge.config import RunConfig
+from judge.executions import collected
+from tasks.store import RunRecord, Store
+
+
+def anchors_id(run_id: str) -> str:
+    """The id of a run's anchor run."""
+    return f"{run_id}-{ANCHORS}"
+
+
+def anchors_name(name: str) -> str:
+    """The name under which the anchor runs of a name are kept."""
+    return f"{name}-{ANCHORS}"
+
+
+def anchor_config(config: RunConfig) -> RunConfig:
+    """The run over the anchors: the same judge, asked anew, gates nothing and compares nothing."""
+    body = config.model_dump(mode="python")
+    anchors = body["anchors"]
+    body["name"] = anchors_name(config.name)
+    body["transcripts"] |= {
+        "uri": anchors["uri"],
+        "format": anchors["format"],
+        "where": {},
+        "sample": 1.0,
+        "limit": None,
+    }
+    body["cache"] |= {"use": "refresh"}
+    body["comparison"] |= {"baseline": None}
+    body["runner"] |= {"fail_flow": False, "batch": False}
+    body["anchors"] |= {"uri": None}
+    return RunConfig.model_validate(body)
+
+
+def anchors_due(store: Store, record: RunRecord, config: RunConfig) -> bool:
+    """Whether a run has its anchors judged: by its trigger, or because its judge has never been."""
+    if config.anchors.uri is None or record.status != "complete":
+        return False
+    if config.cache.use == "replay_only":
+        return False
+    runs = anchor_runs(store, record.name)
+    if any(one.run_id == anchors_id(record.run_id) for one in runs):
+        return False
+    known = any(_same_judge(one, record) for one in runs)
+    return record.trigger in config.anchors.triggers or not known
+
+
+def _same_judge(one: RunRecord, other: RunRecord) -> bool:
+    return all(one.config.get(part) == other.config.get(part) for part in ("judge", "fingerprints"))
+
+
+def anchor_runs(store: Store, name: str) -> list[RunRecord]:
+    """The complete anchor runs of a name, in order of time."""
+    wanted = (pl.col("name") == anchors_name(name)) & (pl.col("status") == "complete")
+    rows = store.runs().filter(wanted).sort("started_at", "run_id")
+    return [RunRecord.of_row(row, {}) for row in rows.iter_rows(named=True)]
+
+
+def stored_attribution(
+    store: Store, record: RunRecord, comparison: RunComparison | None
+) -> Attribution | None:
+    """Whose change it is, by the anchors judged with a run; null where none were.
+
+    They are set beside those of the baseline, else beside the anchor run before them.
+    """
+    runs = {one.run_id: one for one in anchor_runs(store, record.name)}
+    own = runs.get(anchors_id(record.run_id))
+    if own is None:
+        return None
+    baseline = comparison.baseline_run_id if comparison else None
+    earlier = [one for one in runs.values() if one.started_at < own.started_at]
+    former = runs.get(anchors_id(baseline)) if baseline else None
+    former = former or (earlier[-1] if earlier else None)
+    alpha = AnchorsConfig.model_validate(record.config.get("anchors", {})).alpha
+    moved = (
+        None
+        if former is None
+        else change(overall_scores(store, former), overall_scores(store, own))
+    )
+    data = None
+    if baseline is not None:
+        data = change(overall_scores(store, store.run(baseline)), overall_scores(store, record))
+    return attribute(moved, data, alpha, former.run_id if former else None)
+
+
+def overall_scores(store: Store, record: RunRecord) -> Scores:
+    """The overall score of every case, 100 or 0 where a case only passes or fails."""
+    judged = store.scan(record.run_id, "cases").filter(pl.col("status") == "judged")
+    passed = pl.col("passed").cast(pl.Float64) * 100
+    score = pl.coalesce("overall_score", passed).alias("score")
+    rows = collected(
+        judged.select(
+            "case_id", "repetition", pl.coalesce("cluster", "case_id").alias("cluster"), score
+        ).drop_nulls("score")
+    )
+    return {
+        (case, repetition): (cluster, value) for case, repetition, cluster, value in rows.rows()
+    }

@@ -1,0 +1,37 @@
+"""Say whose a change is, and tell Prefect where it is the judge's."""
+
+from __future__ import annotations
+
+import asyncio
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.events import emit_event
+
+from judge.anchors import Attribution
+from judge.compare import RunComparison
+from tasks.anchor_runs import stored_attribution
+from tasks.plan import PlannedRun
+from tasks.room import Room
+
+EVENT_DRIFTED = "assizes.judge.drifted"
+
+
+@task(name="attribute_change", cache_policy=NO_CACHE, result_serializer="json")
+async def attribute_change(
+    room: Room, run: PlannedRun, comparison: RunComparison | None
+) -> Attribution | None:
+    """By the anchors judged with this run and before; null where none were."""
+    record = run.record
+    found = await asyncio.to_thread(stored_attribution, room.store, record, comparison)
+    if found is not None and found.judge_moved:
+        emit_event(
+            EVENT_DRIFTED,
+            resource={
+                "prefect.resource.id": f"assizes.run.{record.run_id}",
+                "prefect.resource.name": record.run_id,
+                "assizes.name": record.name,
+            },
+            payload={"run_id": record.run_id, **found.model_dump(mode="json")},
+        )
+    return found

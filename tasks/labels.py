@@ -1,0 +1,135 @@
+"""Read a file of labels or of judgements: rows as plain values, whatever the format."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+import polars as pl
+
+from judge.calibration.settings import Columns
+from judge.credentials import masked
+from judge.errors import ConfigurationError
+
+Rows = list[dict[str, Any]]
+
+_ACCEPTED: Final = (
+    ".csv, .tsv, .parquet, .jsonl, .ndjson, .json, .qrels or .txt (TREC), each also .gz"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelFile:
+    """The rows of a file, and the SHA-256 of its bytes (16 hex digits)."""
+
+    uri: str
+    digest: str
+    rows: Rows
+
+
+def read_labels(
+    uri: str, storage_options: Mapping[str, Any], columns: Columns, where: str
+) -> LabelFile:
+    """The rows of a file under any fsspec URI.
+
+    Args:
+        uri: the file; its ending names the format.
+        storage_options: for the file system.
+        columns: what the columns of a TREC file are called.
+        where: the setting that named the file, for messages.
+
+    Raises:
+        ConfigurationError: when it is not there, or cannot be read as what its ending says.
+    """
+    data = _bytes(uri, storage_options, where)
+    suffix = PurePosixPath(uri.removesuffix(".gz")).suffix.lower()
+    reader = _READERS.get(suffix)
+    if suffix in (".txt", ".qrels"):
+        reader = _trec(columns)
+    if reader is None:
+        raise ConfigurationError(f"{where} {masked(uri)!r}: unknown ending; accepted: {_ACCEPTED}")
+    try:
+        rows = reader(data)
+    except (ValueError, TypeError, pl.exceptions.PolarsError) as error:
+        said = str(error).strip().split("\n", 1)[0][:200]
+        raise ConfigurationError(
+            f"{where} {masked(uri)!r}: cannot be read as {suffix}: {said}"
+        ) from error
+    return LabelFile(uri, hashlib.sha256(data).hexdigest()[:16], rows)
+
+
+def _bytes(uri: str, storage_options: Mapping[str, Any], where: str) -> bytes:
+    from fsspec.core import url_to_fs
+
+    try:
+        files, path = url_to_fs(uri, **storage_options)
+        data: bytes = files.cat_file(path)
+        return gzip.decompress(data) if uri.endswith(".gz") else data
+    except FileNotFoundError:
+        raise ConfigurationError(f"{where} {masked(uri)!r}: no such file") from None
+    except (OSError, EOFError, ValueError, ImportError, zlib.error) as error:
+        said = masked(str(error).strip().split("\n", 1)[0][:200])
+        raise ConfigurationError(f"{where} {masked(uri)!r}: cannot be read: {said}") from error
+
+
+def _separated(separator: str) -> Callable[[bytes], Rows]:
+    def read(data: bytes) -> Rows:
+        # Everything stays text: 007 is an id, and what a grade means is decided elsewhere.
+        table = pl.read_csv(data, separator=separator, infer_schema=False)
+        return table.to_dicts()
+
+    return read
+
+
+def _parquet(data: bytes) -> Rows:
+    return pl.read_parquet(io.BytesIO(data)).to_dicts()
+
+
+def _json_lines(data: bytes) -> Rows:
+    lines = data.decode("utf-8-sig").splitlines()
+    return _objects([json.loads(line) for line in lines if line.strip()])
+
+
+def _json(data: bytes) -> Rows:
+    return _objects(json.loads(data.decode("utf-8-sig")))
+
+
+def _objects(found: Any) -> Rows:
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise ValueError("wanted a list of objects")
+    return found
+
+
+def _trec(columns: Columns) -> Callable[[bytes], Rows]:
+    """TREC relevance labels: topic, 0, document, grade; a topic's documents are one cluster."""
+
+    def read(data: bytes) -> Rows:
+        rows = []
+        for number, line in enumerate(data.decode("utf-8").splitlines(), 1):
+            words = line.split()
+            if len(words) != 4:
+                raise ValueError(f"line {number}: wanted topic, 0, document, grade")
+            topic, _, document, grade = words
+            names = (columns.case, columns.cluster, columns.judge, *columns.label)
+            values = (f"{topic}/{document}", topic, grade, *[grade] * len(columns.label))
+            rows.append(dict(zip(names, values, strict=True)))
+        return rows
+
+    return read
+
+
+_READERS: Final[Mapping[str, Callable[[bytes], Rows]]] = {
+    ".csv": _separated(","),
+    ".tsv": _separated("\t"),
+    ".parquet": _parquet,
+    ".jsonl": _json_lines,
+    ".ndjson": _json_lines,
+    ".json": _json,
+}

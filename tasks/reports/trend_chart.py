@@ -1,0 +1,53 @@
+"""The series of a run name as one SVG drawing: means, 95 % intervals, reference, incidents."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import altair as alt
+import vl_convert
+
+from judge.series.trends import Trend, Trends
+from tasks.reports.charts import LIGHT, WIDTH, label_of
+
+MAX_SERIES: Final = 12
+HEIGHT: Final = 110
+
+
+def trend_chart(found: Trends) -> str:
+    """An SVG with a panel a series, the first twelve of them; a mark at each run with a signal."""
+    panels = [_panel(one) for one in found.series[:MAX_SERIES]]
+    drawing = alt.vconcat(*panels, spacing=14).resolve_scale(x="shared", y="independent")
+    styled = drawing.properties(background="white", padding=8).configure(
+        font="system-ui, sans-serif", view={"stroke": None}
+    )
+    svg: str = vl_convert.vegalite_to_svg(styled.to_dict(), allowed_base_urls=[])
+    return svg
+
+
+def _panel(trend: Trend) -> Any:
+    values = [_value(point.model_dump(mode="json"), trend) for point in trend.points]
+    base = alt.Chart(alt.InlineData(values=values), width=WIDTH, height=HEIGHT).encode(
+        x=alt.X("at:T", title=None)
+    )
+    scale = alt.Scale(zero=False)
+    line = base.encode(y=alt.Y("bridged:Q", title=None, scale=scale))
+    layers: list[Any] = [
+        base.mark_area(color=LIGHT.other, opacity=0.45).encode(
+            y=alt.Y("low:Q", title=None, scale=scale), y2="high:Q"
+        ),
+        line.mark_line(color=LIGHT.main, strokeWidth=1.5),
+        line.mark_point(color=LIGHT.main, filled=True, size=14),
+        line.mark_point(color=LIGHT.bad, filled=True, size=46).transform_filter("datum.signal"),
+    ]
+    if trend.reference is not None:
+        usual = alt.Chart(alt.InlineData(values=[{"usual": trend.reference}]))
+        rule = usual.mark_rule(color=LIGHT.text, strokeDash=[4, 3])
+        layers.append(rule.encode(y=alt.Y("usual:Q", scale=scale)))
+    name = f"{trend.series} [{trend.slice_of}]" if trend.slice_of else trend.series
+    return alt.layer(*layers).properties(title=f"{label_of(name)}: {trend.state}")
+
+
+def _value(point: dict[str, Any], trend: Trend) -> dict[str, Any]:
+    kept = {name: point[name] for name in ("at", "bridged", "low", "high")}
+    return {**kept, "signal": bool(point["signals"]) and trend.reference is not None}

@@ -1,0 +1,106 @@
+"""`assizes calibrate` as a person runs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from judge.config import StoreConfig
+from tasks.store import open_store
+from tests.command import assizes
+from tests.tasks.reports.sample import Said, run
+from tests.tasks.stored_runs import put
+
+RUN_ID = "nightly-aaaaaaaaaaaa"
+ROWS = [(f"c{n}", n % 3 > 0, n % 7 == 0) for n in range(60)]
+"""Case, whether people pass it, whether the judge errs."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("labelled")
+    said = [
+        Said(case, (5, 5) if good != errs else (1, 1), done=good != errs)
+        for case, good, errs in ROWS
+    ]
+    with open_store(StoreConfig(uri=f"duckdb:///{place}/assizes.duckdb"), writing=True) as store:
+        put(store, run(said))
+    lines = [f"{case},{'pass' if good else 'fail'}" for case, good, _ in ROWS]
+    (place / "labels.csv").write_text("case_id,label\n" + "\n".join(lines), encoding="utf-8")
+    return place
+
+
+def test_the_judge_beside_people_as_a_table_and_as_json(folder: Path):
+    answer = assizes("calibrate", "labels.csv", "--run", RUN_ID, cwd=folder)
+    assert answer.code == 0, answer
+    first = answer.out.splitlines()[0]
+    assert first.startswith("verdict: kappa 0.67 [0.46, 0.85")
+    assert first.endswith("on 60 labels")
+    assert "F1 of fail" in answer.out
+    assert "people 0" in answer.out
+    whole = assizes("calibrate", "labels.csv", "--run", RUN_ID, "--json", cwd=folder)
+    (found,) = json.loads(whole.out)["calibrations"]
+    assert found["confusion"] == [[17, 3], [6, 34]]
+    assert found["failing"]["errors"] == {
+        "passes": 40,
+        "passes_right": 34,
+        "fails": 20,
+        "fails_right": 17,
+    }
+
+
+def test_show_cites_the_calibration(folder: Path):
+    assert assizes("calibrate", "labels.csv", "--run", RUN_ID, cwd=folder).code == 0
+    shown = assizes("show", RUN_ID, cwd=folder)
+    assert "judge beside people: verdict: kappa 0.67 [" in shown.out
+    said = json.loads(assizes("show", RUN_ID, "--json", cwd=folder).out)["calibration"]
+    assert said[0].endswith("on 60 labels")
+
+
+def test_a_kappa_under_its_floor_is_exit_code_1(folder: Path):
+    given = ("calibrate", "labels.csv", "--run", RUN_ID, "--min-kappa")
+    assert assizes(*given, "0.6", cwd=folder).code == 0
+    answer = assizes(*given, "0.9", cwd=folder)
+    assert answer.code == 1
+    assert "FALLS SHORT: verdict: kappa 0.67" in answer.out
+
+
+def test_recorded_judgements_need_no_store(folder: Path, tmp_path: Path):
+    lines = [f"{case},{int(good != errs)}" for case, good, errs in ROWS]
+    (tmp_path / "said.csv").write_text("case_id,judge\n" + "\n".join(lines), encoding="utf-8")
+    labels = str(folder / "labels.csv")
+    answer = assizes("calibrate", labels, "--judgements", "said.csv", "--json", cwd=tmp_path)
+    (found,) = json.loads(answer.out)["calibrations"]
+    assert found["confusion"] == [[17, 3], [6, 34]]
+    assert [file.name for file in tmp_path.iterdir()] == ["said.csv"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--run", RUN_ID], "name a file or cases:NAME, or set [calibration] labels"),
+        (["none.csv", "--run", RUN_ID], "'none.csv': no such file"),
+        (["labels.csv", "--run", "x"], "no run 'x'"),
+        (["labels.csv", "--run", "x", "--judgements", "y"], "--run and --judgements: the judge's"),
+        (
+            ["labels.csv", "--run", RUN_ID, "--column", "label"],
+            "--column 'label': write NAME=VALUE",
+        ),
+        (
+            ["labels.csv", "--run", RUN_ID, "--column", "rating=x"],
+            "columns.rating: no such setting",
+        ),
+        (["labels.csv", "--run", RUN_ID, "--word", "tie=x"], "words.tie: "),
+        (["labels.csv", "--run", RUN_ID, "--levels", "0,a"], "levels.1: "),
+        (["cases:reward", "--run", RUN_ID], "holds no such label; the judge `recorded` repeats"),
+        (["cases:reward", "--judgements", "labels.csv"], "needs a run, not judgements"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line_and_exit_code_2(words: list[str], said: str, folder: Path):
+    answer = assizes("calibrate", *words, cwd=folder)
+    assert answer.code == 2, answer
+    assert said in answer.err
+    assert answer.err.count("\n") == 1
+    assert answer.out == ""
