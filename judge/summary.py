@@ -22,6 +22,7 @@ from judge.headlines import (
 )
 from judge.protocol import Judge
 from judge.repetitions import case_tallies, metric_tallies, pass_at_k, pass_hat_k
+from judge.run_intervals import NumberInterval, run_intervals
 from judge.spending import (
     JudgeSpending,
     ModelCalls,
@@ -151,6 +152,9 @@ class RunSummary(_Part):
         default=None,
         description="share of the judge's cost whose tokens were not metered; null: none",
     )
+    intervals: dict[str, NumberInterval] = Field(
+        default_factory=dict, description="how sure the numbers are, by the names of `run_metrics`"
+    )
     warnings: tuple[str, ...] = Field(
         default=(), description="what to know before believing the numbers, one line each"
     )
@@ -209,6 +213,7 @@ def summarise(
             **_reliability(cases, scores, metrics),
             "stability": stability(scores),
             "cost_estimated": estimated_share(asks),
+            "intervals": run_intervals(cases, scores, metrics),
             "warnings": cautions(cases, asks),
         }
     )
