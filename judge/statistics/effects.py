@@ -7,7 +7,7 @@ from typing import Final, Literal, NamedTuple
 from judge.statistics.clusters import MIN_CLUSTERS
 from judge.statistics.intervals import Span
 
-Method = Literal["mcnemar", "sign_flip", "welch"]
+Method = Literal["mcnemar", "sign_flip", "welch", "t"]
 Word = Literal["regressed", "not_worse", "inconclusive", "improved"]
 
 SEED: Final = 20240601

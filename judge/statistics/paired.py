@@ -10,7 +10,7 @@ from math import sqrt
 from typing import Final
 
 import numpy as np
-from scipy.special import bdtr, ndtr  # type: ignore[import-untyped]  # it has no types
+from scipy.special import bdtr, ndtr, stdtr  # type: ignore[import-untyped]  # it has no types
 
 from judge.statistics.clusters import Floats, Sample, cluster_sums
 from judge.statistics.effects import DRAWS, MAX_DRAWN, SEED, Effect
@@ -50,6 +50,26 @@ def paired_effect(differences: Sample, confidence: float, *, share: bool) -> Eff
         span=span,
         p_value=p_value,
         method="mcnemar" if exact else "sign_flip",
+        cases=differences.size,
+        clusters=differences.clusters,
+    )
+
+
+def plain_effect(differences: Sample, confidence: float, *, share: bool) -> Effect:
+    """The same by closed forms, Student's t in place of draws: for many slices at once."""
+    added = differences.with_cases(1.0, -1.0) if share else differences
+    center, error, degrees = added.mean, added.error, max(1, added.clusters - 1)
+    half = t_of(confidence, degrees) * error
+    if error > 0:
+        p_value = float(2 * stdtr(degrees, -abs(center) / error))
+    else:
+        p_value = 0.0 if center else 1.0
+    return Effect(
+        delta=differences.mean,
+        error=error,
+        span=Span(center - half, center + half),
+        p_value=p_value,
+        method="t",
         cases=differences.size,
         clusters=differences.clusters,
     )
