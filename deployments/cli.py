@@ -182,6 +182,16 @@ def compare(
     max_latency_increase_pct: Annotated[
         str | None, typer.Option(help="Fraction or percent, e.g. 0.2 or 20%.")
     ] = None,
+    mode: Annotated[
+        str | None, typer.Option(help="What decides: rules, statistics, both (rules, both shown).")
+    ] = None,
+    margin: Annotated[
+        float | None, typer.Option(help="Smallest drop that matters, points of 0-100.")
+    ] = None,
+    alpha: Annotated[float | None, typer.Option(help="Share of false alarms, e.g. 0.05.")] = None,
+    allow: Annotated[
+        bool, typer.Option("--allow", help="Compare runs that were judged differently.")
+    ] = False,
     config: ConfigFile = None,
     store: StoreUri = None,
     as_json: AsJson = False,
@@ -193,6 +203,10 @@ def compare(
         "max_pass_rate_drop": max_pass_rate_drop,
         "max_avg_score_drop": max_avg_score_drop,
         "max_latency_increase_pct": max_latency_increase_pct,
+        "mode": mode,
+        "margin": margin,
+        "alpha": alpha,
+        "allow": allow or None,
     }
     given = {name: value for name, value in limits.items() if value is not None}
     sides = (baseline, candidate)

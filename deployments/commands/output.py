@@ -13,8 +13,9 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from flows.outcome import RunOutcome
-    from judge.compare import RunComparison
+    from judge.compare import ComparisonVerdict, RunComparison
     from judge.headlines import MetricSummary
+    from judge.statistical_verdict import StatisticalVerdict
     from judge.summary import RunSummary
 
 MARKS = {True: "pass", False: "FAIL", None: "-"}
@@ -22,6 +23,7 @@ STYLES = {
     "Passed": "bold green",
     **dict.fromkeys(("Inconclusive", "Incomplete", "OverBudget", "Halted"), "bold yellow"),
 }
+MOVED = 5
 NOTABLE = 20
 """So many changed cases are listed; the report holds them all."""
 
@@ -222,3 +224,43 @@ def print_comparison(comparison: RunComparison) -> None:
         print_line(f"REGRESSION: {reason}")
     if not verdict.regression_detected:
         print_line("no regression by the documents' rules")
+    if verdict.statistics is not None:
+        print_statistics(verdict.statistics)
+    print_mismatches(verdict)
+
+
+def print_mismatches(verdict: ComparisonVerdict) -> None:
+    """What was not alike, and what to do about it."""
+    refused = verdict.ending == "not_comparable"
+    for one in verdict.mismatches:
+        print_line(f"{'NOT COMPARABLE' if refused else 'judged differently'}: {one.line}")
+    if refused:
+        print_line("a change need not be the agent's; --allow compares all the same")
+
+
+def print_statistics(found: StatisticalVerdict) -> None:
+    """The statistical verdict, a line for each gating measure, and what moved beside them."""
+    from judge.statistical_verdict import SHOWN
+
+    print_line(f"by the statistics: {SHOWN[found.verdict].upper()}")
+    for measure in found.metrics:
+        print_line(f"  {measure.line}")
+    for reason in found.reasons:
+        if all(reason != measure.line for measure in found.metrics):
+            print_line(f"  {reason}")
+    for part in found.mix:
+        print_line(
+            f"  {part.measure}: {part.total:+.1f} in all = {part.quality:+.1f} by what the agent did "
+            f"{part.mix:+.1f} by another mix of {part.by}"
+        )
+    moved = [one for one in found.exploratory if one.moved]
+    for one in moved[:MOVED]:
+        print_line(
+            f"  moved (exploratory): {one.name}, {one.measure} {one.baseline:.1f} -> "
+            f"{one.candidate:.1f} ({one.delta:+.1f}; q {one.q_value:.2g})"
+        )
+    if found.noise is not None:
+        print_line(
+            f"  {len(found.noise.changed_within)} changed cases are within noise (a case moves by "
+            f"{found.noise.threshold:.1f} points when nothing changes)"
+        )
