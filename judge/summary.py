@@ -211,9 +211,8 @@ def summarise(
             "published": published_numbers(scores, metrics),
             "counts": _counts(tally, intake),
             **_reliability(cases, scores, metrics),
-            "stability": stability(scores),
+            **_how_sure(cases, scores, metrics),
             "cost_estimated": estimated_share(asks),
-            "intervals": run_intervals(cases, scores, metrics),
             "warnings": cautions(cases, asks),
         }
     )
@@ -351,6 +350,12 @@ def _counts(tally: Counter[str], intake: Mapping[str, int]) -> dict[str, int]:
     if sum(parts.values()) != read or min(parts.values()) < 0:
         raise ValueError(f"counts do not reconcile: {read!r} records read, but {equation}")
     return {"read": read, **parts}
+
+
+def _how_sure(
+    cases: pl.LazyFrame, scores: pl.LazyFrame, metrics: Sequence[MetricSummary]
+) -> dict[str, Any]:
+    return {"stability": stability(scores), "intervals": run_intervals(cases, scores, metrics)}
 
 
 def _reliability(
