@@ -38,8 +38,10 @@ class MetricVerdict(_Part):
     high: float | None
     worst: float
     best: float
-    p_value: float
-    p_adjusted: float = Field(description="Holm, over the gating measures")
+    p_value: float = Field(description="two-sided, of this measure alone")
+    p_adjusted: float = Field(
+        description="one-sided, of a change this way; Holm over the gating measures"
+    )
     method: Method
     paired: bool
     cases: int

@@ -156,16 +156,29 @@ def print_gates(summary: RunSummary) -> None:
     score, rate = summary.weighted_metrics_score_pct, summary.cases_pass_rate_pct
     cost = summary.total_platform_cost_usd
     rows = [
-        ("weighted metrics score", score, summary.metrics_pass_threshold, summary.metrics_passed),
-        ("cases pass rate %", rate, summary.cases_pass_threshold, summary.cases_passed),
+        (
+            "weighted metrics score",
+            score,
+            _span(summary, "weighted_metrics_score_pct"),
+            summary.metrics_pass_threshold,
+            summary.metrics_passed,
+        ),
+        (
+            "cases pass rate %",
+            rate,
+            _span(summary, "cases_pass_rate_pct"),
+            summary.cases_pass_threshold,
+            summary.cases_passed,
+        ),
         (
             "coverage %",
             None if summary.coverage is None else 100 * summary.coverage,
+            None,
             100 * summary.min_coverage,
             summary.outcome != "inconclusive",
         ),
     ]
-    print_table("", ("gate", "#value", "#threshold", "verdict"), rows)
+    print_table("", ("gate", "#value", "#95 % CI", "#threshold", "verdict"), rows)
     counts = ", ".join(f"{name} {count}" for name, count in summary.counts.items() if count)
     print_line(f"records: {counts}")
     if summary.root_causes:
@@ -175,6 +188,14 @@ def print_gates(summary: RunSummary) -> None:
     if summary.spent_usd is not None:
         outside = f"{_dollars(summary.spent_outside_rows_usd)} of it in no row of this run"
         print_line(f"spent by the ledger: {_dollars(summary.spent_usd)}, {outside}")
+
+
+def _span(summary: RunSummary, name: str) -> str | None:
+    """The interval of a number; a dash where there is none."""
+    found = summary.intervals.get(name)
+    if found is None or found.low is None or found.high is None:
+        return None
+    return f"{found.low:.1f}..{found.high:.1f}"
 
 
 def _estimated(summary: RunSummary) -> str:

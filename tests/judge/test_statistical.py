@@ -48,6 +48,14 @@ def test_a_clear_drop_is_a_regression_with_its_line():
     )
 
 
+def test_six_of_forty_cases_that_fell_and_none_that_rose_are_enough_for_two_measures_together():
+    told = found(suite([True] * 40), suite([True] * 34 + [False] * 6))
+    assert told.verdict == "regressed"
+    assert [(one.p_value, one.p_adjusted) for one in told.metrics] == [(0.03125, 0.03125)] * 2
+    five = found(suite([True] * 40), suite([True] * 35 + [False] * 5))
+    assert (five.verdict, five.metrics[0].p_adjusted) == ("inconclusive", 0.0625)
+
+
 def test_a_clear_rise_is_an_improvement():
     assert found(suite([False] * 20 + [True] * 40), suite([True] * 60)).verdict == "improved"
 
