@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from deployments import upkeep_cli
+from deployments import reading_cli, upkeep_cli
 from deployments.options import (
     AsJson,
     Batch,
@@ -217,6 +217,16 @@ def compare(
     max_latency_increase_pct: Annotated[
         str | None, typer.Option(help="Fraction or percent, e.g. 0.2 or 20%.")
     ] = None,
+    mode: Annotated[
+        str | None, typer.Option(help="What decides: rules, statistics, both (rules, both shown).")
+    ] = None,
+    margin: Annotated[
+        float | None, typer.Option(help="Smallest drop that matters, points of 0-100.")
+    ] = None,
+    alpha: Annotated[float | None, typer.Option(help="Share of false alarms, e.g. 0.05.")] = None,
+    allow: Annotated[
+        bool, typer.Option("--allow", help="Compare runs that were judged differently.")
+    ] = False,
     config: ConfigFile = None,
     store: StoreUri = None,
     as_json: AsJson = False,
@@ -228,85 +238,17 @@ def compare(
         "max_pass_rate_drop": max_pass_rate_drop,
         "max_avg_score_drop": max_avg_score_drop,
         "max_latency_increase_pct": max_latency_increase_pct,
+        "mode": mode,
+        "margin": margin,
+        "alpha": alpha,
+        "allow": allow or None,
     }
     given = {name: value for name, value in limits.items() if value is not None}
     sides = (baseline, candidate)
     raise typer.Exit(compare_and_print(sides, given, config, store, as_json=as_json))
 
 
-@app.command()
-def runs(config: ConfigFile = None, store: StoreUri = None, as_json: AsJson = False) -> None:
-    """List the runs of a store, newest first."""
-    from deployments.commands.show import show_runs
-
-    raise typer.Exit(show_runs(config, store, as_json=as_json))
-
-
-@app.command()
-def show(
-    run_id: RunId, config: ConfigFile = None, store: StoreUri = None, as_json: AsJson = False
-) -> None:
-    """One run: its gates, metrics, counts and cost."""
-    from deployments.commands.show import show_run
-
-    raise typer.Exit(show_run(run_id, config, store, as_json=as_json))
-
-
-@app.command()
-def case(
-    run_id: RunId,
-    case_id: Annotated[str, typer.Argument(help="Case id.")],
-    repetition: Annotated[int | None, typer.Option(help="Which repetition of the case.")] = None,
-    config: ConfigFile = None,
-    store: StoreUri = None,
-    as_json: AsJson = False,
-) -> None:
-    """One case of a run: verdict, outcomes, metrics with their reasons."""
-    from deployments.commands.show import show_case
-
-    key = (run_id, case_id, repetition)
-    raise typer.Exit(show_case(key, config, store, as_json=as_json))
-
-
-@app.command()
-def report(
-    run_id: RunId,
-    output: Annotated[
-        str | None, typer.Option("-o", "--output", help="Folder or URI [default: as configured].")
-    ] = None,
-    config: ConfigFile = None,
-    store: StoreUri = None,
-    as_json: AsJson = False,
-) -> None:
-    """Write report.html, report.md and report.json of a stored run."""
-    from deployments.commands.report import write_stored_report
-
-    raise typer.Exit(write_stored_report(run_id, output, config, store, as_json=as_json))
-
-
-@app.command()
-def metrics(
-    rubrics: Annotated[list[str] | None, typer.Option(help="Folder with your own rubrics.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """List the conversation metrics, opt-in ones included."""
-    from deployments.commands.show import show_metrics
-
-    raise typer.Exit(show_metrics(rubrics or [], as_json=as_json))
-
-
-@app.command()
-def judges(
-    rubrics: Annotated[list[str] | None, typer.Option(help="Folder with your own judges.")] = None,
-    config: Annotated[
-        Path | None, typer.Option("-c", "--config", help="Also the judges that it chooses.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """List the judges, what they need and what they can be told."""
-    from deployments.commands.show import show_judges
-
-    raise typer.Exit(show_judges(rubrics or [], config, as_json=as_json))
+app.add_typer(reading_cli.app)
 
 
 @app.command()

@@ -9,6 +9,7 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
+from flows.outcome import ENDINGS
 from judge.compare import RunComparison
 from judge.config import ComparisonConfig, StoreConfig
 from tasks.compared import compare_stored
@@ -29,7 +30,9 @@ async def compare_runs(
     *,
     fail_flow: bool = True,
 ) -> State[RunComparison]:
-    """Compare two stored runs; a regression ends the flow in a failed state named `Regression`.
+    """Compare two stored runs; a regression ends the flow in a failed state named `Regression`,
+    runs that were judged differently in `NotComparable`, and with the statistics deciding too
+    little data in `Inconclusive`.
 
     Leaves a Markdown artifact `assizes-comparison-<name>` and a table `assizes-changes-<name>`.
 
@@ -43,11 +46,12 @@ async def compare_runs(
     limits = thresholds or ComparisonConfig()
     comparison, data = await asyncio.to_thread(_compare, store, baseline, candidate, limits)
     await publish_artifacts(data, {}, keys=KEYS)
-    if not comparison.verdict.regression_detected:
+    verdict = comparison.verdict
+    if verdict.ending == "fine":
         return Completed(name="NoRegression", message="no regression", data=comparison)
     state = Failed if fail_flow else Completed
-    message = "; ".join(comparison.verdict.reasons)
-    return state(name="Regression", message=message, data=comparison)
+    message = "; ".join(verdict.why)
+    return state(name=ENDINGS[verdict.ending], message=message, data=comparison)
 
 
 def _compare(

@@ -11,26 +11,46 @@ from pydantic import BaseModel, ConfigDict
 
 from flows.shards import Losses
 from judge.anchors import Attribution
-from judge.compare import RunComparison
+from judge.compare import Ending, RunComparison
 from judge.errors import Halted, OverBudget
 from judge.summary import RunSummary
 from tasks.store import RunRecord
 from tasks.summaries import Against
 
 Conclusion = Literal[
-    "Passed", "GateFailed", "Regression", "Inconclusive", "Incomplete", "OverBudget", "Halted"
+    "Passed",
+    "GateFailed",
+    "Regression",
+    "NotComparable",
+    "Inconclusive",
+    "Incomplete",
+    "OverBudget",
+    "Halted",
 ]
 
 EXIT_CODES: dict[Conclusion, int] = {
     "Passed": 0,
     "GateFailed": 1,
     "Regression": 1,
+    "NotComparable": 3,
     "Inconclusive": 4,
     "Incomplete": 4,
     "OverBudget": 5,
     "Halted": 130,
 }
 
+
+ENDINGS: Final[dict[Ending, Conclusion]] = {
+    "fine": "Passed",
+    "regressed": "Regression",
+    "inconclusive": "Inconclusive",
+    "not_comparable": "NotComparable",
+}
+"""What a comparison makes of a run."""
+
+ALLOW: Final = (
+    "a change need not be the agent's; [comparison] allow = true (--allow) compares all the same"
+)
 
 REASONS_SAID: Final = 5
 """So many reasons for lost shards are told; the log holds them all."""
@@ -96,12 +116,22 @@ def _conclusion(
         return _unfinished(summary, lost)
     if summary.outcome == "inconclusive":
         return "Inconclusive", [_why_inconclusive(summary)]
-    comparison, missing = against.comparison, [against.fault] if against.fault else []
-    if comparison is not None and comparison.verdict.regression_detected:
-        return "Regression", list(comparison.verdict.reasons)
+    beside, why = _beside(against)
+    if beside == "Regression":
+        return beside, why
     if failed := _failed_gates(summary):
-        return "GateFailed", [*failed, *missing]
-    return ("Inconclusive", missing) if missing else ("Passed", [])
+        return "GateFailed", [*failed, *why]
+    return beside, why
+
+
+def _beside(against: Against) -> tuple[Conclusion, list[str]]:
+    """What the baseline says of a run whose own gates are not looked at."""
+    if against.comparison is None:
+        return ("Inconclusive", [against.fault]) if against.fault else ("Passed", [])
+    verdict = against.comparison.verdict
+    if verdict.ending == "not_comparable":
+        return "NotComparable", [*verdict.why, ALLOW]
+    return ENDINGS[verdict.ending], [] if verdict.ending == "fine" else list(verdict.why)
 
 
 def _blamed(

@@ -10,15 +10,17 @@ be had never looks like a better agent.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
+from judge.case_noise import changed_within, noise_threshold
 from judge.cautions import MIXED_JUDGE
+from judge.comparability import Mismatch, mismatches
 from judge.compare_cases import (
     CaseComparison,
     MetricAggregate,
@@ -33,15 +35,24 @@ from judge.config_diff import FieldChange, config_diff, judge_changes
 from judge.errors import NotComparable
 from judge.exact import rounded
 from judge.executions import agent_latency, executions
+from judge.statistical import Compared, statistical_verdict
+from judge.statistical_verdict import Noise, StatisticalVerdict
 from judge.summary import RunSummary
 
 COMPLETE = "complete"
 """The status of a run that can be compared."""
 
+RULES = ("max_pass_rate_drop", "max_avg_score_drop", "max_latency_increase_pct")
+"""The thresholds of the documents' rules."""
+
+Ending = Literal["fine", "regressed", "inconclusive", "not_comparable"]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunData:
-    """A stored run: its row and its tables. `config` is the snapshot taken when it began."""
+    """A stored run: its row and its tables. `config` is the snapshot taken when it began;
+    `answered_by` names the models whose replies it holds.
+    """
 
     run_id: str
     name: str
@@ -51,6 +62,7 @@ class RunData:
     cases: pl.LazyFrame
     scores: pl.LazyFrame
     status: str
+    answered_by: tuple[str, ...] = ()
 
 
 class _Part(BaseModel):
@@ -79,11 +91,31 @@ class ComparisonAggregate(_Part):
 
 
 class ComparisonVerdict(_Part):
-    """Whether any rule fired, one sentence for each that did, and the limits that were used."""
+    """Whether any of the documents' rules fired, one sentence for each that did, and the limits
+    that were used; beside them the statistics, what was not alike, and what is to be concluded.
+    """
 
     regression_detected: bool
     reasons: tuple[str, ...]
     thresholds_used: dict[str, float]
+    mode: Literal["rules", "statistics", "both"] = "rules"
+    statistics: StatisticalVerdict | None = Field(
+        default=None, description="null where the rules stand alone"
+    )
+    mismatches: tuple[Mismatch, ...] = ()
+    ending: Ending = Field(
+        default="fine",
+        description="by the mode; not_comparable: something differs and was not allowed to",
+    )
+
+    @property
+    def why(self) -> tuple[str, ...]:
+        """The sentences behind the ending."""
+        if self.ending == "not_comparable":
+            return tuple(one.line for one in self.mismatches)
+        if self.mode == "statistics" and self.statistics is not None:
+            return self.statistics.reasons
+        return self.reasons
 
 
 class RunComparison(_Part):
@@ -132,6 +164,12 @@ class _Pairing:
         )
 
     @property
+    def overlap(self) -> float:
+        """Shared cases / cases of the larger run, 0..1."""
+        alone = max(len(self.baseline_only), len(self.candidate_only))
+        return self.matched.height / (self.matched.height + alone) if self.matched.height else 0.0
+
+    @property
     def same_cases(self) -> bool:
         return not self.baseline_only and not self.candidate_only
 
@@ -149,12 +187,17 @@ def compare(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig)
     pairing = _Pairing.of(baseline, candidate)
     metrics = joined_metrics(baseline.scores, candidate.scores, pairing.matched)
     changes = config_diff(baseline.config, candidate.config)
-    fired = tuple(reasons(pairing.baseline, pairing.candidate, thresholds))
     numbers = {
         **_deltas(pairing, *summaries),
         "latency_p95_delta_ms": _p95_delta(baseline, candidate, pairing),
         "per_metric_aggregate_deltas": metric_aggregates(metrics),
     }
+    answered = (baseline.answered_by, candidate.answered_by)
+    differing = mismatches(changes, answered, pairing.overlap)
+    listed = tuple(case_comparisons(pairing.matched, metrics))
+    found = None
+    if thresholds.mode != "rules":
+        found = _statistics(Compared.of(baseline, candidate, thresholds), differing, listed)
     return RunComparison(
         baseline_run_id=baseline.run_id,
         candidate_run_id=candidate.run_id,
@@ -163,17 +206,63 @@ def compare(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig)
         baseline_run_name=baseline.name,
         candidate_run_name=candidate.name,
         aggregate=ComparisonAggregate.model_validate(numbers),
-        test_case_comparisons=tuple(case_comparisons(pairing.matched, metrics)),
+        test_case_comparisons=listed,
         baseline_only_test_cases=pairing.baseline_only,
         candidate_only_test_cases=pairing.candidate_only,
         config_diff=tuple(changes),
-        verdict=ComparisonVerdict(
-            regression_detected=bool(fired),
-            reasons=fired,
-            thresholds_used=thresholds.model_dump(exclude={"baseline"}),
-        ),
+        verdict=_verdict(pairing, thresholds, found, differing),
         warnings=(*_judge_warning(changes), *_warnings(pairing, *summaries)),
     )
+
+
+def _statistics(
+    both: Compared, differing: tuple[Mismatch, ...], listed: Iterable[CaseComparison]
+) -> StatisticalVerdict:
+    """The statistical verdict, with the changed cases that repetitions alone could have changed."""
+    found, spread = statistical_verdict(both, differing), both.repeat_sd
+    if spread is None:
+        return found
+    threshold = noise_threshold(spread)
+    noise = Noise(
+        repeat_sd=rounded(spread),
+        threshold=rounded(threshold),
+        changed_within=changed_within(listed, threshold),
+    )
+    return found.model_copy(update={"noise": noise})
+
+
+def _verdict(
+    pairing: _Pairing,
+    thresholds: ComparisonConfig,
+    found: StatisticalVerdict | None,
+    differing: tuple[Mismatch, ...],
+) -> ComparisonVerdict:
+    fired = tuple(reasons(pairing.baseline, pairing.candidate, thresholds))
+    return ComparisonVerdict(
+        regression_detected=bool(fired),
+        reasons=fired,
+        thresholds_used={name: getattr(thresholds, name) for name in RULES},
+        mode=thresholds.mode,
+        statistics=found,
+        mismatches=differing,
+        ending=_ending(bool(fired), thresholds, found, differing),
+    )
+
+
+def _ending(
+    fired: bool,
+    thresholds: ComparisonConfig,
+    found: StatisticalVerdict | None,
+    differing: tuple[Mismatch, ...],
+) -> Ending:
+    """What is to be concluded: in mode `statistics` by them, else by the documents' rules."""
+    if differing and not thresholds.allow:
+        return "not_comparable"
+    if thresholds.mode != "statistics" or found is None:
+        return "regressed" if fired else "fine"
+    if found.verdict in ("regressed", "inconclusive"):
+        return found.verdict
+    return "fine"
 
 
 def _summary(run: RunData, role: str) -> RunSummary:

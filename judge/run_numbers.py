@@ -13,7 +13,8 @@ def run_metrics(summary: RunSummary) -> dict[str, float]:
 
     Yes and no are 1 and 0. Nested numbers are named by their path: `metrics/<name>/mean_raw`,
     `tiers/<tier>`, `gates/<gate>`, `counts/<name>`, `model_calls/<name>`,
-    `judges/<judge>/cost_usd`, `pass^k`. Numbers that their judge publishes (seed 004) stand under
+    `judges/<judge>/cost_usd`, `pass^k`. The interval of a number stands under its name with
+    `/ci_low` and `/ci_high` after it, and its bounds with `/worst` and `/best`. Numbers that their judge publishes (seed 004) stand under
     that name as well.
     """
     return {name: float(value) for name, value in sorted(_numbers(summary)) if value is not None}
@@ -42,6 +43,11 @@ def _numbers(summary: RunSummary) -> Iterator[tuple[str, float | None]]:
         for name, value in spent:
             yield f"judges/{judge}/{name}", value
     yield from _metric_numbers(summary)
+    for name, of in summary.intervals.items():
+        yield f"{name}/ci_low", of.low
+        yield f"{name}/ci_high", of.high
+        yield f"{name}/worst", of.worst
+        yield f"{name}/best", of.best
 
 
 def _metric_numbers(summary: RunSummary) -> Iterator[tuple[str, float | None]]:

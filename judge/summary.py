@@ -23,6 +23,7 @@ from judge.headlines import (
 from judge.protocol import Judge
 from judge.reconcile import reconcile
 from judge.repetitions import case_tallies, metric_tallies, pass_at_k, pass_hat_k
+from judge.run_intervals import NumberInterval, run_intervals
 from judge.spending import (
     JudgeSpending,
     ModelCalls,
@@ -152,6 +153,9 @@ class RunSummary(_Part):
         default=None,
         description="share of the judge's cost whose tokens were not metered; null: none",
     )
+    intervals: dict[str, NumberInterval] = Field(
+        default_factory=dict, description="how sure the numbers are, by the names of `run_metrics`"
+    )
     warnings: tuple[str, ...] = Field(
         default=(), description="what to know before believing the numbers, one line each"
     )
@@ -208,7 +212,7 @@ def summarise(
             "published": published_numbers(scores, metrics),
             "counts": _counts(tally, intake),
             **_reliability(cases, scores, metrics),
-            "stability": stability(scores),
+            **_how_sure(cases, scores, metrics),
             "cost_estimated": estimated_share(asks),
             "warnings": cautions(cases, asks),
         }
@@ -345,6 +349,12 @@ def _counts(tally: Counter[str], intake: Mapping[str, int]) -> dict[str, int]:
     read = intake["read"]
     reconcile("records read", read, parts)
     return {"read": read, **parts}
+
+
+def _how_sure(
+    cases: pl.LazyFrame, scores: pl.LazyFrame, metrics: Sequence[MetricSummary]
+) -> dict[str, Any]:
+    return {"stability": stability(scores), "intervals": run_intervals(cases, scores, metrics)}
 
 
 def _reliability(

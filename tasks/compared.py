@@ -143,7 +143,13 @@ def run_data(store: Store, run_id: str) -> RunData:
         cases=cases,
         scores=store.scan(record.run_id, "scores"),
         status=record.status,
+        answered_by=_answered_by(store.scan(record.run_id, "asks")),
     )
+
+
+def _answered_by(asks: pl.LazyFrame) -> tuple[str, ...]:
+    answered = asks.filter(pl.col("error").is_null()).select("answered_by").drop_nulls().unique()
+    return tuple(sorted(answered.collect()["answered_by"]))
 
 
 def _only(values: Iterable[Any]) -> str | None:

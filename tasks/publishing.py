@@ -44,7 +44,7 @@ def _emit(
     comparison: RunComparison | None,
     links: dict[str, str],
 ) -> None:
-    regressed = comparison is not None and comparison.verdict.regression_detected
+    regressed = comparison is not None and comparison.verdict.ending == "regressed"
     names = [EVENT_FINISHED]
     if regressed:
         names.append(EVENT_REGRESSION)
@@ -59,7 +59,7 @@ def _emit(
         "cases_pass_rate_pct": summary.cases_pass_rate_pct,
         "coverage": summary.coverage,
         "baseline": comparison.baseline_run_id if comparison else None,
-        "reasons": comparison.verdict.reasons if comparison else [],
+        "reasons": comparison.verdict.why if comparison else [],
         "report": links.get("html"),
     }
     for name in names:

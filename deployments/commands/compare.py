@@ -1,19 +1,27 @@
-"""`assizes compare`: the documents' rules over two stored runs."""
+"""`assizes compare`: the documents' rules and the statistics over two stored runs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 
 from deployments.commands.output import print_comparison, print_json
 from deployments.commands.stores import existing_store, store_config
 from deployments.settings import read_places
+from judge.compare import Ending
 from judge.config import ComparisonConfig
 from judge.errors import ConfigurationError
 from tasks.compared import compare_stored
+
+EXIT_CODES: Final[dict[Ending, int]] = {
+    "fine": 0,
+    "regressed": 1,
+    "not_comparable": 3,
+    "inconclusive": 4,
+}
 
 
 def compare_and_print(
@@ -27,7 +35,8 @@ def compare_and_print(
     """Compare, keep the verdict in the store, print it.
 
     Returns:
-        1 on a regression, else 0.
+        0 when nothing is to be concluded, 1 on a regression, 3 for runs that were judged
+        differently, 4 where the statistics decide and cannot tell.
 
     Raises:
         StoreError: when there is no such store.
@@ -39,7 +48,7 @@ def compare_and_print(
         print_json(comparison.model_dump(mode="json"))
     else:
         print_comparison(comparison)
-    return 1 if comparison.verdict.regression_detected else 0
+    return EXIT_CODES[comparison.verdict.ending]
 
 
 def _thresholds(limits: Mapping[str, Any], file: Path | None) -> ComparisonConfig:

@@ -46,6 +46,8 @@ baseline = "latest"                 # the run before, of the same name; or a run
 max_pass_rate_drop = 0.0            # fraction: any drop is a regression
 max_avg_score_drop = 5.0            # points on the 0-100 scale
 max_latency_increase_pct = 0.2      # fraction: 20 percent
+mode = "both"                       # what decides: rules, statistics, or both (rules, both shown)
+margin = 2.0                        # for the statistics: smallest drop that matters, points
 
 [store]
 uri = "duckdb:///assizes.duckdb"    # or a folder, or s3://bucket/prefix, for Parquet

@@ -13,8 +13,9 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from flows.outcome import RunOutcome
-    from judge.compare import RunComparison
+    from judge.compare import ComparisonVerdict, RunComparison
     from judge.headlines import MetricSummary
+    from judge.statistical_verdict import StatisticalVerdict
     from judge.summary import RunSummary
 
 MARKS = {True: "pass", False: "FAIL", None: "-"}
@@ -22,6 +23,7 @@ STYLES = {
     "Passed": "bold green",
     **dict.fromkeys(("Inconclusive", "Incomplete", "OverBudget", "Halted"), "bold yellow"),
 }
+MOVED = 5
 NOTABLE = 20
 """So many changed cases are listed; the report holds them all."""
 
@@ -156,16 +158,29 @@ def print_gates(summary: RunSummary) -> None:
     score, rate = summary.weighted_metrics_score_pct, summary.cases_pass_rate_pct
     cost = summary.total_platform_cost_usd
     rows = [
-        ("weighted metrics score", score, summary.metrics_pass_threshold, summary.metrics_passed),
-        ("cases pass rate %", rate, summary.cases_pass_threshold, summary.cases_passed),
+        (
+            "weighted metrics score",
+            score,
+            _span(summary, "weighted_metrics_score_pct"),
+            summary.metrics_pass_threshold,
+            summary.metrics_passed,
+        ),
+        (
+            "cases pass rate %",
+            rate,
+            _span(summary, "cases_pass_rate_pct"),
+            summary.cases_pass_threshold,
+            summary.cases_passed,
+        ),
         (
             "coverage %",
             None if summary.coverage is None else 100 * summary.coverage,
+            None,
             100 * summary.min_coverage,
             summary.outcome != "inconclusive",
         ),
     ]
-    print_table("", ("gate", "#value", "#threshold", "verdict"), rows)
+    print_table("", ("gate", "#value", "#95 % CI", "#threshold", "verdict"), rows)
     counts = ", ".join(f"{name} {count}" for name, count in summary.counts.items() if count)
     print_line(f"records: {counts}")
     if summary.root_causes:
@@ -175,6 +190,14 @@ def print_gates(summary: RunSummary) -> None:
     if summary.spent_usd is not None:
         outside = f"{_dollars(summary.spent_outside_rows_usd)} of it in no row of this run"
         print_line(f"spent by the ledger: {_dollars(summary.spent_usd)}, {outside}")
+
+
+def _span(summary: RunSummary, name: str) -> str | None:
+    """The interval of a number; a dash where there is none."""
+    found = summary.intervals.get(name)
+    if found is None or found.low is None or found.high is None:
+        return None
+    return f"{found.low:.1f}..{found.high:.1f}"
 
 
 def _estimated(summary: RunSummary) -> str:
@@ -224,3 +247,43 @@ def print_comparison(comparison: RunComparison) -> None:
         print_line(f"REGRESSION: {reason}")
     if not verdict.regression_detected:
         print_line("no regression by the documents' rules")
+    if verdict.statistics is not None:
+        print_statistics(verdict.statistics)
+    print_mismatches(verdict)
+
+
+def print_mismatches(verdict: ComparisonVerdict) -> None:
+    """What was not alike, and what to do about it."""
+    refused = verdict.ending == "not_comparable"
+    for one in verdict.mismatches:
+        print_line(f"{'NOT COMPARABLE' if refused else 'judged differently'}: {one.line}")
+    if refused:
+        print_line("a change need not be the agent's; --allow compares all the same")
+
+
+def print_statistics(found: StatisticalVerdict) -> None:
+    """The statistical verdict, a line for each gating measure, and what moved beside them."""
+    from judge.statistical_verdict import SHOWN
+
+    print_line(f"by the statistics: {SHOWN[found.verdict].upper()}")
+    for measure in found.metrics:
+        print_line(f"  {measure.line}")
+    for reason in found.reasons:
+        if all(reason != measure.line for measure in found.metrics):
+            print_line(f"  {reason}")
+    for part in found.mix:
+        print_line(
+            f"  {part.measure}: {part.total:+.1f} in all = {part.quality:+.1f} by what the agent did "
+            f"{part.mix:+.1f} by another mix of {part.by}"
+        )
+    moved = [one for one in found.exploratory if one.moved]
+    for one in moved[:MOVED]:
+        print_line(
+            f"  moved (exploratory): {one.name}, {one.measure} {one.baseline:.1f} -> "
+            f"{one.candidate:.1f} ({one.delta:+.1f}; q {one.q_value:.2g})"
+        )
+    if found.noise is not None:
+        print_line(
+            f"  {len(found.noise.changed_within)} changed cases are within noise (a case moves by "
+            f"{found.noise.threshold:.1f} points when nothing changes)"
+        )

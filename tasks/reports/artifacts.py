@@ -12,7 +12,8 @@ from typing import Any
 from prefect.artifacts import acreate_markdown_artifact, acreate_table_artifact
 
 from tasks.reports import words
-from tasks.reports.markdown import code, markdown_report
+from tasks.reports.markdown import markdown_report
+from tasks.reports.markdown_text import code
 
 
 async def publish_artifacts(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from judge.calibration.record import Calibration
 from judge.calibration.resampling import Estimate
-from tasks.reports.markdown import plain
+from tasks.reports.markdown_text import plain
 
 
 def calibration_markdown(found: Sequence[Calibration], shortfalls: Sequence[str]) -> str:

@@ -20,6 +20,7 @@ from judge.summary import RunSummary
 from tasks.reports import words
 from tasks.reports.case_rows import case_rows
 from tasks.reports.families import family_rows, judge_rows, published_rows, skip_rows
+from tasks.reports.intervals import interval_of
 from tasks.reports.metric_rows import (
     failure_codes,
     metric_rows,
@@ -43,6 +44,8 @@ _WORDS: Final = {
     "failed": ("FAILED", "A gate was missed:"),
     "regression": ("REGRESSION", "This run is worse than its baseline:"),
     "inconclusive": ("INCONCLUSIVE", "Too little could be judged to say anything:"),
+    "not_comparable": ("NOT COMPARABLE", "This run and its baseline were not judged alike:"),
+    "undecided": ("INCONCLUSIVE", "The data cannot tell whether this run is worse:"),
     "incomplete": (
         "INCOMPLETE",
         "The run has not ended; the figures cover what was judged so far.",
@@ -79,7 +82,7 @@ def report_data(
         "counts": _counts(summary),
         "coverage": _coverage(summary),
         "families": family_rows(summary.metrics),
-        "metrics": metric_rows(summary.metrics, deltas),
+        "metrics": metric_rows(summary.metrics, deltas, summary.intervals),
         "published": published_rows(summary),
         "tiers": tier_rows(summary),
         "failure_codes": failure_codes(summary),
@@ -168,9 +171,13 @@ def _outcome(
         return "incomplete", [f"{words.plural(left, 'case')} could not be judged"]
     if summary.outcome == "inconclusive":
         return "inconclusive", missed or ["No case has a verdict."]
-    if compared is not None and compared["regression_detected"]:
-        return "regression", [*compared["reasons"], *missed]
-    return summary.outcome, missed
+    ending = "fine" if compared is None else compared["ending"]
+    why = [] if compared is None else compared["why"]
+    if ending == "regressed":
+        return "regression", [*why, *missed]
+    if missed or ending == "fine":
+        return summary.outcome, missed
+    return ("undecided" if ending == "inconclusive" else ending), why
 
 
 def _dimensions(summary: RunSummary) -> list[dict[str, Any]]:
@@ -184,12 +191,14 @@ def _dimensions(summary: RunSummary) -> list[dict[str, Any]]:
             "Mean overall score of the cases with a verdict.",
             (score, summary.metrics_pass_threshold, summary.metrics_passed),
             (words.number(score), f"{summary.metrics_pass_threshold:g} of 100"),
+            interval_of(summary.intervals, "weighted_metrics_score_pct"),
         ),
         _dimension(
             "Cases",
             f"{summary.passed_count:,} of {summary.total_executions:,} passed; an error is no pass.",
             (rate, summary.cases_pass_threshold, summary.cases_passed),
             (_percent(rate), f"{summary.cases_pass_threshold:g} %"),
+            interval_of(summary.intervals, "cases_pass_rate_pct"),
         ),
         _dimension(
             "Coverage",
@@ -209,6 +218,7 @@ def _dimension(
     meaning: str,
     figures: tuple[float | None, float, bool | None],
     shown: tuple[str, str],
+    interval: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     value, threshold, passed = figures
     return {
@@ -219,6 +229,7 @@ def _dimension(
         "passed": passed,
         "shown": shown[0],
         "needs": shown[1],
+        "interval": interval,
     }
 
 

@@ -6,32 +6,21 @@ text can make no link, image, mention, heading or table cell: see `plain`.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from tasks.reports import words
+from tasks.reports.markdown_statistics import statistics_blocks
+from tasks.reports.markdown_text import Block, code, plain
+from tasks.reports.markdown_text import bullets as _bullets
+from tasks.reports.markdown_text import table as _table
 
 MAX_BYTES: Final = 95_000
 """The Prefect UI keeps artifacts in its database; larger ones are cut here, at a whole block."""
 
 MAX_ROWS: Final = 50
 MAX_MOVED: Final = 25
-TEXT_CHARS: Final = 280
-
-# An underscore inside a word is no emphasis; left alone, names stay readable in the source.
-_SPECIAL: Final = re.compile(r"[\\`*{}\[\]#~$^=+]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
-_ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;"}
-# Renderers turn these into links without any syntax; a word joiner between takes the cause away.
-_AUTOLINKS: Final = re.compile(
-    r"(?i)(?<=:)(?=//)|(?<=www)(?=\.)|(?<=@)|(?<=mailto)(?=:)|(?<=xmpp)(?=:)"
-)
-_JOINER: Final = "\u2060"
-_CODE_SAFE: Final = re.compile(r"[^`|\\<>&\s]+(?: [^`|\\<>&\s]+)*")
-
 _SPENT: Final = ("asks", "calls", "input_tokens", "output_tokens")
-
-Block = str
 
 
 def markdown_report(data: Mapping[str, Any]) -> str:
@@ -45,27 +34,6 @@ def markdown_report(data: Mapping[str, Any]) -> str:
             break
         kept.append(block)
     return "\n\n".join(kept) + "\n"
-
-
-def plain(text: str, limit: int = TEXT_CHARS) -> str:
-    """Foreign text as Markdown that renders to exactly that text, on one line."""
-    line = words.clean(words.one_line(text), limit)
-    line = _SPECIAL.sub(lambda found: f"\\{found[0]}", _AUTOLINKS.sub(_JOINER, line))
-    return "".join(_ENTITIES.get(sign, sign) for sign in line)
-
-
-def code(text: str, limit: int = TEXT_CHARS) -> str:
-    """Foreign text as a code span; as plain text where it could break out of one."""
-    line = words.clean(words.one_line(text), limit)
-    return f"`{line}`" if _CODE_SAFE.fullmatch(line) else plain(line, limit)
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) -> Block:
-    """A table; the last `numbers` columns are set to the right."""
-    left = len(head) - numbers
-    rule = ["---" if place < left else "---:" for place in range(len(head))]
-    lines = (head, rule, *rows)
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
 def _blocks(data: Mapping[str, Any]) -> Iterator[Block]:
@@ -87,10 +55,6 @@ def _blocks(data: Mapping[str, Any]) -> Iterator[Block]:
     yield from _read_first(data)
 
 
-def _bullets(lines: Iterable[str]) -> Block:
-    return "\n".join(f"- {line}" for line in lines)
-
-
 def _verdict(data: Mapping[str, Any]) -> Iterator[Block]:
     verdict = data["verdict"]
     yield f"## {verdict['word']}"
@@ -100,12 +64,12 @@ def _verdict(data: Mapping[str, Any]) -> Iterator[Block]:
     if verdict["cautions"]:
         yield _bullets(f"Warning: {plain(caution, 500)}" for caution in verdict["cautions"])
     yield _table(
-        ["Gate", "", "Value", "Needs"],
+        ["Gate", "", "Value", "Needs", "How sure"],
         [
-            [one["name"], words.reached(one["passed"]), one["shown"], one["needs"]]
+            [one["name"], words.reached(one["passed"]), one["shown"], one["needs"], _sure(one)]
             for one in verdict["dimensions"]
         ],
-        numbers=2,
+        numbers=3,
     )
     yield f"{data['counts']['sentence']} {data['coverage']['sentence']}"
     if data["attribution"]:
@@ -114,6 +78,10 @@ def _verdict(data: Mapping[str, Any]) -> Iterator[Block]:
         yield _bullets(f"Judge beside people: {plain(one, 500)}" for one in data["calibration"])
     if not data["counts"]["reconciles"]:
         yield "**These counts do not add up; trust no share of this report.**"
+
+
+def _sure(one: Mapping[str, Any]) -> str:
+    return (one["interval"] and one["interval"]["shown"]) or words.NONE
 
 
 def _comparison(compared: Mapping[str, Any] | None) -> Iterator[Block]:
@@ -142,6 +110,7 @@ def _comparison(compared: Mapping[str, Any] | None) -> Iterator[Block]:
     notes += [f"Note: {plain(warning, 500)}" for warning in compared["warnings"]]
     if notes:
         yield _bullets(notes)
+    yield from statistics_blocks(compared)
     yield from _movers("worse", compared["worse"])
     yield from _movers("better", compared["better"])
     for side in ("baseline", "candidate"):

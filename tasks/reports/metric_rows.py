@@ -11,9 +11,11 @@ import polars as pl
 from judge.executions import collected
 from judge.fixes import suggested_fix
 from judge.headlines import MetricSummary, published_names
+from judge.run_intervals import NumberInterval
 from judge.score import LABELS, UNSPECIFIED_FAILURE
 from judge.summary import RunSummary
 from tasks.reports.families import family_of
+from tasks.reports.intervals import interval_of
 from tasks.reports.words import clean, one_line
 
 MAX_METRICS: Final = 100
@@ -32,20 +34,29 @@ def name_of(text: str) -> str:
 
 
 def metric_rows(
-    metrics: Iterable[MetricSummary], deltas: Mapping[str, Mapping[str, Any]]
+    metrics: Iterable[MetricSummary],
+    deltas: Mapping[str, Mapping[str, Any]],
+    intervals: Mapping[str, NumberInterval],
 ) -> list[dict[str, Any]]:
     """One row for each metric of each judge, in the order of their tiers and weights.
 
     Args:
         metrics: of the run's summary.
         deltas: the comparison's averages by published name, empty without a baseline.
+        intervals: of the run's summary.
     """
     found = list(metrics)
     names = published_names(found)
-    return [
-        _metric_row(names[one.judge, one.name], one, deltas.get(names[one.judge, one.name]))
-        for one in sorted(found, key=_metric_order)[:MAX_METRICS]
-    ]
+    rows = []
+    for one in sorted(found, key=_metric_order)[:MAX_METRICS]:
+        name = names[one.judge, one.name]
+        path = f"metrics/{name}"
+        sure = {
+            "interval": interval_of(intervals, f"{path}/mean_raw"),
+            "pass_rate_interval": interval_of(intervals, f"{path}/pass_rate"),
+        }
+        rows.append(_metric_row(name, one, deltas.get(name)) | sure)
+    return rows
 
 
 def _metric_order(metric: MetricSummary) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ from judge.summary import RunSummary
 from tasks.reports import words
 from tasks.reports.case_rows import ID_CHARS, LINE_CHARS
 from tasks.reports.metric_rows import MAX_METRICS, name_of
+from tasks.reports.statistics import mismatches, statistics
 
 MAX_MOVED: Final = 100
 MAX_ONLY: Final = 50
@@ -50,6 +51,11 @@ def versus(comparison: RunComparison | None) -> dict[str, Any] | None:
         ),
         "regression_detected": comparison.verdict.regression_detected,
         "reasons": [_line(reason) for reason in comparison.verdict.reasons],
+        "ending": comparison.verdict.ending,
+        "mode": comparison.verdict.mode,
+        "why": [_line(reason) for reason in comparison.verdict.why],
+        "mismatches": mismatches(comparison.verdict),
+        "statistics": statistics(comparison.verdict),
         "thresholds_used": dict(sorted(comparison.verdict.thresholds_used.items())),
         "rules": _rules(comparison),
         "rules_note": "Values are those of each whole run; changes are over the cases in both.",

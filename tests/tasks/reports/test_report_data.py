@@ -162,6 +162,10 @@ def test_counts_reconcile_in_one_sentence():
 
 def test_a_metric_has_its_tier_weight_mean_labels_and_what_could_not_be_scored():
     (routing, *_) = run([GOOD, BAD, LOST]).data()["metrics"]
+    interval = routing.pop("interval")
+    assert (interval["cases"], interval["coverage"]) == (2, 0.666666667)
+    assert interval["shown"].startswith("95% CI ")
+    assert routing.pop("pass_rate_interval") is None
     assert routing == {
         "judge": "conversation",
         "metric": "tool_routing",

@@ -97,6 +97,7 @@ SAMPLE = compared(
     run(
         [Said("a", (5, 5)), Said("b", (1, 2), done=False), Said("c", (0, 0), error="timeout: x")],
         thresholds={"min_coverage": 0.5},
+        comparison={"allow": True},
     ),
 )
 

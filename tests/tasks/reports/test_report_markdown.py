@@ -43,7 +43,9 @@ def golden_data() -> dict[str, Any]:
     thresholds = {"min_coverage": 0.7}
     return compared(
         run(before, run_id="nightly-aaaaaaaaaaaa"),
-        run(after, run_id="nightly-bbbbbbbbbbbb", thresholds=thresholds),
+        run(
+            after, run_id="nightly-bbbbbbbbbbbb", thresholds=thresholds, comparison={"allow": True}
+        ),
     )
 
 

@@ -1,0 +1,87 @@
+"""The commands that read a store or the catalogue, and change nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deployments.options import AsJson, ConfigFile, RunId, StoreUri
+
+app = typer.Typer()
+
+
+@app.command()
+def runs(config: ConfigFile = None, store: StoreUri = None, as_json: AsJson = False) -> None:
+    """List the runs of a store, newest first."""
+    from deployments.commands.show import show_runs
+
+    raise typer.Exit(show_runs(config, store, as_json=as_json))
+
+
+@app.command()
+def show(
+    run_id: RunId, config: ConfigFile = None, store: StoreUri = None, as_json: AsJson = False
+) -> None:
+    """One run: its gates, metrics, counts and cost."""
+    from deployments.commands.show import show_run
+
+    raise typer.Exit(show_run(run_id, config, store, as_json=as_json))
+
+
+@app.command()
+def case(
+    run_id: RunId,
+    case_id: Annotated[str, typer.Argument(help="Case id.")],
+    repetition: Annotated[int | None, typer.Option(help="Which repetition of the case.")] = None,
+    config: ConfigFile = None,
+    store: StoreUri = None,
+    as_json: AsJson = False,
+) -> None:
+    """One case of a run: verdict, outcomes, metrics with their reasons."""
+    from deployments.commands.show import show_case
+
+    key = (run_id, case_id, repetition)
+    raise typer.Exit(show_case(key, config, store, as_json=as_json))
+
+
+@app.command()
+def report(
+    run_id: RunId,
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", help="Folder or URI [default: as configured].")
+    ] = None,
+    config: ConfigFile = None,
+    store: StoreUri = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write report.html, report.md and report.json of a stored run."""
+    from deployments.commands.report import write_stored_report
+
+    raise typer.Exit(write_stored_report(run_id, output, config, store, as_json=as_json))
+
+
+@app.command()
+def metrics(
+    rubrics: Annotated[list[str] | None, typer.Option(help="Folder with your own rubrics.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the conversation metrics, opt-in ones included."""
+    from deployments.commands.show import show_metrics
+
+    raise typer.Exit(show_metrics(rubrics or [], as_json=as_json))
+
+
+@app.command()
+def judges(
+    rubrics: Annotated[list[str] | None, typer.Option(help="Folder with your own judges.")] = None,
+    config: Annotated[
+        Path | None, typer.Option("-c", "--config", help="Also the judges that it chooses.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the judges, what they need and what they can be told."""
+    from deployments.commands.show import show_judges
+
+    raise typer.Exit(show_judges(rubrics or [], config, as_json=as_json))

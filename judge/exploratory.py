@@ -1,0 +1,161 @@
+"""What moved most between two runs: metrics, slices of the cases, failure codes.
+
+Nothing is decided by it. The p-values of everything looked at are corrected together after
+Benjamini and Hochberg.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Literal, NamedTuple
+
+import polars as pl
+
+from judge.contrasts import Pairing, differences, in_points, sampled
+from judge.exact import rounded
+from judge.executions import collected
+from judge.labels import labelled
+from judge.measures import TABLE, Measure
+from judge.statistical_verdict import Exploratory
+from judge.statistics.clusters import MIN_CLUSTERS, Sample
+from judge.statistics.effects import Effect
+from judge.statistics.multiplicity import benjamini_hochberg
+from judge.statistics.paired import plain_effect
+from judge.statistics.unpaired import unpaired_effect
+
+MAX_KEPT: Final = 200
+MAX_CODES: Final = 20
+CASES_OF_A_CODE: Final = 5
+"""A failure code seen on fewer cases of both runs together is left out."""
+
+Kind = Literal["metric", "slice", "failure_code"]
+Sides = tuple[Measure, Measure]
+Tables = tuple[pl.DataFrame, pl.DataFrame]
+
+
+class _Look(NamedTuple):
+    kind: Kind
+    name: str
+    measure: str
+    means: tuple[float, float]
+    effect: Effect
+
+
+def metric_looks(measures: Sequence[Sides], pairing: Pairing, alpha: float) -> Iterator[_Look]:
+    """Metrics that do not gate."""
+    for sides in measures:
+        if found := _look("metric", sides[0].name, sides, pairing, alpha):
+            yield found
+
+
+def slice_looks(
+    measures: Sequence[Sides], tables: Tables, fields: Sequence[str], pairing: Pairing, alpha: float
+) -> Iterator[_Look]:
+    """Measures over the cases with one value of a field or tag, by that of the baseline's case."""
+    for field in fields:
+        labels = [labelled(table, field).drop_nulls() for table in tables]
+        if pairing.paired:
+            labels[1] = labels[0]
+        for value in sorted(set(labels[0]["label"]) & set(labels[1]["label"])):
+            ids = [side.filter(pl.col("label") == value) for side in labels]
+            for sides in measures:
+                cut = [
+                    one.cases.join(at, on="case_id", how="semi")
+                    for one, at in zip(sides, ids, strict=True)
+                ]
+                part = (sides[0]._replace(cases=cut[0]), sides[1]._replace(cases=cut[1]))
+                if found := _look("slice", f"{field}={value}", part, pairing, alpha):
+                    yield found
+
+
+def code_looks(
+    scores: tuple[pl.LazyFrame, pl.LazyFrame], tables: Tables, pairing: Pairing, alpha: float
+) -> Iterator[_Look]:
+    """The share of cases on which a failure code was given; more is worse."""
+    found = [_codes(side) for side in scores]
+    counted = pl.concat(found).group_by("failure_code").agg(cases=pl.len())
+    often = counted.filter(pl.col("cases") >= CASES_OF_A_CODE)
+    ranked = often.sort("cases", "failure_code", descending=[True, False])
+    for code in ranked["failure_code"][:MAX_CODES]:
+        sides = [_share_with(code, *pair) for pair in zip(found, tables, strict=True)]
+        if look := _look("failure_code", code, (sides[0], sides[1]), pairing, alpha):
+            yield look
+
+
+def _codes(scores: pl.LazyFrame) -> pl.DataFrame:
+    coded = scores.filter(pl.col("part") == "").drop_nulls("failure_code")
+    return collected(coded.select("failure_code", "case_id").unique())
+
+
+def _share_with(code: str, found: pl.DataFrame, table: pl.DataFrame) -> Measure:
+    ids = found.filter(pl.col("failure_code") == code)["case_id"]
+    has = pl.col("case_id").is_in(ids.implode()).cast(pl.Float64) * 100
+    rows = table.select("case_id", point=has, low=has, high=has, known=pl.lit(1.0))
+    return Measure("share of cases", share=True, cases=rows.cast(TABLE))  # type: ignore[arg-type]  # a schema is one
+
+
+def _look(kind: Kind, name: str, sides: Sides, pairing: Pairing, alpha: float) -> _Look | None:
+    """One look; null where either side has too few clusters to say anything."""
+    share = sides[0].share
+    if pairing.paired:
+        moved = differences(*sides, pairing)
+        if moved.clusters < MIN_CLUSTERS:
+            return None
+        shares = Sample(moved.values / 100, moved.codes) if share else moved
+        effect = plain_effect(shares, 1 - alpha, share=share)
+    else:
+        samples = sampled(sides, pairing, "point")
+        if min(sample.clusters for sample in samples) < MIN_CLUSTERS:
+            return None
+        effect = unpaired_effect(*samples, 1 - alpha, share=share)
+    return _Look(
+        kind, name, sides[0].name, _means(sides, pairing), in_points(effect) if share else effect
+    )
+
+
+def _means(sides: Sides, pairing: Pairing) -> tuple[float, float]:
+    before, after = (side.cases.drop_nulls("point") for side in sides)
+    if pairing.paired:
+        before, after = (
+            before.join(after, on="case_id", how="semi"),
+            after.join(before, on="case_id", how="semi"),
+        )
+    return float(before["point"].to_numpy().mean()), float(after["point"].to_numpy().mean())
+
+
+def explored(looks: Sequence[_Look], alpha: float) -> tuple[Exploratory, ...]:
+    """The looks with their corrected p-values: the surest first, of equal ones the largest."""
+    corrected = benjamini_hochberg([look.effect.p_value for look in looks])
+    found = [_shown(look, q, alpha) for look, q in zip(looks, corrected, strict=True)]
+    found.sort(key=lambda one: (one.q_value, -abs(one.delta), one.kind, one.name, one.measure))
+    return tuple(found[:MAX_KEPT])
+
+
+def _shown(look: _Look, q_value: float, alpha: float) -> Exploratory:
+    effect = look.effect
+    return Exploratory(
+        kind=look.kind,
+        name=look.name,
+        measure=look.measure,
+        baseline=rounded(look.means[0]),
+        candidate=rounded(look.means[1]),
+        delta=rounded(effect.delta),
+        low=rounded(effect.span.low),
+        high=rounded(effect.span.high),
+        p_value=rounded(effect.p_value),
+        q_value=rounded(q_value),
+        cases=effect.cases,
+        clusters=effect.clusters,
+        moved=q_value <= alpha,
+    )
+
+
+def by_name(
+    before: Mapping[str, Measure], after: Mapping[str, Measure], but: Sequence[str]
+) -> list[Sides]:
+    """Measures that both sides have, without those named."""
+    return [
+        (before[name], after[name])
+        for name in sorted(before.keys() & after.keys())
+        if name not in but
+    ]

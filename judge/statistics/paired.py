@@ -1,0 +1,152 @@
+"""The same cases in both runs: exact tests and intervals of their differences.
+
+Sources: McNemar (1947), exact form; sign-flip permutation with the +1 of Phipson and Smyth (2010);
+Bonett and Price (2012) for paired shares; Hesterberg (2015) for percentiles of small samples.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Final
+
+import numpy as np
+from scipy.special import bdtr, ndtr, stdtr  # type: ignore[import-untyped]  # it has no types
+
+from judge.statistics.clusters import Floats, Sample, cluster_sums
+from judge.statistics.effects import DRAWS, MAX_DRAWN, SEED, Effect
+from judge.statistics.intervals import Span, mean_interval, t_of
+
+EXACT_CLUSTERS: Final = 13
+"""Up to so many clusters that differ every way of flipping them is counted: 2^13 < 10,000."""
+
+_CELLS: Final = 2_000_000
+_TOLERANCE: Final = 1e-9
+
+
+def paired_effect(differences: Sample, confidence: float, *, share: bool) -> Effect:
+    """The mean difference of cases that both runs hold.
+
+    Args:
+        differences: candidate minus baseline, one a case.
+        confidence: of the interval, 0..1.
+        share: differences of passes, -1..1; else of scores.
+    """
+    span = (
+        share_interval(differences, confidence)
+        if share
+        else score_interval(differences, confidence)
+    )
+    flips = bool(np.isin(differences.values, (-1.0, 0.0, 1.0)).all())
+    if share and flips and not differences.clustered:
+        worse = int((differences.values < 0).sum())
+        better = int((differences.values > 0).sum())
+        p_value, exact = mcnemar(worse, better), True
+    else:
+        p_value = sign_flip(cluster_sums(differences.values, differences.codes))
+        exact = False
+    return Effect(
+        delta=differences.mean,
+        error=differences.with_cases(1.0, -1.0).error if share else differences.error,
+        span=span,
+        p_value=p_value,
+        method="mcnemar" if exact else "sign_flip",
+        cases=differences.size,
+        clusters=differences.clusters,
+    )
+
+
+def plain_effect(differences: Sample, confidence: float, *, share: bool) -> Effect:
+    """The same by closed forms, Student's t in place of draws: for many slices at once."""
+    added = differences.with_cases(1.0, -1.0) if share else differences
+    center, error, degrees = added.mean, added.error, max(1, added.clusters - 1)
+    half = t_of(confidence, degrees) * error
+    if error > 0:
+        p_value = float(2 * stdtr(degrees, -abs(center) / error))
+    else:
+        p_value = 0.0 if center else 1.0
+    return Effect(
+        delta=differences.mean,
+        error=error,
+        span=Span(center - half, center + half),
+        p_value=p_value,
+        method="t",
+        cases=differences.size,
+        clusters=differences.clusters,
+    )
+
+
+def mcnemar(worse: int, better: int) -> float:
+    """Exact two-sided p-value of flips: min(1, 2 P(X <= min(worse, better))), X binomial of
+    worse + better flips at one half.
+    """
+    return min(1.0, 2 * float(bdtr(min(worse, better), worse + better, 0.5)))
+
+
+def sign_flip(sums: Floats) -> float:
+    """Two-sided p-value of the total of cluster sums when the sign of each is as likely either way.
+
+    Every way is counted up to `EXACT_CLUSTERS`; then `DRAWS` are drawn, the seen one counted with
+    them: (1 + at least as far) / (draws + 1); from `MAX_DRAWN` on by the normal distribution.
+    """
+    moved = sums[sums != 0]
+    total = abs(float(moved.sum()))
+    if not moved.size:
+        return 1.0
+    if moved.size > MAX_DRAWN:
+        return float(2 * ndtr(-total / sqrt(float(np.square(moved).sum()))))
+    limit = total - _TOLERANCE * max(1.0, total)
+    if moved.size <= EXACT_CLUSTERS:
+        ways = (np.arange(2**moved.size)[:, None] >> np.arange(moved.size)) & 1
+        return float((np.abs((2 * ways - 1) @ moved) >= limit).mean())
+    rng = np.random.default_rng(SEED)
+    far, step = 0, max(1, _CELLS // moved.size)
+    for first in range(0, DRAWS, step):
+        ways = rng.integers(0, 2, size=(min(step, DRAWS - first), moved.size), dtype=np.int8)
+        far += int((np.abs((2.0 * ways - 1) @ moved) >= limit).sum())
+    return (1 + far) / (DRAWS + 1)
+
+
+def share_interval(differences: Sample, confidence: float) -> Span:
+    """Of a difference of pass rates on the same cases, -1..1.
+
+    One case that turned each way is added before mean and error are taken: with cases that stand
+    alone this is Bonett and Price's interval, with the quantile of t. Never of no width, whatever
+    little was seen.
+    """
+    added = differences.with_cases(1.0, -1.0)
+    center = float(differences.values.sum()) / added.size
+    half = t_of(confidence, added.clusters - 1) * added.error
+    return Span(center - half, center + half).clipped(-1.0, 1.0)
+
+
+def score_interval(differences: Sample, confidence: float) -> Span:
+    """Of a difference of means on the same cases: a bootstrap over clusters up to `MAX_DRAWN` of
+    them, then clustered t. Infinite for fewer than two clusters.
+    """
+    if differences.clusters < 2:
+        return Span(-np.inf, np.inf)
+    if differences.clusters > MAX_DRAWN:
+        span = mean_interval(differences, confidence)
+        assert span is not None
+        return span
+    sums = cluster_sums(differences.values, differences.codes)
+    sizes = cluster_sums(np.ones(differences.size), differences.codes)
+    return bootstrap(sums, sizes, confidence)
+
+
+def bootstrap(sums: Floats, sizes: Floats, confidence: float) -> Span:
+    """Percentiles of the mean over clusters drawn with replacement, `DRAWS` times, fixed seed.
+
+    The percentiles are expanded to those at which a normal sample of as many clusters would give
+    the t interval (Hesterberg 2015): plain ones are too narrow for few clusters.
+    """
+    clusters = sums.size
+    beyond = float(ndtr(-sqrt(clusters / (clusters - 1)) * t_of(confidence, clusters - 1)))
+    rng = np.random.default_rng(SEED)
+    step = max(1, _CELLS // clusters)
+    means = []
+    for first in range(0, DRAWS, step):
+        drawn = rng.integers(0, clusters, size=(min(step, DRAWS - first), clusters))
+        means.append(sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1))
+    low, high = np.quantile(np.concatenate(means), [beyond, 1 - beyond])
+    return Span(float(low), float(high))

@@ -1,0 +1,49 @@
+"""Foreign text as Markdown, and the blocks it stands in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from tasks.reports import words
+
+TEXT_CHARS: Final = 280
+
+# An underscore inside a word is no emphasis; left alone, names stay readable in the source.
+_SPECIAL: Final = re.compile(r"[\\`*{}\[\]#~$^=+]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+_ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;"}
+# Renderers turn these into links without any syntax; a word joiner between takes the cause away.
+_AUTOLINKS: Final = re.compile(
+    r"(?i)(?<=:)(?=//)|(?<=www)(?=\.)|(?<=@)|(?<=mailto)(?=:)|(?<=xmpp)(?=:)"
+)
+_JOINER: Final = "\u2060"
+_CODE_SAFE: Final = re.compile(r"[^`|\\<>&\s]+(?: [^`|\\<>&\s]+)*")
+
+Block = str
+
+
+def plain(text: str, limit: int = TEXT_CHARS) -> str:
+    """Foreign text as Markdown that renders to exactly that text, on one line."""
+    line = words.clean(words.one_line(text), limit)
+    line = _SPECIAL.sub(lambda found: f"\\{found[0]}", _AUTOLINKS.sub(_JOINER, line))
+    return "".join(_ENTITIES.get(sign, sign) for sign in line)
+
+
+def code(text: str, limit: int = TEXT_CHARS) -> str:
+    """Foreign text as a code span; as plain text where it could break out of one."""
+    line = words.clean(words.one_line(text), limit)
+    return f"`{line}`" if _CODE_SAFE.fullmatch(line) else plain(line, limit)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) -> Block:
+    """A table; the last `numbers` columns are set to the right."""
+    left = len(head) - numbers
+    rule = ["---" if place < left else "---:" for place in range(len(head))]
+    lines = (head, rule, *rows)
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def bullets(lines: Iterable[str]) -> Block:
+    """A list, a line each."""
+    return "\n".join(f"- {line}" for line in lines)

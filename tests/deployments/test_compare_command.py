@@ -1,0 +1,106 @@
+"""`assizes compare`: who decides, what it prints, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from judge.config import StoreConfig
+from judge.rows import frame
+from tasks.store import open_store
+from tests.command import assizes
+from tests.tasks.reports.sample import Said, run
+
+LENIENT = ["--max-pass-rate-drop", "100%", "--max-avg-score-drop", "100"]
+
+
+def said(passing: int, of: int = 40) -> list[Said]:
+    return [
+        Said(f"c{i:02}", (5, 5) if i < passing else (1, 2), done=i < passing) for i in range(of)
+    ]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with a good run, one that lost two cases, a bad one, and one of another judge."""
+    place = tmp_path_factory.mktemp("compare")
+    runs = [
+        run(said(40), run_id="good"),
+        run(said(38), run_id="luck"),
+        run(said(20), run_id="bad"),
+        run(said(40), run_id="other", judge={"pass_threshold": 50.0}),
+    ]
+    with open_store(StoreConfig(uri=f"duckdb:///{place}/rows.duckdb"), writing=True) as store:
+        for one in runs:
+            store.begin(replace(one.record, status="running", finished_at=None, summary=None))
+            store.commit_shard(one.record.run_id, "s0", one.frames, {"judged": 40})
+            store.finish(one.record, frame("run_metrics", []))
+    return place
+
+
+def compared(folder: Path, candidate: str, *options: str):
+    return assizes(
+        "compare", "good", candidate, *options, "--store", "duckdb:///rows.duckdb", cwd=folder
+    )
+
+
+def test_by_default_both_are_shown_and_the_documents_rules_decide(folder: Path):
+    answer = compared(folder, "luck")
+    assert answer.code == 1
+    assert "REGRESSION: pass rate fell from 100.0 % to 95.0 %" in answer.out
+    assert "by the statistics: INCONCLUSIVE" in answer.out
+    assert "paired 40 cases / 40 clusters" in " ".join(answer.out.split())
+    assert compared(folder, "bad", *LENIENT).code == 0
+
+
+@pytest.mark.parametrize(
+    ("candidate", "mode", "code"),
+    [
+        ("luck", "statistics", 4),
+        ("bad", "statistics", 1),
+        ("luck", "rules", 1),
+        ("good", "rules", 0),
+    ],
+)
+def test_the_mode_says_what_the_exit_code_follows(folder: Path, candidate, mode, code):
+    answer = compared(folder, candidate, "--mode", mode, "--json")
+    assert answer.code == code
+    verdict = json.loads(answer.out)["verdict"]
+    assert (verdict["mode"], verdict["statistics"] is None) == (mode, mode == "rules")
+
+
+def test_a_run_of_another_judge_is_refused_with_3_and_the_field(folder: Path):
+    answer = compared(folder, "other")
+    assert answer.code == 3
+    assert "NOT COMPARABLE: judge.pass_threshold: 75.0 -> 50.0" in answer.out
+    assert "--allow" in answer.out
+    allowed = compared(folder, "other", "--allow")
+    assert allowed.code == 0
+    assert "judged differently: judge.pass_threshold: 75.0 -> 50.0" in allowed.out
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [("--mode", "loud", "'rules'"), ("--margin", "0", "--margin"), ("--alpha", "2", "--alpha")],
+)
+def test_an_option_out_of_range_is_named_with_what_it_takes(folder: Path, option, value, said):
+    answer = compared(folder, "luck", option, value)
+    assert answer.code == 2
+    assert said in answer.err
+    assert len(answer.err.strip().splitlines()) == 1
+
+
+def test_the_report_shows_both_verdicts(folder: Path):
+    compared(folder, "bad")
+    answer = assizes(
+        "report", "bad", "-o", "out", "--json", "--store", "duckdb:///rows.duckdb", cwd=folder
+    )
+    links = json.loads(answer.out)
+    text = (folder / links["md"]).read_text("utf-8")
+    assert "### By the statistics: regressed" in text
+    assert "By the statistics: regressed" in (folder / links["html"]).read_text("utf-8")
+    data = json.loads((folder / links["json"]).read_text("utf-8"))
+    assert data["comparison"]["statistics"]["verdict"] == "regressed"
