@@ -111,7 +111,7 @@ def run(
     if only_errors:
         from deployments.commands.again import Shown, left_errors, take_up
 
-        others = any((limit, baseline, date, batch, refresh, replay_only))
+        others = any((limit, baseline, date, batch, refresh, replay_only, fork))
         left = left_errors(run_id, others=others)
         asked = Shown(as_json=as_json, verbose=verbose)
         raise typer.Exit(take_up(left, config, overrides or [], asked))

@@ -257,4 +257,5 @@ def test_an_error_of_the_store_inside_the_flow_is_one_line(tmp_path: Path, prefe
 
     assert refused.code == 2
     (line,) = refused.err.splitlines()
-    assert line.startswith("assizes: run 'taken' in duckdb:///assizes.duckdb has config_hash ")
+    told = "assizes: run 'taken' in duckdb:///assizes.duckdb was begun with another configuration: "
+    assert line.startswith(f"{told}transcripts.limit differ; ")
