@@ -123,7 +123,7 @@ def latency_bound(figures: Figures, bench: Court, count: int, rounds: int) -> No
         figures.add(f"latency_{name}_of_ceiling", value / ceiling)
     figures.add("latency_engine_litellm_x", rate["engine"] / rate["litellm"], least=0.95)
     figures.add("latency_flow_litellm_x", rate["flow"] / rate["litellm"], least=0.95)
-    figures.add("flow_peak_mib", found["flow"]["peak_mib"], most=600)
+    figures.add("flow_peak_mib", found["flow"]["peak_mib"])  # of two runs; P6: benchmarks.scale
 
 
 def orchestration(figures: Figures, bench: Court, count: int) -> None:
