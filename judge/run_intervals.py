@@ -7,6 +7,7 @@ together: neither more repetitions nor more turns of one user look like more evi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final, Literal, NamedTuple
 
 import polars as pl
@@ -70,9 +71,13 @@ def run_intervals(
         metrics: what they came to.
     """
     clusters = _clusters(cases)
-    found = dict(_case_numbers(cases, clusters))
-    found |= dict(_metric_numbers(scores, metrics, clusters))
-    return {name: _interval(number) for name, number in found.items() if number.values.size}
+    repeated = bool(collected(executions(cases).select((pl.col("repetition") > 0).any())).item())
+    # One number after the other: all of them at once take hundreds of bytes a case.
+    numbers = chain(
+        _case_numbers(cases, clusters),
+        _metric_numbers(_values(scores, metrics, repeated=repeated), metrics, clusters),
+    )
+    return {name: _interval(number) for name, number in numbers if number.values.size}
 
 
 def _clusters(cases: pl.LazyFrame) -> pl.DataFrame:
@@ -130,12 +135,11 @@ def _case_numbers(cases: pl.LazyFrame, clusters: pl.DataFrame) -> Iterator[tuple
 
 
 def _metric_numbers(
-    scores: pl.LazyFrame, metrics: Sequence[MetricSummary], clusters: pl.DataFrame
+    values: pl.DataFrame, metrics: Sequence[MetricSummary], clusters: pl.DataFrame
 ) -> Iterator[tuple[str, _Number]]:
     names = published_names(metrics)
-    places = {pair: place for place, pair in enumerate(names)}
-    for place, of_case in _by_metric(scores, places):
-        metric = metrics[place]
+    for place in values["place"].unique().sort():
+        metric, of_case = metrics[place], values.filter(place=place)
         path = f"metrics/{names[metric.judge, metric.name]}"
         counted = (metric.scored, metric.failed)
         value = _Number(_sample(of_case, "value", clusters), *counted, total=_total(metric))
@@ -155,30 +159,27 @@ def _total(metric: MetricSummary) -> float:
     return (metric.mean_value or 0.0) * metric.scored
 
 
-def _by_metric(
-    scores: pl.LazyFrame, places: dict[tuple[str, str], int]
-) -> Iterator[tuple[int, pl.DataFrame]]:
-    """Means of each case's scored headlines, one metric after the other, in one pass over the rows."""
-    if not places:
-        return
-    keys = pl.LazyFrame(
+def _values(
+    scores: pl.LazyFrame, metrics: Sequence[MetricSummary], *, repeated: bool
+) -> pl.DataFrame:
+    """Each case's scored headlines, its repetitions averaged: the metric's `place` among the
+    metrics, the case's key, `raw`, `value` and `success`.
+    """
+    pairs = list(published_names(metrics))
+    places = pl.LazyFrame(
         {
-            "judge": [judge for judge, _ in places],
-            "metric": [metric for _, metric in places],
-            "place": list(places.values()),
+            "judge": [judge for judge, _ in pairs],
+            "metric": [metric for _, metric in pairs],
+            "place": range(len(pairs)),
         },
         schema={"judge": pl.String, "metric": pl.String, "place": pl.UInt32},
     )
-    table = collected(
-        headlines(scores)
-        .filter(pl.col("status") == "scored")
-        .join(keys, on=METRIC)
-        .group_by("place", _id().hash().alias(_KEY))
-        .agg(pl.col("raw", "value", "success").cast(pl.Float64).mean())
-    )
-    parts = {key[0]: rows for key, rows in table.partition_by("place", as_dict=True).items()}
-    for place in sorted(parts):
-        yield place, parts[place]
+    numbers = pl.col("raw", "value", "success").cast(pl.Float64)
+    key = _id().hash().alias(_KEY)
+    scored = headlines(scores).filter(pl.col("status") == "scored").join(places, on=METRIC)
+    if not repeated:  # a row is a case already, and grouping takes as much memory as the rows
+        return collected(scored.select("place", key, numbers))
+    return collected(scored.group_by("place", key).agg(numbers.mean()))
 
 
 def _interval(number: _Number) -> NumberInterval:
