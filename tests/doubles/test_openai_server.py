@@ -118,7 +118,7 @@ async def test_headers_of_a_dripping_answer_come_at_once(judge_server):
         drops = [await response.content.read(1) for _ in range(3)]
 
     assert b"".join(drops) == b'{"i'
-    assert 0.2 < time.monotonic() - begun < 1
+    assert 0.2 < time.monotonic() - begun < 10
 
 
 async def test_parameters_are_refused_by_name_or_without(judge_server):

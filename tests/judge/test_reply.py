@@ -435,9 +435,9 @@ def test_any_text_is_read_or_refused(text, reply_id):
         "[",
     ],
 )
-def test_a_text_made_to_be_slow_is_over_within_a_second(piece, reply_id):
+def test_a_text_made_to_be_slow_is_read_in_linear_time(piece, reply_id):
     text = (piece * 200_000)[:200_000]
     started = time.perf_counter()
     with pytest.raises(ModelError):
         parse_reply(text, Reply, reply_id)
-    assert time.perf_counter() - started < 1
+    assert time.perf_counter() - started < 10  # squared, it takes minutes
