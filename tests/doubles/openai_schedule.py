@@ -69,7 +69,7 @@ BEHAVIOUR = re.compile(
     END.format(
         rf"flaky-(?P<flaky>{NAMED})(?:-(?P<flaky_times>\d+))?"
         r"|(?P<hinted>retry-after-(?:-?[\d.]+|junk|date|far|ms))(?:-(?P<hinted_times>\d+))?"
-        r"|(?P<special>storm|storm-transient|flaky11|fingerprint-change|invalid-once)"
+        r"|(?P<special>storm|storm-transient|flaky11|fingerprint-change|invalid-once|hard-cases)"
         rf"|(?P<always>{ALWAYS})"
     )
 )
@@ -147,6 +147,13 @@ def _one_of(names: tuple[str, ...], question: Question) -> str:
     return names[int(question.share(2) * len(names))]
 
 
+def _hard_cases(question: Question, earlier: Earlier) -> str | None:
+    """What holds the words "hard case" fails once and is then rated a level lower."""
+    if "hard case" not in question.user:
+        return None
+    return "500" if earlier.tries == 0 else "lower"
+
+
 def _fingerprint_change(question: Question, earlier: Earlier) -> str | None:
     return "fp-a" if earlier.model < FINGERPRINT_REQUESTS else "fp-b"
 
@@ -157,4 +164,5 @@ SPECIALS: dict[str, Schedule] = {
     "flaky11": _flaky11,
     "fingerprint-change": _fingerprint_change,
     "invalid-once": _first("invalid", "1"),
+    "hard-cases": _hard_cases,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from judge.engine import Engine
 from judge.errors import AssizesError
 from judge.scripted import Scripted
 from tasks.objects import list_sources
-from tasks.room import sitting
+from tasks.room import settled_heap, sitting
 from tasks.store import open_store
 
 
@@ -62,3 +63,10 @@ async def test_the_store_and_the_spool_are_closed_when_a_model_cannot_be(tmp_pat
         await sit()
     assert is_closed(wanted)
     assert [file.exists() for file in spooled] == [False]
+
+
+def test_the_heap_is_frozen_for_the_length_of_a_sitting_only():
+    assert gc.get_freeze_count() == 0
+    with settled_heap():
+        assert gc.get_freeze_count() > 10_000
+    assert gc.get_freeze_count() == 0
