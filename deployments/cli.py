@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from deployments import reading_cli, upkeep_cli
+from deployments import reading_cli, trust_cli, upkeep_cli
 from deployments.options import (
     AsJson,
     Batch,
@@ -29,7 +29,6 @@ from deployments.options import (
     StoreUri,
     Verbose,
 )
-from deployments.trust import add_trust_commands
 from judge.errors import AssizesError, ConfigurationError
 
 app = typer.Typer(
@@ -283,7 +282,7 @@ def down() -> None:
     print("stopped" if stop_server() else "no background server was running")  # noqa: T201  # the command's answer
 
 
-add_trust_commands(app)
+app.add_typer(trust_cli.app)
 
 
 class _Warnings(logging.Handler):

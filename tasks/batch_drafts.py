@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 import orjson
@@ -16,6 +15,7 @@ from judge.batching import model_mark
 from judge.llm import Model
 from judge.protocol import Ask
 from judge.reply_request import worst_usd
+from tasks.closing import Closing
 
 ENDPOINT: Final = "/v1/chat/completions"
 
@@ -78,7 +78,7 @@ class _Pen:
         return self.draft
 
 
-class Drafts:
+class Drafts(Closing):
     """All files of one round, in a folder of their own; one is open for each model."""
 
     def __init__(self, folder: Path, most: Most) -> None:
@@ -101,17 +101,6 @@ class Drafts:
         for mark in list(self._pens):
             self._end(mark)
         return sorted(self._closed, key=lambda draft: draft.path.name)
-
-    def __enter__(self) -> Drafts:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _fits(self, draft: Draft, size: int) -> bool:
         return draft.asks < self._most.asks and draft.size + size <= self._most.size

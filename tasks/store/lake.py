@@ -22,13 +22,13 @@ import hashlib
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import polars as pl
 
 from judge.errors import StoreError, UnknownRun
 from judge.rows import KEYS, TABLES, as_json, frame
+from tasks.closing import Closing
 from tasks.failpoints import failpoint
 from tasks.store.documents import Documents, encoded, parsed
 from tasks.store.manifest import SUCCESS, Manifest, Snapshot, new_attempt
@@ -54,7 +54,7 @@ _META: Final = "_assizes.json"
 _ENDS: Final = (SUCCESS, "STOPPED.json")
 
 
-class Lake:
+class Lake(Closing):
     """The Parquet store; see `tasks.store.protocol.Store` for what its methods promise."""
 
     def __init__(self, uri: str, objects: Objects, *, writing: bool) -> None:
@@ -278,17 +278,6 @@ class Lake:
 
     def close(self) -> None:
         """Nothing is held open."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _marked(self, name: str, mark: bytes, attempt: str) -> str:
         """Create a commit mark; the attempt that the mark which stands is from.

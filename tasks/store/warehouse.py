@@ -15,14 +15,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import duckdb
 import polars as pl
 
 from judge.errors import StoreError, UnknownRun
 from judge.rows import TABLES, as_json, frame
+from tasks.closing import Closing
 from tasks.failpoints import failpoint
 from tasks.store.duckfile import (
     MEMORY,
@@ -59,7 +59,7 @@ to a folder beside the file.
 """
 
 
-class Warehouse:
+class Warehouse(Closing):
     """The DuckDB store; see `tasks.store.protocol.Store` for what its methods promise."""
 
     def __init__(self, uri: str, path: Path, *, writing: bool) -> None:
@@ -289,17 +289,6 @@ class Warehouse:
                 self._connection.close()
             self._connection = None
         failpoint("warehouse.close.after")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @contextmanager
     def _transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:

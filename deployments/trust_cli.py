@@ -9,13 +9,10 @@ import typer
 
 from deployments.options import AsJson, ConfigFile, Overrides, StoreUri, Verbose
 
-
-def add_trust_commands(app: typer.Typer) -> None:
-    """Put these commands into the app."""
-    app.command()(calibrate)
-    app.command()(trends)
+app = typer.Typer()
 
 
+@app.command()
 def calibrate(
     labels: Annotated[
         str | None,
@@ -68,6 +65,7 @@ def calibrate(
     raise typer.Exit(calibrate_and_print(asked, as_json=as_json, verbose=verbose))
 
 
+@app.command()
 def trends(
     name: Annotated[
         str | None, typer.Argument(help="Name of the runs [default: of the newest one].")
