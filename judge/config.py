@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from judge.anchors import AnchorsConfig
 from judge.calibration.settings import CalibrationConfig
 from judge.credentials import revealing_urls, secret_names
+from judge.occasions import AfterDeploymentConfig, BackfillConfig, NightlyConfig, NotifyConfig
 from judge.prices import Price
 from judge.rows import as_json
 from judge.series.settings import SeriesConfig
@@ -213,7 +214,11 @@ class ThresholdsConfig(_Table):
 class ComparisonConfig(_Table):
     """[comparison]: the documents' three rules, each strict `>` (seed 001), and the statistics."""
 
-    baseline: str | None = Field(default=None, description="run id, or `latest` for the run before")
+    baseline: str | None = Field(
+        default=None,
+        description="run id; or by rule, over runs of this name: `latest` (complete), `latest_passed`, "
+        "`previous_version` (of the agent)",
+    )
     max_pass_rate_drop: float = Field(default=0.0, ge=0, le=1, description="fraction")
     max_avg_score_drop: float = Field(default=5.0, ge=0, le=100, description="points of 0..100")
     max_latency_increase_pct: float = Field(
@@ -284,6 +289,18 @@ class ReportConfig(_Table):
 class RunnerConfig(_Table):
     """[runner]: how a run is spread."""
 
+    kind: Literal["local", "workers", "dask"] = Field(
+        default="local",
+        description="workers: partitions of a run are flow runs that workers of a Prefect work pool "
+        "take up; dask: they are tasks of a Dask cluster",
+    )
+    work_pool: str = Field(
+        default="assizes", description="whose workers run the deployments and the partitions"
+    )
+    partition_shards: int = Field(default=8, ge=1, description="shards in a partition")
+    dask_address: str | None = Field(
+        default=None, description="scheduler, tcp://host:8786; null: a cluster of this machine"
+    )
     shard_size: int | None = Field(
         default=None, ge=1, description="cases per task; null: twice max_in_flight, at least 20"
     )
@@ -321,6 +338,10 @@ class RunConfig(_Table):
     cache: CacheConfig = CacheConfig()
     report: ReportConfig = ReportConfig()
     runner: RunnerConfig = RunnerConfig()
+    nightly: NightlyConfig = NightlyConfig()
+    after_deployment: AfterDeploymentConfig = AfterDeploymentConfig()
+    backfill: BackfillConfig = BackfillConfig()
+    notify: NotifyConfig = NotifyConfig()
 
     @model_validator(mode="after")
     def _anchors_have_a_name(self) -> RunConfig:

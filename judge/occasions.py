@@ -1,0 +1,71 @@
+"""[nightly], [after_deployment], [backfill], [notify]: when runs are begun, and who is told."""
+
+from __future__ import annotations
+
+from typing import Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+Finding = Literal["finished", "regression", "inconclusive", "failed"]
+"""What somebody can be told of a run; `finished` is told of every run."""
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class NightlyConfig(_Table):
+    """[nightly]: yesterday's transcripts, every night."""
+
+    cron: str = Field(default="0 4 * * *", description="when, in the time zone below")
+    time_zone: str = Field(
+        default="UTC", description="whose days the date placeholders mean, e.g. Europe/Berlin"
+    )
+    catch_up: int = Field(
+        default=7, ge=0, le=366, description="missed nights that are made good, at most"
+    )
+
+    @field_validator("time_zone")
+    @classmethod
+    def _is_known(cls, value: str) -> str:
+        try:
+            ZoneInfo(value)
+        except (ZoneInfoNotFoundError, ValueError):
+            raise ValueError("no such time zone; write a name such as Europe/Berlin") from None
+        return value
+
+
+class AfterDeploymentConfig(_Table):
+    """[after_deployment]: the first transcripts of a new version, beside those of the one before."""
+
+    min_transcripts: int = Field(
+        default=100, ge=1, description="of the version, before it is judged"
+    )
+    deadline_minutes: float = Field(
+        default=24 * 60.0, gt=0, description="then it is judged by what there is"
+    )
+    poll_s: float = Field(default=60.0, gt=0, description="pause between two looks")
+
+
+class BackfillConfig(_Table):
+    """[backfill]: a run for each day of a range."""
+
+    in_flight: int = Field(default=1, ge=1, le=64, description="days judged at once")
+    order: Literal["oldest", "newest"] = Field(
+        default="oldest", description="which day comes first"
+    )
+
+
+class NotifyConfig(_Table):
+    """[notify]: whom `assizes deploy` has the Prefect server tell, and of what."""
+
+    block: str | None = Field(
+        default=None,
+        description="a saved Prefect notification or webhook block, as type/name: "
+        "slack-webhook/oncall, email/team, webhook/pager",
+    )
+    on: tuple[Finding, ...] = Field(default=("regression", "inconclusive", "failed"), min_length=1)
+    missed_after_hours: float = Field(
+        default=26.0, gt=0, description="no nightly run ended for so long: that is told too"
+    )
