@@ -109,10 +109,8 @@ def _is_own(store: Store, record: RunRecord, baseline: str, thresholds: Comparis
 
 def _own_baseline(store: Store, record: RunRecord) -> str | None:
     """The baseline of the comparison that the run was configured with, once it has been made."""
-    own = store.comparisons().filter(
-        (pl.col("candidate") == record.run_id)
-        & (pl.col("thresholds") == as_json(record.config["comparison"]))
-    )
+    rows = store.comparisons().filter(pl.col("candidate") == record.run_id)
+    own = rows.filter(_configured(rows, record))
     return None if own.is_empty() else str(own["baseline"][0])
 
 
@@ -124,10 +122,20 @@ def stored_comparison(store: Store, record: RunRecord) -> RunComparison | None:
     rows = store.comparisons().filter(pl.col("candidate") == record.run_id)
     if rows.is_empty():
         return None
-    own = pl.col("thresholds") == as_json(record.config["comparison"])
-    row = rows.sort(own, "at", "baseline", "thresholds").row(-1, named=True)
+    ordered = rows.with_columns(own=_configured(rows, record))
+    row = ordered.sort("own", "at", "baseline", "thresholds").row(-1, named=True)
     thresholds = ComparisonConfig.model_validate_json(row["thresholds"])
     return compare(run_data(store, row["baseline"]), run_data(store, record.run_id), thresholds)
+
+
+def _configured(rows: pl.DataFrame, record: RunRecord) -> pl.Series:
+    """Which comparisons were made as the run was configured. Both are read before they are held
+    against each other: what was stored before a setting was added has that setting's default.
+    """
+    wanted = ComparisonConfig.model_validate(record.config["comparison"])
+    texts = rows["thresholds"].to_list()
+    same = [ComparisonConfig.model_validate_json(text) == wanted for text in texts]
+    return pl.Series(same, dtype=pl.Boolean)
 
 
 def run_data(store: Store, run_id: str) -> RunData:

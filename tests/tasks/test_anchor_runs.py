@@ -72,6 +72,14 @@ def test_reports_say_that_the_judge_moved(store: Store):
     assert said in markdown_report(data)
     assert said in html_report(data)
     assert data["attribution"]["cause"] == "judge"
+    assert comparison.verdict.ending == "regressed"
+    assert data["verdict"]["word"] == "INCONCLUSIVE"
+    assert "REGRESSION" not in markdown_report(data)
+
+
+def test_a_report_calls_a_fall_a_regression_while_the_judge_holds_still(store: Store):
+    data = stored_report_data(store, *both_nights(store, anchors=0, data=25))
+    assert data["verdict"]["outcome"] == "regression"
 
 
 def test_a_run_without_anchors_has_no_attribution(store: Store):
