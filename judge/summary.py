@@ -191,7 +191,7 @@ def summarise(
         Unreconciled: when the records read are not the sum of what became of them.
     """
     tally = _tally(cases)
-    metrics = metric_summaries(scores, judges)
+    metrics, tiers = metric_summaries(scores, judges), tier_scores(scores, _errored(cases))
     coverage = _coverage(cases, scores, metrics)
     gates = _gate_numbers(cases, tally, config)
     return RunSummary.model_validate(
@@ -202,7 +202,7 @@ def summarise(
             "outcome": _outcome(tally, coverage, gates),
             "coverage": coverage,
             "gates": _gate_counts(cases),
-            "tier_scores": tier_scores(scores, _errored(cases)),
+            "tier_scores": tiers,
             "metrics": metrics,
             "failure_codes": _failure_codes(scores),
             "failures": _failures(scores),
@@ -212,7 +212,8 @@ def summarise(
             "published": published_numbers(scores, metrics),
             "counts": _counts(tally, intake),
             **_reliability(cases, scores, metrics),
-            **_how_sure(cases, scores, metrics),
+            "stability": stability(scores),
+            "intervals": run_intervals(cases, scores, metrics, tuple(tiers)),
             "cost_estimated": estimated_share(asks),
             "warnings": cautions(cases, asks),
         }
@@ -349,12 +350,6 @@ def _counts(tally: Counter[str], intake: Mapping[str, int]) -> dict[str, int]:
     read = intake["read"]
     reconcile("records read", read, parts)
     return {"read": read, **parts}
-
-
-def _how_sure(
-    cases: pl.LazyFrame, scores: pl.LazyFrame, metrics: Sequence[MetricSummary]
-) -> dict[str, Any]:
-    return {"stability": stability(scores), "intervals": run_intervals(cases, scores, metrics)}
 
 
 def _reliability(

@@ -293,10 +293,10 @@ def _usage(summary: RunSummary, asks: pl.LazyFrame) -> list[dict[str, Any]]:
         _facts(
             "Agent",
             {
-                "Latency, median of cases": words.duration(summary.latency_p50_ms),
-                "Latency, 95th percentile": words.duration(summary.latency_p95_ms),
+                "Latency, median of cases": _latency(summary, "latency_p50_ms"),
+                "Latency, 95th percentile": _latency(summary, "latency_p95_ms"),
                 "Latency, longest": words.duration(summary.latency_max_ms),
-                "Latency, mean": words.duration(summary.latency_avg_ms),
+                "Latency, mean": _latency(summary, "latency_avg_ms"),
                 **_tokens(summary.total_agent_token_usage),
                 "Cost": words.money(summary.total_agent_cost_usd),
             },
@@ -318,6 +318,14 @@ def _usage(summary: RunSummary, asks: pl.LazyFrame) -> list[dict[str, Any]]:
         ),
         *([_facts("Votes", _votes(summary))] if summary.stability else []),
     ]
+
+
+def _latency(summary: RunSummary, name: str) -> str:
+    shown, span = words.duration(getattr(summary, name)), summary.intervals.get(name)
+    if span is None or span.low is None or span.high is None:
+        return shown
+    low, high = words.duration(span.low), words.duration(span.high)
+    return f"{shown} ({span.confidence:.0%} CI {low} to {high})"
 
 
 def _votes(summary: RunSummary) -> dict[str, str]:
