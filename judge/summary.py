@@ -212,8 +212,7 @@ def summarise(
             "published": published_numbers(scores, metrics),
             "counts": _counts(tally, intake),
             **_reliability(cases, scores, metrics),
-            "stability": stability(scores),
-            "intervals": run_intervals(cases, scores, metrics, tuple(tiers)),
+            **_how_sure(cases, scores, metrics, tuple(tiers)),
             "cost_estimated": estimated_share(asks),
             "warnings": cautions(cases, asks),
         }
@@ -350,6 +349,16 @@ def _counts(tally: Counter[str], intake: Mapping[str, int]) -> dict[str, int]:
     read = intake["read"]
     reconcile("records read", read, parts)
     return {"read": read, **parts}
+
+
+def _how_sure(
+    cases: pl.LazyFrame,
+    scores: pl.LazyFrame,
+    metrics: Sequence[MetricSummary],
+    tiers: Sequence[str],
+) -> dict[str, Any]:
+    intervals = run_intervals(cases, scores, metrics, tiers)
+    return {"stability": stability(scores), "intervals": intervals}
 
 
 def _reliability(
