@@ -124,7 +124,8 @@ async def compare_with_baseline(room: Room, run: PlannedRun) -> Against:
 
 def _compare_with_baseline(room: Room, record: RunRecord) -> Against:
     wanted = room.config.comparison.baseline
-    if wanted is None or record.status != "complete":
+    judged = any(record.counts.get(status) for status in HEARD)
+    if wanted is None or record.status != "complete" or not judged:
         return Against()
     baseline = baseline_id(room.store, wanted, record)
     if baseline is None:
