@@ -14,7 +14,7 @@ from prefect.states import Completed, Failed
 from pydantic import BaseModel, ConfigDict
 
 from flows.evaluate import evaluate
-from flows.outcome import EXIT_CODES, Conclusion, RunOutcome, cases_due
+from flows.outcome import EXIT_CODES, Conclusion, RunOutcome
 from judge.config import RunConfig, Trigger
 from judge.errors import AssizesError, Halted, Inconclusive, NotComparable, OverBudget
 from tasks.room import forget_frames
@@ -86,7 +86,7 @@ class PartOutcome(BaseModel):
     conclusion: Ended
     exit_code: int
     reasons: list[str]
-    cases: int = 0
+    cases: int = 0  # judged, or tried
     quarantined: int = 0
     cases_pass_rate_pct: float | None = None
     weighted_metrics_score_pct: float | None = None
@@ -172,7 +172,7 @@ def _reached(part: Part, ended: RunOutcome) -> PartOutcome:
         conclusion=ended.conclusion,
         exit_code=ended.exit_code,
         reasons=ended.reasons,
-        cases=cases_due(summary),
+        cases=summary.counts.get("judged", 0) + summary.counts.get("errored", 0),
         quarantined=summary.counts.get("quarantined", 0),
         cases_pass_rate_pct=summary.cases_pass_rate_pct,
         weighted_metrics_score_pct=summary.weighted_metrics_score_pct,

@@ -14,7 +14,6 @@ from judge.anchors import Attribution
 from judge.compare import Ending, RunComparison
 from judge.errors import Halted, OverBudget
 from judge.summary import RunSummary
-from tasks.intake import HEARD
 from tasks.store import RunRecord
 from tasks.summaries import Against
 
@@ -116,7 +115,7 @@ def _conclusion(
     """The most severe finding decides the name; what is missing never passes for good news."""
     if record.status != "complete":
         return _unfinished(summary, lost)
-    if not cases_due(summary):
+    if record.plan["due"] == 0:
         return _nothing(summary)
     if summary.outcome == "inconclusive":
         return "Inconclusive", [_why_inconclusive(summary)]
@@ -126,11 +125,6 @@ def _conclusion(
     if failed := _failed_gates(summary):
         return "GateFailed", [*failed, *why]
     return beside, why
-
-
-def cases_due(summary: RunSummary) -> int:
-    """How many cases there were to judge."""
-    return sum(summary.counts.get(name, 0) for name in (*HEARD, "not_attempted"))
 
 
 def _nothing(summary: RunSummary) -> tuple[Conclusion, list[str]]:

@@ -32,7 +32,8 @@ async def due_nights(config: RunConfig, night: date) -> list[date]:
     """
     missed = await asyncio.to_thread(_missed, config, night)
     kept = [one for one in missed if (night - one).days <= config.nightly.catch_up]
-    if left := sorted(set(missed) - set(kept)):
+    left = [one for one in missed if one not in kept]
+    if kept and left:  # said once, when the outage is over
         log.warning(
             "%d nights from %s to %s have no run and are not made good ([nightly] catch_up = %d); "
             "`assizes backfill --from %s --to %s` judges them",
