@@ -18,10 +18,11 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 
-from flows.backfill import backfill, backfill_parts
+from flows.backfill import backfill
 from flows.days import SeriesOutcome
 from judge.config import RunConfig
 from judge.errors import ConfigurationError
+from tasks.parts import backfill_parts
 from tasks.store import open_store
 from tests.command import KEYS, ROOT
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
