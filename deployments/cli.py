@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from deployments import reading_cli, trust_cli, upkeep_cli
+from deployments import occasions_cli, reading_cli, trust_cli, upkeep_cli
 from deployments.options import (
     AsJson,
     Batch,
@@ -87,7 +87,8 @@ def run(
     overrides: Overrides = None,
     limit: Limit = None,
     baseline: Annotated[
-        str | None, typer.Option(help="Run id to compare with, or `latest`.")
+        str | None,
+        typer.Option(help="Run id, or latest, latest_passed, previous_version."),
     ] = None,
     run_id: Annotated[str | None, typer.Option(help="Name the run, or resume one.")] = None,
     fork: Annotated[
@@ -126,6 +127,9 @@ def run(
     on = date.date() if date else None
     wanted = Wanted(read, run_id, on, manner="fork" if fork else "begin")
     raise typer.Exit(run_evaluation(wanted, as_json=as_json, verbose=verbose))
+
+
+app.add_typer(occasions_cli.app)
 
 
 @app.command()
