@@ -15,6 +15,7 @@ from judge.exact import mean_of_counts, reaches, rounded
 from judge.executions import CASE, agent_latency, collected, executions, states
 from judge.headlines import (
     MetricSummary,
+    metric_counts,
     metric_summaries,
     published_names,
     published_numbers,
@@ -191,7 +192,8 @@ def summarise(
         Unreconciled: when the records read are not the sum of what became of them.
     """
     tally = _tally(cases)
-    metrics = metric_summaries(scores, judges)
+    found = metric_counts(scores)
+    metrics = metric_summaries(found, judges)
     coverage = _coverage(cases, scores, metrics)
     gates = _gate_numbers(cases, tally, config)
     return RunSummary.model_validate(
@@ -212,7 +214,8 @@ def summarise(
             "published": published_numbers(scores, metrics),
             "counts": _counts(tally, intake),
             **_reliability(cases, scores, metrics),
-            **_how_sure(cases, scores, metrics),
+            "stability": stability(scores),
+            "intervals": run_intervals(cases, scores, metrics, found),
             "cost_estimated": estimated_share(asks),
             "warnings": cautions(cases, asks),
         }
@@ -349,12 +352,6 @@ def _counts(tally: Counter[str], intake: Mapping[str, int]) -> dict[str, int]:
     read = intake["read"]
     reconcile("records read", read, parts)
     return {"read": read, **parts}
-
-
-def _how_sure(
-    cases: pl.LazyFrame, scores: pl.LazyFrame, metrics: Sequence[MetricSummary]
-) -> dict[str, Any]:
-    return {"stability": stability(scores), "intervals": run_intervals(cases, scores, metrics)}
 
 
 def _reliability(
