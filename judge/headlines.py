@@ -13,7 +13,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from judge.exact import mean_of_counts, rounded
-from judge.executions import CASE, collected
+from judge.executions import CASE, case_key, collected
 from judge.protocol import Judge
 from judge.root_cause import RATIONALE_KEYS
 from judge.score import Gate, Metric
@@ -71,8 +71,13 @@ def headlines(scores: pl.LazyFrame) -> pl.LazyFrame:
 
 def metric_counts(scores: pl.LazyFrame) -> pl.DataFrame:
     """How often (`rows`) each headline of a run was found: by metric, status, label and numbers."""
-    columns = ["tier", "weight", "status", "label", "two_valued", "success", "raw", "value"]
-    return collected(headlines(scores).group_by([*METRIC, *columns]).agg(pl.len().alias("rows")))
+    keys = [*METRIC, "weight", "status", "label", "passed", "raw", "value"]
+    counted = (
+        scores.filter(pl.col("part") == "")
+        .group_by(keys)
+        .agg(pl.col("tier").min(), rows=pl.len(), part=pl.lit(""))
+    )
+    return collected(headlines(collected(counted).lazy()))
 
 
 def metric_summaries(
@@ -222,15 +227,17 @@ def tier_scores(scores: pl.LazyFrame, errored: pl.LazyFrame) -> dict[str, float]
     """
     weighing = (pl.col("part") == "") & (pl.col("status") == "scored") & (pl.col("weight") > 0)
     scored = scores.filter(weighing).drop_nulls(["tier", "value"])
+    if collected(errored.select(pl.len())).item():
+        scored = scored.join(errored, on=CASE, how="anti")
     tiers = collected(scored.select(pl.col("tier").unique()).sort("tier"))["tier"].to_list()
     # One tier at a time: a run of many cases is held as one number a case, not as one a tier too.
-    means = {tier: _tier_mean(scored.filter(pl.col("tier") == tier), errored) for tier in tiers}
+    means = {tier: _tier_mean(scored.filter(pl.col("tier") == tier)) for tier in tiers}
     return {tier: points for tier, points in means.items() if points is not None}
 
 
-def _tier_mean(scored: pl.LazyFrame, errored: pl.LazyFrame) -> float | None:
+def _tier_mean(scored: pl.LazyFrame) -> float | None:
     weighted = pl.col("value") * pl.col("weight")
     points = (weighted.sum() / pl.col("weight").sum() * 100).round(2)
-    by_case = scored.join(errored, on=CASE, how="anti").group_by(CASE).agg(points=points)
+    by_case = scored.group_by(case_key()).agg(points=points)
     counted = by_case.group_by("points").agg(rows=pl.len()).sort("points")
     return mean_of_counts(collected(counted).rows())

@@ -237,7 +237,9 @@ def _case_numbers(cases: pl.LazyFrame, tally: Counter[str]) -> dict[str, Any]:
     latency = agent_latency(executed)
     run = tally.total() - tally["skipped"]
     return {
-        "unique_test_case_count": collected(executed.select(pl.col("case_id").n_unique())).item(),
+        "unique_test_case_count": collected(
+            executed.select(pl.col("case_id").hash().n_unique())
+        ).item(),
         "total_executions": run,
         "passed_count": tally["passed"],
         "failed_count": tally["failed"],
