@@ -195,7 +195,7 @@ def joined_metrics(
     `score`, `success`, `label`.
     """
     keys = ["case_id", *METRIC]
-    ids = cases.lazy().select("case_id")
+    ids = cases["case_id"]
     baseline, candidate = (
         _metric_side(of, ids, f"{side}_") for of, side in zip(scores, _SIDES, strict=True)
     )
@@ -221,12 +221,11 @@ def joined_metrics(
     )
 
 
-def _metric_side(scores: pl.LazyFrame, ids: pl.LazyFrame, prefix: str) -> pl.LazyFrame:
+def _metric_side(scores: pl.LazyFrame, ids: pl.Series, prefix: str) -> pl.LazyFrame:
     keys = ["case_id", *METRIC]
     return (
-        headlines(scores)
+        headlines(scores.filter(pl.col("case_id").is_in(ids.implode())))
         .filter(pl.col("status") == "scored")
-        .join(ids, on="case_id", how="semi")
         .group_by(keys)
         .agg(
             binary=pl.col("two_valued").all(),

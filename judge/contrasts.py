@@ -123,15 +123,16 @@ def _in_clusters(rows: pl.DataFrame, clusters: pl.DataFrame) -> pl.DataFrame:
 
 def _differences(joined: pl.DataFrame, filling: str) -> Sample:
     old, new = _COLUMNS[filling]
-    rows = joined.select("cluster", delta=pl.col(f"{new}_after") - pl.col(old)).drop_nulls()
-    return Sample(rows["delta"].to_numpy(), _codes(rows["cluster"]))
+    delta = pl.col(f"{new}_after") - pl.col(old)
+    rows = joined.select("case_id", "cluster", delta=delta).drop_nulls()
+    return Sample(rows["delta"].to_numpy(), _codes(rows))
 
 
-def _codes(clusters: pl.Series) -> Codes:
-    """The hashes of clusters as numbers 0.., in the order in which they first come."""
-    names = clusters.to_numpy()
-    if clusters.n_unique() == clusters.len():
-        return np.arange(names.size)
+def _codes(rows: pl.DataFrame) -> Codes:
+    """The clusters of cases as numbers 0.., in the order in which they first come."""
+    if (rows["cluster"] == rows["case_id"]).all():  # each is its own
+        return np.arange(rows.height)
+    names = rows["cluster"].to_numpy()
     _, first, places = np.unique(names, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[places].astype(np.int64)
 
@@ -230,7 +231,7 @@ def sampled(
 def _values(measure: Measure, clusters: pl.DataFrame, column: str) -> Sample:
     rows = _in_clusters(measure.cases, clusters).drop_nulls(column)
     scale = 100.0 if measure.share else 1.0
-    return Sample(rows[column].to_numpy() / scale, _codes(rows["cluster"]))
+    return Sample(rows[column].to_numpy() / scale, _codes(rows))
 
 
 def _strata(

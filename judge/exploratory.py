@@ -16,6 +16,7 @@ from judge.exact import rounded
 from judge.executions import collected
 from judge.labels import labelled
 from judge.measures import TABLE, Measure
+from judge.paired_metrics import aligned
 from judge.statistical_verdict import Exploratory
 from judge.statistics.clusters import MIN_CLUSTERS, Sample
 from judge.statistics.effects import Effect
@@ -114,12 +115,10 @@ def _look(kind: Kind, name: str, sides: Sides, pairing: Pairing, alpha: float) -
 
 
 def _means(sides: Sides, pairing: Pairing) -> tuple[float, float]:
-    before, after = (side.cases.drop_nulls("point") for side in sides)
+    before, after = (side.cases.select("case_id", "point").drop_nulls() for side in sides)
     if pairing.paired:
-        before, after = (
-            before.join(after, on="case_id", how="semi"),
-            after.join(before, on="case_id", how="semi"),
-        )
+        both = aligned(before, after)
+        return float(both["point"].to_numpy().mean()), float(both["point_after"].to_numpy().mean())
     return float(before["point"].to_numpy().mean()), float(after["point"].to_numpy().mean())
 
 

@@ -119,7 +119,7 @@ def score_measure(table: pl.DataFrame) -> Measure:
     return Measure(SCORE, share=False, cases=rows.cast(TABLE))  # type: ignore[arg-type]  # as above
 
 
-def metric_measure(name: str, found: pl.DataFrame) -> Measure | None:
+def metric_measure(name: str, found: pl.DataFrame, *, whole: bool) -> Measure | None:
     """A headline metric of one run; null where nothing was scored.
 
     A failed score could have been any; a skipped one is none.
@@ -127,16 +127,18 @@ def metric_measure(name: str, found: pl.DataFrame) -> Measure | None:
     Args:
         name: its published name.
         found: a side of `judge.paired_metrics.PairedMetric`.
+        whole: with what missing scores could do; else `case_id` and `point` alone.
     """
     if not found["scored"].sum():
         return None
     due = pl.col("scored") + pl.col("failed")
-    rows = found.filter(due > 0).select(
-        "case_id",
-        point=pl.when(pl.col("failed") == 0).then(pl.col("total") / due),
-        low=pl.col("total") / due,
-        high=(pl.col("total") + 100 * pl.col("failed")) / due,
-        known=pl.col("scored") / due,
-    )
+    point = pl.when(pl.col("failed") == 0).then(pl.col("total") / due)
+    missing = {
+        "low": pl.col("total") / due,
+        "high": (pl.col("total") + 100 * pl.col("failed")) / due,
+        "known": pl.col("scored") / due,
+    }
+    more = missing if whole else {}
+    rows = found.filter(due > 0) if not found.select((due > 0).all()).item() else found
     share = bool(found["two_valued"].all())
-    return Measure(name, share=share, cases=rows.cast(TABLE))  # type: ignore[arg-type]  # as above
+    return Measure(name, share=share, cases=rows.select("case_id", point=point, **more))

@@ -93,7 +93,11 @@ def _listed(matched: pl.DataFrame) -> pl.DataFrame:
     """Of each status the first: flips of the verdict, then the largest moves; sorted by case."""
     parts = []
     for status in ("error", "regression", "improvement", "unchanged"):
-        of = matched.filter(pl.col("status") == status)
+        own = pl.col("status") == status
+        if status == "unchanged" and _count(matched, own) > LISTED:
+            first = matched.lazy().filter(own).select("case_id").bottom_k(LISTED, by="case_id")
+            own = pl.col("case_id").is_in(first.collect()["case_id"].implode())
+        of = matched.filter(own)
         if of.height > LISTED and status in ("regression", "improvement"):
             size = pl.col("score_delta").abs().fill_null(0.0)
             order = [_FLIPPED, size, pl.col("case_id")]

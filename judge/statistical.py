@@ -92,9 +92,10 @@ class Compared:
 
     def add(self, metric: PairedMetric) -> None:
         """Take a metric in: a gating one is kept, of any other what it came to."""
-        before = metric_measure(metric.name, metric.before)
-        after = metric_measure(metric.name, metric.after)
-        if metric.name in self.limits.gating:
+        gating = metric.name in self.limits.gating
+        before = metric_measure(metric.name, metric.before, whole=gating)
+        after = metric_measure(metric.name, metric.after, whole=gating)
+        if gating:
             for side, measure in ((self.before, before), (self.after, after)):
                 if measure is not None:
                     side.measures.setdefault(metric.name, measure)
