@@ -1,7 +1,6 @@
 """The metrics of two runs, one after the other: each case's numbers on both sides.
 
-One metric of both runs is in memory at a time, its cases as numbers (`judge.executions.case_hash`):
-a run of a million cases and nine metrics has nine million headlines.
+One metric of both runs is in memory at a time, its cases by the hashes of their ids: a run of a million cases and nine metrics has nine million headlines.
 """
 
 from __future__ import annotations
@@ -51,15 +50,16 @@ def metric_names(scores: Scores) -> dict[tuple[str, str], str]:
 def paired_metrics(scores: Scores, names: Names, *, repeated: bool) -> Iterator[PairedMetric]:
     """Every metric of two runs, by judge and name."""
     for (judge, metric), name in names.items():
-        sides = [_side(side, judge, metric, repeated=repeated) for side in scores]
+        own = pl.col("metric") == metric
+        if name != metric:
+            own &= pl.col("judge") == judge
+        sides = [_side(side.filter(own), repeated=repeated) for side in scores]
         yield PairedMetric(name, *sides)
 
 
-def _side(scores: pl.LazyFrame, judge: str, metric: str, *, repeated: bool) -> pl.DataFrame:
+def _side(of_metric: pl.LazyFrame, *, repeated: bool) -> pl.DataFrame:
     scored, failed = pl.col("status") == "scored", pl.col("status") == "failed"
-    rows = headlines(
-        scores.filter((pl.col("judge") == judge) & (pl.col("metric") == metric))
-    ).filter(scored | failed)
+    rows = headlines(of_metric).filter(scored | failed)
     value = pl.when(scored).then("value")
     if not repeated:  # a row is a case already, and grouping takes several times as long
         return collected(

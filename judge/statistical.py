@@ -60,14 +60,20 @@ class Side:
     @classmethod
     def of(cls, run: RunData) -> Side:
         """The tables of a run, one row a case."""
-        table = case_table(run.cases)
-        found = {PASS_RATE: pass_measure(table.cases), SCORE: score_measure(table.cases)}
         return cls(
-            table=table,
-            measures=found,
+            table=case_table(run.cases),
+            measures={},
             scores=run.scores,
             inconclusive=run.summary is not None and run.summary.outcome == _INCONCLUSIVE,
         )
+
+    def measure(self, name: str) -> Measure | None:
+        """A measure by its name: two are worked out of the cases whenever they are asked for, since
+        of a million cases each takes 40 MB; gating metrics are kept.
+        """
+        if name == PASS_RATE:
+            return pass_measure(self.table.cases)
+        return score_measure(self.table.cases) if name == SCORE else self.measures.get(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +155,7 @@ def _contrasts(compared: Compared) -> tuple[list[Contrast], list[str]]:
     """The gating measures, and why one of them could not be compared."""
     found, absent = [], []
     for name in dict.fromkeys(compared.limits.gating):
-        sides = [side.measures.get(name) for side in (compared.before, compared.after)]
+        sides = [side.measure(name) for side in (compared.before, compared.after)]
         if name == SCORE and all(side is not None and side.cases.is_empty() for side in sides):
             continue  # judges that say yes or no give no score
         before, after = sides
@@ -284,7 +290,14 @@ def _exploratory(compared: Compared) -> tuple[Exploratory, ...]:
     before, after, limits = compared.before, compared.after, compared.limits
     pairing, alpha = compared.pairing, limits.alpha
     chosen = fields_of(before.table.cases) if limits.slices is None else limits.slices
-    whole = [(before.measures[name], after.measures[name]) for name in (PASS_RATE, SCORE)]
+    whole = (
+        [
+            (pass_measure(before.table.cases), pass_measure(after.table.cases)),
+            (score_measure(before.table.cases), score_measure(after.table.cases)),
+        ]
+        if chosen
+        else []
+    )
     looks = [
         *compared.looks,
         *slice_looks(whole, compared.tables, chosen, pairing, alpha),
