@@ -110,7 +110,7 @@ def _joined(before: Measure, after: Measure, pairing: Pairing) -> pl.DataFrame:
         lost = pl.DataFrame({"case_id": pairing.lost}).with_columns(
             **{name: pl.lit(value, dtype=pl.Float64) for name, value in _LOST.items()}
         )
-        rows = pl.concat([rows, lost])
+        rows = pl.concat([rows, lost.select(rows.columns)])
     return _in_clusters(aligned(before.cases, rows), pairing.clusters[0])
 
 
