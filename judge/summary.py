@@ -192,8 +192,7 @@ def summarise(
         Unreconciled: when the records read are not the sum of what became of them.
     """
     tally = _tally(cases)
-    found = metric_counts(scores)
-    metrics = metric_summaries(found, judges)
+    metrics = metric_summaries(found := metric_counts(scores), judges)
     coverage = _coverage(cases, scores, metrics)
     gates = _gate_numbers(cases, tally, config)
     return RunSummary.model_validate(
@@ -214,8 +213,7 @@ def summarise(
             "published": published_numbers(scores, metrics),
             "counts": _counts(tally, intake),
             **_reliability(cases, scores, metrics),
-            "stability": stability(scores),
-            "intervals": run_intervals(cases, scores, metrics, found),
+            **_how_sure(cases, scores, metrics, found),
             "cost_estimated": estimated_share(asks),
             "warnings": cautions(cases, asks),
         }
@@ -354,6 +352,18 @@ def _counts(tally: Counter[str], intake: Mapping[str, int]) -> dict[str, int]:
     read = intake["read"]
     reconcile("records read", read, parts)
     return {"read": read, **parts}
+
+
+def _how_sure(
+    cases: pl.LazyFrame,
+    scores: pl.LazyFrame,
+    metrics: Sequence[MetricSummary],
+    counts: pl.DataFrame,
+) -> dict[str, Any]:
+    return {
+        "stability": stability(scores),
+        "intervals": run_intervals(cases, scores, metrics, counts),
+    }
 
 
 def _reliability(

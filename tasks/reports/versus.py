@@ -38,6 +38,7 @@ def versus(comparison: RunComparison | None) -> dict[str, Any] | None:
     """The comparison as JSON-able data; null without a baseline."""
     if comparison is None:
         return None
+    totals, counts = comparison.aggregate, comparison.case_counts
     return {
         "baseline": _side(
             comparison.baseline_run_id,
@@ -61,34 +62,28 @@ def versus(comparison: RunComparison | None) -> dict[str, Any] | None:
         "rules_note": "Values are those of each whole run; changes are over the cases in both.",
         "totals": _totals(comparison),
         "worse": _movers(
-            comparison,
-            "regression",
-            comparison.aggregate.total_regressions,
-            comparison.case_counts.flipped_regressions,
+            comparison, "regression", totals.total_regressions, counts.flipped_regressions
         ),
         "better": _movers(
-            comparison,
-            "improvement",
-            comparison.aggregate.total_improvements,
-            comparison.case_counts.flipped_improvements,
+            comparison, "improvement", totals.total_improvements, counts.flipped_improvements
         ),
         "metrics": _metrics(comparison),
-        "baseline_only": _only(
-            comparison.baseline_only_test_cases, comparison.case_counts.baseline_only
-        ),
-        "candidate_only": _only(
-            comparison.candidate_only_test_cases, comparison.case_counts.candidate_only
-        ),
-        "config_diff": [
-            {
-                "field": name_of(one.field),
-                "baseline": _setting(one.baseline),
-                "candidate": _setting(one.candidate),
-            }
-            for one in comparison.config_diff[:MAX_CHANGES]
-        ],
+        "baseline_only": _only(comparison.baseline_only_test_cases, counts.baseline_only),
+        "candidate_only": _only(comparison.candidate_only_test_cases, counts.candidate_only),
+        "config_diff": _changes(comparison),
         "warnings": [_line(warning) for warning in comparison.warnings],
     }
+
+
+def _changes(comparison: RunComparison) -> list[dict[str, str]]:
+    return [
+        {
+            "field": name_of(one.field),
+            "baseline": _setting(one.baseline),
+            "candidate": _setting(one.candidate),
+        }
+        for one in comparison.config_diff[:MAX_CHANGES]
+    ]
 
 
 def _side(run_id: str, name: str, agent_version: str | None) -> dict[str, str | None]:
