@@ -28,7 +28,7 @@ from tasks.store import open_store
 from tasks.store.arrow import ArrowView
 
 CHUNK_CASES = 100_000
-TIMES = 2
+TIMES = 3
 
 
 def measured(act: Callable[[], object]) -> float:
