@@ -15,14 +15,6 @@ CASE = ("case_id", "repetition")
 """The identity of a row of `cases` within a run."""
 
 
-def case_key() -> pl.Expr:
-    """The identity of a row of `cases` as one number, `key`: text takes several times as long to
-    group by, and several times the memory. Two of a million cases share one with a chance of
-    3 in 100 million.
-    """
-    return (pl.col("case_id").hash() ^ pl.col("repetition").hash(seed=1)).alias("key")
-
-
 def collected(frame: pl.LazyFrame) -> pl.DataFrame:
     """The rows of a query, computed in batches: memory follows the result, not the run."""
     return frame.collect(engine="streaming")

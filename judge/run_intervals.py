@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
+from judge.case_values import KEY, Number, clusters_of
 from judge.exact import rounded
 from judge.executions import collected, executions
 from judge.headlines import MetricSummary, headlines, published_names
+from judge.run_values import agent_numbers, assessment_numbers, tier_numbers, trial_numbers
 from judge.statistics.clusters import Sample
 from judge.statistics.counted import Counted
 from judge.statistics.intervals import (
@@ -24,11 +26,9 @@ from judge.statistics.intervals import (
     Span,
     mean_interval,
     missing_bounds,
+    quantile_interval,
     rate_interval,
 )
-
-_KEY: Final = "key"
-# A case by the hash of its id: a run of many cases is held as numbers, not as text.
 
 
 class NumberInterval(BaseModel):
@@ -43,23 +43,12 @@ class NumberInterval(BaseModel):
     low: float | None = Field(description="null with fewer than two clusters")
     high: float | None
     confidence: float
-    method: Literal["wilson", "clustered_t"]
+    method: Literal["wilson", "clustered_t", "woodruff"]
     cases: int
     clusters: int
     coverage: float | None
     worst: float | None = None
     best: float | None = None
-
-
-class _Number(NamedTuple):
-    """Case values of one number; `rate` when they are shares of passes, `most` its best value."""
-
-    values: Sample | Counted
-    known: int
-    missing: int
-    rate: bool = False
-    most: float | None = 1.0
-    total: float | None = None
 
 
 class _Values(Protocol):
@@ -79,6 +68,7 @@ def run_intervals(
     scores: pl.LazyFrame,
     metrics: Sequence[MetricSummary],
     counts: pl.DataFrame,
+    tiers: Sequence[str] = (),
 ) -> dict[str, NumberInterval]:
     """The intervals of a run's numbers, by the names that `run_metrics` gives the numbers.
 
@@ -87,6 +77,7 @@ def run_intervals(
         scores: rows of `scores`.
         metrics: what they came to.
         counts: what `metric_counts` found in the scores.
+        tiers: those that the run has a score for.
     """
     executed = executions(cases)
     by_score = collected(executed.group_by("state", "overall_score").agg(rows=pl.len()))
@@ -99,7 +90,15 @@ def run_intervals(
         else _Alone(by_score, counts)
     )
     # One number after the other: all of them at once take hundreds of bytes a case.
-    numbers = chain(_case_numbers(by_score, values), _metric_numbers(metrics, values))
+    clusters = clusters_of(cases)
+    numbers = chain(
+        _case_numbers(by_score, values),
+        _metric_numbers(metrics, values),
+        agent_numbers(cases, clusters),
+        assessment_numbers(scores, metrics, clusters),
+        tier_numbers(cases, scores, tiers, clusters),
+        trial_numbers(cases, scores, metrics, clusters) if repeated else (),
+    )
     return {name: _interval(number) for name, number in numbers if number.values.size}
 
 
@@ -172,12 +171,12 @@ class _Grouped:
             if self._repeated
             else own.select(_key(), numbers)
         )
-        found = collected(rows).join(self._clusters.select(_KEY, "code"), on=_KEY)
+        found = collected(rows).join(self._clusters.select(KEY, "code"), on=KEY)
         return partial(_sample, found)
 
 
 def _key() -> pl.Expr:
-    return pl.col("case_id").hash().alias(_KEY)
+    return pl.col("case_id").hash().alias(KEY)
 
 
 def _sample(rows: pl.DataFrame, column: str) -> Sample:
@@ -185,16 +184,16 @@ def _sample(rows: pl.DataFrame, column: str) -> Sample:
     return Sample(known[column].to_numpy(), known["code"].to_numpy())
 
 
-def _case_numbers(by_score: pl.DataFrame, values: _Values) -> Iterator[tuple[str, _Number]]:
+def _case_numbers(by_score: pl.DataFrame, values: _Values) -> Iterator[tuple[str, Number]]:
     """Pass rate and overall score; an errored execution did not pass, and has no score."""
     runs = int(by_score["rows"].sum())
     missing = int(by_score.filter(state="errored")["rows"].sum())
     passed = float(by_score.filter(state="passed")["rows"].sum())
-    rate = _Number(values.of_cases("passes"), runs - missing, missing, rate=True, total=passed)
+    rate = Number(values.of_cases("passes"), runs - missing, missing, rate=True, total=passed)
     yield "pass_rate", rate
     yield "cases_pass_rate_pct", rate._replace(most=100.0)
     known = by_score.filter(pl.col("state") != "errored").drop_nulls("overall_score")
-    score = _Number(
+    score = Number(
         values.of_cases("score"),
         int(known["rows"].sum()),
         missing,
@@ -207,14 +206,14 @@ def _case_numbers(by_score: pl.DataFrame, values: _Values) -> Iterator[tuple[str
 
 def _metric_numbers(
     metrics: Sequence[MetricSummary], values: _Values
-) -> Iterator[tuple[str, _Number]]:
+) -> Iterator[tuple[str, Number]]:
     names = published_names(metrics)
     for metric in metrics:
         path = f"metrics/{names[metric.judge, metric.name]}"
         counted = (metric.scored, metric.failed)
         of = values.of_metric(metric)
-        value = _Number(of("value"), *counted, total=_total(metric))
-        raw = _Number(of("raw"), *counted, most=None)
+        value = Number(of("value"), *counted, total=_total(metric))
+        raw = Number(of("raw"), *counted, most=None)
         yield f"{path}/mean_raw", raw
         yield f"{path}/mean_value", value
         if metric.pass_rate is not None:
@@ -227,20 +226,15 @@ def _total(metric: MetricSummary) -> float:
     return (metric.mean_value or 0.0) * metric.scored
 
 
-def _interval(number: _Number) -> NumberInterval:
-    values, factor = number.values, number.most or 1.0
-    span = rate_interval(values) if number.rate else mean_interval(values)
-    if span is not None and number.rate:
-        span = Span(span.low * factor, span.high * factor)
-    elif span is not None and number.most is not None:
-        span = span.clipped(0.0, number.most)
-    bounds = _bounds(number)
+def _interval(number: Number) -> NumberInterval:
+    values, span, bounds = number.values, _span(number), _bounds(number)
     due = number.known + number.missing
+    method = "woodruff" if number.quantile is not None else "clustered_t"
     return NumberInterval(
         low=None if span is None else rounded(span.low),
         high=None if span is None else rounded(span.high),
         confidence=CONFIDENCE,
-        method="wilson" if number.rate else "clustered_t",
+        method="wilson" if number.rate else method,
         cases=values.size,
         clusters=values.clusters,
         coverage=rounded(number.known / due) if due else None,
@@ -249,7 +243,23 @@ def _interval(number: _Number) -> NumberInterval:
     )
 
 
-def _bounds(number: _Number) -> Span | None:
+def _span(number: Number) -> Span | None:
+    values, factor = number.values, number.most or 1.0
+    if number.quantile is not None and isinstance(values, Sample):
+        return quantile_interval(values, number.quantile)
+    if number.rate:
+        rate = rate_interval(values)
+        return rate and Span(rate.low * factor, rate.high * factor)
+    span = mean_interval(values)
+    if span is None:
+        return None
+    if number.most is not None:
+        return span.clipped(0.0, number.most)
+    least = span.low if number.least is None else max(span.low, number.least)
+    return Span(least * number.times, span.high * number.times)
+
+
+def _bounds(number: Number) -> Span | None:
     if number.most is None:
         return None
     factor = number.most if number.rate else 1.0

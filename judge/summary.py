@@ -193,6 +193,7 @@ def summarise(
     """
     tally = _tally(cases)
     metrics = metric_summaries(found := metric_counts(scores), judges)
+    tiers = tier_scores(scores, _errored(cases))
     coverage = _coverage(cases, scores, metrics)
     gates = _gate_numbers(cases, tally, config)
     return RunSummary.model_validate(
@@ -203,7 +204,7 @@ def summarise(
             "outcome": _outcome(tally, coverage, gates),
             "coverage": coverage,
             "gates": _gate_counts(cases),
-            "tier_scores": tier_scores(scores, _errored(cases)),
+            "tier_scores": tiers,
             "metrics": metrics,
             "failure_codes": _failure_codes(scores),
             "failures": _failures(scores),
@@ -212,8 +213,7 @@ def summarise(
             "judges": judge_spending(asks),
             "published": published_numbers(scores, metrics),
             "counts": _counts(tally, intake),
-            **_reliability(cases, scores, metrics),
-            **_how_sure(cases, scores, metrics, found),
+            **_how_sure(cases, scores, metrics, (found, tuple(tiers))),
             "cost_estimated": estimated_share(asks),
             "warnings": cautions(cases, asks),
         }
@@ -358,12 +358,11 @@ def _how_sure(
     cases: pl.LazyFrame,
     scores: pl.LazyFrame,
     metrics: Sequence[MetricSummary],
-    counts: pl.DataFrame,
+    counted: tuple[pl.DataFrame, Sequence[str]],
 ) -> dict[str, Any]:
-    return {
-        "stability": stability(scores),
-        "intervals": run_intervals(cases, scores, metrics, counts),
-    }
+    intervals = run_intervals(cases, scores, metrics, *counted)
+    steady = _reliability(cases, scores, metrics)
+    return {**steady, "stability": stability(scores), "intervals": intervals}
 
 
 def _reliability(
