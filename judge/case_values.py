@@ -8,6 +8,7 @@ import polars as pl
 
 from judge.executions import collected, executions
 from judge.statistics.clusters import Sample
+from judge.statistics.counted import Counted
 
 KEY: Final = "key"
 """A case by the hash of its id: a run of many cases is held as numbers, not as text."""
@@ -28,7 +29,7 @@ class Number(NamedTuple):
         times: the number is so many times the mean.
     """
 
-    values: Sample
+    values: Sample | Counted
     known: int
     missing: int
     rate: bool = False

@@ -69,19 +69,28 @@ def headlines(scores: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
+def metric_counts(scores: pl.LazyFrame) -> pl.DataFrame:
+    """How often (`rows`) each headline of a run was found: by metric, status, label and numbers."""
+    keys = [*METRIC, "weight", "status", "label", "passed", "raw", "value"]
+    counted = (
+        scores.filter(pl.col("part") == "")
+        .group_by(keys)
+        .agg(pl.col("tier").min(), rows=pl.len(), part=pl.lit(""))
+    )
+    return collected(headlines(collected(counted).lazy()))
+
+
 def metric_summaries(
-    scores: pl.LazyFrame, judges: Sequence[Judge] = ()
+    counts: pl.DataFrame, judges: Sequence[Judge] = ()
 ) -> tuple[MetricSummary, ...]:
     """Every metric of a run, by judge and name.
 
     Args:
-        scores: rows of `scores`.
+        counts: what `metric_counts` found.
         judges: those who sat; they know how their metrics gate and what they are published as.
     """
     promised = {(judge.name, one.name): one for judge in judges for one in judge.metrics}
-    columns = ["tier", "weight", "status", "label", "two_valued", "success", "raw", "value"]
-    counted = collected(headlines(scores).group_by([*METRIC, *columns]).agg(pl.len().alias("rows")))
-    rows = counted.sort(*METRIC).rows(named=True)
+    rows = counts.sort(*METRIC).rows(named=True)
     by_metric = groupby(rows, key=lambda row: (row["judge"], row["metric"]))
     return tuple(
         _metric_summary(key, list(of), promised.get(key, Metric(key[1]))) for key, of in by_metric

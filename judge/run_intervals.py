@@ -6,18 +6,21 @@ together: neither more repetitions nor more turns of one user look like more evi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain
-from typing import Literal
+from typing import Literal, Protocol
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
-from judge.case_values import Number, clusters_of, key, sample
+from judge.case_values import KEY, Number, clusters_of
 from judge.exact import rounded
 from judge.executions import collected, executions
-from judge.headlines import METRIC, MetricSummary, headlines, published_names
+from judge.headlines import MetricSummary, headlines, published_names
 from judge.run_values import agent_numbers, assessment_numbers, tier_numbers, trial_numbers
+from judge.statistics.clusters import Sample
+from judge.statistics.counted import Counted
 from judge.statistics.intervals import (
     CONFIDENCE,
     Span,
@@ -48,10 +51,23 @@ class NumberInterval(BaseModel):
     best: float | None = None
 
 
+class _Values(Protocol):
+    """Where the values of a run's cases come from."""
+
+    def of_cases(self, column: str) -> Sample | Counted:
+        """`passes` (share of a case's executions that passed) or `score`."""
+        ...
+
+    def of_metric(self, metric: MetricSummary) -> Callable[[str], Sample | Counted]:
+        """By column (`raw`, `value`, `success`) the values of one metric."""
+        ...
+
+
 def run_intervals(
     cases: pl.LazyFrame,
     scores: pl.LazyFrame,
     metrics: Sequence[MetricSummary],
+    counts: pl.DataFrame,
     tiers: Sequence[str] = (),
 ) -> dict[str, NumberInterval]:
     """The intervals of a run's numbers, by the names that `run_metrics` gives the numbers.
@@ -60,14 +76,24 @@ def run_intervals(
         cases: rows of `cases`, of one run.
         scores: rows of `scores`.
         metrics: what they came to.
+        counts: what `metric_counts` found in the scores.
         tiers: those that the run has a score for.
     """
-    clusters = clusters_of(cases)
-    repeated = bool(collected(executions(cases).select((pl.col("repetition") > 0).any())).item())
+    executed = executions(cases)
+    by_score = collected(executed.group_by("state", "overall_score").agg(rows=pl.len()))
+    repeated, clustered = collected(
+        executed.select((pl.col("repetition") > 0).any(), pl.col("cluster").is_not_null().any())
+    ).row(0)
+    values: _Values = (
+        _Grouped(cases, scores, repeated=repeated)
+        if repeated or clustered
+        else _Alone(by_score, counts)
+    )
     # One number after the other: all of them at once take hundreds of bytes a case.
+    clusters = clusters_of(cases)
     numbers = chain(
-        _case_numbers(cases, clusters),
-        _metric_numbers(_values(scores, metrics, repeated=repeated), metrics, clusters),
+        _case_numbers(by_score, values),
+        _metric_numbers(metrics, values),
         agent_numbers(cases, clusters),
         assessment_numbers(scores, metrics, clusters),
         tier_numbers(cases, scores, tiers, clusters),
@@ -76,85 +102,128 @@ def run_intervals(
     return {name: _interval(number) for name, number in numbers if number.values.size}
 
 
-def _case_numbers(cases: pl.LazyFrame, clusters: pl.DataFrame) -> Iterator[tuple[str, Number]]:
-    """Pass rate and overall score; an errored execution did not pass, and has no score."""
-    errored = pl.col("state") == "errored"
-    table = collected(
-        executions(cases)
-        .group_by(key())
-        .agg(
-            runs=pl.len(),
-            errors=errored.sum(),
-            passes=(pl.col("state") == "passed").mean(),
-            passed=(pl.col("state") == "passed").sum(),
-            score=pl.when(~errored).then("overall_score").mean(),
-            total=pl.when(~errored).then("overall_score").sum(),
-            scored=(~errored & pl.col("overall_score").is_not_null()).sum(),
+class _Alone:
+    """Cases of which each is its own cluster and was judged once: how often a value occurs is all.
+
+    Args:
+        by_score: executions by `state` and `overall_score`.
+        counts: what `metric_counts` found.
+    """
+
+    def __init__(self, by_score: pl.DataFrame, counts: pl.DataFrame) -> None:
+        self._cases = by_score.with_columns(
+            passes=(pl.col("state") == "passed").cast(pl.Float64),
+            score=pl.when(pl.col("state") != "errored").then("overall_score"),
         )
-    )
-    missing = int(table["errors"].sum())
-    runs = int(table["runs"].sum())
-    passes = sample(table, "passes", clusters)
-    rate = Number(passes, runs - missing, missing, rate=True, total=float(table["passed"].sum()))
+        self._scored = counts.filter(status="scored")
+
+    def of_cases(self, column: str) -> Counted:
+        return _counted(self._cases, column)
+
+    def of_metric(self, metric: MetricSummary) -> Callable[[str], Counted]:
+        rows = self._scored.filter(judge=metric.judge, metric=metric.name)
+        return partial(_counted, rows)
+
+
+def _counted(rows: pl.DataFrame, column: str) -> Counted:
+    known = rows.select(pl.col(column).cast(pl.Float64), "rows").drop_nulls(column)
+    found = known.group_by(column).agg(pl.col("rows").sum().cast(pl.Float64)).sort(column)
+    return Counted(found[column].to_numpy(), found["rows"].to_numpy())
+
+
+class _Grouped:
+    """Cases with repetitions or clusters: each case's values averaged, with its cluster's number.
+
+    Args:
+        cases: rows of `cases`.
+        scores: rows of `scores`.
+        repeated: whether some case was judged more than once.
+    """
+
+    def __init__(self, cases: pl.LazyFrame, scores: pl.LazyFrame, *, repeated: bool) -> None:
+        self._scores = headlines(scores).filter(pl.col("status") == "scored")
+        self._repeated = repeated
+        named = pl.coalesce(
+            pl.concat_str(pl.lit("c:"), "cluster"), pl.concat_str(pl.lit("i:"), "case_id")
+        )
+        self._clusters = collected(
+            executions(cases)
+            .group_by(_key())
+            .agg(
+                code=named.first().hash(),
+                passes=(pl.col("state") == "passed").mean(),
+                score=pl.when(pl.col("state") != "errored").then("overall_score").mean(),
+            )
+            .with_columns(code=pl.col("code").rank("dense").cast(pl.Int64))
+        )
+
+    def of_cases(self, column: str) -> Sample:
+        return _sample(self._clusters, column)
+
+    def of_metric(self, metric: MetricSummary) -> Callable[[str], Sample]:
+        own = self._scores.filter(
+            (pl.col("judge") == metric.judge) & (pl.col("metric") == metric.name)
+        )
+        numbers = pl.col("raw", "value", "success").cast(pl.Float64)
+        # Without repetitions a row is a case already, and grouping takes as much memory as rows.
+        rows = (
+            own.group_by(_key()).agg(numbers.mean())
+            if self._repeated
+            else own.select(_key(), numbers)
+        )
+        found = collected(rows).join(self._clusters.select(KEY, "code"), on=KEY)
+        return partial(_sample, found)
+
+
+def _key() -> pl.Expr:
+    return pl.col("case_id").hash().alias(KEY)
+
+
+def _sample(rows: pl.DataFrame, column: str) -> Sample:
+    known = rows.select("code", column).drop_nulls().sort("code", column)
+    return Sample(known[column].to_numpy(), known["code"].to_numpy())
+
+
+def _case_numbers(by_score: pl.DataFrame, values: _Values) -> Iterator[tuple[str, Number]]:
+    """Pass rate and overall score; an errored execution did not pass, and has no score."""
+    runs = int(by_score["rows"].sum())
+    missing = int(by_score.filter(state="errored")["rows"].sum())
+    passed = float(by_score.filter(state="passed")["rows"].sum())
+    rate = Number(values.of_cases("passes"), runs - missing, missing, rate=True, total=passed)
     yield "pass_rate", rate
     yield "cases_pass_rate_pct", rate._replace(most=100.0)
-    scored = int(table["scored"].sum())
+    known = by_score.filter(pl.col("state") != "errored").drop_nulls("overall_score")
     score = Number(
-        sample(table, "score", clusters),
-        scored,
+        values.of_cases("score"),
+        int(known["rows"].sum()),
         missing,
         most=100.0,
-        total=float(table["total"].sum()),
+        total=float((known["overall_score"] * known["rows"]).sum()),
     )
     yield "avg_overall_score", score
     yield "weighted_metrics_score_pct", score
 
 
 def _metric_numbers(
-    values: pl.DataFrame, metrics: Sequence[MetricSummary], clusters: pl.DataFrame
+    metrics: Sequence[MetricSummary], values: _Values
 ) -> Iterator[tuple[str, Number]]:
     names = published_names(metrics)
-    for place in values["place"].unique().sort():
-        metric, of_case = metrics[place], values.filter(place=place)
+    for metric in metrics:
         path = f"metrics/{names[metric.judge, metric.name]}"
         counted = (metric.scored, metric.failed)
-        value = Number(sample(of_case, "value", clusters), *counted, total=_total(metric))
-        raw = Number(sample(of_case, "raw", clusters), *counted, most=None)
+        of = values.of_metric(metric)
+        value = Number(of("value"), *counted, total=_total(metric))
+        raw = Number(of("raw"), *counted, most=None)
         yield f"{path}/mean_raw", raw
         yield f"{path}/mean_value", value
         if metric.pass_rate is not None:
-            yield (
-                f"{path}/pass_rate",
-                value._replace(values=sample(of_case, "success", clusters), rate=True),
-            )
+            yield f"{path}/pass_rate", value._replace(values=of("success"), rate=True)
         for name in metric.run_names:
             yield name, raw if metric.mean_value is None else value
 
 
 def _total(metric: MetricSummary) -> float:
     return (metric.mean_value or 0.0) * metric.scored
-
-
-def _values(
-    scores: pl.LazyFrame, metrics: Sequence[MetricSummary], *, repeated: bool
-) -> pl.DataFrame:
-    """Each case's scored headlines, its repetitions averaged: the metric's `place` among the
-    metrics, the case's key, `raw`, `value` and `success`.
-    """
-    pairs = list(published_names(metrics))
-    places = pl.LazyFrame(
-        {
-            "judge": [judge for judge, _ in pairs],
-            "metric": [metric for _, metric in pairs],
-            "place": range(len(pairs)),
-        },
-        schema={"judge": pl.String, "metric": pl.String, "place": pl.UInt32},
-    )
-    numbers = pl.col("raw", "value", "success").cast(pl.Float64)
-    scored = headlines(scores).filter(pl.col("status") == "scored").join(places, on=METRIC)
-    if not repeated:  # a row is a case already, and grouping takes as much memory as the rows
-        return collected(scored.select("place", key(), numbers))
-    return collected(scored.group_by("place", key()).agg(numbers.mean()))
 
 
 def _interval(number: Number) -> NumberInterval:
@@ -176,7 +245,7 @@ def _interval(number: Number) -> NumberInterval:
 
 def _span(number: Number) -> Span | None:
     values, factor = number.values, number.most or 1.0
-    if number.quantile is not None:
+    if number.quantile is not None and isinstance(values, Sample):
         return quantile_interval(values, number.quantile)
     if number.rate:
         rate = rate_interval(values)

@@ -15,6 +15,7 @@ from judge.exact import mean_of_counts, reaches, rounded
 from judge.executions import CASE, agent_latency, collected, executions, states
 from judge.headlines import (
     MetricSummary,
+    metric_counts,
     metric_summaries,
     published_names,
     published_numbers,
@@ -191,7 +192,8 @@ def summarise(
         Unreconciled: when the records read are not the sum of what became of them.
     """
     tally = _tally(cases)
-    metrics, tiers = metric_summaries(scores, judges), tier_scores(scores, _errored(cases))
+    metrics = metric_summaries(found := metric_counts(scores), judges)
+    tiers = tier_scores(scores, _errored(cases))
     coverage = _coverage(cases, scores, metrics)
     gates = _gate_numbers(cases, tally, config)
     return RunSummary.model_validate(
@@ -211,8 +213,7 @@ def summarise(
             "judges": judge_spending(asks),
             "published": published_numbers(scores, metrics),
             "counts": _counts(tally, intake),
-            **_reliability(cases, scores, metrics),
-            **_how_sure(cases, scores, metrics, tuple(tiers)),
+            **_how_sure(cases, scores, metrics, (found, tuple(tiers))),
             "cost_estimated": estimated_share(asks),
             "warnings": cautions(cases, asks),
         }
@@ -234,7 +235,9 @@ def _case_numbers(cases: pl.LazyFrame, tally: Counter[str]) -> dict[str, Any]:
     latency = agent_latency(executed)
     run = tally.total() - tally["skipped"]
     return {
-        "unique_test_case_count": collected(executed.select(pl.col("case_id").n_unique())).item(),
+        "unique_test_case_count": collected(
+            executed.select(pl.col("case_id").hash().n_unique())
+        ).item(),
         "total_executions": run,
         "passed_count": tally["passed"],
         "failed_count": tally["failed"],
@@ -355,10 +358,11 @@ def _how_sure(
     cases: pl.LazyFrame,
     scores: pl.LazyFrame,
     metrics: Sequence[MetricSummary],
-    tiers: Sequence[str],
+    counted: tuple[pl.DataFrame, Sequence[str]],
 ) -> dict[str, Any]:
-    intervals = run_intervals(cases, scores, metrics, tiers)
-    return {"stability": stability(scores), "intervals": intervals}
+    intervals = run_intervals(cases, scores, metrics, *counted)
+    steady = _reliability(cases, scores, metrics)
+    return {**steady, "stability": stability(scores), "intervals": intervals}
 
 
 def _reliability(

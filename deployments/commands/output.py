@@ -241,8 +241,9 @@ def print_comparison(comparison: RunComparison) -> None:
     if changed:
         columns = ("case", "status", "#baseline", "#candidate")
         print_table("", columns, changed[:NOTABLE])
-    if len(changed) > NOTABLE:
-        print_line(f"... and {len(changed) - NOTABLE} more")
+    more = comparison.case_counts.matched - aggregate.total_unchanged - NOTABLE
+    if more > 0:
+        print_line(f"... and {more} more")
     for warning in comparison.warnings:
         print_line(f"warning: {warning}")
     for reason in verdict.reasons:

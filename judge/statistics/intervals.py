@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import ndtri, stdtrit  # type: ignore[import-untyped]  # it has no types
 
 from judge.statistics.clusters import Sample
+from judge.statistics.counted import Counted
 
 CONFIDENCE: Final = 0.95
 """The share of intervals that hold the true value."""
@@ -52,7 +53,7 @@ def wilson(rate: float, cases: float, quantile: float) -> Span:
     return Span(center - half, center + half).clipped(0.0, 1.0)
 
 
-def rate_interval(passes: Sample, confidence: float = CONFIDENCE) -> Span | None:
+def rate_interval(passes: Sample | Counted, confidence: float = CONFIDENCE) -> Span | None:
     """The interval of a pass rate; null without cases, or with a single cluster of several.
 
     Cases that stand alone and passed or failed: Wilson. Clusters, or fractions from repetitions:
@@ -73,7 +74,7 @@ def rate_interval(passes: Sample, confidence: float = CONFIDENCE) -> Span | None
     return wilson(rate, effective, t_of(confidence, clusters - 1))
 
 
-def mean_interval(values: Sample, confidence: float = CONFIDENCE) -> Span | None:
+def mean_interval(values: Sample | Counted, confidence: float = CONFIDENCE) -> Span | None:
     """Mean +- t x clustered error, C - 1 degrees of freedom; null for fewer than two clusters."""
     if values.clusters < 2:
         return None
