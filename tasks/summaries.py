@@ -20,6 +20,7 @@ from judge.rows import frame
 from judge.run_numbers import run_metrics
 from judge.spending import with_ledger
 from judge.summary import RunSummary, summarise
+from tasks import draw
 from tasks.compared import baseline_id, compare_stored
 from tasks.failpoints import failpoint
 from tasks.intake import HEARD
@@ -56,8 +57,9 @@ def _summarise(room: Room, run: PlannedRun, lost: bool) -> RunSummary:
     )
     if (ledger := room.ledger_for(run_id)) is not None:
         summary = with_ledger(summary, ledger.spent(), store.scan(run_id, "asks"))
-    if odd := told(run.intake.odd):
-        summary = summary.model_copy(update={"warnings": (*summary.warnings, *odd)})
+    of_intake = (*told(run.intake.odd), *draw.told(run.intake.design, run.intake.truth))
+    if of_intake:
+        summary = summary.model_copy(update={"warnings": (*summary.warnings, *of_intake)})
     record = RunRecord(
         **{
             **{name: getattr(run.record, name) for name in RunRecord.__dataclass_fields__},
