@@ -98,7 +98,7 @@ _BEARER: Final = re.compile(
 _ASSIGNED: Final = re.compile(
     r"""(?i:api[_-]?key|access[_-]?key|private[_-]?key|account[_-]?key|secret|passw(?:or)?d|passphrase
     |(?:access|auth|refresh|bearer)[_-]?token|authorization)
-    [\\"']{0,3}\s{0,3}(?:[:=]|=>)\s{0,3}[\\"']{0,3}(?P<value>[^\s"'\\,;&<>{}()\[\]]{8,2000})""",
+    (?:[\\"']{0,3}\s{0,3}(?:[:=]|=>)\s{0,3}[\\"']{0,3}|[ ](?i:is|was)[ ]["']?)(?P<value>[^\s"'\\,;&<>{}()\[\]]{8,2000})""",
     re.VERBOSE,
 )
 _EMAIL: Final = re.compile(
@@ -107,7 +107,7 @@ _EMAIL: Final = re.compile(
 _CARD: Final = re.compile(r"(?<![\w.-])\d(?:[ -]?\d){12,18}(?![\w-])")
 _IBAN: Final = re.compile(r"(?<![A-Za-z0-9])[A-Z]{2}\d{2}(?: ?[A-Z0-9]){11,36}(?![a-z0-9])")
 _ABROAD: Final = re.compile(
-    r"(?<![\w.+])(?:\+|00(?=[1-9]))\d{1,3}[ .-]?(?:\(\d{1,4}\)[ .-]?)?\d{1,4}(?:[ .-]?\d{2,4}){1,4}(?!\w)"
+    r"(?<![\w.+])(?:\+\d{1,3}[ .-]?|00[1-9]\d{0,2}[ .-])(?:\(\d{1,4}\)[ .-]?)?\d{1,4}(?:[ .-]?\d{2,4}){1,4}(?!\w)"
 )
 _AMERICAN: Final = re.compile(
     r"(?<![\w./#-])(?:1[ .-])?(?:\([2-9]\d\d\)[ ]?|[2-9]\d\d[ .-])[2-9]\d\d[ .-]\d{4}(?![\w-])"
