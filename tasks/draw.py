@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from judge.population import PopulationNumber
 from judge.selection import SelectionConfig, Stratum, drawn
 from tasks.scan import DUE, UNSELECTED, Scanned
 
@@ -63,12 +64,21 @@ def _limit(objects: list[Scanned], most: int) -> int:
     return cut
 
 
-def told(found: Mapping[str, Any], truth: Mapping[str, int]) -> tuple[str, ...]:
-    """What a reader of the run must know of its sample and its ground truth, one line each."""
+def told(
+    found: Mapping[str, Any], truth: Mapping[str, int], of_all: Mapping[str, PopulationNumber]
+) -> tuple[str, ...]:
+    """What a reader of the run must know of its sample and its ground truth, one line each.
+
+    Args:
+        found: the design of the plan.
+        truth: its counts of ground truth.
+        of_all: what the numbers are for all cases that could have been drawn.
+    """
     lines = []
     if found.get("strata"):
         cases, taken = (sum(one[name] for one in found["strata"]) for name in ("cases", "drawn"))
-        lines.append(f"sampled: {taken} of {cases} cases were drawn, stratum by stratum")
+        numbers = "".join(f"; {name} of all {_shown(one)}" for name, one in of_all.items())
+        lines.append(f"sampled: {taken} of {cases} cases were drawn{numbers}")
     if found.get("limited"):
         lines.append(f"limited: {found['limited']} cases behind the first were left out, not drawn")
     if truth.get("rows_without_case"):
@@ -79,3 +89,9 @@ def told(found: Mapping[str, Any], truth: Mapping[str, int]) -> tuple[str, ...]:
     if truth.get("cases_without_row"):
         lines.append(f"ground_truth: {truth['cases_without_row']} cases that were read have no row")
     return tuple(lines)
+
+
+def _shown(number: PopulationNumber) -> str:
+    if number.low is None or number.high is None:
+        return f"{number.value:.3g} (no interval: too few cases of a stratum)"
+    return f"{number.value:.3g} ({number.low:.3g} to {number.high:.3g})"

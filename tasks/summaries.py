@@ -15,6 +15,7 @@ from judge.anchors import Attribution
 from judge.compare import RunComparison
 from judge.errors import NotComparable
 from judge.formats.oddities import told
+from judge.population import population_numbers
 from judge.reconcile import reconcile
 from judge.rows import frame
 from judge.run_numbers import run_metrics
@@ -57,9 +58,7 @@ def _summarise(room: Room, run: PlannedRun, lost: bool) -> RunSummary:
     )
     if (ledger := room.ledger_for(run_id)) is not None:
         summary = with_ledger(summary, ledger.spent(), store.scan(run_id, "asks"))
-    of_intake = (*told(run.intake.odd), *draw.told(run.intake.design, run.intake.truth))
-    if of_intake:
-        summary = summary.model_copy(update={"warnings": (*summary.warnings, *of_intake)})
+    summary = _with_intake(room, run, summary)
     record = RunRecord(
         **{
             **{name: getattr(run.record, name) for name in RunRecord.__dataclass_fields__},
@@ -77,6 +76,17 @@ def _summarise(room: Room, run: PlannedRun, lost: bool) -> RunSummary:
     store.finish(record, frame("run_metrics", rows))
     run.record = record
     return summary
+
+
+def _with_intake(room: Room, run: PlannedRun, summary: RunSummary) -> RunSummary:
+    """The summary with what the plan knows: odd records, the sample, the ground truth."""
+    intake, always = run.intake, room.config.transcripts.always
+    of_all = population_numbers(room.store.scan(run.run_id, "cases"), intake.design, always)
+    lines = (*told(intake.odd), *draw.told(intake.design, intake.truth, of_all))
+    if not lines:
+        return summary
+    update = {"warnings": (*summary.warnings, *lines), "population": of_all}
+    return summary.model_copy(update=update)
 
 
 def _intake_counts(run: PlannedRun, committed: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
