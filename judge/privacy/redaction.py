@@ -60,13 +60,20 @@ class Redactor:
         nothing, both the expected and the made, and so seem to agree.
         """
         known = placeholders or Placeholders()
-        left: Case = self._value(case, known)
+        left: Case = self._narrowed(case)._value(case, known)
         update: dict[str, Any] = {}
         if case.cluster is not None and self.text(case.cluster) != case.cluster:
             update["cluster"] = pseudonym(case.cluster)
         if case.expected.database is not None and _statements(left) != _statements(case):
             update["expected"] = left.expected.model_copy(update={"database": None})
         return left.model_copy(update=update) if update else left
+
+    def _narrowed(self, case: Case) -> Redactor:
+        """The one with the rules that may find something in the case: of most cases few or none."""
+        whole = case.model_dump_json()
+        folded = whole.lower()
+        rules = tuple(rule for rule in self.rules if rule.may_find(whole, folded))
+        return Redactor(rules, self.finder)
 
     def text(self, text: str, placeholders: Placeholders | None = None) -> str:
         """One text redacted; with placeholders of its own unless it is given some."""
@@ -86,6 +93,8 @@ class Redactor:
 
     def _value(self, value: _Value, known: Placeholders) -> _Value:
         """The value with its texts redacted; the very same where there is nothing to hide."""
+        if not self.rules and self.finder is None:
+            return value
         if isinstance(value, str):
             return self.text(value, known)  # type: ignore[return-value]  # a text for a text
         if isinstance(value, BaseModel):

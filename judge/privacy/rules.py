@@ -28,6 +28,7 @@ class Rule:
         pattern: what may be one.
         needles: texts of which every find holds one; empty: there are none.
         hint: in their place, what a text with a find holds.
+        folds: whether the needles are looked for in the text in lower case.
         found: the beginning of a candidate that is one indeed; null: it is none.
         plain: what equal finds have in common, however they are written.
     """
@@ -38,12 +39,22 @@ class Rule:
     found: Callable[[str], str | None] = str
     plain: Callable[[str], str] = str
     hint: re.Pattern[str] | None = None
+    folds: bool = False
 
-    def may_find(self, text: str) -> bool:
-        """False for most texts that hold none, quickly."""
+    def may_find(self, text: str, folded: str | None = None) -> bool:
+        """False for most texts that hold none, quickly.
+
+        Args:
+            text: to be looked through; JSON of many texts will do.
+            folded: the text in lower case, where it is known already.
+        """
         if self.hint is not None:
             return self.hint.search(text) is not None
-        return not self.needles or any(needle in text for needle in self.needles)
+        if not self.needles:
+            return True
+        if self.folds:
+            text = text.lower() if folded is None else folded
+        return any(needle in text for needle in self.needles)
 
 
 _UNLIKE_WORDS: Final = re.compile(r"[0-9!@#$%^*+=~]")
@@ -93,7 +104,7 @@ _DSN: Final = re.compile(
     r"[A-Za-z][A-Za-z0-9+.-]{1,30}://[^\s:/@\"'<>]{0,100}:(?P<value>[^\s/@\"'<>]{1,200})@"
 )
 _BEARER: Final = re.compile(
-    r"(?i:bearer|basic)[ \t]{1,4}(?P<value>[A-Za-z0-9._~+/-]{16,2000}={0,2})"
+    r"(?:[Bb]earer|[Bb]asic|BEARER|BASIC)[ \t]{1,4}(?P<value>[A-Za-z0-9._~+/-]{16,2000}={0,2})"
 )
 _ASSIGNED: Final = re.compile(
     r"""(?i:api[_-]?key|access[_-]?key|private[_-]?key|account[_-]?key|secret|passw(?:or)?d|passphrase
@@ -119,6 +130,8 @@ _CALLED: Final = re.compile(
     r"(?P<value>\(?\+?\d[\d ().-]{5,18}\d)(?!\w)"
 )
 
+_SCHEME: Final = re.compile(r"(?:[Bb]earer|[Bb]asic|BEARER|BASIC)[ \t]{1,4}[A-Za-z0-9._~+/-]{16}")
+_CUTS: Final = ("", "_", "-")
 _COUNTRY: Final = re.compile(r"[A-Z]{2}\d\d")
 _LONG: Final = re.compile(r"\d(?:[ -]?\d){12}")
 _LOCAL: Final = re.compile(r"\d\d\d[ .-]\d{4}")
@@ -136,12 +149,25 @@ SECRETS: Final = (
     ),
     Rule("SECRET", _JWT, ("eyJ",)),
     Rule("SECRET", _DSN, ("://",)),
-    Rule("SECRET", _BEARER, ("earer ", "EARER ", "asic ", "BASIC "), _mixed),
+    Rule("SECRET", _BEARER, found=_mixed, hint=_SCHEME),
     Rule(
         "SECRET",
         _ASSIGNED,
-        ("ey", "EY", "ecret", "ECRET", "ass", "ASS", "oken", "OKEN", "uthoriz", "UTHORIZ"),
+        (
+            *(
+                f"{what}{cut}key"
+                for what in ("api", "access", "private", "account")
+                for cut in _CUTS
+            ),
+            *(
+                f"{what}{cut}token"
+                for what in ("access", "auth", "refresh", "bearer")
+                for cut in _CUTS
+            ),
+            *("secret", "password", "passwd", "passphrase", "authorization"),
+        ),
         _mixed,
+        folds=True,
     ),
 )
 BUILT_IN: Final = {
@@ -156,9 +182,10 @@ BUILT_IN: Final = {
         Rule(
             "PHONE",
             _CALLED,
-            ("hone", "HONE", "ax", "AX", "el", "EL", "obile", "OBILE", "all", "ALL", "hatsapp"),
+            ("phone", "fax", "tel", "mobile", "cell", "whatsapp", "call"),
             _phone,
             _digits,
+            folds=True,
         ),
     ),
 }
