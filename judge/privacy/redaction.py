@@ -71,8 +71,9 @@ class Redactor:
     def _narrowed(self, case: Case) -> Redactor:
         """The one with the rules that may find something in the case: of most cases few or none."""
         whole = case.model_dump_json()
-        folded = whole.lower()
-        rules = tuple(rule for rule in self.rules if rule.may_find(whole, folded))
+        data = whole.encode("utf-8", "surrogatepass")
+        folded = data.lower()
+        rules = tuple(rule for rule in self.rules if rule.may_be_in(whole, data, folded))
         return Redactor(rules, self.finder)
 
     def text(self, text: str, placeholders: Placeholders | None = None) -> str:

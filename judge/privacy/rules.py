@@ -27,7 +27,7 @@ class Rule:
         kind: name of the placeholder.
         pattern: what may be one.
         needles: texts of which every find holds one; empty: there are none.
-        hint: in their place, what a text with a find holds.
+        hint: what every text with a find holds, beside a needle.
         folds: whether the needles are looked for in the text in lower case.
         found: the beginning of a candidate that is one indeed; null: it is none.
         plain: what equal finds have in common, however they are written.
@@ -41,20 +41,20 @@ class Rule:
     hint: re.Pattern[str] | None = None
     folds: bool = False
 
-    def may_find(self, text: str, folded: str | None = None) -> bool:
-        """False for most texts that hold none, quickly.
+    def may_find(self, text: str) -> bool:
+        """False for most texts that hold none, quickly."""
+        if self.needles:
+            looked = text.lower() if self.folds else text
+            if not any(needle in looked for needle in self.needles):
+                return False
+        return self.hint is None or self.hint.search(text) is not None
 
-        Args:
-            text: to be looked through; JSON of many texts will do.
-            folded: the text in lower case, where it is known already.
-        """
-        if self.hint is not None:
-            return self.hint.search(text) is not None
-        if not self.needles:
-            return True
-        if self.folds:
-            text = text.lower() if folded is None else folded
-        return any(needle in text for needle in self.needles)
+    def may_be_in(self, whole: str, data: bytes, folded: bytes) -> bool:
+        """The same for JSON of many texts, its bytes, and these in lower case."""
+        looked = folded if self.folds else data
+        if self.needles and not any(needle.encode() in looked for needle in self.needles):
+            return False
+        return self.hint is None or self.hint.search(whole) is not None
 
 
 _UNLIKE_WORDS: Final = re.compile(r"[0-9!@#$%^*+=~]")
@@ -149,7 +149,7 @@ SECRETS: Final = (
     ),
     Rule("SECRET", _JWT, ("eyJ",)),
     Rule("SECRET", _DSN, ("://",)),
-    Rule("SECRET", _BEARER, found=_mixed, hint=_SCHEME),
+    Rule("SECRET", _BEARER, ("bearer", "basic"), _mixed, hint=_SCHEME, folds=True),
     Rule(
         "SECRET",
         _ASSIGNED,
