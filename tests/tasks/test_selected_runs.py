@@ -8,10 +8,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from judge.config import RunConfig
+from judge.config import RunConfig, TranscriptsConfig
 from judge.errors import ConfigurationError
 from judge.formats import native_line
 from judge.summary import RunSummary
+from tasks.anchor_runs import anchor_config
 from tasks.judging import judge_shard
 from tasks.plan import Request, plan_run
 from tasks.room import sitting
@@ -96,3 +97,16 @@ async def test_what_was_left_of_a_conversation_is_counted(tmp_path: Path):
     assert "truncated_input: 1 conversations were shortened, or read in windows of turns" in (
         summary.warnings
     )
+
+
+def test_anchors_are_judged_whole_and_by_their_own_truth(tmp_path: Path):
+    selection = {"number": 2, "stratify_by": ["channel"], "filter": "true", "always": ["c1"]}
+    tables = {
+        "ground_truth": {"uri": "t.csv"},
+        "anchors": {"uri": "golden/"},
+        "privacy": {"redact": []},
+    }
+    anchors = anchor_config(config(tmp_path, transcripts=selection, **tables))
+    assert anchors.transcripts.model_copy(update={"uri": ""}) == TranscriptsConfig(uri="")
+    assert anchors.ground_truth.uri is None
+    assert anchors.privacy.redact == ()
