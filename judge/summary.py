@@ -21,6 +21,7 @@ from judge.headlines import (
     published_numbers,
     tier_scores,
 )
+from judge.population import PopulationNumber
 from judge.protocol import Judge
 from judge.reconcile import reconcile
 from judge.repetitions import case_tallies, metric_tallies, pass_at_k, pass_hat_k
@@ -156,6 +157,10 @@ class RunSummary(_Part):
     )
     intervals: dict[str, NumberInterval] = Field(
         default_factory=dict, description="how sure the numbers are, by the names of `run_metrics`"
+    )
+    population: dict[str, PopulationNumber] = Field(
+        default_factory=dict,
+        description="of a sample: what the numbers are for all cases it was drawn from",
     )
     warnings: tuple[str, ...] = Field(
         default=(), description="what to know before believing the numbers, one line each"

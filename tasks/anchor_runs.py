@@ -8,6 +8,8 @@ from judge.anchors import ANCHORS, AnchorsConfig, Attribution, Scores, attribute
 from judge.compare import RunComparison
 from judge.config import RunConfig
 from judge.executions import collected
+from judge.ground_truth import GroundTruthConfig
+from judge.selection import SelectionConfig
 from tasks.store import RunRecord, Store
 
 
@@ -27,12 +29,11 @@ def anchor_config(config: RunConfig) -> RunConfig:
     anchors = body["anchors"]
     body["name"] = anchors_name(config.name)
     body["transcripts"] |= {
+        **SelectionConfig().model_dump(mode="python"),
         "uri": anchors["uri"],
         "format": anchors["format"],
-        "where": {},
-        "sample": 1.0,
-        "limit": None,
     }
+    body["ground_truth"] = GroundTruthConfig().model_dump(mode="python")
     body["cache"] |= {"use": "refresh"}
     body["comparison"] |= {"baseline": None}
     body["runner"] |= {"fail_flow": False, "batch": False}

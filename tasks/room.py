@@ -26,6 +26,7 @@ from tasks.ledger_file import probe_ledger
 from tasks.objects import Spool
 from tasks.replies import FileReplies, OwnReplies
 from tasks.store import Store, open_store
+from tasks.treatment import Treatment
 
 if TYPE_CHECKING:
     from tasks.permits import PrefectLeases
@@ -40,13 +41,16 @@ class Room:
     there is nothing to find here.
     """
 
-    def __init__(self, config: RunConfig, court: Court, store: Store, seats: Seats) -> None:
+    def __init__(
+        self, config: RunConfig, court: Court, store: Store, seats: Seats, treatment: Treatment
+    ) -> None:
         """Bind together what was opened before."""
         self.config = config
         self.court = court
         self.store = store
         self.seats = seats
         self.spool = Spool.of(config.transcripts)
+        self.treatment = treatment
         self.clerk = SandboxClerk()
         self.given: Mapping[str, Came] = {}
         self._replies = FileReplies(config.cache.uri, config.cache.storage_options)
@@ -159,17 +163,18 @@ async def sitting(config: RunConfig) -> AsyncIterator[Room]:
 
     Raises:
         ConfigurationError: before anything is read or written, when the judges, the metrics, the
-            models or the ledger cannot work.
+            models, the ledger or the ground truth cannot work.
         StoreError: when the store cannot be opened for writing.
     """
     bench = court(config.judge)
     seats = await asyncio.to_thread(callable_seats, config, bench)
+    treatment = await asyncio.to_thread(Treatment.of, config)
     if seats.costs:
         await asyncio.to_thread(probe_ledger, config.limits.ledger)
     async with AsyncExitStack() as closing:
         store = await asyncio.to_thread(open_store, config.store, writing=True)
         closing.push_async_callback(asyncio.to_thread, store.close)
-        room = Room(config, bench, store, seats)
+        room = Room(config, bench, store, seats, treatment)
         closing.push_async_callback(room.aclose)
         closing.push(_forgetting)
         closing.enter_context(settled_heap())
