@@ -6,11 +6,12 @@ import contextlib
 import os
 import random
 import signal
+import sys
 import tempfile
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,15 @@ from tests.soak.small import Child, environment, run, start
 from tests.soak.writers import RUN, shards, write_all
 from tests.tasks.store.rows import ended, run_metrics, run_record
 
-_BAD = ("lost", "duplicate", "torn", "unreadable", "late acknowledgements not recognised")
+_BAD = (
+    "lost",
+    "duplicate",
+    "torn",
+    "wrong",
+    "unreadable",
+    "failed writers",
+    "late acknowledgements not recognised",
+)
 
 
 @dataclass
@@ -42,6 +51,12 @@ class Tally:
     def is_clean(self) -> bool:
         """Nothing lost, nothing twice, nothing torn."""
         return not any(self.counts[name] for name in _BAD)
+
+    def wrong(self, what: str, said: Iterable[str]) -> None:
+        """Count what was wrong, and say it at once."""
+        for one in said:
+            self.counts["wrong"] += 1
+            sys.stderr.write(f"{self.kind}: {what}: {one}\n")
 
     def line(self) -> str:
         """In words."""
@@ -87,7 +102,7 @@ def killed(ground: Ground, kills: int, seed: int, count: int = 40) -> Tally:
 
 def _harass(child: Child, writers: int, kills: int, dice: random.Random, tally: Tally) -> None:
     """Keep so many writers alive, killing one after the other, until one has come to its end."""
-    longest = {"duckdb": 0.4, "s3": 2.0}.get(child.store.uri.partition(":")[0], 0.25)
+    longest = {"duckdb": 0.25, "s3": 0.8}.get(child.store.uri.partition(":")[0], 0.15)
     alive: dict[int, Any] = {slot: start(_own(child, slot)) for slot in range(writers)}
     ended_well = False
     while not ended_well and tally.counts["kills"] < kills:
