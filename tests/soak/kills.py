@@ -39,6 +39,11 @@ _BAD = (
     "late acknowledgements not recognised",
 )
 
+_BEGUN = 0.9
+"""Share of the kills that wait until the writer has come to the store; the others may be earlier."""
+
+_START_S = 60.0
+
 
 @dataclass
 class Tally:
@@ -102,13 +107,15 @@ def killed(ground: Ground, kills: int, seed: int, count: int = 40) -> Tally:
 
 def _harass(child: Child, writers: int, kills: int, dice: random.Random, tally: Tally) -> None:
     """Keep so many writers alive, killing one after the other, until one has come to its end."""
-    longest = {"duckdb": 0.25, "s3": 0.8}.get(child.store.uri.partition(":")[0], 0.15)
+    longest = {"duckdb": 0.3, "s3": 1.0}.get(child.store.uri.partition(":")[0], 0.2)
     alive: dict[int, Any] = {slot: start(_own(child, slot)) for slot in range(writers)}
     ended_well = False
     while not ended_well and tally.counts["kills"] < kills:
-        time.sleep(dice.uniform(0.0, longest))
         slot = dice.randrange(writers)
         process, own = alive[slot], _own(child, slot)
+        if dice.random() < _BEGUN:
+            _await_begun(process, own)
+        time.sleep(dice.uniform(0.0, longest))
         before = _size(own)
         if process.exitcode is None:
             os.kill(process.pid, signal.SIGKILL)
@@ -124,6 +131,13 @@ def _harass(child: Child, writers: int, kills: int, dice: random.Random, tally: 
     for process in alive.values():
         process.join(120)
         tally.counts["failed writers"] += process.exitcode != 0
+
+
+def _await_begun(process: Any, own: Child) -> None:
+    """A busy machine takes long to start a writer: wait until it is at the store, or at its end."""
+    deadline = time.monotonic() + _START_S
+    while time.monotonic() < deadline and process.exitcode is None and not own.acked.exists():
+        time.sleep(0.005)
 
 
 def _own(child: Child, slot: int) -> Child:
