@@ -26,6 +26,7 @@ from tasks.ledger_file import probe_ledger
 from tasks.objects import Spool
 from tasks.replies import FileReplies, OwnReplies
 from tasks.store import Store, open_store
+from tasks.termination import heeding_termination
 
 if TYPE_CHECKING:
     from tasks.permits import PrefectLeases
@@ -178,6 +179,7 @@ async def sitting(config: RunConfig) -> AsyncIterator[Room]:
         closing.push_async_callback(room.aclose)
         closing.push(_forgetting)
         closing.enter_context(settled_heap())
+        closing.enter_context(heeding_termination())
         yield room
 
 

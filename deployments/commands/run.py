@@ -25,6 +25,7 @@ from tasks.ledger_file import all_stopped, probe_ledger
 from tasks.objects import expand, list_sources
 from tasks.places import write_probe
 from tasks.store import Store, open_store
+from tasks.termination import termination_interrupts
 
 if TYPE_CHECKING:
     from flows.outcome import RunOutcome
@@ -147,8 +148,13 @@ def evaluations(wanted: list[Wanted], *, verbose: bool) -> list[RunOutcome]:
     prepare_environment(verbose=verbose, api_url=server.api_url if server else None)
     if server is None and configured is None:
         _say("starting a temporary Prefect server (12 to 20 s; `assizes up` keeps one running)")
-    with progress():
-        return asyncio.run(_evaluate_all(wanted))
+    from prefect.exceptions import TerminationSignal
+
+    try:
+        with progress(), termination_interrupts():
+            return asyncio.run(_evaluate_all(wanted))
+    except TerminationSignal:  # it came while Prefect began or ended the flow
+        raise KeyboardInterrupt from None
 
 
 async def _evaluate_all(wanted: list[Wanted]) -> list[RunOutcome]:

@@ -39,8 +39,8 @@ _BAD = (
     "late acknowledgements not recognised",
 )
 
-_BEGUN = 0.9
-"""Share of the kills that wait until the writer has come to the store; the others may be earlier."""
+_BEGUN = 0.85
+"""Share of the kills that wait until the writer has committed something; others may be earlier."""
 
 _START_S = 60.0
 
@@ -134,9 +134,9 @@ def _harass(child: Child, writers: int, kills: int, dice: random.Random, tally: 
 
 
 def _await_begun(process: Any, own: Child) -> None:
-    """A busy machine takes long to start a writer: wait until it is at the store, or at its end."""
+    """A busy machine takes long to start a writer: wait for its first commit, or its end."""
     deadline = time.monotonic() + _START_S
-    while time.monotonic() < deadline and process.exitcode is None and not own.acked.exists():
+    while time.monotonic() < deadline and process.exitcode is None and not _size(own):
         time.sleep(0.005)
 
 
