@@ -21,7 +21,7 @@ from judge.headlines import (
     tier_scores,
 )
 from judge.protocol import Judge
-from judge.reconcile import reconcile
+from judge.reconcile import reconcile, reconcile_scores
 from judge.repetitions import case_tallies, metric_tallies, pass_at_k, pass_hat_k
 from judge.run_intervals import NumberInterval, run_intervals
 from judge.spending import (
@@ -132,6 +132,11 @@ class RunSummary(_Part):
         description="read = judged + reused + quarantined + duplicate + errored + skipped "
         "+ not_attempted"
     )
+    score_counts: dict[str, int] = Field(
+        default_factory=dict,
+        description="due = scored + skipped + failed, over the metrics that the judges promise, one "
+        "headline score in each case that was heard",
+    )
     pass_hat_k: dict[str, float] = Field(
         description="`pass^k`, and `<metric>/pass^k` where a metric passes or fails; empty without "
         "repetitions"
@@ -188,7 +193,8 @@ def summarise(
         judges: those who sat; they know how their metrics gate and what they are published as.
 
     Raises:
-        Unreconciled: when the records read are not the sum of what became of them.
+        Unreconciled: when the records read, or the scores due of a metric, are not the sum of what
+            became of them.
     """
     tally = _tally(cases)
     metrics = metric_summaries(scores, judges)
@@ -211,6 +217,7 @@ def summarise(
             "judges": judge_spending(asks),
             "published": published_numbers(scores, metrics),
             "counts": _counts(tally, intake),
+            "score_counts": reconcile_scores(tally.total(), judges, metrics),
             **_reliability(cases, scores, metrics),
             **_how_sure(cases, scores, metrics),
             "cost_estimated": estimated_share(asks),

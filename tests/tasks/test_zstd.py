@@ -33,7 +33,9 @@ def test_frames_one_after_another_are_one_object_whatever_it_is_called(tmp_path:
     (tmp_path / name).write_bytes(frames)
     whole = (tmp_path / "whole").joinpath("y.json.zst")
     whole.parent.mkdir()
-    whole.write_bytes(zstd.compress(b'[{"task_id": 1, "traj": [{"role": "user", "content": "x"}]}]'))
+    whole.write_bytes(
+        zstd.compress(b'[{"task_id": 1, "traj": [{"role": "user", "content": "x"}]}]')
+    )
 
     plan, read = intake(config(tmp_path))
 
