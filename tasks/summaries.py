@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -27,6 +28,11 @@ from tasks.plan import PlannedRun
 from tasks.room import Room
 from tasks.store import RunRecord
 
+_GONE: Final = (
+    "vanished: {} of the objects went or changed between listing and reading; what was in them is in "
+    "no count, so the run is not complete; a new run lists anew"
+)
+
 
 @task(name="summarise_run", cache_policy=NO_CACHE, result_serializer="json")
 async def summarise_run(room: Room, run: PlannedRun, *, lost: bool) -> RunSummary:
@@ -36,7 +42,7 @@ async def summarise_run(room: Room, run: PlannedRun, *, lost: bool) -> RunSummar
         room: where the run sits.
         run: the planned run.
         lost: whether some shard could not be judged. Then, and while a case is not attempted, the
-            run stays `incomplete`.
+            run stays `incomplete`; so it does where an object was gone before it was read.
     """
     return await asyncio.to_thread(_summarise, room, run, lost)
 
@@ -56,12 +62,16 @@ def _summarise(room: Room, run: PlannedRun, lost: bool) -> RunSummary:
     )
     if (ledger := room.ledger_for(run_id)) is not None:
         summary = with_ledger(summary, ledger.spent(), store.scan(run_id, "asks"))
-    if odd := told(run.intake.odd):
+    # Whoever takes up what another run left has been told by that run.
+    gone = run.intake.gone if room.config.transcripts.again is None else 0
+    odd = (*told(run.intake.odd), *([_GONE.format(gone)] if gone else ()))
+    if odd:
         summary = summary.model_copy(update={"warnings": (*summary.warnings, *odd)})
+    left = lost or gone or summary.counts["not_attempted"]
     record = RunRecord(
         **{
             **{name: getattr(run.record, name) for name in RunRecord.__dataclass_fields__},
-            "status": "incomplete" if lost or summary.counts["not_attempted"] else "complete",
+            "status": "incomplete" if left else "complete",
             "finished_at": datetime.now(UTC),
             "counts": summary.counts,
             "summary": summary.model_dump(mode="json"),

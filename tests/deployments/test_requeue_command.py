@@ -72,6 +72,10 @@ def test_what_was_mended_is_judged_in_a_run_of_its_own(folder: Path, prefect_ser
     assert dry["reasons"] == {"id_conflict": 2, "json": 1}
     assert dry["of"]["reasons"] == {"id_conflict": 2, "json": 1}
 
+    left = f"transcripts.again={{run={first['run_id']!r},only='quarantined'}}"
+    foreseen = outcome_of(folder, prefect_server, "plan", "--set", left)
+    assert foreseen["transcripts"]["due"] == 1
+
     second = outcome_of(folder, prefect_server, "requeue", first["run_id"])
     counts = second["summary"]["counts"]
     assert (counts["judged"], counts["quarantined"]) == (1, 3)
@@ -108,7 +112,10 @@ def test_a_run_without_rejects_and_an_unknown_one_are_one_line(folder: Path, pre
         (("run", "--only-errors", "--run-id", first["run_id"]), "has no case with an error"),
         (("run", "--only-errors"), "--only-errors: name the run with --run-id"),
         (("requeue", "nobody"), "no run 'nobody' in duckdb:///assizes.duckdb"),
-        (("plan", "--set", "transcripts.again={run='x',only='errored'}"), "assizes requeue RUN"),
+        (
+            ("plan", "--set", "transcripts.again={run='x',only='errored'}"),
+            "no run 'x' in duckdb:///",
+        ),
     ):
         answer = answer_of(folder, prefect_server, *words)
         assert answer.code == 2, answer
