@@ -193,8 +193,7 @@ def summarise(
         judges: those who sat; they know how their metrics gate and what they are published as.
 
     Raises:
-        Unreconciled: when the records read, or the scores due of a metric, are not the sum of what
-            became of them.
+        Unreconciled: when records read or scores due are not the sum of what became of them.
     """
     tally = _tally(cases)
     metrics = metric_summaries(scores, judges)
@@ -216,8 +215,7 @@ def summarise(
             "model_calls": model_calls(asks),
             "judges": judge_spending(asks),
             "published": published_numbers(scores, metrics),
-            "counts": _counts(tally, intake),
-            "score_counts": reconcile_scores(tally.total(), judges, metrics),
+            **_equations(tally, intake, judges, metrics),
             **_reliability(cases, scores, metrics),
             **_how_sure(cases, scores, metrics),
             "cost_estimated": estimated_share(asks),
@@ -356,6 +354,18 @@ def _counts(tally: Counter[str], intake: Mapping[str, int]) -> dict[str, int]:
     read = intake["read"]
     reconcile("records read", read, parts)
     return {"read": read, **parts}
+
+
+def _equations(
+    tally: Counter[str],
+    intake: Mapping[str, int],
+    judges: Sequence[Judge],
+    metrics: Sequence[MetricSummary],
+) -> dict[str, Any]:
+    return {
+        "counts": _counts(tally, intake),
+        "score_counts": reconcile_scores(tally.total(), judges, metrics),
+    }
 
 
 def _how_sure(
