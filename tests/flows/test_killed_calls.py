@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -14,11 +13,9 @@ from deployments.samples import sample_cases
 from judge.config import StoreConfig
 from tasks.store import open_store
 from tests.command import Answer, assizes
-from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
+from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer
 from tests.flows.test_evaluate import written
 from tests.flows.test_kills import KILLED
-from tests.soak.calls import LATENCY_S, Run
-from tests.soak.kills import Tally
 
 CASES = 24
 IN_FLIGHT = 4
@@ -68,13 +65,3 @@ def test_no_more_calls_are_made_twice_than_were_in_flight_when_it_died(
     assert asks.height == CASES
     kept = asks.filter(pl.col("attempts") > 0).height  # each reply is charged to one ask
     assert CASES - IN_FLIGHT <= kept <= CASES
-
-
-def test_three_processes_at_one_run_pay_once_for_each_reply_but_those_in_flight_at_a_kill(
-    tmp_path, prefect_server
-):
-    tally = Tally("model calls")
-    with running_openai_server("--latency", str(LATENCY_S)) as model:
-        Run(tmp_path / "run", model, prefect_server, writers=3).harass(random.Random(1), 1, tally)
-    assert tally.is_clean, tally.line()
-    assert tally.counts["runs"] == 1
