@@ -72,10 +72,6 @@ def test_what_was_mended_is_judged_in_a_run_of_its_own(folder: Path, prefect_ser
     assert dry["reasons"] == {"id_conflict": 2, "json": 1}
     assert dry["of"]["reasons"] == {"id_conflict": 2, "json": 1}
 
-    left = f"transcripts.again={{run={first['run_id']!r},only='quarantined'}}"
-    foreseen = outcome_of(folder, prefect_server, "plan", "--set", left)
-    assert foreseen["transcripts"]["due"] == 1
-
     second = outcome_of(folder, prefect_server, "requeue", first["run_id"])
     counts = second["summary"]["counts"]
     assert (counts["judged"], counts["quarantined"]) == (1, 3)

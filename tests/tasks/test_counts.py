@@ -8,10 +8,11 @@ import pytest
 
 from flows.outcome import conclude
 from flows.shards import Losses
-from judge.config import RunConfig
+from judge.config import Again, RunConfig
 from judge.errors import Unreconciled
 from judge.formats import native_line
 from judge.rows import SHARD_TABLES, frame
+from tasks.forecast import forecast
 from tasks.judging import judge_shard
 from tasks.plan import Request, plan_run
 from tasks.room import sitting, watcher
@@ -79,6 +80,23 @@ async def test_a_run_over_objects_of_which_one_was_gone_before_it_was_read_is_no
     outcome = conclude(run.record, summary, Against(), Losses(), {}, fail=False)
     assert outcome.name == "Incomplete"
     assert (outcome.message or "").startswith("vanished: 1 of the objects")
+
+
+async def test_what_a_run_left_is_foreseen_as_it_would_be_taken_up(wanted: RunConfig):
+    async with sitting(wanted) as room:
+        run = await plan_run.fn(room, Request())
+        for shard in run.intake.shards:
+            await judge_shard.fn(room, run.run_id, shard)
+        await summarise_run.fn(room, run, lost=False)
+    path = Path(wanted.transcripts.uri)
+    mended = native_line(CASES[0].model_copy(update={"case_id": "d"}))
+    path.write_bytes(path.read_bytes().replace(b"{broken\n", mended))
+    again = Again(run=run.run_id, only="quarantined")
+    left = wanted.transcripts.model_copy(update={"again": again})
+
+    found = await forecast(wanted.model_copy(update={"transcripts": left}), None)
+
+    assert (found.transcripts["due"], found.transcripts["unselected"]) == (1, 3)
 
 
 async def test_what_is_odd_about_records_is_told_with_the_summary(wanted: RunConfig):
