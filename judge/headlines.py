@@ -216,17 +216,26 @@ def tier_scores(scores: pl.LazyFrame, errored: pl.LazyFrame) -> dict[str, float]
         scores: rows of `scores`.
         errored: identities of the errored cases; they are left out.
     """
-    weighing = (pl.col("part") == "") & (pl.col("status") == "scored") & (pl.col("weight") > 0)
-    scored = scores.filter(weighing).drop_nulls(["tier", "value"])
-    tiers = collected(scored.select(pl.col("tier").unique()).sort("tier"))["tier"].to_list()
+    scored = _weighing(scores).select(pl.col("tier").unique())
+    tiers = collected(scored.sort("tier"))["tier"].to_list()
     # One tier at a time: a run of many cases is held as one number a case, not as one a tier too.
-    means = {tier: _tier_mean(scored.filter(pl.col("tier") == tier), errored) for tier in tiers}
+    means = {tier: _tier_mean(tier_points(scores, errored, tier)) for tier in tiers}
     return {tier: points for tier, points in means.items() if points is not None}
 
 
-def _tier_mean(scored: pl.LazyFrame, errored: pl.LazyFrame) -> float | None:
+def _weighing(scores: pl.LazyFrame) -> pl.LazyFrame:
+    weighing = (pl.col("part") == "") & (pl.col("status") == "scored") & (pl.col("weight") > 0)
+    return scores.filter(weighing).drop_nulls(["tier", "value"])
+
+
+def tier_points(scores: pl.LazyFrame, errored: pl.LazyFrame, tier: str) -> pl.LazyFrame:
+    """The score of a tier on every case that has a verdict: `case_id`, `repetition`, `points`."""
+    scored = _weighing(scores).filter(pl.col("tier") == tier)
     weighted = pl.col("value") * pl.col("weight")
     points = (weighted.sum() / pl.col("weight").sum() * 100).round(2)
-    by_case = scored.join(errored, on=CASE, how="anti").group_by(CASE).agg(points=points)
+    return scored.join(errored, on=CASE, how="anti").group_by(CASE).agg(points=points)
+
+
+def _tier_mean(by_case: pl.LazyFrame) -> float | None:
     counted = by_case.group_by("points").agg(rows=pl.len()).sort("points")
     return mean_of_counts(collected(counted).rows())

@@ -8,25 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Final, Literal, NamedTuple
+from typing import Literal
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
+from judge.case_values import Number, clusters_of, key, sample
 from judge.exact import rounded
 from judge.executions import collected, executions
 from judge.headlines import METRIC, MetricSummary, headlines, published_names
-from judge.statistics.clusters import Sample
+from judge.run_values import agent_numbers, assessment_numbers, tier_numbers, trial_numbers
 from judge.statistics.intervals import (
     CONFIDENCE,
     Span,
     mean_interval,
     missing_bounds,
+    quantile_interval,
     rate_interval,
 )
-
-_KEY: Final = "key"
-# A case by the hash of its id: a run of many cases is held as numbers, not as text.
 
 
 class NumberInterval(BaseModel):
@@ -41,7 +40,7 @@ class NumberInterval(BaseModel):
     low: float | None = Field(description="null with fewer than two clusters")
     high: float | None
     confidence: float
-    method: Literal["wilson", "clustered_t"]
+    method: Literal["wilson", "clustered_t", "woodruff"]
     cases: int
     clusters: int
     coverage: float | None
@@ -49,19 +48,11 @@ class NumberInterval(BaseModel):
     best: float | None = None
 
 
-class _Number(NamedTuple):
-    """Case values of one number; `rate` when they are shares of passes, `most` its best value."""
-
-    values: Sample
-    known: int
-    missing: int
-    rate: bool = False
-    most: float | None = 1.0
-    total: float | None = None
-
-
 def run_intervals(
-    cases: pl.LazyFrame, scores: pl.LazyFrame, metrics: Sequence[MetricSummary]
+    cases: pl.LazyFrame,
+    scores: pl.LazyFrame,
+    metrics: Sequence[MetricSummary],
+    tiers: Sequence[str] = (),
 ) -> dict[str, NumberInterval]:
     """The intervals of a run's numbers, by the names that `run_metrics` gives the numbers.
 
@@ -69,43 +60,28 @@ def run_intervals(
         cases: rows of `cases`, of one run.
         scores: rows of `scores`.
         metrics: what they came to.
+        tiers: those that the run has a score for.
     """
-    clusters = _clusters(cases)
+    clusters = clusters_of(cases)
     repeated = bool(collected(executions(cases).select((pl.col("repetition") > 0).any())).item())
     # One number after the other: all of them at once take hundreds of bytes a case.
     numbers = chain(
         _case_numbers(cases, clusters),
         _metric_numbers(_values(scores, metrics, repeated=repeated), metrics, clusters),
+        agent_numbers(cases, clusters),
+        assessment_numbers(scores, metrics, clusters),
+        tier_numbers(cases, scores, tiers, clusters),
+        trial_numbers(cases, scores, metrics, clusters) if repeated else (),
     )
     return {name: _interval(number) for name, number in numbers if number.values.size}
 
 
-def _clusters(cases: pl.LazyFrame) -> pl.DataFrame:
-    """The number of each case's cluster; a case without one is its own."""
-    named = pl.coalesce(pl.concat_str(pl.lit("c:"), "cluster"), pl.concat_str(pl.lit("i:"), _id()))
-    return collected(
-        executions(cases)
-        .group_by(_id().hash().alias(_KEY))
-        .agg(code=named.first().hash())
-        .with_columns(code=pl.col("code").rank("dense").cast(pl.Int64))
-    )
-
-
-def _id() -> pl.Expr:
-    return pl.col("case_id")
-
-
-def _sample(frame: pl.DataFrame, column: str, clusters: pl.DataFrame) -> Sample:
-    known = frame.select(_KEY, column).drop_nulls().join(clusters, on=_KEY).sort("code", column)
-    return Sample(known[column].to_numpy(), known["code"].to_numpy())
-
-
-def _case_numbers(cases: pl.LazyFrame, clusters: pl.DataFrame) -> Iterator[tuple[str, _Number]]:
+def _case_numbers(cases: pl.LazyFrame, clusters: pl.DataFrame) -> Iterator[tuple[str, Number]]:
     """Pass rate and overall score; an errored execution did not pass, and has no score."""
     errored = pl.col("state") == "errored"
     table = collected(
         executions(cases)
-        .group_by(_id().hash().alias(_KEY))
+        .group_by(key())
         .agg(
             runs=pl.len(),
             errors=errored.sum(),
@@ -118,13 +94,13 @@ def _case_numbers(cases: pl.LazyFrame, clusters: pl.DataFrame) -> Iterator[tuple
     )
     missing = int(table["errors"].sum())
     runs = int(table["runs"].sum())
-    passes = _sample(table, "passes", clusters)
-    rate = _Number(passes, runs - missing, missing, rate=True, total=float(table["passed"].sum()))
+    passes = sample(table, "passes", clusters)
+    rate = Number(passes, runs - missing, missing, rate=True, total=float(table["passed"].sum()))
     yield "pass_rate", rate
     yield "cases_pass_rate_pct", rate._replace(most=100.0)
     scored = int(table["scored"].sum())
-    score = _Number(
-        _sample(table, "score", clusters),
+    score = Number(
+        sample(table, "score", clusters),
         scored,
         missing,
         most=100.0,
@@ -136,20 +112,20 @@ def _case_numbers(cases: pl.LazyFrame, clusters: pl.DataFrame) -> Iterator[tuple
 
 def _metric_numbers(
     values: pl.DataFrame, metrics: Sequence[MetricSummary], clusters: pl.DataFrame
-) -> Iterator[tuple[str, _Number]]:
+) -> Iterator[tuple[str, Number]]:
     names = published_names(metrics)
     for place in values["place"].unique().sort():
         metric, of_case = metrics[place], values.filter(place=place)
         path = f"metrics/{names[metric.judge, metric.name]}"
         counted = (metric.scored, metric.failed)
-        value = _Number(_sample(of_case, "value", clusters), *counted, total=_total(metric))
-        raw = _Number(_sample(of_case, "raw", clusters), *counted, most=None)
+        value = Number(sample(of_case, "value", clusters), *counted, total=_total(metric))
+        raw = Number(sample(of_case, "raw", clusters), *counted, most=None)
         yield f"{path}/mean_raw", raw
         yield f"{path}/mean_value", value
         if metric.pass_rate is not None:
             yield (
                 f"{path}/pass_rate",
-                value._replace(values=_sample(of_case, "success", clusters), rate=True),
+                value._replace(values=sample(of_case, "success", clusters), rate=True),
             )
         for name in metric.run_names:
             yield name, raw if metric.mean_value is None else value
@@ -175,27 +151,21 @@ def _values(
         schema={"judge": pl.String, "metric": pl.String, "place": pl.UInt32},
     )
     numbers = pl.col("raw", "value", "success").cast(pl.Float64)
-    key = _id().hash().alias(_KEY)
     scored = headlines(scores).filter(pl.col("status") == "scored").join(places, on=METRIC)
     if not repeated:  # a row is a case already, and grouping takes as much memory as the rows
-        return collected(scored.select("place", key, numbers))
-    return collected(scored.group_by("place", key).agg(numbers.mean()))
+        return collected(scored.select("place", key(), numbers))
+    return collected(scored.group_by("place", key()).agg(numbers.mean()))
 
 
-def _interval(number: _Number) -> NumberInterval:
-    values, factor = number.values, number.most or 1.0
-    span = rate_interval(values) if number.rate else mean_interval(values)
-    if span is not None and number.rate:
-        span = Span(span.low * factor, span.high * factor)
-    elif span is not None and number.most is not None:
-        span = span.clipped(0.0, number.most)
-    bounds = _bounds(number)
+def _interval(number: Number) -> NumberInterval:
+    values, span, bounds = number.values, _span(number), _bounds(number)
     due = number.known + number.missing
+    method = "woodruff" if number.quantile is not None else "clustered_t"
     return NumberInterval(
         low=None if span is None else rounded(span.low),
         high=None if span is None else rounded(span.high),
         confidence=CONFIDENCE,
-        method="wilson" if number.rate else "clustered_t",
+        method="wilson" if number.rate else method,
         cases=values.size,
         clusters=values.clusters,
         coverage=rounded(number.known / due) if due else None,
@@ -204,7 +174,23 @@ def _interval(number: _Number) -> NumberInterval:
     )
 
 
-def _bounds(number: _Number) -> Span | None:
+def _span(number: Number) -> Span | None:
+    values, factor = number.values, number.most or 1.0
+    if number.quantile is not None:
+        return quantile_interval(values, number.quantile)
+    if number.rate:
+        rate = rate_interval(values)
+        return rate and Span(rate.low * factor, rate.high * factor)
+    span = mean_interval(values)
+    if span is None:
+        return None
+    if number.most is not None:
+        return span.clipped(0.0, number.most)
+    least = span.low if number.least is None else max(span.low, number.least)
+    return Span(least * number.times, span.high * number.times)
+
+
+def _bounds(number: Number) -> Span | None:
     if number.most is None:
         return None
     factor = number.most if number.rate else 1.0

@@ -196,7 +196,7 @@ def summarise(
         Unreconciled: when records read or scores due are not the sum of what became of them.
     """
     tally = _tally(cases)
-    metrics = metric_summaries(scores, judges)
+    metrics, tiers = metric_summaries(scores, judges), tier_scores(scores, _errored(cases))
     coverage = _coverage(cases, scores, metrics)
     gates = _gate_numbers(cases, tally, config)
     return RunSummary.model_validate(
@@ -207,7 +207,7 @@ def summarise(
             "outcome": _outcome(tally, coverage, gates),
             "coverage": coverage,
             "gates": _gate_counts(cases),
-            "tier_scores": tier_scores(scores, _errored(cases)),
+            "tier_scores": tiers,
             "metrics": metrics,
             "failure_codes": _failure_codes(scores),
             "failures": _failures(scores),
@@ -217,7 +217,7 @@ def summarise(
             "published": published_numbers(scores, metrics),
             **_equations(tally, intake, judges, metrics),
             **_reliability(cases, scores, metrics),
-            **_how_sure(cases, scores, metrics),
+            **_how_sure(cases, scores, metrics, tuple(tiers)),
             "cost_estimated": estimated_share(asks),
             "warnings": cautions(cases, asks),
         }
@@ -369,9 +369,13 @@ def _equations(
 
 
 def _how_sure(
-    cases: pl.LazyFrame, scores: pl.LazyFrame, metrics: Sequence[MetricSummary]
+    cases: pl.LazyFrame,
+    scores: pl.LazyFrame,
+    metrics: Sequence[MetricSummary],
+    tiers: Sequence[str],
 ) -> dict[str, Any]:
-    return {"stability": stability(scores), "intervals": run_intervals(cases, scores, metrics)}
+    intervals = run_intervals(cases, scores, metrics, tiers)
+    return {"stability": stability(scores), "intervals": intervals}
 
 
 def _reliability(

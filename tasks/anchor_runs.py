@@ -64,6 +64,13 @@ def anchor_runs(store: Store, name: str) -> list[RunRecord]:
     return [RunRecord.of_row(row, {}) for row in rows.iter_rows(named=True)]
 
 
+def judged_anchors(store: Store, record: RunRecord) -> RunRecord | None:
+    """The anchor run nearest in time to a run that had the same judge; null where there is none."""
+    same = [one for one in anchor_runs(store, record.name) if _same_judge(one, record)]
+    away = {one.run_id: abs(one.started_at - record.started_at) for one in same}
+    return min(same, key=lambda one: (away[one.run_id], one.run_id), default=None)
+
+
 def stored_attribution(
     store: Store, record: RunRecord, comparison: RunComparison | None
 ) -> Attribution | None:

@@ -12,6 +12,7 @@ from judge.compare import RunComparison
 from judge.summary import RunSummary
 from tasks.plan import PlannedRun
 from tasks.reports.artifacts import publish_artifacts
+from tasks.reports.data import REGRESSION
 from tasks.reports.stored import render_stored
 from tasks.room import Room
 from tasks.store import RunRecord
@@ -34,7 +35,8 @@ async def publish_report(
         render_stored, room.store, run.record, comparison, room.config.report
     )
     await publish_artifacts(data, links)
-    _emit(run.record, summary, comparison, links)
+    fell = data["verdict"]["outcome"] == REGRESSION
+    _emit(run.record, summary, comparison, links, fell=fell)
     return links
 
 
@@ -43,10 +45,11 @@ def _emit(
     summary: RunSummary,
     comparison: RunComparison | None,
     links: dict[str, str],
+    *,
+    fell: bool,
 ) -> None:
-    regressed = comparison is not None and comparison.verdict.ending == "regressed"
     names = [EVENT_FINISHED]
-    if regressed:
+    if fell:
         names.append(EVENT_REGRESSION)
     if summary.outcome == "inconclusive":
         names.append(EVENT_INCONCLUSIVE)

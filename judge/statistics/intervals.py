@@ -7,6 +7,7 @@ from __future__ import annotations
 from math import sqrt
 from typing import Final, NamedTuple
 
+import numpy as np
 from scipy.special import ndtri, stdtrit  # type: ignore[import-untyped]  # it has no types
 
 from judge.statistics.clusters import Sample
@@ -78,6 +79,20 @@ def mean_interval(values: Sample, confidence: float = CONFIDENCE) -> Span | None
         return None
     half = t_of(confidence, values.clusters - 1) * values.error
     return Span(values.mean - half, values.mean + half)
+
+
+def quantile_interval(values: Sample, share: float, confidence: float = CONFIDENCE) -> Span | None:
+    """The interval of a quantile (Woodruff 1952): the interval of the share of values up to it,
+    read as quantiles; null without values, or with a single cluster of several.
+    """
+    if not values.size:
+        return None
+    below = (values.values <= np.quantile(values.values, share)).astype(np.float64)
+    span = rate_interval(Sample(below, values.codes), confidence)
+    if span is None:
+        return None
+    low, high = np.quantile(values.values, [span.low, span.high])
+    return Span(float(low), float(high))
 
 
 def design_effect(values: Sample) -> float | None:
