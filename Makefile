@@ -41,7 +41,7 @@ test-s3: $(STAMP)  ## the store's tests on the gateway of Ceph (packages radosgw
 soak-quick: $(STAMP)  ## kills, lost acknowledgements, damage, collectors: under two minutes
 	$(BIN)/python -m tests.soak short
 
-soak: $(STAMP)  ## the long one: 1,000 kills, 600 of DuckDB, every failpoint
+soak: $(STAMP)  ## the long one: 1,000 kills, 600 of DuckDB, every failpoint, repeated calls
 	$(BIN)/python -m tests.soak full
 
 bench: $(STAMP)  ## figures of the main job, the last line as JSON

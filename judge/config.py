@@ -74,7 +74,7 @@ class TranscriptsConfig(SelectionConfig):
         default=16_384.0, gt=0, description="of an object once unpacked or fetched"
     )
     salvage: bool = Field(
-        default=False, description="judge the whole lines in front of where a gzip object breaks"
+        default=False, description="judge the whole lines in front of where a packed object breaks"
     )
     again: Again | None = Field(
         default=None, description="only what an earlier run could not read, or could not judge"

@@ -23,7 +23,7 @@ from judge.headlines import (
 )
 from judge.population import PopulationNumber
 from judge.protocol import Judge
-from judge.reconcile import reconcile
+from judge.reconcile import reconcile, reconcile_scores
 from judge.repetitions import case_tallies, metric_tallies, pass_at_k, pass_hat_k
 from judge.run_intervals import NumberInterval, run_intervals
 from judge.spending import (
@@ -134,6 +134,11 @@ class RunSummary(_Part):
         description="read = judged + reused + quarantined + duplicate + errored + skipped "
         "+ not_attempted"
     )
+    score_counts: dict[str, int] = Field(
+        default_factory=dict,
+        description="due = scored + skipped + failed, over the metrics that the judges promise, one "
+        "headline score in each case that was heard",
+    )
     pass_hat_k: dict[str, float] = Field(
         description="`pass^k`, and `<metric>/pass^k` where a metric passes or fails; empty without "
         "repetitions"
@@ -194,7 +199,7 @@ def summarise(
         judges: those who sat; they know how their metrics gate and what they are published as.
 
     Raises:
-        Unreconciled: when the records read are not the sum of what became of them.
+        Unreconciled: when records read or scores due are not the sum of what became of them.
     """
     tally = _tally(cases)
     metrics = metric_summaries(found := metric_counts(scores), judges)
@@ -217,7 +222,7 @@ def summarise(
             "model_calls": model_calls(asks),
             "judges": judge_spending(asks),
             "published": published_numbers(scores, metrics),
-            "counts": _counts(tally, intake),
+            **_equations(tally, intake, judges, metrics),
             **_how_sure(cases, scores, metrics, (found, tuple(tiers))),
             "cost_estimated": estimated_share(asks),
             "warnings": cautions(cases, asks),
@@ -357,6 +362,18 @@ def _counts(tally: Counter[str], intake: Mapping[str, int]) -> dict[str, int]:
     read = intake["read"]
     reconcile("records read", read, parts)
     return {"read": read, **parts}
+
+
+def _equations(
+    tally: Counter[str],
+    intake: Mapping[str, int],
+    judges: Sequence[Judge],
+    metrics: Sequence[MetricSummary],
+) -> dict[str, Any]:
+    return {
+        "counts": _counts(tally, intake),
+        "score_counts": reconcile_scores(tally.total(), judges, metrics),
+    }
 
 
 def _how_sure(

@@ -29,6 +29,7 @@ from judge.run_forecast import (
     total,
 )
 from judge.seats import Seats, seats
+from tasks.again import again_choice
 from tasks.clerk import SandboxClerk
 from tasks.intake import Plan, Record, Shard, plan_intake, read_shard
 from tasks.judging import hear_all
@@ -37,7 +38,7 @@ from tasks.objects import Spool, expand
 from tasks.replies import FileReplies, OwnReplies
 from tasks.room import watcher
 from tasks.run_ids import chosen_run_id, content_run_id
-from tasks.scan import Handling
+from tasks.scan import Choice, Handling
 from tasks.store import Store, open_store
 from tasks.treatment import Treatment
 
@@ -57,6 +58,7 @@ async def forecast(config: RunConfig, on: date | None = None) -> RunForecast:
 
     Raises:
         ConfigurationError: the judges, the models or the transcripts cannot work.
+        UnknownRun: the run whose leavings are to be taken up is not in the store.
         Inconclusive: there is nothing to judge.
     """
     bench = court(config.judge)
@@ -72,7 +74,7 @@ async def forecast(config: RunConfig, on: date | None = None) -> RunForecast:
             config.shard_size,
             spool,
             on_progress=lambda read: watcher.get()("reading", read, 0),
-            handling=Handling(treatment=treatment),
+            handling=Handling(await asyncio.to_thread(_left_before, config), treatment),
         )
         known = await asyncio.to_thread(_Known, config, bench, found, intake)
         forecaster = Forecaster(found, known.replies(), clerk)
@@ -88,6 +90,14 @@ async def forecast(config: RunConfig, on: date | None = None) -> RunForecast:
     models = {model.name: model for model in found.models}
     scene = Scene(config, models, known.past, intake.due / heard)
     return _told(Figures(scene, forecaster.tallies), known, intake, heard)
+
+
+def _left_before(config: RunConfig) -> Choice | None:
+    """What an earlier run left, for a run that takes it up; its store is read for no other."""
+    if config.transcripts.again is None:
+        return None
+    with open_store(config.store) as store:
+        return again_choice(store, config.transcripts.again)
 
 
 async def _heard(

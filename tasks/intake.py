@@ -161,6 +161,13 @@ class Plan:
             "shards": [shard.as_dict() for shard in self.shards]
         }
 
+    @property
+    def gone(self) -> int:
+        """How many objects went or changed between listing and reading: nobody knows what was in
+        them.
+        """
+        return sum(self.reasons.get(code, 0) for code in ("vanished", "changed"))
+
     def check(self) -> None:
         """See that every object and every record listed has come to an end.
 

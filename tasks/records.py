@@ -16,6 +16,7 @@ from judge.case import Case
 from judge.config import TranscriptsConfig
 from judge.errors import ConfigurationError, DataError
 from judge.formats import FORMATS, Format, detect
+from judge.formats.documents import Unread
 from judge.formats.intake import check_numbers, check_size, wide_encoding
 from judge.references import referenced, refused
 from judge.selection import facts, kept
@@ -75,6 +76,9 @@ def _lines(
 
 def _parsed(position: int, record: Any, cap_bytes: int | None) -> Raw:
     """A record of a document; no document under the cap holds one over it."""
+    if isinstance(record, Unread):
+        body = record.body
+        return Raw(position, None, body[:_HEAD_BYTES], record.fault, sha256_of(Raw(0, None, body)))
     if cap_bytes is None or (size := len(canonical(record))) <= cap_bytes:
         return Raw(position, None, record)
     fault = DataError(

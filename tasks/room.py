@@ -26,6 +26,7 @@ from tasks.ledger_file import probe_ledger
 from tasks.objects import Spool
 from tasks.replies import FileReplies, OwnReplies
 from tasks.store import Store, open_store
+from tasks.termination import heeding_termination
 from tasks.treatment import Treatment
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class Room:
         self.clerk = SandboxClerk()
         self.given: Mapping[str, Came] = {}
         self._replies = FileReplies(config.cache.uri, config.cache.storage_options)
+        # Only what costs something must not be asked for twice.
+        self._turns = self._replies.turns() if seats.costs else None
         self.ledger: SqliteLedger | None = None
         self._leases = _leases(config.limits)
         self._engine: Engine | None = None
@@ -88,6 +91,7 @@ class Room:
             means = Means(
                 run_id=run_id,
                 cache=self._cache_for(run_id),
+                turns=self._turns if self.seats.keeps else None,
                 ledger=self.ledger_for(run_id) or OpenLedger(),
                 leases=self._leases,
                 clerk=self.clerk,
@@ -134,6 +138,8 @@ class Room:
         async with AsyncExitStack() as closing:
             closing.push_async_callback(asyncio.to_thread, self.spool.close)
             closing.push_async_callback(self.clerk.aclose)
+            if self._turns is not None:
+                closing.callback(self._turns.close)
             if self._leases is not None:
                 closing.push_async_callback(self._leases.aclose)
             if self.ledger is not None:
@@ -178,6 +184,7 @@ async def sitting(config: RunConfig) -> AsyncIterator[Room]:
         closing.push_async_callback(room.aclose)
         closing.push(_forgetting)
         closing.enter_context(settled_heap())
+        closing.enter_context(heeding_termination())
         yield room
 
 

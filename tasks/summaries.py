@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
 
 import polars as pl
 from prefect import task
@@ -33,6 +34,11 @@ from tasks.plan import PlannedRun
 from tasks.room import Room
 from tasks.store import RunRecord
 
+_GONE: Final = (
+    "vanished: {} of the objects went or changed between listing and reading; what was in them is in "
+    "no count, so the run is not complete; a new run lists anew"
+)
+
 
 @task(name="summarise_run", cache_policy=NO_CACHE, result_serializer="json")
 async def summarise_run(room: Room, run: PlannedRun, *, lost: bool) -> RunSummary:
@@ -42,7 +48,7 @@ async def summarise_run(room: Room, run: PlannedRun, *, lost: bool) -> RunSummar
         room: where the run sits.
         run: the planned run.
         lost: whether some shard could not be judged. Then, and while a case is not attempted, the
-            run stays `incomplete`.
+            run stays `incomplete`; so it does where an object was gone before it was read.
     """
     return await asyncio.to_thread(_summarise, room, run, lost)
 
@@ -63,10 +69,11 @@ def _summarise(room: Room, run: PlannedRun, lost: bool) -> RunSummary:
     if (ledger := room.ledger_for(run_id)) is not None:
         summary = with_ledger(summary, ledger.spent(), store.scan(run_id, "asks"))
     summary = _with_intake(room, run, summary)
+    left = lost or _gone(room, run) or summary.counts["not_attempted"]
     record = RunRecord(
         **{
             **{name: getattr(run.record, name) for name in RunRecord.__dataclass_fields__},
-            "status": "incomplete" if lost or summary.counts["not_attempted"] else "complete",
+            "status": "incomplete" if left else "complete",
             "finished_at": datetime.now(UTC),
             "counts": summary.counts,
             "summary": summary.model_dump(mode="json"),
@@ -86,8 +93,10 @@ def _with_intake(room: Room, run: PlannedRun, summary: RunSummary) -> RunSummary
     """The summary with what the plan knows: odd records, the sample, the ground truth."""
     intake, always = run.intake, room.config.transcripts.always
     of_all = population_numbers(room.store.scan(run.run_id, "cases"), intake.design, always)
+    gone = _gone(room, run)
     lines = (
         *told(intake.odd),
+        *([_GONE.format(gone)] if gone else ()),
         *draw.told(intake.design, intake.truth, of_all),
         *_truncated(room, run.run_id),
     )
@@ -95,6 +104,13 @@ def _with_intake(room: Room, run: PlannedRun, summary: RunSummary) -> RunSummary
         return summary
     update = {"warnings": (*summary.warnings, *lines), "population": of_all}
     return summary.model_copy(update=update)
+
+
+def _gone(room: Room, run: PlannedRun) -> int:
+    """Objects that went while they were read; whoever takes up what another run left was told by
+    that run.
+    """
+    return run.intake.gone if room.config.transcripts.again is None else 0
 
 
 def _truncated(room: Room, run_id: str) -> tuple[str, ...]:

@@ -185,6 +185,9 @@ def print_gates(summary: RunSummary) -> None:
     print_table("", ("gate", "#value", "#95 % CI", "#threshold", "verdict"), rows)
     counts = ", ".join(f"{name} {count}" for name, count in summary.counts.items() if count)
     print_line(f"records: {counts}")
+    if summary.score_counts:
+        due, *found = (f"{name} {count}" for name, count in summary.score_counts.items())
+        print_line(f"scores: {due} = {' + '.join(found)}")
     if summary.root_causes:
         causes = ", ".join(f"{name} {count}" for name, count in summary.root_causes.items())
         print_line(f"root causes of failed cases: {causes}")
