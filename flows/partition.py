@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from prefect import flow
@@ -12,14 +13,11 @@ from prefect.states import Completed, Failed
 from flows.shards import Losses, judge_here
 from judge.config import RunConfig
 from judge.errors import AssizesError
+from tasks.partitions import DONE, LEFT
 from tasks.plan import Request, at_work, plan_run
 from tasks.pulse import beating
 from tasks.room import sitting
 from tasks.seals import see_seal
-
-DONE = "Judged"
-LEFT = "Left"
-"""Names of states: every shard of a partition is committed; some could not be."""
 
 
 @flow(
@@ -49,12 +47,13 @@ async def judge_partition(
     del partition
     lost = Losses()
     try:
-        async with sitting(config) as room:
+        async with beating(config.runner.lost_after_s) as pulse, sitting(config) as room:
             await asyncio.to_thread(see_seal, room, run_id, seal)
             run = await plan_run(room, Request(run_id=run_id, manner="resume"))
             wanted = frozenset(shard_ids) - room.store.committed(run_id).keys()
             due = [shard for shard in run.intake.shards if shard.shard_id in wanted]
-            async with at_work(room, run), beating(room, run_id):
+            pulse.on_halt(partial(room.halt, run_id))
+            async with at_work(room, run):
                 await judge_here(room, run_id, due, lost)
     except AssizesError as error:
         return Failed(name=type(error).__name__, message=" ".join(str(error).split()))

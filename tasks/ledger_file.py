@@ -73,8 +73,6 @@ create table stops (
 ) without rowid;
 """
 
-_SITTING: Final = "select id || ' ' || at || ' ' || pid from sittings where run_id = ?"
-
 
 def opened_ledger(path: str) -> sqlite3.Connection:
     """A connection to the ledger at a path; the file and its folder are made where there is none.
@@ -143,19 +141,8 @@ def known_runs(path: str) -> list[str]:
         return [str(run_id) for (run_id,) in rows]
 
 
-def last_sitting(path: str, run_id: str) -> str | None:
-    """What tells the last sitting of a run from those in other ledgers; null where there was none.
-
-    Raises:
-        StoreError: when the file is no ledger.
-    """
-    with _using(path) as file:
-        found = file.execute(f"{_SITTING} order by id desc limit 1", (run_id,)).fetchone()
-    return None if found is None else str(found[0])
-
-
-def was_sitting(path: str, run_id: str, sitting: str) -> bool:
-    """Whether a ledger has seen a sitting that `last_sitting` named.
+def has_claim(path: str, run_id: str, key: str) -> bool:
+    """Whether a ledger knows of a claim of a run; false where there is no ledger yet.
 
     Raises:
         StoreError: when the file is no ledger.
@@ -163,7 +150,8 @@ def was_sitting(path: str, run_id: str, sitting: str) -> bool:
     if not Path(path).exists():
         return False
     with _using(path) as file:
-        return any(sitting == found for (found,) in file.execute(_SITTING, (run_id,)))
+        sql = "select 1 from claims where run_id = ? and key = ?"
+        return file.execute(sql, (run_id, key)).fetchone() is not None
 
 
 def account_of(file: sqlite3.Connection, scope: str) -> Account:

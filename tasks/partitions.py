@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +14,10 @@ from judge.errors import ConfigurationError
 from judge.rows import as_json
 from tasks.intake import Shard
 from tasks.store import Store
+
+DONE: Final = "Judged"
+LEFT: Final = "Left"
+"""Names of the last state of a partition: every shard of it is committed; some could not be."""
 
 _LOCAL: Final = ("file://", "local://")
 
@@ -93,6 +98,8 @@ def check_spread(config: RunConfig) -> None:
         ConfigurationError: naming the setting that holds for one process only.
     """
     kind = f'[runner] kind = "{config.runner.kind}"'
+    if config.runner.kind == "dask" and find_spec("distributed") is None:
+        raise ConfigurationError(f"{kind}: needs the extra dask: pip install 'assizes[dask]'")
     if config.runner.batch:
         raise ConfigurationError(f'{kind}: [runner] batch is for kind = "local" only')
     limits = config.limits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import Final
@@ -14,8 +14,6 @@ import httpx
 from prefect.client.orchestration import PrefectClient, get_client
 from prefect.exceptions import PrefectException
 from prefect.runtime import flow_run
-
-from tasks.room import Room
 
 log = logging.getLogger(__name__)
 
@@ -29,32 +27,54 @@ HALTING: Final = "Halting"
 """The name of the state of a running flow run that is to begin no further call."""
 
 
-@asynccontextmanager
-async def beating(room: Room, run_id: str) -> AsyncIterator[None]:
-    """For the length of the block, say that this flow run lives, and heed it when it is to end.
+class Pulse:
+    """Keeps what is to be done when this flow run is to end, also where it was told before."""
 
-    Calls in flight are then waited for and kept. Outside of a flow run nobody asks.
+    def __init__(self) -> None:
+        self._why: str | None = None
+        self._halt: Callable[[str], None] | None = None
+
+    def on_halt(self, halt: Callable[[str], None]) -> None:
+        """Call it with the reason, now or later."""
+        self._halt = halt
+        if self._why is not None:
+            halt(self._why)
+
+    def end(self, why: str) -> None:
+        """The flow run is to end."""
+        self._why = why
+        if self._halt is not None:
+            self._halt(why)
+
+
+@asynccontextmanager
+async def beating(lost_after_s: float) -> AsyncIterator[Pulse]:
+    """For the length of the block, say that this flow run lives, and hear when it is to end.
+
+    Outside of a flow run nobody asks.
+
+    Args:
+        lost_after_s: a flow run that says nothing for so long is taken for dead.
     """
-    own = flow_run.id
+    pulse, own = Pulse(), flow_run.id
     if own is None:
-        yield
+        yield pulse
         return
-    every_s = room.config.runner.lost_after_s / BEATS
-    task = asyncio.create_task(_beat(room, run_id, UUID(str(own)), every_s))
+    task = asyncio.create_task(_beat(pulse, UUID(str(own)), lost_after_s / BEATS))
     try:
-        yield
+        yield pulse
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
 
 
-async def _beat(room: Room, run_id: str, own: UUID, every_s: float) -> None:
+async def _beat(pulse: Pulse, own: UUID, every_s: float) -> None:
     async with get_client() as client:
         for number in count(1):
             why = await _told(client, own, number)
             if why is not None:
-                room.halt(run_id, why)
+                pulse.end(why)
                 return
             await asyncio.sleep(every_s)
 

@@ -169,7 +169,7 @@ async def sitting(config: RunConfig) -> AsyncIterator[Room]:
     """
     spread = config.runner.kind != "local"
     if spread:
-        check_spread(config)
+        await _check_spread(config)
     bench = court(config.judge)
     seats = await asyncio.to_thread(callable_seats, config, bench)
     if seats.costs:
@@ -184,6 +184,14 @@ async def sitting(config: RunConfig) -> AsyncIterator[Room]:
         closing.push(_forgetting)
         closing.enter_context(settled_heap())
         yield room
+
+
+async def _check_spread(config: RunConfig) -> None:
+    check_spread(config)
+    if config.runner.kind == "workers":
+        from tasks.work_pool import check_work_pool
+
+        await check_work_pool(config.runner)
 
 
 @contextmanager

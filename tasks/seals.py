@@ -6,17 +6,14 @@ that finds neither under the names it was given must not begin: it would look li
 
 from __future__ import annotations
 
-from typing import Final
 from uuid import uuid4
 
 from judge.config import CacheConfig
 from judge.errors import ConfigurationError
-from tasks.ledger_file import last_sitting, was_sitting
+from tasks.ledger_file import has_claim
 from tasks.partitions import limited
 from tasks.room import Room
 from tasks.store.objects import Objects, objects_at
-
-_BETWEEN: Final = "|"
 
 
 def set_seal(room: Room, run_id: str) -> str | None:
@@ -35,11 +32,9 @@ def set_seal(room: Room, run_id: str) -> str | None:
     objects = _objects(cache)
     if not objects.create(name, token.encode()):
         token = objects.read([name])[name].decode()
-    if not limited(room.config.limits):
-        return token
-    ledger = room.ledger_for(run_id)
-    sitting = None if ledger is None else last_sitting(ledger.path, run_id)
-    return f"{token}{_BETWEEN}{sitting}"
+    if limited(room.config.limits) and (ledger := room.ledger_for(run_id)) is not None:
+        ledger.claims(_claim(token), "")
+    return token
 
 
 def see_seal(room: Room, run_id: str, seal: str | None) -> None:
@@ -51,20 +46,23 @@ def see_seal(room: Room, run_id: str, seal: str | None) -> None:
     """
     if seal is None:
         return
-    token, _, sitting = seal.partition(_BETWEEN)
     cache, limits = room.config.cache, room.config.limits
     name = _name(run_id)
-    if _objects(cache).read([name]).get(name) != token.encode():
+    if _objects(cache).read([name]).get(name) != seal.encode():
         raise ConfigurationError(
             f"[cache] uri {cache.uri!r} is not there for every worker: replies paid for by one would "
             "be paid for again by another; give a folder all of them reach, or s3://bucket/prefix"
         )
-    if sitting and not was_sitting(limits.ledger, run_id, sitting):
+    if limited(limits) and not has_claim(limits.ledger, run_id, _claim(seal)):
         raise ConfigurationError(
             f"[limits] ledger {limits.ledger!r} is not the same file for every worker: each would "
             "spend the whole budget; keep workers with a budget on one machine, or leave out "
             "budget_usd, budget_usd_per_day, max_asks and max_asks_per_day"
         )
+
+
+def _claim(seal: str) -> str:
+    return f"seal:{seal}"
 
 
 def _name(run_id: str) -> str:
