@@ -23,6 +23,9 @@ BEAT: Final = "assizes.beat"
 BEATS: Final = 4
 """So often in `runner.lost_after_s`: one that comes late or not at all is no death."""
 
+HEED_S: Final = 5.0
+"""About so often it looks whether it is to end."""
+
 HALTING: Final = "Halting"
 """The name of the state of a running flow run that is to begin no further call."""
 
@@ -70,19 +73,22 @@ async def beating(lost_after_s: float) -> AsyncIterator[Pulse]:
 
 
 async def _beat(pulse: Pulse, own: UUID, every_s: float) -> None:
+    looks = max(1, round(every_s / HEED_S))
     async with get_client() as client:
-        for number in count(1):
+        for look in count():
+            number = None if look % looks else look // looks
             why = await _told(client, own, number)
             if why is not None:
                 pulse.end(why)
                 return
-            await asyncio.sleep(every_s)
+            await asyncio.sleep(every_s / looks)
 
 
-async def _told(client: PrefectClient, own: UUID, number: int) -> str | None:
+async def _told(client: PrefectClient, own: UUID, number: int | None) -> str | None:
     """Why this flow run is to end; null while it is not, and while nobody can be asked."""
     try:
-        await client.update_flow_run_labels(own, {BEAT: number})
+        if number is not None:
+            await client.update_flow_run_labels(own, {BEAT: number})
         state = (await client.read_flow_run(own)).state
     except (httpx.HTTPError, PrefectException) as error:
         log.warning("cannot tell the Prefect server that this partition is judged: %s", error)
