@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
@@ -12,7 +12,7 @@ from flows.shards import LOOK_S, Losses, judge_here
 from judge import errors
 from judge.errors import AssizesError, Halted, Inconclusive, OverBudget
 from tasks.intake import Shard
-from tasks.ledger import stop_line
+from tasks.ledger import SqliteLedger, stop_line
 from tasks.partitions import DONE, Ended, Order, Partition, orders_config, partitions
 from tasks.plan import PlannedRun
 from tasks.room import Room, watcher
@@ -90,7 +90,8 @@ async def _judge_there(room: Room, run: PlannedRun, due: Sequence[Shard], lost: 
         done = {shard.shard_id for shard in shards} - {shard.shard_id for shard in due}
         taken = {shard_id for one in out for shard_id in one.shard_ids}
         pieces = [*out, *partitions(shards, size, done, taken)]
-        await _Spread(room, run, lost, hands, seal).judge(pieces)
+        cases = {shard.shard_id: len(shard.due()) for shard in due}
+        await _Spread(room, run, lost, hands, seal).judge(pieces, cases)
 
 
 class _Spread:
@@ -105,12 +106,15 @@ class _Spread:
         self._hands = hands
         self._seal = seal
         self._config = orders_config(room.config)
-        self._cases = {shard.shard_id: len(shard.due()) for shard in run.intake.shards}
+        self._cases: Mapping[str, int] = {}
         self._pending: set[asyncio.Task[None]] = set()
         self._any_judged = False
 
-    async def judge(self, pieces: Sequence[Partition]) -> None:
-        """Have them all judged, or as many as can be."""
+    async def judge(self, pieces: Sequence[Partition], cases: Mapping[str, int]) -> None:
+        """Have them all judged, or as many as can be; `cases` says how many each shard has that is
+        due.
+        """
+        self._cases = cases
         waiting = list(reversed(pieces))
         most = self._config.runner.partitions_in_flight
         ledger = await asyncio.to_thread(self._room.ledger_for, self._run.run_id)
@@ -123,14 +127,16 @@ class _Spread:
                 )
                 for one in finished:
                     one.result()
-                if ledger is not None and (at := ledger.stopped()) is not None:
-                    self._lost.stop = self._lost.stop or Halted(stop_line(at))
-                await self._heed_stop()
+                await self._heed_stop(ledger)
         finally:
             await self._cancel()
 
-    async def _heed_stop(self) -> None:
+    async def _heed_stop(self, ledger: SqliteLedger | None) -> None:
         """Once the run asks no more, nobody it has asked to judge does."""
+        at = ledger.stopped() if ledger is not None else None
+        if at is not None and self._lost.stop is None:
+            self._lost.stop = Halted(stop_line(at))
+            log.warning("no further partition is begun: %s", self._lost.stop)
         if self._lost.stop is not None and self._pending:
             await self._hands.halt(" ".join(str(self._lost.stop).split()))
 
@@ -171,7 +177,7 @@ class _Spread:
 
     def _note_judged(self, piece: Partition) -> None:
         self._any_judged = True
-        watcher.get()("judging", sum(self._cases[one] for one in piece.shard_ids), 0)
+        watcher.get()("judging", sum(self._cases.get(one, 0) for one in piece.shard_ids), 0)
 
     def _note_lost(self, ended: Ended, left: Sequence[str]) -> None:
         """What is missing, shard by shard; an error that the next partition would meet as well, or

@@ -17,6 +17,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_API_URL
 from prefect.states import Crashed
+from tenacity import retry, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from judge.config import RunnerConfig
 from judge.errors import AssizesError, ConfigurationError, Inconclusive
@@ -42,6 +43,13 @@ PENDING_S: Final = 600.0
 UNTAKEN_S: Final = 60.0
 NOBODY_S: Final = 1800.0
 """Partitions that no worker takes up: when that is said, and when they are given up."""
+
+
+def _passes(error: BaseException) -> bool:
+    """Whether the server may take it the next time."""
+    if isinstance(error, httpx.HTTPStatusError):
+        return error.response.status_code == 429 or error.response.status_code >= 500
+    return isinstance(error, httpx.TransportError)
 
 
 @asynccontextmanager
@@ -109,7 +117,14 @@ class WorkPool:
     async def judge(self, order: Order, attempt: int) -> Ended:
         """Let workers judge a partition; the same attempt again is the same flow run."""
         if (own := self._found.pop(order.partition, None)) is None:
-            run = await self._given_out(order, attempt)
+            try:
+                run = await self._given_out(order, attempt)
+            except httpx.HTTPError as error:
+                why = str(error) or type(error).__name__
+                return Ended(
+                    "AssizesError",
+                    f"the Prefect server takes no partition: {' '.join(why.split())}",
+                )
             if run.state is not None and run.state.is_final():
                 return ended(run.state, stale=True)
             own = run.id
@@ -139,6 +154,12 @@ class WorkPool:
                 except httpx.HTTPError as error:
                     self._away(error)
 
+    @retry(
+        retry=retry_if_exception(_passes),
+        wait=wait_random_exponential(1.0, 30.0),
+        stop=stop_after_delay(AWAY_S),
+        reraise=True,
+    )
     async def _given_out(self, order: Order, attempt: int) -> FlowRun:
         return await self._client.create_flow_run_from_deployment(
             self._deployment_id,

@@ -23,6 +23,7 @@ from judge.seats import callable_seats
 from tasks.compared import LATEST
 from tasks.ledger_file import all_stopped, probe_ledger
 from tasks.objects import expand, list_sources
+from tasks.partitions import check_spread
 from tasks.places import write_probe
 from tasks.store import Store, open_store
 
@@ -79,6 +80,8 @@ def preflight(wanted: Wanted) -> None:
         AssizesError: with the first fault found; NotComparable for a baseline not complete.
     """
     config = wanted.config
+    if config.runner.kind != "local":
+        check_spread(config)
     if callable_seats(config, court(config.judge)).costs:
         check_ledger(config)
     if wanted.manner != "resume" and config.transcripts.again is None:

@@ -16,6 +16,7 @@ from prefect.client.schemas.objects import FlowRun
 from deployments.samples import sample_cases
 from judge.config import RunConfig
 from tasks.flow_runs import tags_of
+from tasks.ledger_file import write_stop
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
 from tests.doubles.workers import kill_host, registered, running_workers
 from tests.flows.test_evaluate import PER_RUN, config, outcome_of, tables, written
@@ -118,26 +119,43 @@ async def test_two_workers_write_the_rows_of_one_process_and_share_a_rate_limit(
     assert max(one.start_time, two.start_time) < min(one.end_time, two.end_time)
 
 
-async def test_a_cancelled_run_calls_its_partitions_back_and_goes_on_without_paying_twice(
+async def ended_partitions(run_id: str, *names: str) -> bool:
+    """Wait until every partition has ended, and see that all ended so."""
+    states: set[str | None] = set()
+    for _ in range(600):
+        runs = await partition_runs(run_id)
+        states = {run.state_name for run in runs}
+        if all(run.state is not None and run.state.is_final() for run in runs):
+            break
+        await asyncio.sleep(0.1)
+    return states == set(names)
+
+
+async def test_a_cancelled_run_and_a_stopped_one_call_their_partitions_back_and_pay_nothing_twice(
     tmp_path: Path, workers, model
 ):
-    wanted = spread(tmp_path, 24, model, runner={"lost_after_s": 15, "partition_shards": 6})
-    work = asyncio.create_task(outcome_of(wanted, run_id="cancelled"))
+    cases = 32
+    wanted = spread(tmp_path, cases, model, runner={"lost_after_s": 15, "partition_shards": 8})
+    work = asyncio.create_task(outcome_of(wanted, run_id="halted"))
     await until("the workers ask nothing", lambda: model.stats()["requests"] >= 3)
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
         await work
-    states = set()
-    for _ in range(600):
-        states = {run.state_name for run in await partition_runs("cancelled")}
-        if states == {"Halted"}:
-            break
-        await asyncio.sleep(0.1)
-    assert states == {"Halted"}
-    assert model.stats()["requests"] < 24
-    outcome = await outcome_of(wanted, run_id="cancelled")
-    assert outcome.summary.counts["judged"] == 24
-    assert model.stats()["requests"] == 24
+    assert await ended_partitions("halted", "Halted")
+    before = model.stats()["requests"]
+    assert before < cases
+
+    work = asyncio.create_task(outcome_of(wanted, run_id="halted"))
+    await until("the workers ask nothing", lambda: model.stats()["requests"] >= before + 3)
+    write_stop(wanted.limits.ledger, "halted")
+    stopped = await work
+    assert (stopped.conclusion, stopped.exit_code) == ("Halted", 130)
+    assert await ended_partitions("halted", "Halted")
+    assert model.stats()["requests"] < cases
+
+    outcome = await outcome_of(wanted, run_id="halted")
+    assert outcome.summary.counts["judged"] == cases
+    assert model.stats()["requests"] == cases
 
 
 async def test_the_partition_of_a_machine_that_is_gone_is_taken_over(
