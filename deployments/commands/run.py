@@ -23,6 +23,7 @@ from judge.seats import callable_seats
 from tasks.baselines import RULES
 from tasks.ledger_file import all_stopped, probe_ledger
 from tasks.objects import expand, list_sources
+from tasks.partitions import check_spread
 from tasks.places import write_probe
 from tasks.store import Store, open_store
 from tasks.termination import termination_interrupts
@@ -95,6 +96,8 @@ def check_places(config: RunConfig) -> None:
     Raises:
         AssizesError: as `preflight`.
     """
+    if config.runner.kind != "local":
+        check_spread(config)
     if callable_seats(config, court(config.judge)).costs:
         check_ledger(config)
     if config.anchors.uri is not None:
