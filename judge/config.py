@@ -44,11 +44,29 @@ class Again(_Table):
     only: Literal["quarantined", "errored"]
 
 
+FormatName = Literal[
+    "auto",
+    "native",
+    "tau_bench",
+    "tau2",
+    "agent_evaluation",
+    "openai_chat",
+    "openai_logs",
+    "anthropic",
+    "otel",
+    "langfuse",
+    "mlflow",
+    "inspect_ai",
+    "atif",
+]
+"""What `[transcripts] format` may be."""
+
+
 class TranscriptsConfig(_Table):
     """[transcripts]: where conversations come from and which of them are judged."""
 
     uri: str = Field(description="a file, a folder, a glob, or an s3:// URI of either")
-    format: Literal["auto", "native", "tau_bench", "tau2", "agent_evaluation"] = "auto"
+    format: FormatName = "auto"
     where: dict[str, str] = Field(
         default_factory=dict, description="keep only cases whose tag, agent or agent_version equals"
     )
