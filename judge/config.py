@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from judge.anchors import AnchorsConfig
 from judge.calibration.settings import CalibrationConfig
 from judge.credentials import revealing_urls, secret_names
+from judge.format_names import FormatName
 from judge.occasions import AfterDeploymentConfig, BackfillConfig, NightlyConfig, NotifyConfig
 from judge.prices import Price
 from judge.rows import as_json
@@ -44,24 +45,6 @@ class Again(_Table):
     only: Literal["quarantined", "errored"]
 
 
-FormatName = Literal[
-    "auto",
-    "native",
-    "tau_bench",
-    "tau2",
-    "agent_evaluation",
-    "openai_chat",
-    "openai_logs",
-    "anthropic",
-    "otel",
-    "langfuse",
-    "mlflow",
-    "inspect_ai",
-    "atif",
-]
-"""What `[transcripts] format` may be."""
-
-
 class TranscriptsConfig(_Table):
     """[transcripts]: where conversations come from and which of them are judged."""
 
@@ -90,7 +73,7 @@ class TranscriptsConfig(_Table):
     )
     max_turns: int = Field(default=5000, ge=1, description="of one conversation")
     max_document_mb: float = Field(
-        default=40.0, gt=0, description="of an object that is one JSON document (tau_bench, tau2)"
+        default=40.0, gt=0, description="of an object that is one JSON document, such as tau2"
     )
     max_object_mb: float = Field(
         default=16_384.0, gt=0, description="of an object once unpacked or fetched"

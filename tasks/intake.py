@@ -11,7 +11,7 @@ import datetime as dt
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from itertools import islice, pairwise
 from typing import Any, Final, Protocol
 
@@ -121,6 +121,8 @@ class Plan:
         odd: how many records were taken in spite of something, by code of
             `judge.formats.oddities`.
         reasons: how many records were rejected, by code; `rejected` is their sum.
+        kept: turns, calls, results of the cases, and what became of parts that a case has no place
+            for, as `judge.formats.fidelity` counts them.
     """
 
     shards: tuple[Shard, ...]
@@ -133,6 +135,7 @@ class Plan:
     objects: dict[str, int]
     odd: dict[str, int]
     reasons: dict[str, int]
+    kept: dict[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -301,6 +304,7 @@ def _plan(scan: Scan, shard_size: int) -> Plan:
         objects=_object_counts(objects),
         odd=dict(sorted(scan.odd.items())),
         reasons=dict(sorted(scan.reasons.items())),
+        kept=dict(sorted(scan.kept.items())),
     )
 
 

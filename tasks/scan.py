@@ -13,7 +13,9 @@ from judge.case import Case
 from judge.config import TranscriptsConfig
 from judge.errors import DataError
 from judge.formats import FORMATS, Format
+from judge.formats.fidelity import measured
 from judge.formats.oddities import oddities
+from tasks.gathering import lines_path, plain_path
 from tasks.lines import Raw
 from tasks.objects import Source, Spool, relisted
 from tasks.records import (
@@ -70,6 +72,7 @@ class Scanned:
         identities: of the records that may have twins, with their positions.
         reasons: how many records were rejected, by code.
         odd: how many were taken in spite of something, by code.
+        kept: how many turns, calls, results and other parts they hold, and what became of the rest.
         reread: whether the object changed under the first reading and was read once more.
     """
 
@@ -83,6 +86,7 @@ class Scanned:
     identities: list[tuple[bytes, int]] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
     odd: Counter[str] = field(default_factory=Counter)
+    kept: Counter[str] = field(default_factory=Counter)
     reread: bool = False
 
     def reject(self, error: DataError) -> int:
@@ -116,6 +120,7 @@ class Scan:
         self.objects: list[Scanned] = []
         self.reasons: Counter[str] = Counter()
         self.odd: Counter[str] = Counter()
+        self.kept: Counter[str] = Counter()
 
     @property
     def total(self) -> int:
@@ -138,6 +143,7 @@ class Scan:
         scanned.identities = []
         self.reasons += scanned.reasons
         self.odd += scanned.odd
+        self.kept += scanned.kept
         self._on_progress(self._read)
 
     def _scanned_anew(self, source: Source) -> Scanned:
@@ -154,7 +160,7 @@ class Scan:
         head = b""
         scanned = Scanned(source)
         try:
-            path = self._spool.path(source)
+            path = plain_path(self._spool, source)
             head = head_of(path)
             if not head:
                 if (broken := self._spool.broken(source)) is not None:
@@ -163,7 +169,7 @@ class Scan:
             format_ = format_of(self._config, head, path)
             raws = raw_records((source, self._spool), format_, self._config, 0, 0)
             scanned.format = format_.name
-            scanned.end = path.stat().st_size
+            scanned.end = lines_path(self._spool, source, format_).stat().st_size
             self._read_records(scanned, format_, raws)
             self._spool.path(source)  # a plain file may have been rewritten under the reader
         except DataError as error:
@@ -201,6 +207,7 @@ class Scan:
                 return fate
         scanned.identities.append((identity(case.case_id, case.repetition), raw.position))
         scanned.odd.update(oddities(case))
+        scanned.kept.update(measured(case))
         return DUE if is_sampled(case.case_id, self._config.sample) else UNSELECTED
 
     def _fate_unread(self, scanned: Scanned, position: int, error: DataError) -> int:

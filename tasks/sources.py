@@ -9,7 +9,10 @@ from typing import Final
 
 from judge.errors import DataError
 
-SUFFIXES: Final = (".jsonl", ".json", ".ndjson", ".jsonl.gz", ".json.gz", ".ndjson.gz")
+SUFFIXES: Final = (
+    *(".jsonl", ".json", ".ndjson", ".jsonl.gz", ".json.gz", ".ndjson.gz"),
+    *(".parquet", ".eval"),
+)
 """Endings by which transcripts are known in a folder; a file named by itself may have any."""
 
 BOM: Final = b"\xef\xbb\xbf"

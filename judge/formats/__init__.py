@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, get_args
 
 import jiter
 
 from judge.case import Case
 from judge.errors import DataError
+from judge.format_names import FormatName
 from judge.formats.agent_evaluation import AgentEvaluation
 from judge.formats.anthropic_messages import AnthropicMessages
 from judge.formats.atif import ATIF
@@ -23,7 +24,7 @@ from judge.formats.otel import OpenTelemetry
 from judge.formats.tau2 import Tau2
 from judge.formats.tau_bench import TauBench
 
-__all__ = ["FORMATS", "Format", "NAMES", "detect", "native_line", "pinned"]
+__all__ = ["FORMATS", "NAMES", "Format", "detect", "native_line", "pinned"]
 
 
 class Format(Protocol):
@@ -73,8 +74,8 @@ _ORDER: Final[tuple[Format, ...]] = (
 FORMATS: Final[dict[str, Format]] = {one.name: one for one in _ORDER}
 """By name; a layout that may also stand in one document is there twice."""
 
-NAMES: Final = tuple(dict.fromkeys(name.partition(".")[0] for name in FORMATS))
-"""What `[transcripts] format` may be, besides `auto`."""
+NAMES: Final = tuple(name for name in get_args(FormatName) if name != "auto")
+"""The names of the formats, in the order in which they are told."""
 
 
 def detect(head: bytes) -> Format:

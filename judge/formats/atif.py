@@ -1,7 +1,7 @@
 """ATIF trajectories (Agent Trajectory Interchange Format, v1): results stand in the step of the call.
 
-    {"schema_version": "ATIF-v1.4", "session_id": "s1", "agent": {"name": "fern", "version": "1"},
-     "steps": [{"step_id": 1, "source": "user", "message": "Where is order 77?"}, ...]}
+{"schema_version": "ATIF-v1.4", "session_id": "s1", "agent": {"name": "fern", "version": "1"},
+ "steps": [{"step_id": 1, "source": "user", "message": "Where is order 77?"}, ...]}
 """
 
 from __future__ import annotations
@@ -94,6 +94,6 @@ def _add(step: dict[str, Any], path: str, talk: Talk) -> None:
     }
     talk.add(Turn.model_validate(known), thought)
     observed = mapping(step.get("observation"), f"{path}.observation")
-    for one in sequence(observed.get("results"), f"{path}.observation.results"):
-        found = mapping(one, f"{path}.observation.results")
-        talk.result(found.get("content"), found.get("source_call_id"))
+    for answer in sequence(observed.get("results"), f"{path}.observation.results"):
+        told = mapping(answer, f"{path}.observation.results")
+        talk.result(told.get("content"), told.get("source_call_id"))

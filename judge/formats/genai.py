@@ -71,9 +71,9 @@ def genai_span(plain: dict[str, Any], tally: Tally) -> Span:
 
 def _count_unread(attributes: dict[str, Any], tally: Tally) -> None:
     """Content that is not read; settings such as the temperature are no part of a conversation."""
-    for name in attributes:
+    for name, value in attributes.items():
         if name.startswith("gen_ai.") and name.endswith((".messages", ".message", ".content")):
-            tally.unread({name: attributes[name]}, _READ, "span")
+            tally.unread({name: value}, _READ, "span")
 
 
 def _read_messages(attributes: dict[str, Any], asked: Talk, answered: Talk) -> None:
@@ -96,7 +96,7 @@ def add_genai_message(message: dict[str, Any], talk: Talk) -> None:
         add_messages([message], talk)
         return
     role, said, calls = message.get("role"), list[Any](), list[ToolCall]()
-    for part in map(lambda one: mapping(one, "parts"), parts):
+    for part in (mapping(one, "parts") for one in parts):
         kind = part.get("type")
         if kind in _CALLS:
             arguments = part.get("arguments", part.get("server_tool_call"))
@@ -113,7 +113,11 @@ def add_genai_message(message: dict[str, Any], talk: Talk) -> None:
 
 def _add_result(part: dict[str, Any], talk: Talk) -> None:
     found = next(
-        (part[name] for name in ("response", "result", "server_tool_call_response") if name in part),
+        (
+            part[name]
+            for name in ("response", "result", "server_tool_call_response")
+            if name in part
+        ),
         None,
     )
     talk.result(found, part.get("id"))

@@ -116,7 +116,9 @@ def _add(message: dict[str, Any], path: str, talk: Talk) -> None:
         error = message.get("error")
         failed = mapping(error, f"{path}.error").get("message") if error else None
         shown = content if content not in (None, "", []) else failed
-        talk.result(shown, message.get("tool_call_id"), message.get("function"), is_error=bool(error))
+        talk.result(
+            shown, message.get("tool_call_id"), message.get("function"), is_error=bool(error)
+        )
     elif role in ("user", "assistant"):
         thought: list[str] = []
         text = talk.text(content, thought)
@@ -127,7 +129,9 @@ def _add(message: dict[str, Any], path: str, talk: Talk) -> None:
         known = {"role": role, "text": text or None, "tool_calls": tuple(calls)}
         talk.add(Turn.model_validate(known), thought)
     else:
-        raise DataError("schema", f"{path}.role: found {str(role)[:40]!r}, expected one of four roles")
+        raise DataError(
+            "schema", f"{path}.role: found {str(role)[:40]!r}, expected one of four roles"
+        )
 
 
 def _call(found: dict[str, Any], path: str) -> ToolCall:
@@ -164,7 +168,9 @@ def _expected(target: Any) -> Expected:
 
 
 def _labels(scores: dict[str, Any]) -> dict[str, float]:
-    found = {name: _grade(mapping(one, f"scores.{name}").get("value")) for name, one in scores.items()}
+    found = {
+        name: _grade(mapping(one, f"scores.{name}").get("value")) for name, one in scores.items()
+    }
     return {name: grade for name, grade in found.items() if grade is not None and 0 <= grade <= 1}
 
 

@@ -14,7 +14,17 @@ from judge.formats.talk import Talk
 _ROLES: Final = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
 """What LangChain calls the roles, in `type`."""
 
-_TEXTS: Final = ("content", "text", "question", "query", "input", "output", "answer", "response", "result")
+_TEXTS: Final = (
+    "content",
+    "text",
+    "question",
+    "query",
+    "input",
+    "output",
+    "answer",
+    "response",
+    "result",
+)
 
 
 def add_said(value: Any, role: str, talk: Talk) -> None:
@@ -63,7 +73,9 @@ def _of_langchain(message: dict[str, Any]) -> dict[str, Any]:
         for one in message.get("tool_calls") or ()
         if isinstance(one, dict)
     ]
-    kept = {name: message[name] for name in ("content", "tool_call_id", "name") if name in message}
+    kept: dict[str, Any] = {
+        name: message[name] for name in ("content", "tool_call_id", "name") if name in message
+    }
     calls = calls or extra.get("tool_calls") or []
     kept = kept if message["type"] == "tool" else {"content": message["content"]}
     return {"role": _ROLES[message["type"]], **kept, **({"tool_calls": calls} if calls else {})}

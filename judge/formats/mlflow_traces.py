@@ -195,7 +195,7 @@ def _expected(assessed: list[dict[str, Any]]) -> Expected:
     return Expected(
         response=response if isinstance(response, str) else None,
         facts=() if response or not isinstance(facts, list) else tuple(map(as_text, facts)),
-        acceptance_criteria=tuple(map(as_text, guidelines)) if isinstance(guidelines, list) else None,
+        acceptance_criteria=tuple(map(as_text, guidelines))
+        if isinstance(guidelines, list)
+        else None,
     )
-
-

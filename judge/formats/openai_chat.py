@@ -141,9 +141,8 @@ def _add_turn(message: dict[str, Any], path: str, talk: Talk) -> None:
     text = talk.text(message.get("content"), thought)
     if message.get("refusal"):
         text = "\n".join(filter(None, (text, string(message["refusal"], f"{path}.refusal"))))
-    for name in ("reasoning_content", "reasoning"):
-        if isinstance(message.get(name), str) and message[name]:
-            thought.append(message[name])
+    told = (message.get("reasoning_content"), message.get("reasoning"))
+    thought.extend(one for one in told if one and isinstance(one, str))
     if message.get("name"):
         talk.tally.count("dropped", "message.name")
     calls = sequence(decoded(message.get("tool_calls")), f"{path}.tool_calls")

@@ -19,7 +19,15 @@ from judge.formats.chains import Chain, Exchange
 from judge.formats.containers import Gathered, Piece
 from judge.formats.fidelity import Tally
 from judge.formats.openai_chat import add_messages, completions
-from judge.formats.shapes import between_ms, content_id, first_name, mapping, moment, name_of, sequence
+from judge.formats.shapes import (
+    between_ms,
+    content_id,
+    first_name,
+    mapping,
+    moment,
+    name_of,
+    sequence,
+)
 from judge.formats.talk import Talk, tools_of, usage_of, with_last_answer
 
 _IDS: Final = ("conversation_id", "session_id", "thread_id")
@@ -92,7 +100,9 @@ def _case(chain: Chain, members: list[Any], talk: Talk) -> Case:
     _read(last, talk)  # the whole history once more: its system prompts, and what has no place
     named = first_name(last, _IDS) or first_name(told, _IDS)
     return Case(
-        case_id=named or first_name(members[0], ("id", "request_id")) or content_id(_first(members)),
+        case_id=named
+        or first_name(members[0], ("id", "request_id"))
+        or content_id(_first(members)),
         transcript=Transcript(
             turns=chain.turns,
             system="\n\n".join(talk.systems) or None,

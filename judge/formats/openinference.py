@@ -59,7 +59,10 @@ def _read_model_call(span: Span, attributes: dict[str, Any], tally: Tally) -> No
     span.asked, span.answered = tuple(asked.turns), tuple(answered.turns)
     span.systems = tuple(asked.systems)
     declared = sequence(nested(attributes, "llm.tools") or None, "llm.tools")
-    schemas = [decoded(mapping(mapping(one, "llm.tools").get("tool"), "tool").get("json_schema")) for one in declared]
+    schemas = [
+        decoded(mapping(mapping(one, "llm.tools").get("tool"), "tool").get("json_schema"))
+        for one in declared
+    ]
     span.tools = tools_of([one for one in schemas if isinstance(one, dict)])
     used = (
         tokens(attributes.get("llm.token_count.prompt")),

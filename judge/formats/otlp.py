@@ -52,11 +52,15 @@ def _plain(span: dict[str, Any], attributes: dict[str, Any]) -> dict[str, Any]:
         "trace": _any(context, span, ("trace_id", "traceId")),
         "parent": _either(span, ("parent_id", "parentId", "parent_span_id", "parentSpanId")),
         "name": span.get("name"),
-        "start": _either(span, ("start_time", "startTime", "startTimeUnixNano", "start_time_unix_nano")),
+        "start": _either(
+            span, ("start_time", "startTime", "startTimeUnixNano", "start_time_unix_nano")
+        ),
         "end": _either(span, ("end_time", "endTime", "endTimeUnixNano", "end_time_unix_nano")),
         "attributes": attributes,
         "events": span.get("events") or [],
-        "failed": str(code if code is not None else span.get("status_code")).upper().endswith(("ERROR", "2")),
+        "failed": str(code if code is not None else span.get("status_code"))
+        .upper()
+        .endswith(("ERROR", "2")),
     }
 
 

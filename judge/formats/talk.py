@@ -77,12 +77,13 @@ class Talk:
         if kind in _TEXTS:
             return as_text(part.get(_TEXTS[kind], part.get("content")))
         if kind in _THOUGHTS:
-            return self._thought(as_text(part.get(_THOUGHTS[kind], part.get("content"))), thought)
+            self._think(as_text(part.get(_THOUGHTS[kind], part.get("content"))), thought)
+            return None
         medium = str(part.get("modality") or _MEDIA.get(kind) or f"part.{kind}")
         self.tally.count("marked", medium)
         return f"[{medium}]"
 
-    def _thought(self, text: str, thought: list[str] | None) -> None:
+    def _think(self, text: str, thought: list[str] | None) -> None:
         if thought is None:
             self.tally.count("dropped", REASONING)
         elif text:
@@ -90,7 +91,10 @@ class Talk:
 
     def metadata(self) -> dict[str, Any]:
         """What belongs into the case's metadata."""
-        return {**({REASONING: self._reasoning} if self._reasoning else {}), **self.tally.metadata()}
+        return {
+            **({REASONING: self._reasoning} if self._reasoning else {}),
+            **self.tally.metadata(),
+        }
 
 
 def _is_part(part: Any) -> bool:
@@ -106,7 +110,9 @@ def call_of(name: Any, arguments: Any, call_id: Any = None, *, path: str = "tool
     if arguments is not None and not isinstance(arguments, str | dict):
         arguments = as_text(arguments)
     found, raw = called_with(arguments or None)
-    return ToolCall(name=string(name, f"{path}.name"), arguments=found, id=name_of(call_id), raw=raw)
+    return ToolCall(
+        name=string(name, f"{path}.name"), arguments=found, id=name_of(call_id), raw=raw
+    )
 
 
 def usage_of(found: Any) -> Usage | None:

@@ -104,13 +104,13 @@ def test_a_local_source_is_pinned_by_its_content(folder):
             "empty",
             Inconclusive,
             "no transcripts under 'empty'; looked for *.jsonl, *.json, *.ndjson, *.jsonl.gz, "
-            "*.json.gz, *.ndjson.gz",
+            "*.json.gz, *.ndjson.gz, *.parquet, *.eval",
         ),
         (
             "in/*.txt",
             Inconclusive,
             "no transcripts under 'in/*.txt'; looked for *.jsonl, *.json, *.ndjson, *.jsonl.gz, "
-            "*.json.gz, *.ndjson.gz",
+            "*.json.gz, *.ndjson.gz, *.parquet, *.eval",
         ),
     ],
 )
