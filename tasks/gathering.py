@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
@@ -19,6 +19,8 @@ from judge.formats.intake import strict_json
 from tasks.archives import is_archive, spread
 from tasks.objects import Source, Spool
 from tasks.sources import BOM
+
+_MANIFEST_BYTES: Final = 1 << 20
 
 _STRAY: Final = "\0"
 """Begins the name of what is no piece; JSON that is taken in holds no such character in an id."""
@@ -46,18 +48,45 @@ def lines_path(spool: Spool, source: Source, format_: Format) -> Path:
     """The file of lines in which a format finds its records.
 
     Raises:
-        DataError: as `plain_path`; `too_large` for pieces in a document that is.
+        DataError: as `plain_path`; `too_large` for pieces in a document that is; `vanished` for an
+            object that a manifest names and that is not there.
     """
-    path = plain_path(spool, source)
     if not isinstance(format_, Gathered):
-        return path
-    document_bytes = spool.bounds.document_bytes
-    return spool.made(
-        source, format_.name, lambda target: gather(path, target, format_, document_bytes)
-    )
+        return plain_path(spool, source)
+    return gathered_together(spool, [source], format_)
 
 
-def gather(path: Path, target: Path, format_: Gathered, document_bytes: int) -> None:
+def gathered_together(spool: Spool, sources: Sequence[Source], format_: Gathered) -> Path:
+    """One file of lines, one a conversation, from all that the objects hold or name.
+
+    Raises:
+        DataError: as `lines_path`.
+    """
+    paths = [path for source in sources for path in _named(spool, source, format_)]
+    cap = spool.bounds.document_bytes
+    kind = "\n".join([format_.name, *(f"{one.uri} {one.etag}" for one in sources[1:])])
+    return spool.made(sources[0], kind, lambda target: gather(paths, target, format_, cap))
+
+
+def _named(spool: Spool, source: Source, format_: Gathered) -> list[Path]:
+    """The file of an object; of a manifest the files of the objects it names."""
+    path = plain_path(spool, source)
+    if path.stat().st_size > _MANIFEST_BYTES or not (keys := _keys(path, format_)):
+        return [path]
+    base = source.uri.rsplit("/", 2)[0] if source.uri.count("/") > 1 else "."
+    # A key counts from the bucket, wherever a copy of the export lies: its last two steps are sure.
+    wanted = (f"{base}/{'/'.join(key.split('/')[-2:])}" for key in keys)
+    return [plain_path(spool, spool.listed(uri)) for uri in dict.fromkeys(wanted)]
+
+
+def _keys(path: Path, format_: Gathered) -> list[str]:
+    try:
+        return format_.others(strict_json(path.read_bytes()))
+    except DataError:
+        return []
+
+
+def gather(paths: Iterable[Path], target: Path, format_: Gathered, document_bytes: int) -> None:
     """Write one line a conversation; what is no piece of one stays a line of its own.
 
     Raises:
@@ -65,8 +94,9 @@ def gather(path: Path, target: Path, format_: Gathered, document_bytes: int) -> 
     """
     parts: dict[str, list[_Place]] = {}
     wholes: dict[str, str] = {}
+    values = (one for path in paths for one in _values(path, document_bytes))
     with tempfile.TemporaryFile(dir=target.parent) as pieces:
-        for number, (value, line) in enumerate(_values(path, document_bytes)):
+        for number, (value, line) in enumerate(values):
             try:
                 found = list(format_.pieces(value if line is None else strict_json(line)))
             except DataError:

@@ -172,6 +172,14 @@ class Spool:
         """What is let onto the disk and into memory."""
         return self._bounds
 
+    def listed(self, uri: str) -> Source:
+        """The object of a name, as it is now.
+
+        Raises:
+            DataError: `vanished`.
+        """
+        return relisted(Source(uri, "", 0), self._options)
+
     def made(self, source: Source, kind: str, make: Callable[[Path], None]) -> Path:
         """A file made once from a source, such as the lines of an archive.
 

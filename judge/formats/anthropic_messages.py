@@ -20,6 +20,7 @@ from judge.formats.shapes import (
     decoded,
     first_name,
     mapping,
+    messages_of,
     moment,
     name_of,
     sequence,
@@ -59,7 +60,7 @@ class AnthropicMessages(Layout):
         talk = Talk()
         talk.tally.unread(value, _RECORD, "record")
         talk.system(talk.text(value.get("system")))
-        for place, message in enumerate(sequence(value.get("messages"), "messages")):
+        for place, message in enumerate(messages_of(value)):
             add_anthropic(mapping(message, f"messages.{place}"), talk, f"messages.{place}")
         answer = _answer(value, talk)
         told = mapping(value.get("metadata"), "metadata")
@@ -74,7 +75,7 @@ class AnthropicMessages(Layout):
             agent=name_of(value.get("agent")) or first_name(answer, ("model",)),
             agent_version=name_of(value.get("agent_version")),
             cluster=name_of(told.get("user_id")),
-            metadata={**told, **_stop(answer), **talk.metadata()},
+            metadata={**_others(told), **_stop(answer), **talk.metadata()},
         )
 
 
@@ -102,6 +103,10 @@ def _answer(value: dict[str, Any], talk: Talk) -> dict[str, Any]:
     if found.get("content") is not None:
         add_anthropic({"role": "assistant", "content": found["content"]}, talk, "response")
     return {**value, **found}
+
+
+def _others(told: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in told.items() if name != "user_id"}
 
 
 def _stop(answer: dict[str, Any]) -> dict[str, Any]:
@@ -138,7 +143,7 @@ def _add_user(content: Any, path: str, talk: Talk) -> None:
         _add_result(block, talk)
     said = [one for one in content if _kind(one) != "tool_result"]
     if said or not results:
-        talk.add(Turn(role="user", text=talk.text(said)))
+        talk.add(Turn(role="user", text=talk.text(said) if said else None))
 
 
 def _add_result(block: dict[str, Any], talk: Talk) -> None:

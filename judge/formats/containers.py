@@ -92,8 +92,8 @@ class Document:
 
 
 def _case(layout: Layout, value: Any) -> Case:
-    if not isinstance(value, dict) or not layout.fits(value):
-        raise DataError("schema", f"record: not one of {layout.name}")
+    if not isinstance(value, dict):
+        raise DataError("schema", f"record: found {type(value).__name__}, expected an object")
     with schema_errors():
         return layout.read(value)
 
@@ -140,6 +140,11 @@ class Gathered(ABC):
         Raises:
             DataError: they make none.
         """
+
+    def others(self, value: Any) -> list[str]:
+        """Keys of other objects that a value names in place of holding pieces, as a manifest does."""
+        del value
+        return []
 
     def apart(self, pieces: list[Any]) -> list[list[Any]]:
         """The pieces of one `whole` that are more than one conversation after all."""

@@ -60,7 +60,7 @@ def _case(log: dict[str, Any], sample: dict[str, Any]) -> Case:
     for place, message in enumerate(sequence(sample.get("messages"), "messages")):
         _add(mapping(message, f"messages.{place}"), f"messages.{place}", talk)
     told = mapping(sample.get("metadata"), "metadata")
-    ended = {name: sample[name] for name in ("error", "limit") if sample.get(name)}
+    ended = _ended(sample)
     seconds = amount(sample.get("total_time"))
     sample_id = name_of(sample.get("id"))
     if sample_id is None:
@@ -82,6 +82,14 @@ def _case(log: dict[str, Any], sample: dict[str, Any]) -> Case:
         labels=_labels(mapping(sample.get("scores"), "scores")),
         metadata={**told, **ended, **talk.metadata()},
     )
+
+
+def _ended(sample: dict[str, Any]) -> dict[str, Any]:
+    """What ended a sample before its time; of an error its message alone."""
+    found = {name: sample[name] for name in ("error", "limit") if sample.get(name)}
+    if isinstance(found.get("error"), dict):
+        found["error"] = as_text(found["error"].get("message"))
+    return found
 
 
 def _duration_ms(sample: dict[str, Any], seconds: float | None) -> float | None:

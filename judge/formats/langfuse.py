@@ -56,11 +56,19 @@ class Langfuse(Gathered):
         if not isinstance(value, dict):
             return False
         found = _snake(value)
-        if isinstance(found.get("observations"), list):
+        if isinstance(found.get("observations"), list) or self.others(value):
             return True
         if found.get("source") in ("API", "ANNOTATION", "EVAL") and "data_type" in found:
             return True
         return "trace_id" in found and found.get("type") in _TYPES
+
+    def others(self, value: Any) -> list[str]:
+        """The files that a manifest of the blob export lists; nothing else says they are whole."""
+        files = value.get("files") if isinstance(value, dict) else None
+        if not isinstance(files, list):
+            return []
+        keys = (name_of(one.get("key")) for one in files if isinstance(one, dict))
+        return [key for key in keys if key is not None]
 
     def pieces(self, value: Any) -> Iterable[Piece]:
         """The rows of one line, or all that a trace holds.

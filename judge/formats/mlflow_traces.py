@@ -70,7 +70,9 @@ class MLflowTraces(Gathered):
             case_id=session or _trace_id(pieces[0]),
             transcript=transcript,
             expected=_expected(assessed),
-            agent=name_of(told.get("mlflow.source.name")),
+            agent=name_of(
+                mapping(_info(pieces[0]).get("tags"), "info.tags").get("mlflow.traceName")
+            ),
             agent_version=name_of(told.get("mlflow.modelId")),
             tags=_tags(pieces[0]),
             cluster=name_of(told.get("mlflow.trace.user")) or session,

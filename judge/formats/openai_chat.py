@@ -14,12 +14,12 @@ from typing import Any, Final
 from judge.case import Case, ToolCall, Transcript, Turn
 from judge.errors import DataError
 from judge.formats.containers import Layout
-from judge.formats.fidelity import FIDELITY, REASONING
 from judge.formats.shapes import (
     content_id,
     decoded,
     first_name,
     mapping,
+    messages_of,
     moment,
     name_of,
     sequence,
@@ -70,7 +70,7 @@ def chat_case(value: dict[str, Any], case_id: str | None = None, talk: Talk | No
     """
     talk = talk or Talk()
     talk.tally.unread(value, _RECORD, "record")
-    add_messages(sequence(decoded(value.get("messages")), "messages"), talk)
+    add_messages(messages_of(value), talk)
     add_messages(completions(value), talk)
     started = moment(value.get("created_at") or value.get("timestamp") or value.get("created"))
     response = value.get("response")
@@ -166,9 +166,3 @@ def _call(found: dict[str, Any], path: str) -> ToolCall:
         )
     inner = mapping(found.get("function"), f"{path}.tool_calls.function") or found
     return call_of(inner.get("name"), inner.get("arguments"), found.get("id"), path=path)
-
-
-def metadata_out(case: Case) -> dict[str, Any]:
-    """The metadata that goes with a case into a foreign format: what we noted ourselves stays."""
-    ours = (FIDELITY, REASONING)
-    return {name: value for name, value in case.metadata.items() if name not in ours}

@@ -35,6 +35,17 @@ def sequence(value: Any, path: str) -> list[Any]:
     return _of(list, value, path, "a list") if value is not None else []
 
 
+def messages_of(value: dict[str, Any]) -> list[Any]:
+    """The messages of a record, which must be there.
+
+    Raises:
+        DataError: `schema`.
+    """
+    if value.get("messages") is None:
+        raise DataError("schema", "messages: missing")
+    return sequence(decoded(value["messages"]), "messages")
+
+
 def string(value: Any, path: str) -> str:
     """The value as text, which must be there.
 

@@ -123,7 +123,9 @@ def _outer(spans: Sequence[Span]) -> tuple[Turn, ...]:
     """What the outermost span that says anything was asked and said."""
     for span in sorted(spans, key=lambda one: (one.kind != "agent", one.parent is not None)):
         if span.kind in ("agent", "other") and (span.asked or span.answered):
-            return (*span.asked, *_timed(span))
+            # It began before everything inside it: that is no time of the answer.
+            took = between_ms(span.start, span.end)
+            return (*span.asked, *with_last_answer(span.answered, span.usage, latency_ms=took))
     return ()
 
 
