@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ def import_and_print(wanted: Wanted, *, force: bool, as_json: bool) -> int:
     found = import_transcripts(config, wanted.out, wanted.to, labels)
     written = {"out": str(wanted.out), "labels_file": str(labels) if found.labels else None}
     if as_json:
-        print_json({**asdict(found), **written})
+        print_json({**vars(found), **written})
     else:
         _print(found, wanted.out, labels)
     return 0

@@ -54,7 +54,9 @@ class Span:
 
 def conversation(spans: Sequence[Span], tally: Tally) -> Transcript:
     """The transcript of the spans of one conversation."""
-    ordered = sorted(spans, key=_begins)
+    single = {(span.trace, span.id): span for span in spans}
+    tally.count("repeated", "span", len(spans) - len(single))
+    ordered = sorted(single.values(), key=_begins)
     traces: dict[str, list[Span]] = {}
     for span in ordered:
         traces.setdefault(span.trace, []).append(span)

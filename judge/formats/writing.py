@@ -136,7 +136,10 @@ def _metadata(case: Case) -> dict[str, Any]:
 
 
 def _stated(**fields: Any) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value not in (None, [], {}, "")}
+    kept = fields.items()
+    return {
+        name: value for name, value in kept if name == "messages" or value not in (None, [], {}, "")
+    }
 
 
 WRITERS: Final[dict[str, tuple[Callable[[Case], dict[str, Any]], Layout]]] = {
@@ -164,7 +167,7 @@ def _leaves(value: Any, place: tuple[str | int, ...] = ()) -> list[tuple[Any, An
         return [leaf for name, one in value.items() for leaf in _leaves(one, (*place, name))]
     if isinstance(value, list) and value:
         return [leaf for at, one in enumerate(value) for leaf in _leaves(one, (*place, at))]
-    return [(place, value)]
+    return [] if value == {} and not place[1:] else [(place, value)]
 
 
 def _path(place: tuple[str | int, ...]) -> str:
