@@ -1,0 +1,131 @@
+"""How fast records become cases, beside what pydantic alone takes for the same bytes.
+
+    python -m benchmarks.reading [--cases 6000] [--megabytes 256]
+
+For each format one line: MB/s, and the share of the speed of `Case.model_validate_json` on the same
+cases in native lines. Then the peak of memory while a large file of lines, and one of Parquet, is
+planned: what it takes over the interpreter with everything imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from judge.case import Case
+from judge.formats import FORMATS, native_line
+from judge.formats.writing import WRITERS
+
+DATA = Path(os.environ.get("ASSIZES_DATA", Path(__file__).parents[2] / "shared" / "data"))
+ROUNDS = 5
+MB = 1 << 20
+
+_PLANNED = """
+import resource, sys
+from judge.config import TranscriptsConfig
+from tasks.intake import plan_intake
+from tasks.objects import Spool
+import polars, jiter
+config = TranscriptsConfig(uri=sys.argv[1])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+with Spool.of(config) as spool:
+    plan = plan_intake(config, 100, spool)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+child = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+print(plan.read, (peak - before) / 1024, child / 1024)
+"""
+
+
+def base_cases() -> list[Case]:
+    """The published tau-bench and tau2 conversations."""
+    files = [(DATA / "tau_bench_airline" / "gpt-4o-airline.json.gz", "tau_bench")]
+    files += [(path, "tau2") for path in sorted((DATA / "tau2_airline").glob("*.json.gz"))]
+    return [
+        FORMATS[name].case(record)
+        for path, name in files
+        for record in FORMATS[name].records(gzip.decompress(path.read_bytes()))
+    ]
+
+
+def best_s(work: Callable[[], object]) -> float:
+    """The shortest of several rounds."""
+    times = []
+    for _ in range(ROUNDS):
+        begun = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begun)
+    return min(times)
+
+
+def read_all(name: str, records: Iterable[bytes]) -> Callable[[], object]:
+    """Every record into a case."""
+    case = FORMATS[name].case
+    return lambda: [case(record) for record in records]
+
+
+def speeds(cases: list[Case]) -> None:
+    """One line a format."""
+    native = [native_line(case).rstrip() for case in cases]
+    floor = best_s(lambda: [Case.model_validate_json(line) for line in native])
+    size = sum(map(len, native))
+    print(f"{'pydantic':12} {size / floor / 1e6:7.1f} MB/s   1.00")
+    took = best_s(read_all("native", native))
+    print(f"{'native':12} {size / took / 1e6:7.1f} MB/s   {floor / took:.2f}   (floor .80)")
+    for name, (write, _) in WRITERS.items():
+        lines = [json.dumps(write(case), ensure_ascii=False).encode() for case in cases]
+        took = best_s(read_all(name, lines))
+        print(f"{name:12} {sum(map(len, lines)) / took / 1e6:7.1f} MB/s   {floor / took:.2f}")
+
+
+def peaks(cases: list[Case], megabytes: int) -> None:
+    """The peak of memory while a large file is planned, lines and Parquet."""
+    import polars as pl
+
+    with tempfile.TemporaryDirectory() as folder:
+        lines, size, number = Path(folder, "big.jsonl"), 0, 0
+        with lines.open("wb") as out:
+            while size < megabytes * MB:
+                case = cases[number % len(cases)]
+                size += out.write(native_line(case.model_copy(update={"case_id": f"c{number}"})))
+                number += 1
+        print(f"lines, {size / MB:.0f} MiB: {planned(lines)}   (at most 100 MiB)")
+        write, _ = WRITERS["openai_chat"]
+        table = Path(folder, "big.parquet")
+        records = (
+            {"id": f"c{at}", "messages": json.dumps(write(cases[at % len(cases)])["messages"])}
+            for at in range(number)
+        )
+        pl.LazyFrame(records).sink_parquet(table, row_group_size=1000, compression="snappy")
+        print(f"Parquet, {table.stat().st_size / MB:.0f} MiB: {planned(table)}")
+
+
+def planned(path: Path) -> str:
+    """Plan a file in a process of its own; what that takes."""
+    done = subprocess.run(
+        [sys.executable, "-c", _PLANNED, str(path)], capture_output=True, text=True, check=True
+    )
+    read, peak, child = done.stdout.split()
+    return f"{read} records, peak +{float(peak):.0f} MiB, child {float(child):.0f} MiB"
+
+
+def main() -> None:
+    """Print the figures."""
+    wanted = argparse.ArgumentParser(description=__doc__)
+    wanted.add_argument("--cases", type=int, default=1500)
+    wanted.add_argument("--megabytes", type=int, default=256)
+    args = wanted.parse_args()
+    base = base_cases()
+    speeds([base[at % len(base)] for at in range(args.cases)])
+    peaks(base, args.megabytes)
+
+
+if __name__ == "__main__":
+    main()
