@@ -30,9 +30,21 @@ import resource, sys
 most = int(sys.argv[3])
 resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+import orjson
 import polars as pl
-pl.scan_parquet(sys.argv[1], glob=False, hive_partitioning=False).sink_ndjson(sys.argv[2])
+
+def stated(value):
+    if isinstance(value, dict):
+        return {name: stated(one) for name, one in value.items() if one is not None}
+    return [stated(one) for one in value] if isinstance(value, list) else value
+
+raw = sys.argv[2] + ".raw"
+pl.scan_parquet(sys.argv[1], glob=False, hive_partitioning=False).sink_ndjson(raw)
+with open(raw, "rb") as lines, open(sys.argv[2], "wb") as out:
+    for line in lines:
+        out.write(orjson.dumps(stated(orjson.loads(line))) + b"\\n")
 """
+# Columns are there in every row: what is null in one was not said.
 
 
 def is_archive(path: Path) -> bool:
@@ -53,6 +65,7 @@ def spread(path: Path, target: Path, cap_bytes: int) -> None:
 
 
 def _parquet(path: Path, target: Path, cap_bytes: int) -> None:
+    raw = target.with_name(f"{target.name}.raw")
     done = subprocess.run(
         [sys.executable, "-I", "-c", _TO_LINES, str(path), str(target), str(cap_bytes)],
         stdin=subprocess.DEVNULL,
@@ -61,9 +74,11 @@ def _parquet(path: Path, target: Path, cap_bytes: int) -> None:
         timeout=_TIME_S,
         check=False,
     )
+    too_much = any(one.exists() and one.stat().st_size >= cap_bytes for one in (raw, target))
+    raw.unlink(missing_ok=True)
     if done.returncode == 0:
         return
-    if target.exists() and target.stat().st_size >= cap_bytes:
+    if too_much:
         raise _too_much(cap_bytes)
     said = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
     why = said[:_SAID_CHARS] or f"the reader ended with code {done.returncode}"

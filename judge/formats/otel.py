@@ -14,7 +14,7 @@ from typing import Any, Final
 from judge.case import Case
 from judge.errors import DataError
 from judge.formats.containers import Gathered, Piece
-from judge.formats.fidelity import HUMAN_LABELS, Tally
+from judge.formats.fidelity import Tally
 from judge.formats.genai import genai_span
 from judge.formats.openinference import openinference_span
 from judge.formats.otlp import RESOURCE_SPANS, plain_spans
@@ -119,6 +119,3 @@ def _evaluations(pieces: list[dict[str, Any]]) -> dict[str, float]:
             if name is not None and value is not None:
                 found[name] = value
     return found
-
-
-__all__ = ["HUMAN_LABELS", "OpenTelemetry"]

@@ -18,7 +18,7 @@ from tasks import archives
 from tasks.bounds import Bounds
 from tasks.intake import Plan, Record, plan_intake, read_shard
 from tasks.objects import Spool
-from tests.builders import agent, case, user
+from tests.builders import agent, call, case, result, user
 from tests.judge.formats.foreign import FIXTURES, lines
 from tests.judge.formats.test_foreign import OBSERVED, SCORED
 
@@ -85,6 +85,15 @@ def test_parquet_is_read_as_its_rows(tmp_path: Path):
     assert ids(records) == ["c0", "c1", "c2", "c3", "c4"]
     assert records[3].case is not None
     assert records[3].case.transcript.response() == "Hello 3"
+
+
+def test_native_cases_in_parquet_may_leave_out_what_other_rows_have(tmp_path: Path):
+    told = [case(user("Hi"), agent("Yes", latency_ms=5.0), case_id="a", tags={"k": "v"})]
+    told.append(case(agent("No", calls=[call("look", n=1)]), result("1"), case_id="b"))
+    rows = [json.loads(native_line(one)) for one in told]
+    pl.DataFrame(rows, infer_schema_length=None).write_parquet(tmp_path / "x.parquet")
+    _, records = taken_in(tmp_path)
+    assert [record.case for record in records] == told
 
 
 def test_langfuse_in_parquet_by_its_manifest_reads_what_the_manifest_names(tmp_path: Path):
