@@ -73,9 +73,9 @@ def _named(spool: Spool, source: Source, format_: Gathered) -> list[Path]:
     path = plain_path(spool, source)
     if path.stat().st_size > _MANIFEST_BYTES or not (keys := _keys(path, format_)):
         return [path]
-    base = source.uri.rsplit("/", 2)[0] if source.uri.count("/") > 1 else "."
+    base = f"{source.uri.rsplit('/', 2)[0]}/" if source.uri.count("/") > 1 else ""
     # A key counts from the bucket, wherever a copy of the export lies: its last two steps are sure.
-    wanted = (f"{base}/{'/'.join(key.split('/')[-2:])}" for key in keys)
+    wanted = (f"{base}{'/'.join(key.split('/')[-2:])}" for key in keys)
     return [plain_path(spool, spool.listed(uri)) for uri in dict.fromkeys(wanted)]
 
 

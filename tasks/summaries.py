@@ -23,7 +23,7 @@ from judge.spending import with_ledger
 from judge.summary import RunSummary, summarise
 from tasks.compared import baseline_id, compare_stored
 from tasks.failpoints import failpoint
-from tasks.intake import HEARD
+from tasks.intake import HEARD, Plan
 from tasks.plan import PlannedRun
 from tasks.room import Room
 from tasks.store import RunRecord
@@ -70,12 +70,17 @@ def _summarise(room: Room, run: PlannedRun, lost: bool) -> RunSummary:
     )
     rows = [
         {"run_id": run_id, "name": name, "value": value}
-        for name, value in run_metrics(summary).items()
+        for name, value in {**run_metrics(summary), **_kept(run.intake)}.items()
     ]
     failpoint("summary.computed")
     store.finish(record, frame("run_metrics", rows))
     run.record = record
     return summary
+
+
+def _kept(intake: Plan) -> dict[str, float]:
+    """What the transcripts hold, and what became of parts that a case has no place for."""
+    return {f"transcripts/{name}": float(count) for name, count in intake.kept.items()}
 
 
 def _intake_counts(run: PlannedRun, committed: Mapping[str, Mapping[str, int]]) -> dict[str, int]:

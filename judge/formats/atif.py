@@ -68,19 +68,23 @@ class ATIF(Layout):
         )
 
 
+def _objects(found: Any, path: str) -> list[dict[str, Any]]:
+    return [mapping(one, path) for one in sequence(found, path)]
+
+
 def _add(step: dict[str, Any], path: str, talk: Talk) -> None:
     talk.tally.unread(step, _STEP, "step")
-    source = step.get("source")
+    source = str(step.get("source"))
     if source == "system":
         talk.system(talk.text(step.get("message")))
         return
     if source not in _ROLES:
-        found = str(source)[:40]
+        found = source[:40]
         raise DataError("schema", f"{path}.source: found {found!r}, expected user, agent, system")
     thought = [step["reasoning_content"]] if step.get("reasoning_content") else []
     calls = [
         call_of(one.get("function_name"), one.get("arguments"), one.get("tool_call_id"), path=path)
-        for one in map(dict, sequence(step.get("tool_calls"), f"{path}.tool_calls"))
+        for one in _objects(step.get("tool_calls"), f"{path}.tool_calls")
     ]
     metrics = mapping(step.get("metrics"), f"{path}.metrics")
     used = tokens(metrics.get("prompt_tokens")), tokens(metrics.get("completion_tokens"))

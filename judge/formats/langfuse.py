@@ -58,9 +58,9 @@ class Langfuse(Gathered):
         found = _snake(value)
         if isinstance(found.get("observations"), list) or self.others(value):
             return True
-        if found.get("source") in ("API", "ANNOTATION", "EVAL") and "data_type" in found:
+        if str(found.get("source")) in ("API", "ANNOTATION", "EVAL") and "data_type" in found:
             return True
-        return "trace_id" in found and found.get("type") in _TYPES
+        return "trace_id" in found and str(found.get("type")) in _TYPES
 
     def others(self, value: Any) -> list[str]:
         """The files that a manifest of the blob export lists; nothing else says they are whole."""

@@ -118,7 +118,7 @@ def _case(chain: Chain, members: list[Any], talk: Talk) -> Case:
 
 def _chains(pieces: list[Any]) -> list[tuple[Chain, list[Any]]]:
     found: list[tuple[Chain, list[Any]]] = []
-    for piece in sorted(pieces, key=lambda one: len(_request(one).get("messages") or ())):
+    for piece in sorted(pieces, key=lambda one: len(_messages(one))):
         call = _read(piece, Talk(Tally()))
         fitting = [one for one in found if one[0].goes_on(call)]
         if fitting:
@@ -132,7 +132,7 @@ def _chains(pieces: list[Any]) -> list[tuple[Chain, list[Any]]]:
 
 def _read(piece: dict[str, Any], talk: Talk) -> Exchange:
     """One call of the model; what it used and took goes to the turn it answered with."""
-    add_messages(sequence(_request(piece).get("messages"), "request.messages"), talk)
+    add_messages(_messages(piece), talk)
     asked = tuple(talk.turns)
     response = _response(piece)
     add_messages(completions({"response": response}) if response else [], talk)
@@ -153,6 +153,10 @@ def _first(members: list[Any]) -> Any:
 
 def _request(piece: dict[str, Any]) -> dict[str, Any]:
     return mapping(piece.get("request") or piece.get("body"), "request")
+
+
+def _messages(piece: dict[str, Any]) -> list[Any]:
+    return sequence(_request(piece).get("messages"), "request.messages")
 
 
 def _response(piece: dict[str, Any]) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def _plain(span: dict[str, Any], attributes: dict[str, Any]) -> dict[str, Any]:
         ),
         "end": _either(span, ("end_time", "endTime", "endTimeUnixNano", "end_time_unix_nano")),
         "attributes": attributes,
-        "events": span.get("events") or [],
+        "events": sequence(span.get("events"), "events"),
         "failed": str(code if code is not None else span.get("status_code"))
         .upper()
         .endswith(("ERROR", "2")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -101,13 +102,14 @@ def tokens(*values: Any) -> int:
 
 
 def amount(value: Any) -> float | None:
-    """A number, also one written as text; null for anything else."""
+    """A finite number, also one written as text; null for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
-        return float(value)
-    except ValueError:
+        found = float(value)
+    except (ValueError, OverflowError):
         return None
+    return found if math.isfinite(found) else None
 
 
 def moment(value: Any) -> datetime | None:
