@@ -19,11 +19,12 @@ from tasks.bounds import Bounds
 from tasks.intake import Plan, Record, plan_intake, read_shard
 from tasks.objects import Spool
 from tests.builders import agent, call, case, result, user
+from tests.doubles.s3 import S3
 from tests.judge.formats.foreign import FIXTURES, lines
 from tests.judge.formats.test_foreign import OBSERVED, SCORED
 
 
-def taken_in(uri: Path, **rest: Any) -> tuple[Plan, list[Record]]:
+def taken_in(uri: Path | str, **rest: Any) -> tuple[Plan, list[Record]]:
     """The plan over a place, and every record that its shards give back."""
     config = TranscriptsConfig(uri=str(uri), **rest)
     with Spool.of(config) as spool:
@@ -118,6 +119,20 @@ def test_langfuse_in_parquet_by_its_manifest_reads_what_the_manifest_names(tmp_p
     config = TranscriptsConfig(uri=str(root / "manifests"))
     with Spool.of(config) as spool, pytest.raises(Exception, match="vanished"):
         plan_intake(config, 2, spool)
+
+
+def test_a_manifest_on_s3_is_followed_to_its_files(s3: S3):
+    bucket = s3.bucket()
+    keys = [f"prefix/p/{name}" for name in ("observations_v2/a.jsonl", "scores/a.jsonl")]
+    for key, row in zip(keys, (OBSERVED, SCORED), strict=True):
+        s3.client.put_object(Bucket=bucket, Key=key, Body=lines(row))
+    manifest = json.dumps({"files": [{"key": key} for key in keys]}).encode()
+    s3.client.put_object(Bucket=bucket, Key="prefix/p/manifests/a.json", Body=manifest)
+    options = {"storage_options": s3.storage_options}
+    plan, records = taken_in(f"s3://{bucket}/prefix/p/manifests", **options)
+    assert (plan.read, plan.due) == (1, 1)
+    assert records[0].case is not None
+    assert records[0].case.labels == {"helpful": 0.5}
 
 
 def test_a_file_of_mixed_and_foreign_lines_has_the_right_counts_and_reasons(tmp_path: Path):
