@@ -14,7 +14,7 @@ from prefect.cache_policies import NO_CACHE
 from judge.anchors import Attribution
 from judge.compare import RunComparison
 from judge.errors import NotComparable
-from judge.formats.fidelity import lines
+from judge.formats import fidelity
 from judge.formats.oddities import told
 from judge.reconcile import reconcile
 from judge.rows import frame
@@ -57,7 +57,7 @@ def _summarise(room: Room, run: PlannedRun, lost: bool) -> RunSummary:
     )
     if (ledger := room.ledger_for(run_id)) is not None:
         summary = with_ledger(summary, ledger.spent(), store.scan(run_id, "asks"))
-    if odd := (*told(run.intake.odd), *lines(run.intake.kept)):
+    if odd := (*told(run.intake.odd), *fidelity.lines(run.intake.kept)):
         summary = summary.model_copy(update={"warnings": (*summary.warnings, *odd)})
     record = RunRecord(
         **{
