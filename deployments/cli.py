@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from deployments import occasions_cli, reading_cli, trust_cli, upkeep_cli
+from deployments import intake_cli, occasions_cli, reading_cli, trust_cli, upkeep_cli
 from deployments.options import (
     AsJson,
     Batch,
@@ -287,6 +287,7 @@ def down() -> None:
 
 
 app.add_typer(trust_cli.app)
+app.add_typer(intake_cli.app)
 
 
 class _Warnings(logging.Handler):

@@ -138,6 +138,8 @@ class Plan:
         design: how the cases were sampled, as `tasks.draw.design` says it.
         truth: rows of ground truth and cases that found each other, and that did not.
         truth_digest: of the file with the ground truth.
+        kept: turns, calls, results of the cases, and what became of parts that a case has no place
+            for, as `judge.formats.fidelity` counts them.
     """
 
     shards: tuple[Shard, ...]
@@ -153,6 +155,7 @@ class Plan:
     design: dict[str, Any] = field(default_factory=dict)
     truth: dict[str, int] = field(default_factory=dict)
     truth_digest: str | None = None
+    kept: dict[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -323,6 +326,7 @@ def _plan(scan: Scan, shard_size: int, treatment: Treatment, design: dict[str, A
         design=design,
         truth=truth.counts(scan.case_ids) if truth else {},
         truth_digest=treatment.digest,
+        kept=dict(sorted(scan.kept.items())),
     )
 
 
