@@ -30,9 +30,10 @@ from judge.windows import TRUNCATED
 from tasks import draw
 from tasks.compared import baseline_id, compare_stored
 from tasks.failpoints import failpoint
-from tasks.intake import HEARD, Plan
+from tasks.intake import Plan
 from tasks.plan import PlannedRun
 from tasks.room import Room
+from tasks.shard import HEARD
 from tasks.store import RunRecord
 
 _GONE: Final = (
