@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deployments.settings import read_places
+from deployments.settings import API_TOKEN, api_token, read_places
 from judge.errors import ConfigurationError
 
-TOKEN_VARIABLE = "ASSIZES_API_TOKEN"  # the name of a variable, no token
 SHORTEST_TOKEN = 16
 
 
@@ -36,15 +34,15 @@ def serve(file: Path | None, store: str | None, bind: Bind) -> int:
     from deployments.api import create_app
     from deployments.web.guard import LOOPBACK, Access, allowed_hosts
 
-    token = os.environ.get(TOKEN_VARIABLE) or None
+    token = api_token()
     if token is None and bind.host not in LOOPBACK:
         raise ConfigurationError(
-            f"--host {bind.host}: others can reach it; set {TOKEN_VARIABLE} to a token of at least "
+            f"--host {bind.host}: others can reach it; set {API_TOKEN} to a token of at least "
             f"{SHORTEST_TOKEN} characters, or leave the host out"
         )
     if token is not None and len(token) < SHORTEST_TOKEN:
         raise ConfigurationError(
-            f"{TOKEN_VARIABLE}: has {len(token)} characters, at least {SHORTEST_TOKEN} are needed"
+            f"{API_TOKEN}: has {len(token)} characters, at least {SHORTEST_TOKEN} are needed"
         )
     config = read_places(file)
     if store is not None:

@@ -38,7 +38,7 @@ class Library:
     def runs(self, wanted: RunQuery) -> Page[Run]:
         """Runs, newest first."""
         with open_store(self.config) as store:
-            rows = store.runs()
+            rows, compared = store.runs(), _last_comparisons(store)
             for field, value in _given(wanted, ("name", "trigger")).items():
                 rows = rows.filter(pl.col(field) == value)
             shown = [
@@ -47,7 +47,7 @@ class Library:
             ]
         found = [(row, status) for row, status in shown if wanted.status in (None, status)]
         part = found[wanted.offset : wanted.offset + wanted.limit]
-        data = [Run.of_row(row, status) for row, status in part]
+        data = [Run.of_row(row, status, compared.get(row["run_id"])) for row, status in part]
         return Page[Run](data=data, count=len(found), limit=wanted.limit, offset=wanted.offset)
 
     def run(self, run_id: str) -> RunDetail:
@@ -57,6 +57,14 @@ class Library:
             UnknownRun: there is none.
         """
         return self.reading(lambda store: _detail(store, store.run(run_id)))
+
+    def run_id(self, prefix: str) -> str:
+        """The id that begins so.
+
+        Raises:
+            UnknownRun: there is none.
+        """
+        return self.reading(lambda store: store.run(prefix).run_id)
 
     def progress(self, run_id: str) -> Progress:
         """How far a run is.
@@ -142,11 +150,18 @@ def _wanted(store: Store, run_id: str, wanted: CaseQuery) -> pl.LazyFrame:
     return rows
 
 
+def _last_comparisons(store: Store) -> dict[str, dict[str, Any]]:
+    """The row of table comparisons of each run that was the candidate of one; the last by time."""
+    rows = store.comparisons().sort("at", "baseline", "thresholds")
+    return {row["candidate"]: row for row in rows.iter_rows(named=True)}
+
+
 def _detail(store: Store, record: RunRecord) -> RunDetail:
     found = _progress(store, record)
     metrics = store.table(record.run_id, "run_metrics")
     row = replace(record, status=found.status).row()
-    listed = Run.of_row(row, found.status).model_dump()
+    compared = _last_comparisons(store).get(record.run_id)
+    listed = Run.of_row(row, found.status, compared).model_dump()
     return RunDetail(
         **listed | {"started_at": record.started_at, "finished_at": record.finished_at},
         config=record.config,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
@@ -102,29 +102,37 @@ def status_of(error: AssizesError) -> int:
     return next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
 
 
-def install(app: FastAPI) -> None:
-    """Let the app answer every error in this shape."""
+Shown = Callable[[Request, Problem], Response | None]
+"""An error as a page; null where the request is not one of a page."""
+
+
+def install(app: FastAPI, shown: Shown) -> None:
+    """Let the app answer every error in this shape, or as a page where one was asked for."""
+
+    def told(request: Request, answered: JSONResponse) -> Response:
+        return shown(request, Problem.model_validate_json(bytes(answered.body))) or answered
 
     @app.exception_handler(AssizesError)
-    async def _ours(_request: Request, error: AssizesError) -> JSONResponse:
+    async def _ours(request: Request, error: AssizesError) -> Response:
         status = status_of(error)
         wait = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
-        return problem(status, str(error), headers=wait)
+        return told(request, problem(status, str(error), headers=wait))
 
     @app.exception_handler(RequestValidationError)
-    async def _unusable(_request: Request, error: RequestValidationError) -> JSONResponse:
+    async def _unusable(request: Request, error: RequestValidationError) -> Response:
         faults = [
             Fault(where=".".join(str(part) for part in one["loc"]), message=one["msg"])
             for one in error.errors()
         ]
-        told = "; ".join(f"{one.where}: {one.message}" for one in faults)
-        return problem(422, told or "the request cannot be used", faults)
+        why = "; ".join(f"{one.where}: {one.message}" for one in faults)
+        return told(request, problem(422, why or "the request cannot be used", faults))
 
     @app.exception_handler(HTTPException)
-    async def _http(_request: Request, error: HTTPException) -> JSONResponse:
-        return problem(error.status_code, str(error.detail), headers=error.headers)
+    async def _http(request: Request, error: HTTPException) -> Response:
+        answered = problem(error.status_code, str(error.detail), headers=error.headers)
+        return told(request, answered)
 
     @app.exception_handler(Exception)
-    async def _defect(request: Request, error: Exception) -> JSONResponse:
+    async def _defect(request: Request, error: Exception) -> Response:
         log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        return problem(500, "a defect of assizes; its log says more")
+        return told(request, problem(500, "a defect of assizes; its log says more"))

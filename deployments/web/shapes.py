@@ -59,18 +59,32 @@ class Run(_Shape):
     weighted_metrics_score_pct: float | None = Field(description="0..100")
     cases_pass_rate_pct: float | None = Field(description="0..100")
     coverage: float | None = Field(description="scored / due, 0..1")
+    baseline: str | None = Field(description="the run it was compared with last")
+    ending: str | None = Field(
+        description="of that comparison: fine, regressed, inconclusive, not_comparable"
+    )
+    regression_detected: bool | None = Field(description="by the documents' rules (seed 001)")
 
     @classmethod
-    def of_row(cls, row: Mapping[str, Any], status: str) -> Run:
-        """From a row of table runs; a status may say more than the row knows."""
+    def of_row(cls, row: Mapping[str, Any], status: str, compared: Mapping[str, Any] | None) -> Run:
+        """From a row of table runs; a status may say more than the row knows.
+
+        Args:
+            row: of table runs.
+            status: as people should read it.
+            compared: the row of table comparisons that holds its verdict; null where none does.
+        """
         summary = json.loads(row["summary"]) if row["summary"] else {}
+        verdict = json.loads(compared["verdict"]) if compared else {}
+        plain = ("run_id", "name", "trigger", "judge_model", "started_at", "finished_at")
+        numbers = ("outcome", "weighted_metrics_score_pct", "cases_pass_rate_pct", "coverage")
         return cls(
-            **{name: row[name] for name in cls.model_fields if name in row and name != "status"},
+            **{name: row[name] for name in plain},
+            **{name: summary.get(name) for name in numbers},
             status=status,
-            outcome=summary.get("outcome"),
-            weighted_metrics_score_pct=summary.get("weighted_metrics_score_pct"),
-            cases_pass_rate_pct=summary.get("cases_pass_rate_pct"),
-            coverage=summary.get("coverage"),
+            baseline=compared["baseline"] if compared else None,
+            ending=verdict.get("ending"),
+            regression_detected=verdict.get("regression_detected"),
         )
 
 

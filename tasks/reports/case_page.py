@@ -1,0 +1,81 @@
+"""One case in full: its findings, and its conversation with each finding at the turns it names."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from judge.case import Case, Turn
+from judge.errors import DataError
+from judge.score import ACCEPTABLE
+from tasks.casebook import Kept, reread
+from tasks.reports.case_rows import findings_of, outcomes_of
+from tasks.reports.words import clean, one_line
+from tasks.store import RunRecord
+
+TEXT_CHARS: Final = 6000
+"""The most that is shown of one text of a conversation."""
+
+NAME_CHARS: Final = 120
+MAX_TURNS: Final = 1000
+
+
+def case_page(record: RunRecord, kept: Kept) -> dict[str, Any]:
+    """An execution of a case as JSON-able data; `fault` says why its conversation is not there."""
+    try:
+        turns, fault = conversation(reread(record, kept.case), kept.scores), None
+    except DataError as error:
+        turns, fault = [], str(error)
+    return {
+        "case": kept.case,
+        "outcomes": outcomes_of(kept.scores),
+        "findings": findings_of(kept.scores),
+        "turns": turns,
+        "fault": fault,
+    }
+
+
+def conversation(case: Case, scores: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The turns, each with the findings that name it; a turn is `failing` where one of them is bad."""
+    marks = _marks(scores)
+    turns = case.transcript.turns[:MAX_TURNS]
+    return [_turn(number, turn, marks[number]) for number, turn in enumerate(turns)]
+
+
+def _marks(scores: Sequence[Mapping[str, Any]]) -> dict[int, list[dict[str, Any]]]:
+    marks: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for finding in findings_of([one for one in scores if one["turns"]]):
+        mark = {name: finding[name] for name in ("metric", "part", "shown", "failure_code")}
+        for number in finding["turns"]:
+            marks[number].append(mark | {"failing": is_bad(finding)})
+    return marks
+
+
+def is_bad(finding: Mapping[str, Any]) -> bool:
+    """Whether a finding is below acceptable."""
+    if finding["status"] != "scored":
+        return False
+    value = finding["value"]
+    return value is not None and value < ACCEPTABLE / 5
+
+
+def _turn(number: int, turn: Turn, marks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    result = turn.tool_result
+    texts = [turn.text, result.content if result else None]
+    return {
+        "number": number,
+        "role": turn.role,
+        "name": clean(one_line(result.name), NAME_CHARS) if result and result.name else None,
+        "failed": bool(result and result.is_error),
+        "text": clean("\n".join(one for one in texts if one), TEXT_CHARS),
+        "calls": [_call(call.name, call.raw, call.arguments) for call in turn.tool_calls],
+        "marks": list(marks),
+        "failing": any(one["failing"] for one in marks),
+    }
+
+
+def _call(name: str, raw: str | None, arguments: Mapping[str, Any]) -> str:
+    given = raw or json.dumps(arguments, ensure_ascii=False, indent=1, default=str)
+    return clean(f"{name}({given})", TEXT_CHARS)
