@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import polars as pl
 
 from judge.case import Case
 from judge.catalog import court
-from judge.config import RunConfig
+from judge.config import RunConfig, TranscriptsConfig
 from judge.errors import DataError, UnknownCase
 from judge.retold import Retold, retell
 from tasks.clerk import SandboxClerk
@@ -72,23 +72,47 @@ def reread(record: RunRecord, row: Mapping[str, Any]) -> Case:
     Raises:
         DataError: the object is gone or has changed since.
     """
-    uri, position = row["transcript_uri"], row["position"]
+    (found,) = reread_each(record, [row])
+    if isinstance(found, DataError):
+        raise found
+    return found
+
+
+def reread_each(
+    record: RunRecord, rows: Iterable[Mapping[str, Any]], most_bytes: int | None = None
+) -> list[Case | DataError]:
+    """Several cases of a run, in order; in place of one that cannot be had, why.
+
+    Args:
+        record: the run, with its plan.
+        rows: of table cases.
+        most_bytes: objects larger than this are not fetched; null: any are.
+    """
     config = run_config(record).transcripts
-    for body in record.plan["shards"]:
-        if body["uri"] == uri and body["start"] <= position < body["stop"]:
-            shard = Shard.from_dict({**body, "take": [position], "rejected": []})
-            with Spool.of(config) as spool:
-                (found,) = read_shard(shard, config, spool)
-            if found.case is None:
-                raise found.reject or DataError("vanished", "its record is gone")
-            return _same(found.case, row)
-    raise DataError("vanished", f"no shard of run {record.run_id} holds {uri} at {position}")
+    with Spool.of(config) as spool:
+        return [_found(record, row, (config, spool), most_bytes) for row in rows]
 
 
-def _same(case: Case, row: Mapping[str, Any]) -> Case:
-    if case.content_hash() != row["transcript_hash"]:
-        raise DataError("changed", "the transcript is not the one that was judged")
-    return case
+def _found(
+    record: RunRecord,
+    row: Mapping[str, Any],
+    place: tuple[TranscriptsConfig, Spool],
+    most_bytes: int | None,
+) -> Case | DataError:
+    uri, position = row["transcript_uri"], row["position"]
+    for body in record.plan.get("shards", ()):
+        if body["uri"] != uri or not body["start"] <= position < body["stop"]:
+            continue
+        if most_bytes is not None and body["size"] > most_bytes:
+            return DataError("too_large", f"{uri} has {body['size']:,} bytes")
+        shard = Shard.from_dict({**body, "take": [position], "rejected": []})
+        (found,) = read_shard(shard, *place)
+        if found.case is None:
+            return found.reject or DataError("vanished", "its record is gone")
+        if found.case.content_hash() != row["transcript_hash"]:
+            return DataError("changed", "the transcript is not the one that was judged")
+        return found.case
+    return DataError("vanished", f"no shard of run {record.run_id} holds {uri} at {position}")
 
 
 async def retold(record: RunRecord, kept: Kept, judge: str) -> list[Retold]:

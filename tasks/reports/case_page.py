@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
+
+import polars as pl
 
 from judge.case import Case, Turn
 from judge.errors import DataError
 from judge.score import ACCEPTABLE
-from tasks.casebook import Kept, reread
+from tasks.casebook import Kept, reread, reread_each
 from tasks.reports.case_rows import findings_of, outcomes_of
 from tasks.reports.words import clean, one_line
 from tasks.store import RunRecord
@@ -20,6 +22,13 @@ TEXT_CHARS: Final = 6000
 
 NAME_CHARS: Final = 120
 MAX_TURNS: Final = 1000
+
+SHOWN_CHARS: Final = 700
+SHOWN_TURNS: Final = 60
+"""Bounds of a conversation in the report of a run, which shows twenty."""
+
+MAX_OBJECT_BYTES: Final = 256 << 20
+"""A report fetches no larger object again for the sake of a conversation."""
 
 
 def case_page(record: RunRecord, kept: Kept) -> dict[str, Any]:
@@ -37,16 +46,50 @@ def case_page(record: RunRecord, kept: Kept) -> dict[str, Any]:
     }
 
 
+def conversations(
+    record: RunRecord, wanted: Sequence[Mapping[str, Any]], cases: pl.LazyFrame
+) -> list[dict[str, Any]]:
+    """What was said in some cases, with the findings in place: `turns`, or `fault` where it cannot
+    be had, and `more` turns that are not shown.
+
+    Args:
+        record: the run.
+        wanted: the cases, with their findings.
+        cases: table `cases` of the run.
+    """
+    named = cases.filter(pl.col("case_id").is_in([one["case_id"] for one in wanted]))
+    rows = {(row["case_id"], row["repetition"]): row for row in named.collect().to_dicts()}
+    known = [rows.get((one["case_id"], one["repetition"])) for one in wanted]
+    found = iter(reread_each(record, [row for row in known if row], MAX_OBJECT_BYTES))
+    return [
+        _shown(next(found) if row else DataError("unknown", "its id cannot be shown"), one)
+        for one, row in zip(wanted, known, strict=True)
+    ]
+
+
+def _shown(found: Case | DataError, case: Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(found, DataError):
+        return {"turns": [], "fault": clean(str(found), NAME_CHARS), "more": 0}
+    turns = found.transcript.turns
+    marks = marks_of(case["findings"])
+    shown = [_turn(number, turn, marks[number]) for number, turn in enumerate(turns[:SHOWN_TURNS])]
+    for one in shown:
+        one["text"] = clean(one["text"], SHOWN_CHARS)
+        one["calls"] = [clean(call, SHOWN_CHARS) for call in one["calls"]]
+    return {"turns": shown, "fault": None, "more": len(turns) - len(shown)}
+
+
 def conversation(case: Case, scores: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The turns, each with the findings that name it; a turn is `failing` where one of them is bad."""
-    marks = _marks(scores)
+    marks = marks_of(findings_of([one for one in scores if one["turns"]]))
     turns = case.transcript.turns[:MAX_TURNS]
     return [_turn(number, turn, marks[number]) for number, turn in enumerate(turns)]
 
 
-def _marks(scores: Sequence[Mapping[str, Any]]) -> dict[int, list[dict[str, Any]]]:
+def marks_of(findings: Iterable[Mapping[str, Any]]) -> dict[int, list[dict[str, Any]]]:
+    """What is said of each turn, in the order of the findings."""
     marks: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for finding in findings_of([one for one in scores if one["turns"]]):
+    for finding in findings:
         mark = {name: finding[name] for name in ("metric", "part", "shown", "failure_code")}
         for number in finding["turns"]:
             marks[number].append(mark | {"failing": is_bad(finding)})

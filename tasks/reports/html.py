@@ -54,7 +54,7 @@ def html_report(data: Mapping[str, Any], site: Site | None = None) -> str:
         data: of `report_data`.
         site: the pages it is one of; null for a file of its own.
     """
-    return page("report", {**data, "charts": charts(data)}, site)
+    return page("report", {"conversations": [], **data, "charts": charts(data)}, site)
 
 
 def page(name: str, data: Mapping[str, Any], site: Site | None = None) -> str:
