@@ -99,7 +99,8 @@ def _attempt(ask: Ask[Any], row: Row) -> Attempt | None:
 
 
 def _reply(one: Retold) -> Any:
-    if one.attempt is not None and one.attempt.reply is not None and one.row["error"] is None:
-        return one.attempt.reply
-    code, _, reason = (one.row["error"] or "invalid_reply: ").partition(": ")
+    """What the judge was told: the reply as it reads today, or why there was none."""
+    if one.row["error"] is None and one.attempt is not None:
+        return one.attempt.reply or one.attempt.failure
+    code, _, reason = (one.row["error"] or "no_reply: none is kept").partition(": ")
     return NoReply(code, reason, one.row["reply"] or "")
