@@ -73,14 +73,21 @@ def report(
     output: Annotated[
         str | None, typer.Option("-o", "--output", help="Folder or URI [default: as configured].")
     ] = None,
+    junit: Annotated[
+        Path | None, typer.Option(help="Write JUnit XML to this file, and nothing else.")
+    ] = None,
+    brief: Annotated[
+        bool, typer.Option("--brief", help="Print a few lines of Markdown, and write nothing.")
+    ] = False,
     config: ConfigFile = None,
     store: StoreUri = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write report.html, report.md and report.json of a stored run."""
-    from deployments.commands.report import write_stored_report
+    """Write report.html, report.md and report.json of a stored run; or a summary for CI."""
+    from deployments.commands.report import Wanted, write_stored_report
 
-    raise typer.Exit(write_stored_report(run_id, output, config, store, as_json=as_json))
+    wanted = Wanted(output, junit, brief)
+    raise typer.Exit(write_stored_report(run_id, wanted, config, store, as_json=as_json))
 
 
 @app.command()
