@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import polars as pl
 
+from judge.config import RunConfig
 from judge.rows import CASES, SCORES
 from tasks.store import RunRecord, Store
 
@@ -98,7 +99,9 @@ def shards(run_id: str, count: int, size: int, shift: int = 0) -> Iterator[dict[
 def record(run_id: str) -> RunRecord:
     """A run to hang rows on."""
     began = datetime(2026, 3, 1, tzinfo=UTC)
-    return RunRecord(run_id, "bulk", "adhoc", "running", {}, "0", "offline/lexical", began)
+    config = RunConfig.model_validate({"name": "bulk", "transcripts": {"uri": "t"}})
+    frozen = config.model_dump(mode="json")
+    return RunRecord(run_id, "bulk", "adhoc", "running", frozen, "0", "offline/lexical", began)
 
 
 def fill(store: Store, run_id: str, count: int, size: int, shift: int = 0) -> None:

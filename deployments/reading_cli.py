@@ -35,15 +35,36 @@ def case(
     run_id: RunId,
     case_id: Annotated[str, typer.Argument(help="Case id.")],
     repetition: Annotated[int | None, typer.Option(help="Which repetition of the case.")] = None,
+    conversation: Annotated[
+        bool, typer.Option(help="Also what was said, with the findings in place.")
+    ] = True,
     config: ConfigFile = None,
     store: StoreUri = None,
     as_json: AsJson = False,
 ) -> None:
-    """One case of a run: verdict, outcomes, metrics with their reasons."""
-    from deployments.commands.show import show_case
+    """One case of a run: verdict, outcomes, metrics with their reasons, the conversation."""
+    from deployments.commands.case import show_case
 
     key = (run_id, case_id, repetition)
-    raise typer.Exit(show_case(key, config, store, as_json=as_json))
+    shown = show_case(key, config, store, as_json=as_json, conversation=conversation)
+    raise typer.Exit(shown)
+
+
+@app.command()
+def explain(
+    run_id: RunId,
+    case_id: Annotated[str, typer.Argument(help="Case id.")],
+    metric: Annotated[str, typer.Argument(help="Metric; `assizes case` lists them.")],
+    repetition: Annotated[int | None, typer.Option(help="Which repetition of the case.")] = None,
+    config: ConfigFile = None,
+    store: StoreUri = None,
+    as_json: AsJson = False,
+) -> None:
+    """Why a metric got its score: the exact prompt, the reply, its cost and versions."""
+    from deployments.commands.explain import explain as explain_metric
+
+    key = (run_id, case_id, metric, repetition)
+    raise typer.Exit(explain_metric(key, config, store, as_json=as_json))
 
 
 @app.command()
@@ -52,14 +73,21 @@ def report(
     output: Annotated[
         str | None, typer.Option("-o", "--output", help="Folder or URI [default: as configured].")
     ] = None,
+    junit: Annotated[
+        Path | None, typer.Option(help="Write JUnit XML to this file, and nothing else.")
+    ] = None,
+    brief: Annotated[
+        bool, typer.Option("--brief", help="Print a few lines of Markdown, and write nothing.")
+    ] = False,
     config: ConfigFile = None,
     store: StoreUri = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write report.html, report.md and report.json of a stored run."""
-    from deployments.commands.report import write_stored_report
+    """Write report.html, report.md and report.json of a stored run; or a summary for CI."""
+    from deployments.commands.report import Wanted, write_stored_report
 
-    raise typer.Exit(write_stored_report(run_id, output, config, store, as_json=as_json))
+    wanted = Wanted(output, junit, brief)
+    raise typer.Exit(write_stored_report(run_id, wanted, config, store, as_json=as_json))
 
 
 @app.command()
@@ -85,3 +113,22 @@ def judges(
     from deployments.commands.show import show_judges
 
     raise typer.Exit(show_judges(rubrics or [], config, as_json=as_json))
+
+
+@app.command()
+def serve(
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; others than loopback need a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535)] = 8320,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="Another name this server is called by.")
+    ] = None,
+    config: ConfigFile = None,
+    store: StoreUri = None,
+) -> None:
+    """Serve the HTTP API and web pages over a store, on loopback unless told otherwise."""
+    from deployments.commands.serve import Bind
+    from deployments.commands.serve import serve as serve_store
+
+    raise typer.Exit(serve_store(config, store, Bind(host, port, allow_host or ())))

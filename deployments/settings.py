@@ -33,6 +33,14 @@ def home() -> Path:
     return Path(os.environ.get(f"{PREFIX}HOME", Path.home() / ".assizes"))
 
 
+API_TOKEN = f"{PREFIX}API_TOKEN"
+
+
+def api_token() -> str | None:
+    """What callers of the HTTP API must know (`ASSIZES_API_TOKEN`); null: nothing."""
+    return os.environ.get(API_TOKEN) or None
+
+
 def prepare_environment(*, verbose: bool = False, api_url: str | None = None) -> None:
     """Make Prefect quiet and private; must run before Prefect is imported.
 

@@ -5,6 +5,7 @@ AssizesError                     exit code of the command line
 ├── DataError                        one transcript cannot be read; carries a reason code
 ├── StoreError                   2   the store cannot be opened or does not hold what was asked for
 │   ├── UnknownRun               2
+│   ├── UnknownCase              2
 │   ├── StoreBusy                2   another process writes to the store
 │   └── SchemaVersion            2   the store was written by another version
 ├── LedgerBusy                       another process writes to the ledger; asked again, it may do
@@ -68,6 +69,10 @@ class UnknownRun(StoreError):
         """The id, the store, and the newest ids it does hold."""
         some = ", ".join(list(known)[:5]) or "no run at all"
         return cls(f"no run {run_id!r} in {store}; it holds {some}")
+
+
+class UnknownCase(StoreError):
+    """No case of that id in a run."""
 
 
 class StoreBusy(StoreError):

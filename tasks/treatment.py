@@ -59,6 +59,14 @@ class Treatment:
         """The case as models see it."""
         return self._sent.case(self.truth.case(case) if self.truth else case)
 
+    def shown(self, case: Case) -> Case:
+        """A case as people see it: redacted also where it was sent raw."""
+        return self._all.case(case) if self._raw else case
+
+    def shown_text(self, text: str) -> str:
+        """The same for a text made from a case."""
+        return self._all.text(text) if self._raw else text
+
     def excerpt(self, text: str) -> str:
         """The beginning of a record that was not read, without anything that any rule finds."""
         return self._excerpts.text(text)

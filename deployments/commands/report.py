@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from deployments.commands.output import print_json, print_line
 from deployments.commands.stores import store_config
 from deployments.settings import read_places
-from judge.errors import StoreError
+from judge.errors import ConfigurationError, StoreError
 from tasks.compared import stored_comparison
-from tasks.reports.stored import render_stored
-from tasks.store import open_store
+from tasks.reports.brief import brief_report
+from tasks.reports.junit import junit_report
+from tasks.reports.stored import render_stored, stored_report_data
+from tasks.store import RunRecord, Store, open_store
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to write, and where.
+
+    Attributes:
+        output: folder or URI of the three files; null: as configured.
+        junit: file for JUnit XML, in their place; null: none.
+        brief: a few lines of Markdown on stdout, in their place.
+    """
+
+    output: str | None = None
+    junit: Path | None = None
+    brief: bool = False
 
 
 def write_stored_report(
-    run_id: str, output: str | None, file: Path | None, store: str | None, *, as_json: bool
+    run_id: str, wanted: Wanted, file: Path | None, store: str | None, *, as_json: bool
 ) -> int:
-    """Write the three files and say where they lie.
+    """Write the three files and say where they lie; or one for CI.
 
     Raises:
         UnknownRun: the store has no such run.
@@ -24,15 +42,33 @@ def write_stored_report(
         ConfigurationError: the files cannot be written there.
     """
     configured = read_places(file).report
-    target = configured.model_copy(update={"uri": output}) if output else configured
+    target = configured.model_copy(update={"uri": wanted.output}) if wanted.output else configured
     with open_store(store_config(file, store)) as opened:
         record = opened.run(run_id)
         if record.summary is None:
             raise StoreError(f"run {record.run_id!r} is {record.status}: no summary to report yet")
-        comparison = stored_comparison(opened, record)
-        _, links = render_stored(opened, record, comparison, target)
+        if wanted.brief or wanted.junit:
+            return _for_ci(opened, record, wanted)
+        _, links = render_stored(opened, record, stored_comparison(opened, record), target)
     if as_json:
         print_json(links)
     for link in [] if as_json else links.values():
         print_line(link)
     return 0
+
+
+def _for_ci(store: Store, record: RunRecord, wanted: Wanted) -> int:
+    data = stored_report_data(store, record, stored_comparison(store, record))
+    if wanted.junit is not None:
+        _write(wanted.junit, junit_report(data, store.scan(record.run_id, "cases")))
+    if wanted.brief:
+        print_line(brief_report(data).rstrip())
+    return 0
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        why = error.strerror or error
+        raise ConfigurationError(f"--junit {str(file)!r} cannot be written: {why}") from error

@@ -9,8 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from deployments.commands.output import (
     judged_by,
     print_gates,
@@ -23,8 +21,6 @@ from deployments.commands.output import (
     print_warnings,
 )
 from deployments.commands.stores import opened_store
-from judge.errors import StoreError
-from judge.root_cause import rationale
 from tasks.calibrations import citation_lines, citations
 from tasks.holding import INTERRUPTED, standing
 
@@ -99,81 +95,6 @@ def show_run(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) 
     for line in calibration:
         print_line(f"judge beside people: {line}")
     return 0
-
-
-def show_case(
-    key: tuple[str, str, int | None], file: Path | None, uri: str | None, *, as_json: bool
-) -> int:
-    """One case of a run, every repetition of it unless one is named.
-
-    Raises:
-        UnknownRun: the store has no such run.
-        StoreError: the run has no such case.
-    """
-    run_id, case_id, repetition = key
-    with opened_store(file, uri) as store:
-        full_id = store.run(run_id).run_id
-        wanted = pl.col("case_id") == case_id
-        if repetition is not None:
-            wanted &= pl.col("repetition") == repetition
-        cases = store.table(full_id, "cases").filter(wanted)
-        scores = store.table(full_id, "scores").filter(wanted)
-        asks = store.table(full_id, "asks").filter(wanted)
-    if cases.is_empty():
-        raise StoreError(f"run {full_id!r} has no case {case_id!r}; its report lists them")
-    if as_json:
-        tables = {"cases": cases, "scores": scores, "asks": asks}
-        print_json({name: table.to_dicts() for name, table in tables.items()})
-        return 0
-    for row in cases.iter_rows(named=True):
-        same = pl.col("repetition") == row["repetition"]
-        _print_case(row, scores.filter(same).to_dicts())
-    return 0
-
-
-def _print_case(case: dict[str, Any], scores: Sequence[dict[str, Any]]) -> None:
-    print_line(f"{case['case_id']} (repetition {case['repetition']}): {case['summary']}")
-    print_line(f"transcript: {case['transcript_uri']} at {case['position']}")
-    if case["error"]:
-        print_line(f"error: {case['error']}")
-    for score in scores:
-        if score["part"].startswith("outcome:"):
-            details = json.loads(score["details"])
-            mark = "✓" if score["passed"] else "✗"
-            print_line(f"{mark} {details['statement']}: {details['justification']}")
-    _print_root_cause(case["root_cause"], scores)
-    for score in scores:
-        if not score["part"].startswith("outcome:"):
-            _print_finding(score)
-
-
-def _print_root_cause(cause: str | None, scores: Sequence[dict[str, Any]]) -> None:
-    for score in scores:
-        if cause is not None and score["metric"] == cause and not score["part"]:
-            print_line(f"root cause: {cause}")
-            if fix := json.loads(score["details"]).get("suggested_fix"):
-                print_line(textwrap.fill(f"suggested fix: {fix}", 100, subsequent_indent="    "))
-
-
-def _print_finding(score: dict[str, Any]) -> None:
-    """A line with the level and where it was lost, and the reason below it; parts are set in."""
-    level = "-" if score["raw"] is None else f"{score['raw']:.4g}"
-    name = f"  {score['part']}" if score["part"] else score["metric"]
-    words = [f"{name:<24} {level:>5}  {score['label'] or _outcome_of(score):<13}"]
-    if score["failure_code"]:
-        words.append(score["failure_code"])
-    if score["turns"]:
-        words.append(f"turns {', '.join(str(turn) for turn in score['turns'])}")
-    print_line("  ".join(words).rstrip())
-    why = score["reason"] or rationale(json.loads(score["details"]))
-    if why:
-        print_line(textwrap.fill(why, 100, initial_indent="    ", subsequent_indent="    "))
-
-
-def _outcome_of(score: dict[str, Any]) -> str:
-    """What a finding without a label says: passed, failed, or no more than that it was scored."""
-    said: dict[bool | None, str] = {True: "passed", False: "not passed", None: score["status"]}
-    return said[score["passed"]]
 
 
 def show_metrics(folders: Sequence[str], *, as_json: bool) -> int:

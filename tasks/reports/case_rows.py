@@ -150,7 +150,7 @@ def _case(
         "error": None if row["error"] is None else clean(one_line(row["error"]), TEXT_CHARS),
         "suggested_fix": _suggested_fix(row["root_cause"], scores),
         "outcomes": [_outcome(one) for one in entries[:MAX_FINDINGS]],
-        "findings": [_finding(one) for one in others[:MAX_FINDINGS]],
+        "findings": [finding_of(one) for one in others[:MAX_FINDINGS]],
         "more_findings": max(0, len(entries) - MAX_FINDINGS) + max(0, len(others) - MAX_FINDINGS),
     }
 
@@ -201,6 +201,17 @@ def _justification(score: Mapping[str, Any], details: Mapping[str, Any]) -> str:
     return clean(one_line(score["reason"] or rationale(details)), TEXT_CHARS)
 
 
+def outcomes_of(scores: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The expected outcomes among scores, in their order."""
+    return [_outcome(one) for one in sorted(filter(_is_entry, scores), key=_part_number)]
+
+
+def findings_of(scores: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The other scores as findings, lowest first."""
+    others = (one for one in scores if not _is_entry(one))
+    return [finding_of(one) for one in sorted(others, key=_lowest_first)]
+
+
 def _finding_in_words(score: Mapping[str, Any]) -> str:
     if score["status"] != "scored":
         return "could not be had" if score["status"] == "failed" else "does not apply"
@@ -210,7 +221,8 @@ def _finding_in_words(score: Mapping[str, Any]) -> str:
     return _line(label) or number(raw if score["value"] is None else score["value"])
 
 
-def _finding(score: Mapping[str, Any]) -> dict[str, Any]:
+def finding_of(score: Mapping[str, Any]) -> dict[str, Any]:
+    """A score as a reader sees it."""
     details = _details(score)
     return {
         "judge": clean(score["judge"], LINE_CHARS),

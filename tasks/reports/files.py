@@ -20,8 +20,9 @@ _LOCAL: Final = "file://"
 
 
 def json_report(data: Mapping[str, Any]) -> str:
-    """The data itself: canonical JSON, sorted and indented."""
-    return json.dumps(data, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    """The data itself, without what was said in any case: canonical JSON, sorted and indented."""
+    figures = {name: value for name, value in data.items() if name != "conversations"}
+    return json.dumps(figures, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def write_report(

@@ -10,6 +10,7 @@ from judge.summary import RunSummary
 from tasks.anchor_runs import stored_attribution
 from tasks.calibrations import citation_lines, citations
 from tasks.reports import words
+from tasks.reports.case_page import conversations
 from tasks.reports.data import report_data, unblamed
 from tasks.reports.files import write_report
 from tasks.store import RunRecord, Store
@@ -27,6 +28,7 @@ def stored_report_data(
     return {
         **data,
         "verdict": unblamed(data["verdict"], found),
+        "conversations": conversations(record, data["cases"]["read_first"], cases),
         "calibration": cited,
         "attribution": found and {**found.model_dump(mode="json"), "sentence": found.sentence()},
     }

@@ -1,0 +1,109 @@
+"""The HTTP API and the report over runs of 10,000 cases: latencies in ms, seconds, megabytes.
+
+    python -m benchmarks.serving [--cases 10000]
+
+A real `assizes serve` over a Parquet store and over a DuckDB file, asked by one client in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from benchmarks import bulk_rows
+from benchmarks.bulk import ended
+from benchmarks.figures import ROOT, Figures
+from judge.config import StoreConfig
+from tasks.store import open_store
+
+TIMES = 30
+LISTS = {
+    "runs": "/runs",
+    "run": "/runs/cand",
+    "cases": "/runs/cand/cases",
+    "cases, failed": "/runs/cand/cases?passed=false&limit=100",
+    "case": "/runs/cand/cases/case-00000007",
+}
+COMPARE = "/runs/compare?baseline=base&candidate=cand"
+
+
+def main() -> None:
+    """Measure, print, and end with one line of JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", type=int, default=10_000, help="cases of each run")
+    cases = parser.parse_args().cases
+    figures = Figures()
+    with tempfile.TemporaryDirectory(prefix="assizes-serving-") as folder:
+        for kind, uri in (
+            ("lake", f"{folder}/lake"),
+            ("duckdb", f"duckdb:///{folder}/store.duckdb"),
+        ):
+            with open_store(StoreConfig(uri=uri), writing=True) as store:
+                bulk_rows.fill(store, "base", cases, 1000)
+                bulk_rows.fill(store, "cand", cases, 1000, shift=1)
+            ended(uri)
+            with served(uri) as url:
+                for name, path in LISTS.items():
+                    _add(figures, f"{kind}: {name}", f"{url}{path}", most=50)
+                _add(figures, f"{kind}: compare", f"{url}{COMPARE}", most=300)
+    figures.close()
+
+
+def _add(figures: Figures, name: str, url: str, most: float) -> None:
+    took = sorted(_asked_ms(url) for _ in range(TIMES))
+    figures.add(f"{name}, median ms", statistics.median(took))
+    figures.add(f"{name}, p95 ms", took[int(TIMES * 0.95)], most=most)
+
+
+def _asked_ms(url: str) -> float:
+    began = time.perf_counter()
+    with urllib.request.urlopen(url, timeout=120) as answer:
+        answer.read()
+    return (time.perf_counter() - began) * 1000
+
+
+@contextmanager
+def served(uri: str) -> Iterator[str]:
+    """The address of an `assizes serve` over a store."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "deployments.cli", "serve", "--store", uri]
+    process = subprocess.Popen(
+        [*command, "--port", str(port)], env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        _wait(url)
+        _asked_ms(f"{url}/runs")
+        _asked_ms(f"{url}{COMPARE}")  # what is imported with the first request is not the answer
+        yield url
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def _wait(url: str) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            _asked_ms(f"{url}/health")
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+        else:
+            return
+    raise SystemExit("the server does not answer")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""The HTTP API and the pages over one store: what `assizes serve` serves."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from fastapi import FastAPI
+
+from deployments.web import pages, problems, reading
+from deployments.web.guard import Access, Guard
+from deployments.web.library import Library
+from deployments.web.problems import Problem, documented
+from judge.config import RunConfig
+
+DESCRIPTION = """\
+Evaluation runs of agent conversations: what was judged, what got worse, and why.
+
+Numbers have the names and units of the rows (docs/rows.md). Errors are problem documents (RFC 9457).
+"""
+
+
+def create_app(config: RunConfig, access: Access) -> FastAPI:
+    """The application.
+
+    Args:
+        config: names the store, the thresholds of comparisons, and folders with own rubrics.
+        access: who may ask.
+    """
+    app = FastAPI(
+        title="Assizes",
+        version=version("assizes"),
+        description=DESCRIPTION,
+        docs_url=None,  # its page loads scripts from elsewhere
+        redoc_url=None,
+        responses=documented(401, 422),
+    )
+    app.state.library = Library(config.store)
+    app.state.comparison = config.comparison
+    app.state.rubrics = config.judge.rubrics
+    app.state.series = config.series
+    app.include_router(reading.router)
+    app.include_router(pages.router)
+    problems.install(app, pages.problem_page)
+    _describe_problems(app)
+    app.add_middleware(Guard, access=access)
+    return app
+
+
+def _describe_problems(app: FastAPI) -> None:
+    """Put the shape of a problem where the operations point to, and drop the framework's own."""
+    described = app.openapi
+
+    def openapi() -> dict[str, object]:
+        document = described()
+        schemas = document["components"]["schemas"]
+        if "Problem" not in schemas:
+            body = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+            schemas |= {**body.pop("$defs", {}), "Problem": body}
+            schemas.pop("HTTPValidationError", None)
+            schemas.pop("ValidationError", None)
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]  # the way FastAPI documents

@@ -1,0 +1,1 @@
+"""The HTTP API and the pages: routers, and what stands guard before them."""

@@ -1,0 +1,203 @@
+"""The store as the API reads it: opened for each request, so that a run may write in between."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import polars as pl
+
+from deployments.web.queries import CaseQuery, RunQuery
+from deployments.web.shapes import CaseItem, Page, Progress, Run, RunDetail
+from judge.compare import RunComparison, compare
+from judge.config import ComparisonConfig, StoreConfig
+from judge.executions import collected
+from tasks.calibrations import citation_lines, citations
+from tasks.casebook import Kept, kept_rows
+from tasks.compared import run_data
+from tasks.holding import standing
+from tasks.store import RunRecord, Store, open_store
+
+T = TypeVar("T")
+
+_HEARD = ("judged", "errored", "skipped")
+
+
+class Library:
+    """Reads one store; every method opens it, reads, and lets go of it.
+
+    Every method raises `StoreBusy` while another process writes to a DuckDB file, `StoreError` when
+    the store cannot be read.
+    """
+
+    def __init__(self, config: StoreConfig) -> None:
+        self.config = config
+
+    def runs(self, wanted: RunQuery) -> Page[Run]:
+        """Runs, newest first."""
+        with open_store(self.config) as store:
+            rows, compared = store.runs(), _last_comparisons(store)
+            for field, value in _given(wanted, ("name", "trigger")).items():
+                rows = rows.filter(pl.col(field) == value)
+            shown = [
+                (row, standing(store, row["run_id"], row["status"]))
+                for row in rows.iter_rows(named=True)
+            ]
+        found = [(row, status) for row, status in shown if wanted.status in (None, status)]
+        part = found[wanted.offset : wanted.offset + wanted.limit]
+        data = [Run.of_row(row, status, compared.get(row["run_id"])) for row, status in part]
+        return Page[Run](data=data, count=len(found), limit=wanted.limit, offset=wanted.offset)
+
+    def run(self, run_id: str) -> RunDetail:
+        """One run with all its numbers.
+
+        Raises:
+            UnknownRun: there is none.
+        """
+        return self.reading(lambda store: _detail(store, store.run(run_id)))
+
+    def run_id(self, prefix: str) -> str:
+        """The id that begins so.
+
+        Raises:
+            UnknownRun: there is none.
+        """
+        return self.reading(lambda store: store.run(prefix).run_id)
+
+    def progress(self, run_id: str) -> Progress:
+        """How far a run is.
+
+        Raises:
+            UnknownRun: there is none.
+        """
+        return self.reading(lambda store: _progress(store, store.run(run_id)))
+
+    def cases(self, run_id: str, wanted: CaseQuery) -> Page[CaseItem]:
+        """Cases of a run.
+
+        Raises:
+            UnknownRun: there is none.
+        """
+        key = wanted.sort.removeprefix("-")
+        with open_store(self.config) as store:
+            full_id = store.run(run_id).run_id
+            rows = _wanted(store, full_id, wanted)
+            count = collected(rows.select(pl.len())).item()
+            part = rows.select(list(CaseItem.model_fields)).sort(
+                [key, "case_id", "repetition"],
+                descending=[wanted.sort.startswith("-"), False, False],
+                nulls_last=True,
+            )
+            shown = collected(part.slice(wanted.offset, wanted.limit)).to_dicts()
+        data = [CaseItem.model_validate(row) for row in shown]
+        return Page[CaseItem](data=data, count=count, limit=wanted.limit, offset=wanted.offset)
+
+    def case(
+        self, run_id: str, case_id: str, repetition: int | None
+    ) -> tuple[RunRecord, list[Kept]]:
+        """Every execution of a case, and the run they are of.
+
+        Raises:
+            UnknownRun: there is no such run.
+            UnknownCase: it has no such case.
+        """
+
+        def read(store: Store) -> tuple[RunRecord, list[Kept]]:
+            record = store.run(run_id)
+            found = kept_rows(store, record.run_id, case_id, repetition)
+            return record, found
+
+        return self.reading(read)
+
+    def compared(
+        self, baseline: str, candidate: str, thresholds: ComparisonConfig
+    ) -> RunComparison:
+        """Two runs side by side; nothing is written.
+
+        Raises:
+            UnknownRun: a side is not there.
+            NotComparable: a side is not complete.
+        """
+        return self.reading(
+            lambda store: compare(run_data(store, baseline), run_data(store, candidate), thresholds)
+        )
+
+    def reading(self, read: Callable[[Store], T]) -> T:
+        """What a function reads in the store while it is open."""
+        with open_store(self.config) as store:
+            return read(store)
+
+
+def _given(wanted: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    found = {name: getattr(wanted, name) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _wanted(store: Store, run_id: str, wanted: CaseQuery) -> pl.LazyFrame:
+    rows = store.scan(run_id, "cases")
+    same = ("passed", "status", "agent", "agent_version", "root_cause")
+    for field, value in _given(wanted, same).items():
+        rows = rows.filter(pl.col(field) == value)
+    if wanted.search:
+        rows = rows.filter(pl.col("case_id").str.contains(wanted.search, literal=True))
+    if wanted.failure_code:
+        scores = store.scan(run_id, "scores").filter(pl.col("failure_code") == wanted.failure_code)
+        rows = rows.join(
+            scores.select("case_id", "repetition").unique(), on=["case_id", "repetition"]
+        )
+    return rows
+
+
+def _last_comparisons(store: Store) -> dict[str, dict[str, Any]]:
+    """The row of table comparisons of each run that was the candidate of one; the last by time."""
+    rows = store.comparisons().sort("at", "baseline", "thresholds")
+    return {row["candidate"]: row for row in rows.iter_rows(named=True)}
+
+
+def _detail(store: Store, record: RunRecord) -> RunDetail:
+    found = _progress(store, record)
+    metrics = store.table(record.run_id, "run_metrics")
+    row = replace(record, status=found.status).row()
+    compared = _last_comparisons(store).get(record.run_id)
+    listed = Run.of_row(row, found.status, compared).model_dump()
+    return RunDetail(
+        **listed | {"started_at": record.started_at, "finished_at": record.finished_at},
+        config=record.config,
+        config_hash=record.config_hash,
+        counts=record.counts,
+        summary=record.summary,
+        metrics=dict(metrics.select("name", "value").iter_rows()),
+        calibration=citation_lines(citations(store, record)),
+        progress=found,
+    )
+
+
+def _progress(store: Store, record: RunRecord) -> Progress:
+    committed = store.committed(record.run_id)
+    counts: dict[str, int] = {}
+    for shard in committed.values():
+        for name, count in shard.items():
+            counts[name] = counts.get(name, 0) + count
+    return Progress(
+        status=standing(store, record.run_id, record.status),
+        due=record.plan.get("due", 0),
+        done=sum(counts.get(name, 0) for name in _HEARD),
+        shards=len(record.plan.get("shards", ())),
+        shards_done=len(committed),
+        counts=counts,
+    )
+
+
+def rows_of(kept: Kept) -> dict[str, Any]:
+    """The rows of an execution, with what is JSON in them read."""
+    return {
+        "case": kept.case | {"tags": _read(kept.case["tags"])},
+        "scores": [row | {"details": _read(row["details"])} for row in kept.scores],
+        "asks": [row | {"trail": _read(row["trail"])} for row in kept.asks],
+    }
+
+
+def _read(text: str | None) -> Any:
+    return None if text is None else json.loads(text)

@@ -1,0 +1,249 @@
+"""The pages for people: runs, a run, its cases, a case, how a score came about, comparison, trends."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, TypeVar
+from urllib.parse import quote, urlencode
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse
+from pydantic import BaseModel, ValidationError
+
+from deployments.web.library import Library
+from deployments.web.problems import Problem
+from deployments.web.queries import CaseQuery, ExecutionQuery, RunQuery
+from deployments.web.reading import RunId, Shelf, configured
+from deployments.web.shapes import Page
+from judge.config import ComparisonConfig
+from judge.errors import ConfigurationError, StoreError
+from judge.series.settings import SeriesConfig
+from tasks.compared import stored_comparison
+from tasks.explained import explained
+from tasks.history import Span, stored_trends
+from tasks.reports.case_page import case_page
+from tasks.reports.explain_page import explain_page
+from tasks.reports.html import Place, Site, html_report, page, policy_of
+from tasks.reports.stored import stored_report_data
+from tasks.reports.versus import versus
+from tasks.store import Store
+
+router = APIRouter(include_in_schema=False)
+
+Q = TypeVar("Q", bound=BaseModel)
+
+_TRIGGERS: Final = ("", "nightly", "deployment", "backfill", "adhoc")
+_STATUSES: Final = ("", "running", "interrupted", "complete", "incomplete", "failed")
+_SORTS: Final = (
+    ("overall_score", "lowest score first"),
+    ("-overall_score", "highest score first"),
+    ("case_id", "by id"),
+    ("-agent_latency_ms", "slowest first"),
+    ("-agent_cost_usd", "dearest first"),
+    ("-turn_count", "longest first"),
+)
+_ENDINGS: Final = {
+    "fine": ("passed", "NOT WORSE"),
+    "regressed": ("regression", "REGRESSION"),
+    "inconclusive": ("inconclusive", "INCONCLUSIVE"),
+    "not_comparable": ("inconclusive", "NOT COMPARABLE"),
+}
+RUNS_OFFERED: Final = 200
+"""So many of the newest runs can be chosen from."""
+
+
+def blank_is_any(request: Request) -> dict[str, str]:
+    """The fields of a form that were filled in."""
+    return {name: value for name, value in request.query_params.items() if value}
+
+
+def answer(
+    name: str, data: Mapping[str, Any], here: str, run_id: str | None = None
+) -> HTMLResponse:
+    """A page with its policy."""
+    return _html(page(name, data, site(here, run_id)))
+
+
+def site(here: str, run_id: str | None = None) -> Site:
+    """The navigation, seen from one of its pages."""
+    places = (("Runs", "/"), ("Compare", "/view/compare"), ("Trends", "/view/trends"))
+    return Site(tuple(Place(name, url, url == here) for name, url in places), run_id)
+
+
+def problem_page(request: Request, found: Problem) -> HTMLResponse | None:
+    """An error as a page, for whoever asked for one."""
+    path = request.url.path
+    if path != "/" and not path.startswith("/view"):
+        return None
+    data = {"problem_title": found.title, "detail": found.detail}
+    return _html(page("problem", data, site("")), found.status)
+
+
+def _filled(model: type[Q], filled: Mapping[str, str]) -> Q:
+    """A form as the query it stands for.
+
+    Raises:
+        RequestValidationError: a field cannot be used.
+    """
+    try:
+        return model.model_validate(filled)
+    except ValidationError as error:
+        raise RequestValidationError(error.errors()) from None
+
+
+def _html(text: str, status: int = 200) -> HTMLResponse:
+    policy = f"{policy_of(served=True)}; frame-ancestors 'none'"
+    return HTMLResponse(text, status, headers={"Content-Security-Policy": policy})
+
+
+Filled = Annotated[dict[str, str], Depends(blank_is_any)]
+
+
+@router.get("/")
+def runs(books: Shelf, filled: Filled) -> HTMLResponse:
+    """Every run, newest first."""
+    wanted = _filled(RunQuery, filled)
+    found = books.runs(wanted)
+    data = {
+        "page": found,
+        "store": books.config.uri,
+        "chosen": wanted,
+        "triggers": _TRIGGERS,
+        "statuses": _STATUSES,
+        "before": _before(books),
+        "pager": _pager("/", filled, found),
+    }
+    return answer("runs", data, "/")
+
+
+@router.get("/view/runs/{run_id}")
+def run(books: Shelf, run_id: RunId) -> HTMLResponse:
+    """The report of a run; of one that has not ended, how far it is."""
+    found = books.run(run_id)
+    if found.summary is None:
+        return answer("progress", {"run": found}, "", found.run_id)
+
+    def read(store: Store) -> dict[str, Any]:
+        record = store.run(found.run_id)
+        return stored_report_data(store, record, stored_comparison(store, record))
+
+    return _html(html_report(books.reading(read), site("", found.run_id)))
+
+
+@router.get("/view/runs/{run_id}/cases")
+def cases(books: Shelf, run_id: RunId, filled: Filled) -> HTMLResponse:
+    """Cases of a run, the worst first."""
+    wanted = _filled(CaseQuery, filled)
+    full_id = books.run_id(run_id)
+    found = books.cases(full_id, wanted)
+    data = {
+        "run_id": full_id,
+        "page": found,
+        "chosen": wanted,
+        "passed": filled.get("passed", ""),
+        "sorts": _SORTS,
+        "pager": _pager(f"/view/runs/{quote(full_id)}/cases", filled, found),
+    }
+    return answer("case_list", data, "", full_id)
+
+
+@router.get("/view/runs/{run_id}/cases/{case_id:path}")
+def case(
+    books: Shelf, run_id: RunId, case_id: str, wanted: Annotated[ExecutionQuery, Query()]
+) -> HTMLResponse:
+    """One case: its findings, and its conversation with them in place."""
+    record, found = books.case(run_id, case_id, wanted.repetition)
+    executions = [case_page(record, one) for one in found]
+    for one in executions:
+        for finding in one["findings"]:
+            finding["url"] = _explain_url(record.run_id, one["case"], finding["metric"])
+    data = {"run_id": record.run_id, "case_id": case_id, "executions": executions}
+    return answer("case", data, "")
+
+
+@router.get("/view/explain")
+def explain(books: Shelf, run: str, case: str, metric: str, repetition: int = 0) -> HTMLResponse:
+    """How a score came about: the exact prompt, the reply, what it took."""
+    record, (kept,) = books.case(run, case, repetition)
+    document = explain_page(explained(record, kept, metric))
+    url = f"/view/runs/{quote(record.run_id, safe='')}/cases/{quote(case)}"
+    return answer("explain", {**document, "case_url": url}, "")
+
+
+@router.get("/view/compare")
+def compare(
+    books: Shelf, filled: Filled, base: Annotated[ComparisonConfig, Depends(configured)]
+) -> HTMLResponse:
+    """Two runs side by side."""
+    listed = books.runs(RunQuery(status="complete", limit=RUNS_OFFERED)).data
+    chosen = {side: filled.get(side, "") for side in ("baseline", "candidate")}
+    data: dict[str, Any] = {"runs": listed, "chosen": chosen, "comparison": None, "verdict": None}
+    if all(chosen.values()):
+        thresholds = base.model_copy(update={"baseline": None})
+        found = versus(books.compared(chosen["baseline"], chosen["candidate"], thresholds))
+        assert found is not None, "there is a comparison"
+        outcome, word = _ENDINGS[found["ending"]]
+        data |= {"comparison": found, "verdict": {"outcome": outcome, "word": word}}
+    return answer("compare", data, "/view/compare", chosen["candidate"] or None)
+
+
+@router.get("/view/trends")
+def trends(request: Request, books: Shelf, filled: Filled) -> HTMLResponse:
+    """The history of a run name."""
+    from tasks.reports.trend_chart import trend_chart
+
+    series: SeriesConfig = request.app.state.series
+    listed = books.runs(RunQuery(status="complete", limit=1000)).data
+    names = sorted({one.name for one in listed})
+    name = filled.get("name") or (names[0] if names else None)
+    data: dict[str, Any] = {"names": names, "name": name, "found": None, "fault": None}
+    try:
+        found = books.reading(lambda store: stored_trends(store, Span(name=name), series))
+    except (StoreError, ConfigurationError) as error:
+        return answer("trends", data | {"fault": str(error)}, "/view/trends")
+    drawing = base64.b64encode(trend_chart(found).encode()).decode()
+    data |= {
+        "found": found,
+        "chart": f"data:image/svg+xml;base64,{drawing}",
+        "chart_alt": f"Line charts of {len(found.series)} series over {found.runs} runs; the table "
+        "above has the last values.",
+    }
+    return answer("trends", data, "/view/trends")
+
+
+def _before(books: Library) -> dict[str, str]:
+    """The complete run of the same name before each."""
+    listed = books.runs(RunQuery(status="complete", limit=1000)).data
+    found: dict[str, str] = {}
+    newer: dict[str, str] = {}
+    for one in listed:
+        if one.name in newer:
+            found[newer[one.name]] = one.run_id
+        newer[one.name] = one.run_id
+    return found
+
+
+def _pager(base: str, filled: Mapping[str, str], found: Page[Any]) -> dict[str, str | None]:
+    """Links to the parts before and after the one that is shown."""
+
+    def link(offset: int) -> str:
+        return f"{base}?{urlencode({**filled, 'offset': offset})}"
+
+    last = min(found.offset + found.limit, found.count)
+    return {
+        "before": link(max(0, found.offset - found.limit)) if found.offset else None,
+        "after": link(last) if last < found.count else None,
+        "shown": f"{found.offset + 1:,} to {last:,} of {found.count:,}",
+    }
+
+
+def _explain_url(run_id: str, row: Mapping[str, Any], metric: str) -> str:
+    asked = {
+        "run": run_id,
+        "case": row["case_id"],
+        "metric": metric,
+        "repetition": row["repetition"],
+    }
+    return f"/view/explain?{urlencode(asked)}"

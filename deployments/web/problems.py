@@ -1,0 +1,138 @@
+"""Errors over HTTP: one JSON shape for all of them (RFC 9457), never a traceback."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from judge.errors import (
+    AssizesError,
+    ConfigurationError,
+    DataError,
+    NotComparable,
+    StoreBusy,
+    StoreError,
+    UnknownCase,
+    UnknownRun,
+)
+
+log = logging.getLogger(__name__)
+
+MEDIA_TYPE: Final = "application/problem+json"
+
+RETRY_AFTER_S: Final = 5
+"""A DuckDB file that somebody writes to is free again after a shard, mostly sooner."""
+
+_STATUS: Final[Mapping[type[AssizesError], int]] = {
+    UnknownRun: 404,
+    UnknownCase: 404,
+    NotComparable: 400,
+    ConfigurationError: 400,
+    DataError: 409,
+    StoreBusy: 503,
+    StoreError: 503,
+    AssizesError: 500,
+}
+"""By the nearest class of an error."""
+
+_TITLES: Final[Mapping[int, str]] = {
+    400: "Bad request",
+    401: "Not authorised",
+    403: "Forbidden",
+    404: "Not found",
+    405: "Method not allowed",
+    409: "Conflict",
+    413: "Request too large",
+    422: "Unusable parameters",
+    500: "Internal error",
+    503: "Not available now",
+}
+
+
+class Fault(BaseModel):
+    """One parameter that cannot be used."""
+
+    where: str = Field(description="path, query or body, and the name")
+    message: str
+
+
+class Problem(BaseModel):
+    """What went wrong (RFC 9457)."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    errors: list[Fault] = Field(default_factory=list)
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The problems an operation can answer with, for its description in OpenAPI."""
+    schema = {"$ref": "#/components/schemas/Problem"}
+    return {
+        status: {"description": _TITLES[status], "content": {MEDIA_TYPE: {"schema": schema}}}
+        for status in statuses
+    }
+
+
+def problem(
+    status: int,
+    detail: str,
+    faults: list[Fault] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    """The answer that says what went wrong."""
+    body = Problem(
+        title=_TITLES.get(status, "Error"), status=status, detail=detail, errors=faults or []
+    )
+    return JSONResponse(
+        body.model_dump(), status, media_type=MEDIA_TYPE, headers=dict(headers or {})
+    )
+
+
+def status_of(error: AssizesError) -> int:
+    """The HTTP status of one of our errors."""
+    return next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
+
+
+Shown = Callable[[Request, Problem], Response | None]
+"""An error as a page; null where the request is not one of a page."""
+
+
+def install(app: FastAPI, shown: Shown) -> None:
+    """Let the app answer every error in this shape, or as a page where one was asked for."""
+
+    def told(request: Request, answered: JSONResponse) -> Response:
+        return shown(request, Problem.model_validate_json(bytes(answered.body))) or answered
+
+    @app.exception_handler(AssizesError)
+    async def _ours(request: Request, error: AssizesError) -> Response:
+        status = status_of(error)
+        wait = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
+        return told(request, problem(status, str(error), headers=wait))
+
+    @app.exception_handler(RequestValidationError)
+    async def _unusable(request: Request, error: RequestValidationError) -> Response:
+        faults = [
+            Fault(where=".".join(str(part) for part in one["loc"]), message=one["msg"])
+            for one in error.errors()
+        ]
+        why = "; ".join(f"{one.where}: {one.message}" for one in faults)
+        return told(request, problem(422, why or "the request cannot be used", faults))
+
+    @app.exception_handler(HTTPException)
+    async def _http(request: Request, error: HTTPException) -> Response:
+        answered = problem(error.status_code, str(error.detail), headers=error.headers)
+        return told(request, answered)
+
+    @app.exception_handler(Exception)
+    async def _defect(request: Request, error: Exception) -> Response:
+        log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        return told(request, problem(500, "a defect of assizes; its log says more"))

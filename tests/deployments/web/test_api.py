@@ -1,0 +1,221 @@
+"""The HTTP API over the demo's store, asked over HTTP."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+
+from tests.command import assizes
+from tests.deployments.web.conftest import STORE, Served, ask, serving
+
+
+@pytest.mark.row("000-48", "000-49", "000-50", "000-51")
+def test_the_metrics_are_listed_as_the_first_document_says(served: Served):
+    found = served.get("/config/available-metrics").json
+    assert found["count"] == len(found["data"]) == 9
+    first = found["data"][0]
+    assert (first["name"], first["display_name"], first["tier"]) == (
+        "tool_routing",
+        "Tool Routing",
+        "execution",
+    )
+    assert (first["default_weight"], first["score_type"]) == (0.15, "scored")
+    assert first["include_in_defaults"] is True
+    opt_in = next(one for one in found["data"] if one["name"] == "task_completion")
+    assert (opt_in["include_in_defaults"], opt_in["score_type"]) == (False, "binary")
+
+
+def test_runs_come_newest_first_with_what_their_comparison_said(served: Served):
+    found = served.get("/runs").json
+    assert [one["run_id"] for one in found["data"]] == [served.candidate, served.baseline]
+    candidate, baseline = found["data"]
+    assert candidate["baseline"] == served.baseline
+    assert (candidate["ending"], candidate["regression_detected"]) == ("regressed", True)
+    assert (baseline["ending"], baseline["regression_detected"]) == (None, None)
+
+
+def test_a_list_comes_in_parts_that_make_up_the_whole(served: Served):
+    path = f"/runs/{served.candidate}/cases?sort=case_id"
+    whole = served.get(f"{path}&limit=1000").json
+    parts = [served.get(f"{path}&limit=15&offset={offset}").json for offset in (0, 15, 30)]
+    assert whole["count"] == 40
+    assert [one for part in parts for one in part["data"]] == whole["data"]
+
+
+def test_cases_can_be_filtered_by_what_went_wrong(served: Served):
+    path = f"/runs/{served.candidate}/cases"
+    failed = served.get(f"{path}?passed=false").json
+    assert failed["count"] == 10
+    assert {one["passed"] for one in failed["data"]} == {False}
+    coded = served.get(f"{path}?failure_code=wrong_state_change").json
+    assert 0 < coded["count"] < 40
+    one = coded["data"][0]["case_id"]
+    found = served.get(f"{path}/{one}").json["data"][0]["scores"]
+    assert "wrong_state_change" in {score["failure_code"] for score in found}
+
+
+def test_a_case_comes_with_its_scores_and_asks_as_they_are_stored(served: Served):
+    found = served.get(f"/runs/{served.candidate}/cases/7").json
+    (execution,) = found["data"]
+    assert execution["case"]["tags"]["domain"] == "airline"
+    assert {one["case_id"] for one in execution["scores"]} == {"7"}
+    assert {type(one["details"]) for one in execution["scores"]} == {dict}
+    assert len(execution["asks"]) == 1
+
+
+@pytest.mark.row("001-62")
+def test_thresholds_of_a_comparison_can_be_given_and_are_told(served: Served):
+    pair = f"/runs/compare?baseline={served.baseline}&candidate={served.candidate}"
+    strict = served.get(pair).json["verdict"]
+    assert strict["regression_detected"] is True
+    assert len(strict["reasons"]) == 3
+    loose = served.get(
+        f"{pair}&max_pass_rate_drop=0.5&max_avg_score_drop=10&max_latency_increase_pct=0.5"
+    ).json["verdict"]
+    assert loose["regression_detected"] is False
+    assert loose["thresholds_used"] == {
+        "max_pass_rate_drop": 0.5,
+        "max_avg_score_drop": 10.0,
+        "max_latency_increase_pct": 0.5,
+    }
+
+
+def test_a_comparison_over_http_writes_nothing(served: Served):
+    before = json.loads(assizes("sql", served.candidate, QUERY, *JSON, cwd=served.folder).out)
+    served.get(f"/runs/compare?baseline={served.candidate}&candidate={served.baseline}")
+    after = json.loads(assizes("sql", served.candidate, QUERY, *JSON, cwd=served.folder).out)
+    assert before == after
+
+
+QUERY = "select count(*) as n from comparisons"
+JSON = ("--json", "--store", STORE)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "told"),
+    [
+        ("/runs/nope", 404, "no run 'nope'"),
+        ("/runs/{candidate}/cases/nope", 404, "has no case 'nope'"),
+        ("/runs/compare?baseline=x&candidate=y", 404, "no run 'x'"),
+        ("/runs/compare?baseline=x", 422, "query.candidate"),
+        ("/runs?limit=0", 422, "query.limit"),
+        ("/runs?colour=red", 422, "query.colour"),
+        ("/runs/{candidate}/cases?sort=colour", 422, "query.sort"),
+        ("/nowhere", 404, "Not Found"),
+    ],
+)
+def test_what_cannot_be_answered_is_a_problem_document(
+    served: Served, path: str, status: int, told: str
+):
+    found = served.get(path.format(candidate=served.candidate))
+    assert found.status == status
+    assert found.headers["content-type"] == "application/problem+json"
+    assert found.json["status"] == status
+    assert told in found.json["detail"]
+
+
+def test_another_method_is_a_problem_too(served: Served):
+    found = ask(f"{served.url}/runs/{served.candidate}", method="DELETE")
+    assert (found.status, found.json["title"]) == (405, "Method not allowed")
+
+
+@pytest.mark.parametrize("host", ["evil.test", "127.0.0.1.evil.test", "", "localhost.evil.test:80"])
+def test_a_request_under_another_name_is_refused(served: Served, host: str):
+    assert served.get("/runs", Host=host).status == 400
+
+
+def test_a_page_of_another_site_is_refused(served: Served):
+    assert served.get("/runs", Origin="https://evil.test").status == 403
+    assert served.get("/runs", Origin=served.url).status == 200
+
+
+def test_no_answer_lets_other_sites_read_it(served: Served):
+    headers = served.get("/runs", Origin=served.url).headers
+    assert not [name for name in headers if name.startswith("access-control")]
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["x-frame-options"] == "DENY"
+    assert "server" not in headers
+
+
+def test_a_body_that_is_too_long_is_refused(served: Served):
+    found = ask(f"{served.url}/runs", method="POST", body=b"x" * 70_000)
+    assert found.status == 413
+
+
+def test_an_address_that_others_reach_needs_a_token(tmp_path: Path):
+    answer = assizes("serve", "--host", "0.0.0.0", "--store", STORE, cwd=tmp_path)
+    assert answer.code == 2
+    assert "ASSIZES_API_TOKEN" in answer.err
+    short = assizes("serve", cwd=tmp_path, env={"ASSIZES_API_TOKEN": "short"})
+    assert (short.code, "at least 16" in short.err) == (2, True)
+
+
+def test_with_a_token_nothing_but_the_health_is_told_without_it(served: Served):
+    token = "a-token-of-a-fair-length"
+    basic = base64.b64encode(f"anyone:{token}".encode()).decode()
+    with serving(served.folder, ASSIZES_API_TOKEN=token) as url:
+        assert ask(f"{url}/health").status == 200
+        refused = ask(f"{url}/runs")
+        assert (refused.status, refused.headers["www-authenticate"][:5]) == (401, "Basic")
+        assert ask(f"{url}/runs", headers={"Authorization": "Bearer other"}).status == 401
+        assert ask(f"{url}/runs", headers={"Authorization": f"Bearer {token}"}).status == 200
+        assert ask(f"{url}/", headers={"Authorization": f"Basic {basic}"}).status == 200
+
+
+def test_a_port_that_is_taken_is_one_line(served: Served):
+    port = served.url.rpartition(":")[2]
+    answer = assizes("serve", "--port", port, "--store", STORE, cwd=served.folder)
+    assert answer.code == 2
+    assert f"--port {port}" in answer.err
+    assert "Traceback" not in answer.err
+
+
+def test_a_store_that_is_not_there_is_a_problem_and_not_a_crash(tmp_path: Path):
+    with serving(tmp_path) as url:
+        assert ask(f"{url}/health").json["store"] == "not readable"
+        found = ask(f"{url}/runs")
+        assert (found.status, found.headers["retry-after"]) == (503, "5")
+
+
+def test_every_answer_to_generated_requests_is_a_documented_one(served: Served):
+    schema = schemathesis.openapi.from_url(f"{served.url}/openapi.json")
+    asked: set[str] = set()
+
+    for operation in schema.get_all_operations():
+        _generated(operation.ok(), asked)
+    assert asked == {
+        f"{method.upper()} {path}"
+        for path, methods in served.get("/openapi.json").json["paths"].items()
+        for method in methods
+    }
+
+
+def _generated(operation: Any, asked: set[str]) -> None:
+    @given(case=operation.as_strategy())
+    @settings(
+        max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), database=None
+    )
+    def put(case: Any) -> None:
+        asked.add(operation.label)
+        case.call_and_validate()
+
+    put()
+
+
+def test_ids_of_runs_that_are_there_are_answered_as_documented_too(served: Served):
+    schema = schemathesis.openapi.from_url(f"{served.url}/openapi.json")
+    for path in ("/runs/{run_id}", "/runs/{run_id}/progress", "/runs/{run_id}/cases"):
+        case = schema[path]["GET"].Case(path_parameters={"run_id": served.candidate})
+        case.call_and_validate()
+    case_path = "/runs/{run_id}/cases/{case_id}"
+    there = {"run_id": served.candidate, "case_id": quote("7")}
+    schema[case_path]["GET"].Case(path_parameters=there, query={}).call_and_validate()
+    pair = {"baseline": served.baseline, "candidate": served.candidate}
+    schema["/runs/compare"]["GET"].Case(query=pair).call_and_validate()

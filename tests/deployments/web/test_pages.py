@@ -1,0 +1,161 @@
+"""The pages and the report's file in a real browser."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.deployments.web.conftest import Served
+
+CHROMIUM = shutil.which("chromium")
+WIDTHS = (1280, 390)
+PAGES = {
+    "runs": "/",
+    "report": "/view/runs/{candidate}",
+    "cases": "/view/runs/{candidate}/cases",
+    "case": "/view/runs/{candidate}/cases/7",
+    "explain": "/view/explain?run={candidate}&case=7&metric=tool_routing",
+    "compare": "/view/compare?baseline={baseline}&candidate={candidate}",
+    "trends": "/view/trends",
+    "problem": "/view/runs/nope",
+}
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@dataclass
+class Watched:
+    """A page, what its console said, and whom it asked."""
+
+    page: Page
+    errors: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    def show(self, url: str) -> Page:
+        self.page.goto(url)
+        return self.page
+
+
+@pytest.fixture
+def tab(browser: Browser) -> Iterator[Watched]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    watched = Watched(context.new_page())
+    page = watched.page
+    page.on("console", lambda one: one.type == "error" and watched.errors.append(one.text))
+    page.on("pageerror", lambda one: watched.errors.append(str(one)))
+    page.on("request", lambda one: watched.asked.append(one.url))
+    yield watched
+    context.close()
+
+
+def url_of(served: Served, name: str) -> str:
+    path = PAGES[name].format(candidate=served.candidate, baseline=served.baseline)
+    return served.url + path
+
+
+def test_from_a_run_to_the_turn_that_failed_and_the_prompt_behind_it(served: Served, tab: Watched):
+    page = tab.show(served.url)
+    page.get_by_role("link", name=served.candidate).click()
+    expect(page.get_by_role("heading", level=2).first).to_have_text("REGRESSION")
+    page.get_by_role("region", name="All cases").get_by_role("link", name="7", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Case 7")
+    row = page.get_by_role("row").filter(has_text="tool_routing")
+    row.get_by_role("link", name="28").click()
+    failing = page.locator(".turn.failing:target")
+    expect(failing).to_contain_text("update_reservation_flights")
+    expect(failing).to_contain_text("tool_routing: poor (2 of 5)")
+    row.get_by_role("link", name=re.compile("tool_?routing")).click()
+    page.get_by_text("system message").click()
+    expect(page.locator("pre").first).to_contain_text("You judge a finished conversation")
+    assert tab.errors == []
+
+
+def test_a_column_sorts_both_ways_with_the_keyboard(served: Served, tab: Watched):
+    page = tab.show(url_of(served, "cases"))
+    header = page.get_by_role("columnheader", name="Turns")
+
+    def turns() -> list[int]:
+        cells = page.locator("tbody tr td:nth-child(4)").all_text_contents()
+        return [int(one) for one in cells]
+
+    header.get_by_role("button").press("Enter")
+    assert header.get_attribute("aria-sort") == "ascending"
+    assert turns() == sorted(turns())
+    header.get_by_role("button").press("Enter")
+    assert header.get_attribute("aria-sort") == "descending"
+    assert turns() == sorted(turns(), reverse=True)
+
+
+def test_a_filter_keeps_what_was_chosen(served: Served, tab: Watched):
+    page = tab.show(url_of(served, "cases"))
+    page.get_by_label("Verdict").select_option("false")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.get_by_text("10 cases of run")).to_be_visible()
+    assert page.get_by_label("Verdict").input_value() == "false"
+    assert page.locator("tbody tr").count() == 10
+
+
+def test_two_runs_are_chosen_and_compared(served: Served, tab: Watched):
+    page = tab.show(f"{served.url}/view/compare")
+    page.get_by_label("Baseline").select_option(served.baseline)
+    page.get_by_label("Candidate").select_option(served.candidate)
+    page.get_by_role("button", name="Compare").click()
+    expect(page.get_by_role("heading", name="REGRESSION")).to_be_visible()
+    expect(page.get_by_text("pass rate fell from 90.0 % to 75.0 %").first).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_quiet_accessible_and_asks_nobody_else(
+    served: Served, tab: Watched, name: str, scheme: str
+):
+    tab.page.emulate_media(color_scheme=scheme)
+    page = tab.show(url_of(served, name))
+    found = Axe().run(page).response["violations"]
+    serious = [one for one in found if one["impact"] in ("serious", "critical")]
+    assert [(one["id"], one["nodes"][0]["html"][:200]) for one in serious] == []
+    assert [one for one in tab.errors if "404" not in one] == []
+    assert [one for one in tab.asked if not one.startswith((served.url, "data:"))] == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", PAGES)
+def test_no_page_is_wider_than_its_window(served: Served, tab: Watched, name: str, width: int):
+    tab.page.set_viewport_size({"width": width, "height": 900})
+    page = tab.show(url_of(served, name))
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_dark_pages_are_dark(served: Served, tab: Watched):
+    tab.page.emulate_media(color_scheme="dark")
+    page = tab.show(served.url)
+    color = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert max(int(part) for part in re.findall(r"\d+", color)) < 60
+
+
+def test_the_file_of_a_report_works_without_a_server(served: Served, tab: Watched):
+    folder = served.folder / ".assizes" / "demo" / "reports" / served.candidate
+    page = tab.show((folder / "report.html").as_uri())
+    expect(page.get_by_role("heading", level=2).first).to_have_text("REGRESSION")
+    page.get_by_role("region", name="All cases").get_by_role("button", name="Score").click()
+    page.locator(".first a").first.click()
+    page.get_by_text("Conversation", exact=True).first.click()
+    expect(page.locator(".turn.failing").first).to_be_visible()
+    found = Axe().run(page).response["violations"]
+    assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
+    assert tab.errors == []
+    assert [one for one in tab.asked if not one.startswith(("file:", "data:"))] == []

@@ -1,0 +1,69 @@
+"""A run for CI: JUnit XML and a few lines of Markdown."""
+
+from __future__ import annotations
+
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tasks.reports.brief import brief_report
+from tasks.reports.junit import junit_report
+from tests.tasks.reports.hostile import PAYLOADS
+from tests.tasks.reports.sample import Run, Said, compared, run
+
+GOOD, BAD = Said("good", (5, 5)), Said("bad", (1, 2), done=False)
+LOST = Said("lost", (0, 0), error="timeout: no answer")
+
+
+def junit(of: Run, data: dict[str, Any] | None = None) -> ET.Element:
+    return ET.fromstring(junit_report(data or of.data(), of.frames["cases"].lazy()))
+
+
+def outcome(root: ET.Element, name: str) -> str:
+    (test,) = root.findall(f".//testcase[@name='{name}']")
+    return next((child.tag for child in test), "passed")
+
+
+def test_each_case_and_gate_is_a_test_and_the_counts_add_up():
+    root = junit(run([GOOD, BAD, LOST]))
+    (suite,) = root.findall("testsuite")
+    assert (outcome(root, "good"), outcome(root, "bad"), outcome(root, "lost")) == (
+        "passed",
+        "failure",
+        "error",
+    )
+    assert outcome(root, "cases") == "failure"
+    tests = suite.findall("testcase")
+    assert int(suite.get("tests", "")) == len(tests)
+    for count, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        assert int(suite.get(count, "")) == sum(one.find(tag) is not None for one in tests)
+
+
+def test_a_regression_is_a_failed_test():
+    before, after = (
+        run([GOOD, BAD], run_id="nightly-bbbbbbbbbbbb"),
+        run([BAD, Said("good", (0, 0), done=False)]),
+    )
+    data = compared(before, after)
+    assert outcome(junit(after, data), "no regression") == "failure"
+    assert outcome(junit(before, compared(before, before)), "no regression") == "passed"
+
+
+@pytest.mark.parametrize("payload", [*PAYLOADS[:20], "a\x00b", "]]>", "\x1b[31m"])
+def test_no_text_of_a_transcript_breaks_the_document(payload: str):
+    root = junit(run([Said(payload, (1, 1), done=False, why=payload)]))
+    known = {"testsuites", "testsuite", "properties", "property", "testcase", "failure"}
+    assert {one.tag for one in root.iter()} <= known | {"skipped", "error"}
+
+
+def test_the_brief_says_verdict_reasons_and_what_to_read():
+    before, after = (
+        run([GOOD, BAD], run_id="nightly-bbbbbbbbbbbb"),
+        run([BAD, Said("good", (0, 0), done=False)]),
+    )
+    text = brief_report(compared(before, after))
+    assert text.startswith("## REGRESSION: nightly\n")
+    assert "1 worse" in text
+    assert "`good`" in text
+    assert len(text.splitlines()) < 40
