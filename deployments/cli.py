@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from deployments import reading_cli, trust_cli, upkeep_cli
+from deployments import operate_cli, reading_cli, trust_cli, upkeep_cli
 from deployments.options import (
     AsJson,
     Batch,
@@ -282,6 +282,7 @@ def down() -> None:
     print("stopped" if stop_server() else "no background server was running")  # noqa: T201  # the command's answer
 
 
+app.add_typer(operate_cli.app)
 app.add_typer(trust_cli.app)
 
 

@@ -16,9 +16,17 @@ from tasks.reports.stored import render_stored
 from tasks.room import Room
 from tasks.store import RunRecord
 
+TAG = "assizes"
+"""On every flow run of ours, so that one that died can be told from those of others."""
+
 EVENT_FINISHED = "assizes.run.finished"
 EVENT_REGRESSION = "assizes.regression.detected"
 EVENT_INCONCLUSIVE = "assizes.run.inconclusive"
+EVENT_FAILED = "assizes.run.failed"
+"""A failed gate, a run that was not finished, one that could not be compared: neither of the above."""
+
+RUN_RESOURCE = "assizes.run"
+"""Before the id of a run, the resource that these events are about."""
 
 
 @task(name="publish_report", cache_policy=NO_CACHE, result_serializer="json")
@@ -44,16 +52,12 @@ def _emit(
     comparison: RunComparison | None,
     links: dict[str, str],
 ) -> None:
-    regressed = comparison is not None and comparison.verdict.ending == "regressed"
-    names = [EVENT_FINISHED]
-    if regressed:
-        names.append(EVENT_REGRESSION)
-    if summary.outcome == "inconclusive":
-        names.append(EVENT_INCONCLUSIVE)
+    """Ids, numbers and the reasons of the verdict; nothing of a transcript."""
     payload = {
         "run_id": record.run_id,
         "name": record.name,
         "trigger": record.trigger,
+        "status": record.status,
         "outcome": summary.outcome,
         "weighted_metrics_score_pct": summary.weighted_metrics_score_pct,
         "cases_pass_rate_pct": summary.cases_pass_rate_pct,
@@ -62,13 +66,27 @@ def _emit(
         "reasons": comparison.verdict.why if comparison else [],
         "report": links.get("html"),
     }
-    for name in names:
+    for name in event_names(record, summary, comparison):
         emit_event(
             name,
             resource={
-                "prefect.resource.id": f"assizes.run.{record.run_id}",
+                "prefect.resource.id": f"{RUN_RESOURCE}.{record.run_id}",
                 "prefect.resource.name": record.run_id,
                 "assizes.name": record.name,
+                "assizes.trigger": record.trigger,
             },
             payload=payload,
         )
+
+
+def event_names(
+    record: RunRecord, summary: RunSummary, comparison: RunComparison | None
+) -> list[str]:
+    """What is told of a run: that it finished, and what somebody may want to be woken for."""
+    ending = comparison.verdict.ending if comparison is not None else "fine"
+    if ending == "regressed":
+        return [EVENT_FINISHED, EVENT_REGRESSION]
+    if "inconclusive" in (summary.outcome, ending):
+        return [EVENT_FINISHED, EVENT_INCONCLUSIVE]
+    passed = record.status == "complete" and summary.outcome == "passed" and ending == "fine"
+    return [EVENT_FINISHED] if passed else [EVENT_FINISHED, EVENT_FAILED]

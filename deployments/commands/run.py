@@ -152,15 +152,19 @@ def evaluations(wanted: list[Wanted], *, verbose: bool) -> list[RunOutcome]:
 
 
 async def _evaluate_all(wanted: list[Wanted]) -> list[RunOutcome]:
+    from prefect import tags
+
     from flows.evaluate import evaluate
+    from tasks.publishing import TAG
 
     outcomes = []
     for one in wanted:
-        # Prefect types an async flow called with return_state as if it had been awaited already.
-        work: Any = evaluate(
-            one.config, one.trigger, one.run_id, one.on, one.manner, return_state=True
-        )
-        outcome = await (await work).aresult(raise_on_failure=False)
+        with tags(TAG, one.trigger):
+            # Prefect types an async flow called with return_state as if it had been awaited.
+            work: Any = evaluate(
+                one.config, one.trigger, one.run_id, one.on, one.manner, return_state=True
+            )
+            outcome = await (await work).aresult(raise_on_failure=False)
         if isinstance(outcome, BaseException):
             raise outcome
         outcomes.append(outcome)
