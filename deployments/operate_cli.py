@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from deployments.options import AsJson, ConfigFile, Overrides
+from deployments.options import AsJson, ConfigFile, Overrides, RunId, StoreUri
 
 app = typer.Typer()
 
@@ -45,3 +45,18 @@ def serve_flows(
     from deployments.settings import read_config
 
     raise typer.Exit(serve(read_config(config, overrides or []), limit))
+
+
+@app.command()
+def metrics_export(
+    run_id: RunId,
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", help="Folder [default: printed].")
+    ] = None,
+    config: ConfigFile = None,
+    store: StoreUri = None,
+) -> None:
+    """The numbers of a run as Prometheus text, for a textfile collector."""
+    from deployments.commands.metrics_export import export_metrics
+
+    raise typer.Exit(export_metrics(run_id, output, config, store))

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.events import emit_event
 
 from judge.compare import RunComparison
+from judge.errors import AssizesError
 from judge.summary import RunSummary
 from tasks.plan import PlannedRun
 from tasks.reports.artifacts import publish_artifacts
+from tasks.reports.metrics_file import write_metrics
 from tasks.reports.stored import render_stored
 from tasks.room import Room
 from tasks.store import RunRecord
+
+log = logging.getLogger(__name__)
 
 TAG = "assizes"
 """On every flow run of ours, so that one that died can be told from those of others."""
@@ -42,8 +47,18 @@ async def publish_report(
         render_stored, room.store, run.record, comparison, room.config.report
     )
     await publish_artifacts(data, links)
+    if (folder := room.config.report.metrics) is not None:
+        await asyncio.to_thread(_write_metrics, room, run.record, folder)
     _emit(run.record, summary, comparison, links)
     return links
+
+
+def _write_metrics(room: Room, record: RunRecord, folder: str) -> None:
+    """A run that was judged and paid for does not fail for the sake of its metrics file."""
+    try:
+        write_metrics(room.store, record, folder)
+    except AssizesError as error:
+        log.warning("%s", error)
 
 
 def _emit(
