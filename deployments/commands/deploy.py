@@ -38,7 +38,7 @@ class Order:
 def deploy(order: Order, *, as_json: bool) -> int:
     """Register everything, or take it away again, and print what became of each object."""
     api_url = use_server()
-    done = asyncio.run(_deploy(order))
+    done = asyncio.run(registered(order))
     if as_json:
         print_json(
             {"server": api_url, "dry_run": order.dry_run, "objects": list(map(_plain, done))}
@@ -81,7 +81,13 @@ def use_server(*, verbose: bool = False) -> str:
     return configured or (server.api_url if server else "")
 
 
-async def _deploy(order: Order) -> list[Registered]:
+async def registered(order: Order) -> list[Registered]:
+    """Every object that was looked at, and what became of it.
+
+    Raises:
+        ConfigurationError: the schedule or the block is none.
+        AssizesError: the server does not take it.
+    """
     from prefect.client.orchestration import get_client
     from prefect.exceptions import PrefectHTTPStatusError
 

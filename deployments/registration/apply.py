@@ -63,7 +63,7 @@ class Registrar:
         except ObjectNotFound:
             made = None if self._dry_run else await self._put(wanted, place)
             return Registered("deployment", name, "created", id=made)
-        differs = tuple(_differences(there, wanted, place))
+        differs = () if wanted.left_alone else tuple(_differences(there, wanted, place))
         if differs and not self._dry_run:
             await self._put(wanted, place, there)
         return Registered(

@@ -46,7 +46,18 @@ class Place:
 
 @dataclass(frozen=True)
 class WantedDeployment:
-    """A flow with its parameters, and when it runs by itself."""
+    """A flow with its parameters, and when it runs by itself.
+
+    Args:
+        entrypoint: module and function.
+        name: of the deployment.
+        does: one sentence.
+        parameters: of every flow run, unless it says otherwise.
+        tags: of every flow run.
+        schedule: null: it runs when asked to.
+        one_at_a_time: whether a flow run waits for the end of the one before.
+        left_alone: whether one that is there stays as it is: other configurations use it.
+    """
 
     entrypoint: str
     name: str
@@ -55,6 +66,7 @@ class WantedDeployment:
     tags: tuple[str, ...] = (TAG,)
     schedule: CronSchedule | None = None
     one_at_a_time: bool = False
+    left_alone: bool = False
 
     @property
     def flow(self) -> Flow[..., Any]:
@@ -135,7 +147,10 @@ def wanted_deployments(config: RunConfig) -> list[WantedDeployment]:
         one("flows.compare.compare_runs", "Two runs side by side.", parameters=compared),
         one("flows.calibrate.calibrate_judge", "Hold the judge against human labels."),
         WantedDeployment(
-            "flows.partition.judge_partition", PARTITIONS.partition("/")[2], "Part of a run."
+            "flows.partition.judge_partition",
+            PARTITIONS.partition("/")[2],
+            "Part of a run.",
+            left_alone=config.runner.kind != "workers",
         ),
     ]
 
