@@ -87,7 +87,8 @@ def run(
     overrides: Overrides = None,
     limit: Limit = None,
     baseline: Annotated[
-        str | None, typer.Option(help="Run id to compare with, or `latest`.")
+        str | None,
+        typer.Option(help="Run id, or latest, latest_passed, previous_version."),
     ] = None,
     run_id: Annotated[str | None, typer.Option(help="Name the run, or resume one.")] = None,
     fork: Annotated[

@@ -26,6 +26,7 @@ Conclusion = Literal[
     "Incomplete",
     "OverBudget",
     "Halted",
+    "NoData",
 ]
 
 EXIT_CODES: dict[Conclusion, int] = {
@@ -37,8 +38,8 @@ EXIT_CODES: dict[Conclusion, int] = {
     "Incomplete": 4,
     "OverBudget": 5,
     "Halted": 130,
+    "NoData": 4,
 }
-
 
 ENDINGS: Final[dict[Ending, Conclusion]] = {
     "fine": "Passed",
@@ -114,6 +115,8 @@ def _conclusion(
     """The most severe finding decides the name; what is missing never passes for good news."""
     if record.status != "complete":
         return _unfinished(summary, lost)
+    if record.plan["due"] == 0:
+        return _nothing(summary)
     if summary.outcome == "inconclusive":
         return "Inconclusive", [_why_inconclusive(summary)]
     beside, why = _beside(against)
@@ -122,6 +125,16 @@ def _conclusion(
     if failed := _failed_gates(summary):
         return "GateFailed", [*failed, *why]
     return beside, why
+
+
+def _nothing(summary: RunSummary) -> tuple[Conclusion, list[str]]:
+    """Records that cannot be read are there: of them it cannot be said that there was nothing."""
+    counts = summary.counts
+    if broken := counts["quarantined"]:
+        return "Inconclusive", [
+            f"nothing to judge: {broken} of {counts['read']} records quarantined"
+        ]
+    return "NoData", [f"no_data: nothing to judge in {counts['read']} records read"]
 
 
 def _beside(against: Against) -> tuple[Conclusion, list[str]]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
-from datetime import datetime
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any
 
 import polars as pl
 
@@ -13,56 +11,26 @@ from judge.compare import RunComparison, RunData, compare
 from judge.config import ComparisonConfig
 from judge.rows import as_json
 from judge.summary import RunSummary
+from tasks.baselines import RULES, by_rule
 from tasks.failpoints import failpoint
 from tasks.store import RunRecord, Store
 
-LATEST: Final = "latest"
-
-SEQUENCE: Final = "sequence"
-"""Where the snapshot in a run's row keeps which run of its store it was, from 1."""
-
 
 def baseline_id(store: Store, wanted: str | None, record: RunRecord) -> str | None:
-    """The run to compare with: as named, or for `latest` the newest complete run of the same name
-    that was begun before this one; null when there is none. A run without a verdict, or over kept
-    replies alone, is no `latest`.
+    """The run to compare with: as named, or by a rule of `tasks.baselines`; null when there is none.
 
-    A run that has been compared with its `latest` stays with that one, whatever ends later.
+    A run that has been compared with what its rule meant stays with that one, whatever ends later.
 
     Raises:
         UnknownRun: a named run is not in the store.
     """
     if wanted is None:
         return None
-    if wanted != LATEST:
+    if wanted not in RULES:
         return store.run(wanted).run_id
     if (kept := _own_baseline(store, record)) is not None:
         return kept
-    of_name = (pl.col("name") == record.name) & (pl.col("run_id") != record.run_id)
-    complete = store.runs().filter(of_name & (pl.col("status") == "complete"))
-    own = _order(record.row())
-    older = [row for row in complete.iter_rows(named=True) if _order(row) < own]
-    newest_first = sorted(older, key=_order, reverse=True)
-    return next((row["run_id"] for row in newest_first if _counts(row)), None)
-
-
-def next_sequence(store: Store) -> int:
-    """The number of a run that begins now: one more than any in the store."""
-    return 1 + max((_order(row)[0] for row in store.runs().iter_rows(named=True)), default=0)
-
-
-def _order(row: Mapping[str, Any]) -> tuple[int, datetime, str]:
-    """By the number a run was begun with; clocks of two machines may differ by a day. Those of
-    before there were numbers come first, by their clock.
-    """
-    return json.loads(row["config"]).get(SEQUENCE, 0), row["started_at"], row["run_id"]
-
-
-def _counts(row: Mapping[str, Any]) -> bool:
-    """Whether a complete run may stand for its name."""
-    use = json.loads(row["config"]).get("cache", {}).get("use")
-    outcome = json.loads(row["summary"] or "{}").get("outcome")
-    return use != "replay_only" and outcome not in (None, "inconclusive")
+    return by_rule(store, wanted, record)
 
 
 def compare_stored(
@@ -102,8 +70,8 @@ def _is_own(store: Store, record: RunRecord, baseline: str, thresholds: Comparis
     configured = ComparisonConfig.model_validate(record.config["comparison"])
     if configured != thresholds or configured.baseline is None:
         return False
-    if configured.baseline == LATEST:
-        return baseline_id(store, LATEST, record) == baseline
+    if configured.baseline in RULES:
+        return baseline_id(store, configured.baseline, record) == baseline
     return baseline.startswith(configured.baseline)
 
 

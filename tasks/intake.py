@@ -17,12 +17,13 @@ from typing import Any, Final, Protocol
 
 from judge.case import Case
 from judge.config import TranscriptsConfig
-from judge.errors import ConfigurationError, DataError, Inconclusive
+from judge.errors import ConfigurationError, DataError
 from judge.formats import FORMATS, Format
 from judge.reconcile import reconcile
 from judge.rows import as_json
+from tasks.days import NothingDue, day_sources
 from tasks.lines import Raw, sha256_of
-from tasks.objects import Source, Spool, expand, list_sources, relisted
+from tasks.objects import Source, Spool, expand, relisted
 from tasks.records import case_of, digest, excerpt_of, raw_records
 from tasks.scan import DUE, DUPLICATE, REJECTED, UNSELECTED, Choice, Failure, Scan, Scanned
 
@@ -159,6 +160,13 @@ class Plan:
             reconcile(f"records {name}", getattr(self, name), {"in shards": sum(parts)})
 
     @classmethod
+    def without_objects(cls, day: dt.date | None) -> Plan:
+        """The plan of a day for which nothing is there; each day's is another input."""
+        content = hashlib.sha256(as_json(["nothing", day and day.isoformat()]).encode())
+        objects = dict.fromkeys(("listed", "read", "empty", "rejected", "reread"), 0)
+        return cls((), 0, 0, 0, 0, 0, content.hexdigest(), objects, {}, {})
+
+    @classmethod
     def from_dict(cls, body: dict[str, Any]) -> Plan:
         """The plan that `as_dict` described."""
         return cls(**body | {"shards": tuple(Shard.from_dict(shard) for shard in body["shards"])})
@@ -204,7 +212,7 @@ def plan_intake(
 
     Raises:
         ConfigurationError: the transcripts cannot be reached.
-        Inconclusive: `no_data`, nothing is left to judge.
+        NothingDue: `no_data`, nothing is left to judge.
         Unreconciled: a record is nowhere, or twice.
     """
     scan = Scan(config, spool, on_progress or (lambda _: None), choice)
@@ -217,7 +225,7 @@ def plan_intake(
     plan.check()
     if not plan.due:
         where = config.uri if choice else expand(config.uri, date)
-        raise Inconclusive(_no_data(where, plan))
+        raise NothingDue(_no_data(where, plan), plan)
     return plan
 
 
@@ -239,7 +247,7 @@ def _sources(
             "counts what is left of it"
         )
     if choice is None:
-        yield from list_sources(expand(config.uri, date), config.storage_options)
+        yield from day_sources(config, date)
         return
     for source in choice.objects:
         try:

@@ -16,10 +16,12 @@ from judge.catalog import fingerprints
 from judge.config import Manner, Trigger
 from judge.errors import ConfigurationError
 from tasks.again import again_choice
-from tasks.compared import SEQUENCE, baseline_id, next_sequence
+from tasks.baselines import DAY, SEQUENCE, next_sequence
+from tasks.compared import baseline_id
+from tasks.days import NothingDue
 from tasks.failpoints import failpoint
 from tasks.holding import holding
-from tasks.intake import Plan, plan_intake
+from tasks.intake import AgainChoice, Plan, plan_intake
 from tasks.ledger_file import known_runs
 from tasks.room import Room, watcher
 from tasks.run_ids import chosen_run_id, content_run_id, forked_run_id
@@ -34,6 +36,13 @@ class Request:
     run_id: str | None = None
     date: date | None = None
     manner: Manner = "begin"
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether nothing to judge is a finding of its own, kept as a run, and no fault of whoever
+        asked: nobody looks at what a schedule or an event begins.
+        """
+        return self.trigger != "adhoc"
 
 
 class PlannedRun:
@@ -67,19 +76,8 @@ async def plan_run(room: Room, request: Request) -> PlannedRun:
     """
     if request.manner == "resume":
         return await asyncio.to_thread(_resumed, room, request)
-    config = room.config
-    report = watcher.get()
-    transcripts = config.transcripts
-    choice = await asyncio.to_thread(again_choice, room.store, transcripts.again)
-    intake = await asyncio.to_thread(
-        plan_intake,
-        transcripts,
-        config.shard_size,
-        room.spool,
-        date=request.date,
-        on_progress=lambda read: report("reading", read, 0),
-        choice=choice,
-    )
+    choice = await asyncio.to_thread(again_choice, room.store, room.config.transcripts.again)
+    intake = await asyncio.to_thread(_intake, room, request, choice)
     failpoint("plan.listed")
     begun = await asyncio.to_thread(_begun, room, request, intake)
     room.pin(begun.config.get("prices", {}))
@@ -94,6 +92,28 @@ async def at_work(room: Room, run: PlannedRun) -> AsyncIterator[None]:
         if not run.finished:
             await stack.enter_async_context(holding(room.store, run.run_id))
         yield
+
+
+def _intake(room: Room, request: Request, choice: AgainChoice | None) -> Plan:
+    """What there is to judge.
+
+    Raises:
+        NothingDue: nothing, and the caller has not said that this may be.
+    """
+    report = watcher.get()
+    try:
+        return plan_intake(
+            room.config.transcripts,
+            room.config.shard_size,
+            room.spool,
+            date=request.date,
+            on_progress=lambda read: report("reading", read, 0),
+            choice=choice,
+        )
+    except NothingDue as found:
+        if not request.may_be_empty:
+            raise
+        return found.plan or Plan.without_objects(request.date)
 
 
 def _resumed(room: Room, request: Request) -> PlannedRun:
@@ -123,6 +143,7 @@ def _record(room: Room, request: Request, plan: dict[str, Any]) -> RunRecord:
             "fingerprints": fingerprints(room.court),
             "prices": room.prices(),
             SEQUENCE: next_sequence(room.store),
+            **({DAY: request.date.isoformat()} if request.date else {}),
         },
         config_hash=config.config_hash(),
         judge_model=", ".join(room.court.model_ids),

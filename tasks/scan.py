@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
@@ -121,6 +121,11 @@ class Scan:
     def total(self) -> int:
         """How many records were read, counted one by one."""
         return self._read
+
+    @property
+    def identities(self) -> Collection[bytes]:
+        """What the cases are known by that are meant, sampled or not."""
+        return self._seen.keys()
 
     def read(self, source: Source) -> None:
         """Settle the fate of every record of one object, twins aside.

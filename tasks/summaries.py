@@ -124,7 +124,7 @@ async def compare_with_baseline(room: Room, run: PlannedRun) -> Against:
 
 def _compare_with_baseline(room: Room, record: RunRecord) -> Against:
     wanted = room.config.comparison.baseline
-    if wanted is None or record.status != "complete":
+    if wanted is None or record.status != "complete" or record.plan.get("due") == 0:
         return Against()
     baseline = baseline_id(room.store, wanted, record)
     if baseline is None:

@@ -20,7 +20,7 @@ from judge.compare import COMPLETE
 from judge.config import Manner, RunConfig, Trigger
 from judge.errors import ConfigurationError, Halted, NotComparable
 from judge.seats import callable_seats
-from tasks.compared import LATEST
+from tasks.baselines import RULES
 from tasks.ledger_file import all_stopped, probe_ledger
 from tasks.objects import expand, list_sources
 from tasks.places import write_probe
@@ -120,8 +120,8 @@ def check_ledger(config: RunConfig) -> None:
 
 
 def _check_baseline(store: Store, baseline: str | None) -> None:
-    """Whether a baseline named by its id can be compared with; `latest` takes one that can."""
-    if baseline is None or baseline == LATEST:
+    """Whether a baseline named by its id can be compared with; a rule takes one that can."""
+    if baseline is None or baseline in RULES:
         return
     record = store.run(baseline)
     if record.status != COMPLETE:
@@ -137,6 +137,17 @@ def evaluations(wanted: list[Wanted], *, verbose: bool) -> list[RunOutcome]:
     Raises:
         ConfigurationError: when the configured Prefect server does not answer.
     """
+    find_server(verbose=verbose)
+    with progress():
+        return asyncio.run(_evaluate_all(wanted))
+
+
+def find_server(*, verbose: bool) -> None:
+    """Have Prefect use the configured server, else that of `assizes up`, else a temporary one.
+
+    Raises:
+        ConfigurationError: when the configured Prefect server does not answer.
+    """
     configured = configured_api_url()
     if configured is not None and not healthy(configured, API_TIMEOUT_S):
         raise ConfigurationError(
@@ -147,8 +158,6 @@ def evaluations(wanted: list[Wanted], *, verbose: bool) -> list[RunOutcome]:
     prepare_environment(verbose=verbose, api_url=server.api_url if server else None)
     if server is None and configured is None:
         _say("starting a temporary Prefect server (12 to 20 s; `assizes up` keeps one running)")
-    with progress():
-        return asyncio.run(_evaluate_all(wanted))
 
 
 async def _evaluate_all(wanted: list[Wanted]) -> list[RunOutcome]:

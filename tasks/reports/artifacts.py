@@ -30,7 +30,7 @@ async def publish_artifacts(
         keys: of the Markdown and of the table; the run's name is put behind each.
     """
     report, metrics = keys
-    name = _key(data["run"]["name"])
+    name = artifact_key(data["run"]["name"])
     where = f"\n\nThe full report: {code(links['html'], 500)}\n" if "html" in links else ""
     verdict = f"{data['verdict']['word']}: {data['run']['run_id']}"
     await acreate_markdown_artifact(
@@ -59,6 +59,6 @@ def metrics_table(data: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _key(name: str) -> str:
+def artifact_key(name: str) -> str:
     """Prefect takes lower-case letters, digits and dashes only."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "run"

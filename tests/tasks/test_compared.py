@@ -10,7 +10,8 @@ import pytest
 
 from judge.config import ComparisonConfig, StoreConfig
 from judge.rows import frame
-from tasks.compared import baseline_id, compare_stored, next_sequence, stored_comparison
+from tasks.baselines import next_sequence
+from tasks.compared import baseline_id, compare_stored, stored_comparison
 from tasks.store import Store, open_store
 from tests.tasks.reports.sample import BEGUN, Said, run
 

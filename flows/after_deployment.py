@@ -1,0 +1,130 @@
+"""After a deployment: the first transcripts of a version, beside those of the one before it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from prefect import flow
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import State
+from prefect.context import FlowRunContext
+from prefect.runtime import flow_run
+from prefect.states import Running
+
+from flows.evaluate import evaluate
+from flows.outcome import RunOutcome
+from judge.config import RunConfig
+from tasks.baselines import LATEST, PREVIOUS_VERSION
+from tasks.collecting import Collected
+from tasks.days import covering, day_of_moment, days_between
+from tasks.room import watcher
+
+log = logging.getLogger(__name__)
+
+COLLECTING: Final = "collecting"
+"""The name of the state, and of the stage, in which transcripts are waited for."""
+
+
+@flow(
+    name="after-deployment",
+    flow_run_name="after-deployment-{config.name}-{version}",
+    result_serializer="json",
+)
+async def after_deployment(
+    config: RunConfig, version: str, agent: str | None = None, min_transcripts: int | None = None
+) -> State[RunOutcome]:
+    """Wait for transcripts of a version that was deployed, then judge those and no others.
+
+    At the deadline it is judged by what there is, and the reasons say so; with none at all the
+    state is `NoData`. The deadline counts from when the run was to start, also after a restart.
+
+    Args:
+        config: everything about the run; `[after_deployment]` says how long and how often to look.
+            Without a baseline, or with `latest`, it is set beside the version before.
+        version: `agent_version` of the cases.
+        agent: their `agent`; null: whatever agent says that version.
+        min_transcripts: so many are waited for; null: as configured.
+
+    Returns:
+        The state of the run's `evaluate`, by whose name a rollout can be gated; its data is the
+        `RunOutcome`.
+
+    Raises:
+        ConfigurationError: the transcripts cannot be reached.
+    """
+    wanted = min_transcripts or config.after_deployment.min_transcripts
+    began: datetime = flow_run.scheduled_start_time
+    one = version_config(config, version, agent)
+    found = await _collect(one, wanted, began)
+    # Prefect types an async flow called with return_state as if it had been awaited already.
+    work: Any = evaluate(_over(one, began), "deployment", return_state=True)
+    state: State[Any] = await work
+    ended: Any = await state.aresult(raise_on_failure=False)
+    if not isinstance(ended, RunOutcome):
+        return state
+    if found < wanted:
+        said = f"{found} of {wanted} transcripts of version {version} by the deadline"
+        ended = ended.model_copy(update={"reasons": [said, *ended.reasons]})
+    message = "; ".join(ended.reasons) or "every gate passed"
+    return State(type=state.type, name=state.name, message=message, data=ended)
+
+
+def version_config(config: RunConfig, version: str, agent: str | None) -> RunConfig:
+    """The run over the transcripts of a version; what `latest` means would be the version itself
+    once it was judged before.
+    """
+    where = {**config.transcripts.where, "agent_version": version}
+    if agent is not None:
+        where["agent"] = agent
+    comparison = config.comparison
+    if comparison.baseline in (None, LATEST):
+        comparison = comparison.model_copy(update={"baseline": PREVIOUS_VERSION})
+    transcripts = config.transcripts.model_copy(update={"where": where})
+    return config.model_copy(update={"transcripts": transcripts, "comparison": comparison})
+
+
+def _over(config: RunConfig, began: datetime) -> RunConfig:
+    """Dated transcripts are those from the day of the deployment on; the day that comes is one of
+    them, for partitions whose clocks are ahead.
+    """
+    zone = config.nightly.time_zone
+    first = day_of_moment(began, zone)
+    last = day_of_moment(datetime.now(UTC), zone) + timedelta(days=1)
+    uri = covering(config.transcripts.uri, days_between(first, last))
+    transcripts = config.transcripts.model_copy(update={"uri": uri})
+    return config.model_copy(update={"transcripts": transcripts})
+
+
+async def _collect(config: RunConfig, wanted: int, began: datetime) -> int:
+    """Wait until there are enough cases, or until the deadline; how many there are."""
+    settings = config.after_deployment
+    deadline = began + timedelta(minutes=settings.deadline_minutes)
+    collected = Collected(config.transcripts)
+    report = watcher.get()
+    report(COLLECTING, 0, wanted)
+    told = 0
+    await _named(COLLECTING)
+    while True:
+        collected.config = _over(config, began).transcripts
+        found = await asyncio.to_thread(collected.look)
+        report(COLLECTING, min(found, wanted) - told, 0)
+        told = min(found, wanted)
+        left_s = (deadline - datetime.now(UTC)).total_seconds()
+        log.info("%d of %d transcripts, %.0f s to the deadline", found, wanted, max(0.0, left_s))
+        if found >= wanted or left_s <= 0:
+            break
+        await asyncio.sleep(min(settings.poll_s, left_s))
+    await _named("Running")
+    return found
+
+
+async def _named(name: str) -> None:
+    """Give the state of this flow run a name that says what it does; people see it in the UI."""
+    context = FlowRunContext.get()
+    if context is None or context.flow_run is None:
+        return
+    async with get_client() as client:
+        await client.set_flow_run_state(context.flow_run.id, Running(name=name), force=True)

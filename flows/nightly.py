@@ -1,0 +1,55 @@
+"""Every night: yesterday's transcripts, and those of nights that were missed."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from prefect import flow
+from prefect.client.schemas.objects import State
+from prefect.runtime import flow_run
+
+from flows.days import Part, PartOutcome, SeriesOutcome, conclude_parts, judge_part
+from judge.config import RunConfig
+from tasks.day_runs import due_nights
+from tasks.days import check_dated, yesterday
+
+
+def _named() -> str:
+    given = flow_run.parameters
+    config: RunConfig = given["config"]
+    return f"nightly-{config.name}-{given.get('on') or _night(config)}"
+
+
+@flow(name="nightly", flow_run_name=_named, result_serializer="json")
+async def nightly(config: RunConfig, on: date | None = None) -> State[SeriesOutcome]:
+    """Judge the transcripts of the last whole day, after those of nights that were missed.
+
+    Each night is an `evaluate` run: a finished one costs nothing again. A night without transcripts
+    is a run as well, which concludes `NoData`.
+
+    Args:
+        config: everything about the runs; `[nightly]` says whose day it is, and how many missed
+            nights are made good.
+        on: this day alone.
+
+    Returns:
+        A state named for the severest conclusion of these nights; its data is the `SeriesOutcome`.
+
+    Raises:
+        ConfigurationError: the transcripts' URI has no place for a day.
+    """
+    check_dated(config.transcripts.uri)
+    nights = [on] if on else await due_nights(config, _night(config))
+    ended: list[PartOutcome] = []
+    for night in nights:
+        if ended and ended[-1].conclusion in ("Halted", "OverBudget"):
+            break
+        ended.append(await judge_part(config, "nightly", Part(night)))
+    left = [Part(night) for night in nights[len(ended) :]]
+    fail = config.runner.fail_flow
+    return conclude_parts(config.name, ended, left, fail=fail, empty_counts=True)
+
+
+def _night(config: RunConfig) -> date:
+    """By when the run was to start: one that starts late is still about its own night."""
+    return yesterday(flow_run.scheduled_start_time, config.nightly.time_zone)

@@ -1,0 +1,70 @@
+"""Transcripts day by day, and a configuration over them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from prefect.client.schemas.objects import State
+
+from deployments.samples import sample_cases
+from deployments.settings import validated
+from judge.case import Case
+from judge.config import RunConfig
+from judge.formats import native_line
+from tasks.store import open_store
+
+OPEN_GATES = {"metrics_pass_threshold": 0, "cases_pass_threshold": 0}
+
+
+def cases_of(day: date, count: int = 2, version: str | None = None) -> list[Case]:
+    """Cases that no other day has."""
+    start = day.toordinal() * count % 40
+    return [
+        case.model_copy(
+            update={
+                "case_id": f"{day}-{number}",
+                "agent": "airline",
+                "agent_version": version or case.agent_version,
+            }
+        )
+        for number, case in enumerate(sample_cases()[start : start + count])
+    ]
+
+
+def lay(folder: Path, day: date, cases: Sequence[Case], after: bytes = b"") -> Path:
+    """Put the transcripts of a day where a job that exports them would."""
+    file = folder / "logs" / day.isoformat() / "part-0.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"".join(native_line(case) for case in cases) + after)
+    return file
+
+
+def dated(folder: Path, **tables: Any) -> RunConfig:
+    """A configuration over the days of a folder; every gate is open."""
+    body: dict[str, Any] = {
+        "name": "suite",
+        "transcripts": {"uri": f"{folder}/logs/{{date}}/"},
+        "thresholds": OPEN_GATES,
+        "limits": {"ledger": f"{folder}/ledger.db"},
+        "store": {"uri": f"{folder}/lake"},
+        "cache": {"uri": f"{folder}/replies"},
+        "report": {"uri": f"{folder}/reports"},
+    }
+    merged = {name: {**body[name], **table} for name, table in tables.items() if name in body}
+    return validated({**body, **tables, **merged}, "test")
+
+
+async def ended(state: State[Any]) -> Any:
+    found = await state.aresult(raise_on_failure=False)
+    if isinstance(found, BaseException):
+        raise found
+    return found
+
+
+def rows(config: RunConfig) -> list[dict[str, Any]]:
+    """Table runs, the earliest first."""
+    with open_store(config.store) as store:
+        return list(reversed(store.runs().to_dicts()))
