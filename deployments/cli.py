@@ -11,7 +11,7 @@ import sys
 import traceback
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -49,8 +49,17 @@ INTERNAL_ERROR = 70
 
 
 @app.callback()
-def _every_command(verbose: Verbose = False) -> None:
+def _every_command(
+    verbose: Verbose = False,
+    log_format: Annotated[
+        Literal["text", "json"], typer.Option(help="Of what is logged on stderr.")
+    ] = "text",
+) -> None:
     """Judge agent conversations and say whether they got worse."""
+    if log_format == "json":
+        from deployments.json_log import log_json
+
+        log_json()
 
 
 @app.command()

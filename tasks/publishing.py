@@ -49,7 +49,8 @@ async def publish_report(
     await publish_artifacts(data, links)
     if (folder := room.config.report.metrics) is not None:
         await asyncio.to_thread(_write_metrics, room, run.record, folder)
-    _emit(run.record, summary, comparison, links)
+    names = _emit(run.record, summary, comparison, links)
+    log.info("run %s is %s: %s", run.run_id, run.record.status, ", ".join(names))
     return links
 
 
@@ -66,7 +67,7 @@ def _emit(
     summary: RunSummary,
     comparison: RunComparison | None,
     links: dict[str, str],
-) -> None:
+) -> list[str]:
     """Ids, numbers and the reasons of the verdict; nothing of a transcript."""
     payload = {
         "run_id": record.run_id,
@@ -81,7 +82,8 @@ def _emit(
         "reasons": comparison.verdict.why if comparison else [],
         "report": links.get("html"),
     }
-    for name in event_names(record, summary, comparison):
+    names = event_names(record, summary, comparison)
+    for name in names:
         emit_event(
             name,
             resource={
@@ -92,6 +94,7 @@ def _emit(
             },
             payload=payload,
         )
+    return names
 
 
 def event_names(

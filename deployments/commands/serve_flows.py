@@ -27,11 +27,16 @@ def serve_flows(config: RunConfig, limit: int) -> int:
     sys.stderr.write(
         f"assizes: serving the flows of {config.name!r} for {api_url}; Ctrl-C ends it\n"
     )
-    asyncio.run(_serve(config, limit))
+    asyncio.run(serve(config, limit))
     return 0
 
 
-async def _serve(config: RunConfig, limit: int) -> None:
+async def serve(config: RunConfig, limit: int) -> None:
+    """Register, then take up flow runs until cancelled.
+
+    Raises:
+        ConfigurationError: workers serve these deployments already.
+    """
     from prefect.client.orchestration import get_client
     from prefect.runner import Runner
 
