@@ -13,6 +13,7 @@ from flows.outcome import RunOutcome, conclude
 from flows.shards import judge_shards
 from judge.config import Manner, RunConfig, Trigger
 from tasks.plan import Request, at_work, plan_run
+from tasks.progress_shown import progress_shown
 from tasks.publishing import publish_report
 from tasks.room import sitting
 from tasks.summaries import compare_with_baseline, summarise_run
@@ -41,7 +42,7 @@ async def evaluate(
     """
     async with sitting(config) as room:
         run = await plan_run(room, Request(trigger, run_id, on, manner))
-        async with at_work(room, run):
+        async with at_work(room, run), progress_shown(config.name):
             lost = await ask_by_batch(room, run)
             lost = await judge_shards(room, run, lost)
             summary = await summarise_run(room, run, lost=bool(lost))
