@@ -9,9 +9,9 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.events import emit_event
 
-from judge.compare import RunComparison
+from judge.compare import Ending, RunComparison
 from judge.errors import AssizesError
-from judge.summary import RunSummary
+from judge.summary import Outcome, RunSummary
 from tasks.plan import PlannedRun
 from tasks.reports.artifacts import publish_artifacts
 from tasks.reports.metrics_file import write_metrics
@@ -82,7 +82,8 @@ def _emit(
         "reasons": comparison.verdict.why if comparison else [],
         "report": links.get("html"),
     }
-    names = event_names(record, summary, comparison)
+    ending = comparison.verdict.ending if comparison else "fine"
+    names = event_names(record.status, summary.outcome, ending)
     for name in names:
         emit_event(
             name,
@@ -97,14 +98,17 @@ def _emit(
     return names
 
 
-def event_names(
-    record: RunRecord, summary: RunSummary, comparison: RunComparison | None
-) -> list[str]:
-    """What is told of a run: that it finished, and what somebody may want to be woken for."""
-    ending = comparison.verdict.ending if comparison is not None else "fine"
+def event_names(status: str, outcome: Outcome, ending: Ending) -> list[str]:
+    """What is told of a run: that it finished, and what somebody may want to be woken for.
+
+    Args:
+        status: of its row.
+        outcome: of its own gates.
+        ending: of its comparison; `fine` without one.
+    """
     if ending == "regressed":
         return [EVENT_FINISHED, EVENT_REGRESSION]
-    if "inconclusive" in (summary.outcome, ending):
+    if "inconclusive" in (outcome, ending):
         return [EVENT_FINISHED, EVENT_INCONCLUSIVE]
-    passed = record.status == "complete" and summary.outcome == "passed" and ending == "fine"
+    passed = status == "complete" and outcome == "passed" and ending == "fine"
     return [EVENT_FINISHED] if passed else [EVENT_FINISHED, EVENT_FAILED]
