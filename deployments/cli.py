@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from deployments import operate_cli, reading_cli, trust_cli, upkeep_cli
+from deployments import occasions_cli, operate_cli, reading_cli, trust_cli, upkeep_cli
 from deployments.options import (
     AsJson,
     Batch,
@@ -136,6 +136,9 @@ def run(
     on = date.date() if date else None
     wanted = Wanted(read, run_id, on, manner="fork" if fork else "begin")
     raise typer.Exit(run_evaluation(wanted, as_json=as_json, verbose=verbose))
+
+
+app.add_typer(occasions_cli.app)
 
 
 @app.command()

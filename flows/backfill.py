@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import Any, Final
 
 from prefect import flow
@@ -13,11 +13,10 @@ from prefect.artifacts import acreate_table_artifact
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 
-from flows.days import Part, PartOutcome, SeriesOutcome, conclude_parts, judge_part, spent
+from flows.days import PartOutcome, SeriesOutcome, conclude_parts, judge_part, spent
 from judge.config import RunConfig
-from judge.errors import ConfigurationError
 from tasks.day_runs import days_taken, takes_many
-from tasks.days import check_dated, days_between, yesterday
+from tasks.parts import Part, backfill_parts
 from tasks.progress import Progress
 from tasks.reports.artifacts import artifact_key
 from tasks.room import watcher
@@ -78,28 +77,6 @@ async def backfill(
     await _publish(config.name, ended)
     fail = config.runner.fail_flow
     return conclude_parts(config.name, ended, left, fail=fail, empty_counts=False)
-
-
-def backfill_parts(
-    config: RunConfig, since: date | None, until: date | None, uris: Sequence[str] | None
-) -> list[Part]:
-    """What a backfill goes through, in its order.
-
-    Raises:
-        ConfigurationError: as `backfill`.
-    """
-    if uris:
-        if since or until:
-            raise ConfigurationError("backfill: give days or places, not both")
-        return [Part(uri=uri) for uri in dict.fromkeys(uris)]
-    if since is None:
-        raise ConfigurationError(
-            "backfill: give the first day of a range (since), or places (uris)"
-        )
-    check_dated(config.transcripts.uri)
-    last = until or yesterday(datetime.now(UTC), config.nightly.time_zone)
-    days = days_between(since, last)
-    return [Part(day) for day in (days if config.backfill.order == "oldest" else reversed(days))]
 
 
 def _shared_out(config: RunConfig, at_once: int) -> RunConfig:

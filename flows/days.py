@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import date
 from typing import Any, Final, Literal
 
 from prefect.client.schemas.objects import State
@@ -17,6 +15,7 @@ from flows.evaluate import evaluate
 from flows.outcome import EXIT_CODES, Conclusion, RunOutcome
 from judge.config import RunConfig, Trigger
 from judge.errors import AssizesError, Halted, Inconclusive, NotComparable, OverBudget
+from tasks.parts import Part
 from tasks.room import forget_frames
 
 log = logging.getLogger(__name__)
@@ -49,31 +48,6 @@ _UNKNOWN_FAULT: Final = 4
 """Exit code where an error is none of ours: nothing can be said of the transcripts."""
 
 _REASONS_SAID: Final = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """What one run of several is about: a day, or a place of its own.
-
-    Attributes:
-        on: the day that fills the placeholders of the configured URI; null for another place.
-        uri: that place; null: as configured.
-    """
-
-    on: date | None = None
-    uri: str | None = None
-
-    @property
-    def label(self) -> str:
-        """What people call it."""
-        return self.on.isoformat() if self.on else str(self.uri)
-
-    def config(self, config: RunConfig) -> RunConfig:
-        """The configuration of its run."""
-        if self.uri is None:
-            return config
-        transcripts = config.transcripts.model_copy(update={"uri": self.uri})
-        return RunConfig.model_validate({**dict(config), "transcripts": transcripts})
 
 
 class PartOutcome(BaseModel):

@@ -8,10 +8,11 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 
-from flows.days import Part, PartOutcome, SeriesOutcome, conclude_parts, judge_part
+from flows.days import PartOutcome, SeriesOutcome, conclude_parts, judge_part
 from judge.config import RunConfig
 from tasks.day_runs import due_nights
 from tasks.days import check_dated, yesterday
+from tasks.parts import Part
 
 
 def _named() -> str:

@@ -115,7 +115,7 @@ def _conclusion(
     """The most severe finding decides the name; what is missing never passes for good news."""
     if record.status != "complete":
         return _unfinished(summary, lost)
-    if record.plan["due"] == 0:
+    if record.plan.get("due") == 0:
         return _nothing(summary)
     if summary.outcome == "inconclusive":
         return "Inconclusive", [_why_inconclusive(summary)]

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 MARKS = {True: "pass", False: "FAIL", None: "-"}
 STYLES = {
     "Passed": "bold green",
-    **dict.fromkeys(("Inconclusive", "Incomplete", "OverBudget", "Halted"), "bold yellow"),
+    **dict.fromkeys(
+        ("Inconclusive", "Incomplete", "OverBudget", "Halted", "NoData"), "bold yellow"
+    ),
 }
 MOVED = 5
 NOTABLE = 20

@@ -33,9 +33,15 @@ def watching() -> Iterator[None]:
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("starting", total=None)
+        parts = progress.add_task("days", total=None, visible=False)
 
         def report(stage: str, done: int, total: int) -> None:
-            _advance(progress, bar, stage, done, total)
+            if stage == "days" and total:
+                progress.reset(parts, total=total, completed=done, visible=True)
+            elif stage == "days":
+                progress.advance(parts, done)
+            else:
+                _advance(progress, bar, stage, done, total)
 
         token = watcher.set(report)
         try:

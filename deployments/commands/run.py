@@ -79,11 +79,21 @@ def preflight(wanted: Wanted) -> None:
         AssizesError: with the first fault found; NotComparable for a baseline not complete.
     """
     config = wanted.config
-    if callable_seats(config, court(config.judge)).costs:
-        check_ledger(config)
     if wanted.manner != "resume" and config.transcripts.again is None:
         uri = expand(config.transcripts.uri, wanted.on)
         list_sources(uri, config.transcripts.storage_options)
+    check_places(config)
+
+
+def check_places(config: RunConfig) -> None:
+    """What can be wrong wherever the transcripts are: models and keys, ledger, anchors, the places
+    that are written to, the baseline.
+
+    Raises:
+        AssizesError: as `preflight`.
+    """
+    if callable_seats(config, court(config.judge)).costs:
+        check_ledger(config)
     if config.anchors.uri is not None:
         list_sources(config.anchors.uri, config.transcripts.storage_options)
     write_probe(config.cache.uri, config.cache.storage_options, "[cache] uri")

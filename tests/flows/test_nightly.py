@@ -68,9 +68,17 @@ async def test_the_same_night_again_is_the_same_run(tmp_path: Path):
 @pytest.mark.parametrize(
     ("moment", "zone", "day"),
     [
-        ("2026-03-29T22:30+00:00", "Europe/Berlin", "2026-03-29"),  # 00:30, the day of 23 hours over
+        (
+            "2026-03-29T22:30+00:00",
+            "Europe/Berlin",
+            "2026-03-29",
+        ),  # 00:30, the day of 23 hours over
         ("2026-03-29T21:30+00:00", "Europe/Berlin", "2026-03-28"),  # 23:30, not over yet
-        ("2026-10-25T23:30+00:00", "Europe/Berlin", "2026-10-25"),  # 00:30, the day of 25 hours over
+        (
+            "2026-10-25T23:30+00:00",
+            "Europe/Berlin",
+            "2026-10-25",
+        ),  # 00:30, the day of 25 hours over
         ("2026-10-25T22:30+00:00", "Europe/Berlin", "2026-10-24"),  # 23:30 of the 25th hour
         ("2026-03-08T08:00+00:00", "America/Los_Angeles", "2026-03-07"),
         ("2026-11-20T23:59+00:00", "UTC", "2026-11-19"),

@@ -1,0 +1,136 @@
+"""The commands of the three occasions, as a person or a CI job runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from deployments.samples import with_planted_regression
+from tests.command import KEYS, ROOT, assizes
+from tests.doubles.fixtures import OPENAI_KEY, running_openai_server
+from tests.flows.nights import cases_of, lay
+from tests.flows.test_interrupt import asked, left_over
+
+TODAY = datetime.now(UTC).date()
+DAYS = [date(2026, 10, 20) + timedelta(days=number) for number in range(12)]
+
+CONFIG = """
+name = "suite"
+[transcripts]
+uri = "logs/{date}/"
+[thresholds]
+metrics_pass_threshold = 0
+cases_pass_threshold = 0
+[store]
+uri = "lake"
+[after_deployment]
+min_transcripts = 4
+deadline_minutes = 1
+poll_s = 0.5
+"""
+
+JUDGE = """
+[judge]
+model = "openai/gpt-4o-mini"
+api_base = "{api_base}"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "assizes.toml").write_text(CONFIG)
+    (tmp_path / "logs").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def env(prefect_server: str) -> dict[str, str]:
+    return {"PREFECT_API_URL": prefect_server, "OPENAI_API_KEY": OPENAI_KEY}
+
+
+def test_an_interrupted_backfill_goes_on_and_ends_with_a_table_of_days(
+    folder: Path, env: dict[str, str]
+):
+    for day in DAYS:
+        lay(folder, day, cases_of(day))
+    words = ["backfill", "--from", str(DAYS[0]), "--to", str(DAYS[-1])]
+    with running_openai_server("--latency", "0.2") as model:
+        (folder / "assizes.toml").write_text(CONFIG + JUDGE.format(api_base=model.api_base))
+        inherited = {name: value for name, value in os.environ.items() if name not in KEYS}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "deployments.cli", *words],
+            cwd=folder,
+            env={**inherited, **env, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        asked(model, 7)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 130, err
+        assert left_over(process.pid) == []
+        assert "Traceback" not in err
+        assert "USD so far)" in err
+
+        done = assizes(*words, "--in-flight", "3", "--json", cwd=folder, env=env)
+        assert done.code == 0, done
+        outcome = json.loads(done.out)
+        assert [one["part"] for one in outcome["parts"]] == [str(day) for day in DAYS]
+        assert sum(one["cases"] for one in outcome["parts"]) == 24
+        assert int(model.stats()["requests"]) <= 24 + 2  # of the day that was interrupted
+        before = model.stats()["requests"]
+        again = assizes(*words, cwd=folder, env=env)
+        assert again.code == 0
+        assert model.stats()["requests"] == before
+    assert "PASSED" in again.out
+    for one in outcome["parts"]:
+        line = next(line for line in again.out.splitlines() if line.startswith(one["part"]))
+        assert one["run_id"] in line
+
+
+def test_a_night_without_transcripts_ends_with_code_4(folder: Path, env: dict[str, str]):
+    answer = assizes("nightly", "--date", "2026-10-20", cwd=folder, env=env)
+    assert answer.code == 4, answer
+    assert "NODATA" in answer.out
+    assert "2026-10-20: NoData: no_data: nothing to judge" in answer.out
+    assert "Traceback" not in answer.err
+    shown = assizes("runs", "--json", cwd=folder)
+    assert [run["trigger"] for run in json.loads(shown.out)] == ["nightly"]
+
+
+def test_a_rollout_is_stopped_by_a_worse_version(folder: Path, env: dict[str, str]):
+    good = cases_of(TODAY, 20, "v1")
+    bad = with_planted_regression(cases_of(TODAY - timedelta(days=40), 20, "v2"))
+    lay(folder, TODAY, [*good, *bad])
+    words = ["--min-transcripts", "20", "--set", "comparison.mode=rules", "--json"]
+    first = assizes("after-deployment", "--version", "v1", *words, cwd=folder, env=env)
+    assert first.code == 0, first
+    second = assizes("after-deployment", "--version", "v2", *words, cwd=folder, env=env)
+    assert second.code == 1, second
+    assert json.loads(second.out)["conclusion"] == "Regression"
+    assert "20 of 20 transcripts" in second.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["backfill"], "give the first day of a range (--from; since) or places"),
+        (["backfill", "--from", "2026-10-21", "--to", "2026-10-20"], "before it begins"),
+        (["backfill", "--from", "2026-10-21", "--uri", "x"], "not both"),
+        (["nightly", "--set", "transcripts.uri=logs/"], "has no place for a day"),
+    ],
+)
+def test_what_cannot_be_run_is_one_line(folder: Path, words: list[str], said: str):
+    answer = assizes(*words, cwd=folder)
+    assert answer.code == 2
+    (line,) = answer.err.splitlines()
+    assert said in line

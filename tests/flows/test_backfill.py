@@ -1,0 +1,240 @@
+"""The backfill flow: a run for each day, whatever befalls one of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
+
+from flows.backfill import backfill
+from flows.days import SeriesOutcome
+from judge.config import RunConfig
+from judge.errors import ConfigurationError
+from tasks.parts import backfill_parts
+from tasks.store import open_store
+from tests.command import KEYS, ROOT
+from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
+from tests.flows.nights import cases_of, dated, ended, lay, rows
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
+
+FIRST, LAST = date(2026, 3, 15), date(2026, 4, 13)
+DAYS = [FIRST + timedelta(days=number) for number in range(30)]
+EMPTY = {date(2026, 3, 20), date(2026, 4, 5)}
+BROKEN = date(2026, 3, 29)
+
+
+def month(folder: Path, count: int = 2) -> None:
+    """30 days of transcripts, over the day the clocks change: two are empty, one has broken files."""
+    for day in DAYS:
+        if day == BROKEN:
+            lay(folder, day, [], b'{"cut off\n')
+        elif day not in EMPTY:
+            lay(folder, day, cases_of(day, count))
+
+
+async def filled(config: RunConfig, *args: Any, **kwargs: Any) -> SeriesOutcome:
+    found = await ended(await backfill(config, *args, return_state=True, **kwargs))
+    assert isinstance(found, SeriesOutcome)
+    return found
+
+
+def no_case_twice(config: RunConfig) -> int:
+    """How many cases all runs hold together, each once."""
+    keys = ("run_id", "case_id", "repetition")
+    with open_store(config.store) as store:
+        tables = [store.table(row["run_id"], "cases") for row in store.runs().to_dicts()]
+        scores = [store.table(row["run_id"], "scores") for row in store.runs().to_dicts()]
+    cases = pl.concat(tables)
+    assert not cases.select(keys).is_duplicated().any()
+    assert not pl.concat(scores).select(*keys, "judge", "metric", "part").is_duplicated().any()
+    assert not cases.select("case_id").is_duplicated().any()
+    return cases.height
+
+
+async def test_every_day_is_a_run_and_neither_an_empty_nor_a_broken_one_ends_the_others(
+    tmp_path: Path,
+):
+    month(tmp_path, 1)
+    config = dated(
+        tmp_path, backfill={"in_flight": 4}, comparison={"baseline": "latest", "mode": "rules"}
+    )
+    state = await backfill(config, FIRST, LAST, return_state=True)
+    outcome = await ended(state)
+    found = {one.part: one.conclusion for one in outcome.parts}
+    assert list(found) == [day.isoformat() for day in DAYS]
+    assert {day for day, said in found.items() if said == "NoData"} == {str(one) for one in EMPTY}
+    assert found[BROKEN.isoformat()] == "Inconclusive"
+    assert len({one.run_id for one in outcome.parts}) == 30
+    assert (no_case_twice(config), len(rows(config)), outcome.left) == (27, 30, [])
+    assert {row["status"] for row in rows(config)} == {"complete"}
+    assert state.name == outcome.conclusion
+    assert await filled(config, FIRST, LAST) == outcome
+    async with get_client() as client:
+        run = await client.read_flow_run(state.state_details.flow_run_id)
+        assert run.name == "backfill-suite-2026-03-15..2026-04-13"
+        progress = await client.read_artifacts(
+            artifact_filter=_key("assizes-backfill-progress-suite")
+        )
+        assert {float(one.data) for one in progress} == {100.0}
+        tables = await client.read_artifacts(artifact_filter=_key("assizes-backfill-suite"))
+        assert len(json.loads(tables[0].data)) == 30
+
+
+def _key(name: str) -> ArtifactFilter:
+    return ArtifactFilter(key=ArtifactFilterKey(any_=[name]))
+
+
+async def test_a_day_that_cannot_be_begun_is_told_and_the_others_are_judged(tmp_path: Path):
+    days = DAYS[:3]
+    lay(tmp_path, days[0], cases_of(days[0]))
+    (tmp_path / "logs" / days[1].isoformat()).write_text("a file in the place of a folder")
+    lay(tmp_path, days[2], cases_of(days[2]))
+    config = dated(tmp_path, transcripts={"uri": f"{tmp_path}/logs/{{date}}/part-*.jsonl"})
+    state = await backfill(config, days[0], days[2], return_state=True)
+    outcome = await ended(state)
+    assert [one.conclusion for one in outcome.parts] == ["Passed", "Failed", "Passed"]
+    assert (state.name, outcome.exit_code) == ("Failed", 2)
+    assert outcome.reasons[0].startswith(f"{days[1]}: Failed: [transcripts] uri")
+
+
+async def test_two_backfills_at_once_over_the_same_days_leave_no_duplicate_and_pay_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", OPENAI_KEY)
+    month(tmp_path)
+    with running_openai_server("--latency", "0.2") as model:
+        judge = {"model": "openai/gpt-4o-mini", "api_base": model.api_base}
+        ahead = dated(tmp_path, judge=judge, backfill={"in_flight": 2})
+        behind = dated(tmp_path, judge=judge, backfill={"in_flight": 2, "order": "newest"})
+        one, two = await asyncio.gather(
+            filled(ahead, DAYS[0], DAYS[11]), filled(behind, DAYS[4], DAYS[14])
+        )
+        asked = model.stats()["requests"]
+    assert no_case_twice(ahead) == asked == 2 * 13
+    assert len(rows(ahead)) == 15
+    shared = {part.part: part for part in one.parts}
+    for part in two.parts:
+        assert shared.get(part.part, part) == part
+
+
+PROGRAM = """
+import asyncio, datetime, json, sys
+from flows.backfill import backfill
+from judge.config import RunConfig
+config = RunConfig.model_validate_json(sys.argv[1])
+days = [datetime.date.fromisoformat(one) for one in sys.argv[2:]]
+asyncio.run(backfill(config, *days, return_state=True))
+"""
+
+
+def started(config: RunConfig, api_url: str) -> subprocess.Popen[bytes]:
+    inherited = {name: value for name, value in os.environ.items() if name not in KEYS}
+    own = {"PYTHONPATH": str(ROOT), "PREFECT_API_URL": api_url, "OPENAI_API_KEY": OPENAI_KEY}
+    words = [config.model_dump_json(), FIRST.isoformat(), LAST.isoformat()]
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *words],
+        env={**inherited, **own},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def wait_for(model: OpenAIServer, requests: int) -> None:
+    deadline = time.monotonic() + 120
+    while int(model.stats()["requests"]) < requests:
+        assert time.monotonic() < deadline, "the backfill asks nothing"
+        time.sleep(0.02)
+
+
+@pytest.mark.row("O9")
+async def test_killed_in_the_middle_it_goes_on_and_finished_days_cost_nothing(
+    tmp_path: Path, prefect_server: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", OPENAI_KEY)
+    month(tmp_path)
+    with running_openai_server("--latency", "0.05") as model:
+        judge = {"model": "openai/gpt-4o-mini", "api_base": model.api_base}
+        store = {"uri": f"duckdb:///{tmp_path}/rows.duckdb"}
+        config = dated(tmp_path, judge=judge, store=store)
+        process = started(config, prefect_server)
+        wait_for(model, 21)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        before = len([row for row in rows(config) if row["status"] == "complete"])
+        assert 5 < before < 30
+        outcome = await filled(config, FIRST, LAST)
+        asked = model.stats()["requests"]
+        assert await filled(config, FIRST, LAST) == outcome
+        assert model.stats()["requests"] == asked
+    assert len(outcome.parts) == 30
+    assert no_case_twice(config) == 54
+    assert 54 <= asked <= 54 + 2  # those of the day in flight may have been lost with the process
+    assert outcome.cost_usd is not None
+    assert outcome.cost_usd > 0
+
+
+async def test_a_spent_budget_ends_a_backfill_and_a_larger_one_goes_on(
+    tmp_path: Path, openai_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", OPENAI_KEY)
+    for day in DAYS[:4]:
+        lay(tmp_path, day, cases_of(day))
+    openai_server.reset()
+    judge = {"model": "openai/gpt-4o-mini", "api_base": openai_server.api_base}
+    state = await backfill(
+        dated(tmp_path, judge=judge, limits={"max_asks_per_day": 3}),
+        DAYS[0],
+        DAYS[3],
+        return_state=True,
+    )
+    outcome = await ended(state)
+    assert (state.name, outcome.exit_code) == ("OverBudget", 5)
+    assert [one.conclusion for one in outcome.parts] == ["Passed", "OverBudget"]
+    assert outcome.left == [day.isoformat() for day in DAYS[2:4]]
+    done = await filled(dated(tmp_path, judge=judge), DAYS[0], DAYS[3])
+    assert (done.conclusion, openai_server.stats()["requests"]) == ("Passed", 8)
+
+
+async def test_places_are_judged_as_days_are(tmp_path: Path):
+    files = [lay(tmp_path, day, cases_of(day)).as_posix() for day in DAYS[:2]]
+    config = dated(tmp_path)
+    outcome = await filled(config, uris=[*files, files[0]])
+    assert [(one.part, one.cases) for one in outcome.parts] == [(files[0], 2), (files[1], 2)]
+    assert [json.loads(row["config"]).get("day") for row in rows(config)] == [None, None]
+
+
+def test_the_newest_day_comes_first_where_that_is_wanted(tmp_path: Path):
+    newest = dated(tmp_path, backfill={"order": "newest"})
+    oldest = dated(tmp_path)
+    forward = [one.on for one in backfill_parts(oldest, FIRST, LAST, None)]
+    assert forward == DAYS
+    assert [one.on for one in backfill_parts(newest, FIRST, LAST, None)] == DAYS[::-1]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "give the first day"),
+        ({"until": LAST}, "give the first day"),
+        ({"since": LAST, "until": FIRST}, "ends 2026-03-15, before it begins 2026-04-13"),
+        ({"since": FIRST, "uris": ["a.jsonl"]}, "not both"),
+    ],
+)
+def test_a_range_that_is_none_is_refused(tmp_path: Path, given: dict[str, Any], said: str):
+    asked = {"since": None, "until": None, "uris": None, **given}
+    with pytest.raises(ConfigurationError, match=said):
+        backfill_parts(dated(tmp_path), *asked.values())
