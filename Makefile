@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := check
-.PHONY: demo test check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats lock clean
+.PHONY: demo test check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -55,6 +55,9 @@ bench-engine: $(STAMP)  ## the hearing engine beside bare loops: CPU, latency, f
 
 bench-rate: $(STAMP)  ## rate limits: known, unknown, shared by processes
 	$(BIN)/python -m benchmarks.rate
+
+bench-workers: $(STAMP)  ## one run by one worker of a work pool, and by two
+	$(BIN)/python -m benchmarks.workers
 
 bench-scale: $(STAMP)  ## 100,000 transcripts: memory, and the finished run again
 	$(BIN)/python -m benchmarks.scale

@@ -77,6 +77,11 @@ def log_json() -> None:
         logger.setLevel(logging.INFO)
 
 
+def logs_json() -> bool:
+    """Whether lines for people would stand among those for programs."""
+    return any(isinstance(one, JsonLines) for one in logging.getLogger(PACKAGES[0]).handlers)
+
+
 def _ids() -> Iterator[tuple[str, Any]]:
     """Ids of the flow run, the run, the shard and the attempt that a line is about."""
     if "prefect.context" not in sys.modules:

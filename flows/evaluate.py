@@ -10,7 +10,7 @@ from prefect.client.schemas.objects import State
 from flows.anchors import judge_anchors
 from flows.batch import ask_by_batch
 from flows.outcome import RunOutcome, conclude
-from flows.shards import judge_shards
+from flows.spread import judge_shards
 from judge.config import Manner, RunConfig, Trigger
 from tasks.plan import Request, at_work, plan_run
 from tasks.progress_shown import progress_shown

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -13,8 +14,7 @@ from prefect.client.schemas.objects import State
 from judge.errors import AssizesError, Halted, Inconclusive, OverBudget
 from tasks.intake import Shard
 from tasks.judging import judge_shard
-from tasks.plan import PlannedRun
-from tasks.room import Room, forget_frames, watcher
+from tasks.room import Room, forget_frames
 
 log = logging.getLogger(__name__)
 
@@ -49,23 +49,15 @@ class Losses:
         return bool(self.reasons) or self.stop is not None
 
 
-async def judge_shards(room: Room, run: PlannedRun, lost: Losses) -> Losses:
-    """Judge every shard not yet committed, a few at a time over one slot pool.
+async def judge_here(room: Room, run_id: str, due: Sequence[Shard], lost: Losses) -> None:
+    """Judge shards in this process, a few at a time over one slot pool.
 
     A sliding window of awaited tasks: never more task runs alive than `shards_in_flight`, one
     event loop, one API client. Whoever cancels the run cancels them, and they have ended when
     this returns. Once the budget is spent, the judge is down or the run was stopped, no further
     shard is begun; what is `lost` already is added to.
     """
-    if run.finished:
-        return lost
-    done = room.store.committed(run.run_id)
-    due = [shard for shard in run.intake.shards if shard.shard_id not in done]
-    report = watcher.get()
-    report("judging", 0, run.intake.due)
-    report("judging", sum(c.get("judged", 0) + c.get("errored", 0) for c in done.values()), 0)
-    await _Sitting(room, run.run_id, lost).judge(due)
-    return lost
+    await _Sitting(room, run_id, lost).judge(due)
 
 
 class _Sitting:
@@ -77,7 +69,7 @@ class _Sitting:
         self._lost = lost
         self._pending: set[asyncio.Task[AssizesError | str | None]] = set()
 
-    async def judge(self, due: list[Shard]) -> None:
+    async def judge(self, due: Sequence[Shard]) -> None:
         """Judge them all, or as many as can be."""
         waiting = list(reversed(due))
         try:

@@ -302,6 +302,14 @@ class RunnerConfig(_Table):
         default="assizes", description="whose workers run the deployments and the partitions"
     )
     partition_shards: int = Field(default=8, ge=1, description="shards in a partition")
+    partitions_in_flight: int = Field(
+        default=32, ge=1, le=500, description="partitions given out at once, at most"
+    )
+    lost_after_s: float = Field(
+        default=90.0,
+        ge=2,
+        description="a partition that shows no life for so long is given out anew",
+    )
     dask_address: str | None = Field(
         default=None, description="scheduler, tcp://host:8786; null: a cluster of this machine"
     )

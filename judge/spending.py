@@ -14,6 +14,9 @@ from judge.ledger import Account
 if TYPE_CHECKING:
     from judge.summary import RunSummary
 
+_ROUNDED_AWAY = 1e-3
+"""The ledger keeps whole nano-dollars of each call."""
+
 
 class ModelCalls(BaseModel):
     """What was asked of the judge model.
@@ -114,10 +117,12 @@ def estimated_share(asks: pl.LazyFrame) -> float | None:
 
 
 def with_ledger(summary: RunSummary, account: Account, asks: pl.LazyFrame) -> RunSummary:
-    """A summary with what the ledger has of the run beside what its rows have."""
-    if account.unpriced:
-        return summary
+    """A summary with what the ledger has of the run beside what its rows have; without it where the
+    ledger has less, for then calls of the run were counted in others, on other machines.
+    """
     in_rows = total(_known(_paid(asks), "cost_usd")) or 0.0
+    if account.unpriced or account.usd < in_rows * (1 - _ROUNDED_AWAY):
+        return summary
     spent = rounded(account.usd)
     return summary.model_copy(
         update={"spent_usd": spent, "spent_outside_rows_usd": rounded(spent - in_rows)}

@@ -141,6 +141,19 @@ def known_runs(path: str) -> list[str]:
         return [str(run_id) for (run_id,) in rows]
 
 
+def has_claim(path: str, run_id: str, key: str) -> bool:
+    """Whether a ledger knows of a claim of a run; false where there is no ledger yet.
+
+    Raises:
+        StoreError: when the file is no ledger.
+    """
+    if not Path(path).exists():
+        return False
+    with _using(path) as file:
+        sql = "select 1 from claims where run_id = ? and key = ?"
+        return file.execute(sql, (run_id, key)).fetchone() is not None
+
+
 def account_of(file: sqlite3.Connection, scope: str) -> Account:
     """The totals of a scope of a ledger."""
     found = file.execute(

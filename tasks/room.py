@@ -24,6 +24,7 @@ from tasks.clerk import SandboxClerk
 from tasks.ledger import SqliteLedger, stop_line
 from tasks.ledger_file import probe_ledger
 from tasks.objects import Spool
+from tasks.partitions import check_spread, check_store
 from tasks.replies import FileReplies, OwnReplies
 from tasks.store import Store, open_store
 
@@ -111,6 +112,10 @@ class Room:
                 log.warning("run %s was stopped at %s; it goes on now", run_id, at)
         return self.ledger
 
+    def halt(self, run_id: str, why: str) -> None:
+        """Ask no model any more: as `heed_stop` where someone stopped the run."""
+        self.engine_for(run_id).stop("halted", why)
+
     def heed_stop(self) -> None:
         """Where someone stopped the run that sits here, ask no model any more.
 
@@ -159,9 +164,12 @@ async def sitting(config: RunConfig) -> AsyncIterator[Room]:
 
     Raises:
         ConfigurationError: before anything is read or written, when the judges, the metrics, the
-            models or the ledger cannot work.
+            models or the ledger cannot work, or not for the several processes that are wanted.
         StoreError: when the store cannot be opened for writing.
     """
+    spread = config.runner.kind != "local"
+    if spread:
+        await _check_spread(config)
     bench = court(config.judge)
     seats = await asyncio.to_thread(callable_seats, config, bench)
     if seats.costs:
@@ -169,11 +177,21 @@ async def sitting(config: RunConfig) -> AsyncIterator[Room]:
     async with AsyncExitStack() as closing:
         store = await asyncio.to_thread(open_store, config.store, writing=True)
         closing.push_async_callback(asyncio.to_thread, store.close)
+        if spread:
+            check_store(config, store)
         room = Room(config, bench, store, seats)
         closing.push_async_callback(room.aclose)
         closing.push(_forgetting)
         closing.enter_context(settled_heap())
         yield room
+
+
+async def _check_spread(config: RunConfig) -> None:
+    check_spread(config)
+    if config.runner.kind == "workers":
+        from tasks.work_pool import check_work_pool
+
+        await check_work_pool(config.runner)
 
 
 @contextmanager

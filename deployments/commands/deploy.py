@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from deployments.commands.output import print_json, print_line, print_table
-from deployments.server import API_TIMEOUT_S, healthy, running_server
-from deployments.settings import configured_api_url, prepare_environment
+from deployments.server import known_server
+from deployments.settings import prepare_environment
 from judge.catalog import court
 from judge.config import RunConfig
 from judge.errors import AssizesError, ConfigurationError
@@ -65,20 +65,14 @@ def use_server(*, verbose: bool = False) -> str:
     Raises:
         ConfigurationError: when there is none, or it does not answer.
     """
-    configured = configured_api_url()
-    if configured is not None and not healthy(configured, API_TIMEOUT_S):
-        raise ConfigurationError(
-            f"PREFECT_API_URL {configured!r} does not answer; start that server, or unset it (in "
-            "the environment or the Prefect profile)"
-        )
-    server = None if configured else running_server()
-    if configured is None and server is None:
+    api_url = known_server()
+    if api_url is None:
         raise ConfigurationError(
             "there is no Prefect server to register on; set PREFECT_API_URL to one, or start one "
             "with `assizes up`"
         )
-    prepare_environment(verbose=verbose, api_url=server.api_url if server else None)
-    return configured or (server.api_url if server else "")
+    prepare_environment(verbose=verbose, api_url=api_url)
+    return api_url
 
 
 async def registered(order: Order) -> list[Registered]:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from deployments.commands.output import print_json, print_outcome
 from deployments.commands.stores import store_config
-from deployments.server import API_TIMEOUT_S, healthy, running_server
-from deployments.settings import configured_api_url, prepare_environment, stored_config
+from deployments.server import known_server
+from deployments.settings import prepare_environment, stored_config
 from judge.catalog import court
 from judge.compare import COMPLETE
 from judge.config import Manner, RunConfig, Trigger
@@ -23,6 +23,7 @@ from judge.seats import callable_seats
 from tasks.baselines import RULES
 from tasks.ledger_file import all_stopped, probe_ledger
 from tasks.objects import expand, list_sources
+from tasks.partitions import check_spread
 from tasks.places import write_probe
 from tasks.store import Store, open_store
 
@@ -92,6 +93,8 @@ def check_places(config: RunConfig) -> None:
     Raises:
         AssizesError: as `preflight`.
     """
+    if config.runner.kind != "local":
+        check_spread(config)
     if callable_seats(config, court(config.judge)).costs:
         check_ledger(config)
     if config.anchors.uri is not None:
@@ -158,15 +161,9 @@ def find_server(*, verbose: bool) -> None:
     Raises:
         ConfigurationError: when the configured Prefect server does not answer.
     """
-    configured = configured_api_url()
-    if configured is not None and not healthy(configured, API_TIMEOUT_S):
-        raise ConfigurationError(
-            f"PREFECT_API_URL {configured!r} does not answer; start that server, or unset it (in "
-            "the environment or the Prefect profile)"
-        )
-    server = None if configured else running_server()
-    prepare_environment(verbose=verbose, api_url=server.api_url if server else None)
-    if server is None and configured is None:
+    api_url = known_server()
+    prepare_environment(verbose=verbose, api_url=api_url)
+    if api_url is None:
         _say("starting a temporary Prefect server (12 to 20 s; `assizes up` keeps one running)")
 
 

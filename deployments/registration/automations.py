@@ -37,9 +37,8 @@ TOLD: Final = ("nightly", "deployment")
 """What started the runs that somebody is told of; the others have somebody who waits for them."""
 
 _BEAT: Final = "prefect.flow-run.heartbeat"
-_ENDS: Final = {
-    f"prefect.flow-run.{end}" for end in ("Completed", "Failed", "Cancelled", "Crashed")
-}
+_ANY: Final = "prefect.flow-run.*"
+"""Events of flow runs are named for the name of the state, and ours have names of their own."""
 
 _EVENTS: Final[Mapping[Finding, str]] = {
     "finished": EVENT_FINISHED,
@@ -132,7 +131,7 @@ def _zombies() -> AutomationCore:
         tags=[TAG],
         trigger=EventTrigger(
             after={_BEAT},
-            expect={_BEAT} | _ENDS,
+            expect={_ANY},
             match={"prefect.resource.id": "prefect.flow-run.*"},
             match_related={"prefect.resource.role": "tag", "prefect.resource.id": _tag_id(TAG)},
             for_each={"prefect.resource.id"},
@@ -209,7 +208,7 @@ def _broken(config: RunConfig, deployed: Deployed, teller: Teller) -> Automation
         description="A flow run that broke or crashed.",
         tags=[TAG, tag_of(config)],
         trigger=EventTrigger(
-            expect={"prefect.flow-run.Failed", "prefect.flow-run.Crashed"},
+            expect={_ANY},
             match={
                 "prefect.resource.id": "prefect.flow-run.*",
                 "prefect.state-name": ["Failed", "Crashed", "TimedOut"],
@@ -231,8 +230,11 @@ def _missed(config: RunConfig, deployed: Deployed, teller: Teller) -> Automation
         description=f"No nightly run ended for {hours:g} hours.",
         tags=[TAG, tag_of(config)],
         trigger=EventTrigger(
-            expect={"prefect.flow-run.Completed", "prefect.flow-run.Failed"},
-            match={"prefect.resource.id": "prefect.flow-run.*"},
+            expect={_ANY},
+            match={
+                "prefect.resource.id": "prefect.flow-run.*",
+                "prefect.state-type": [StateType.COMPLETED.value, StateType.FAILED.value],
+            },
             match_related=deployed.related("nightly"),
             posture=Posture.Proactive,
             threshold=1,

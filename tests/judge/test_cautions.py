@@ -130,3 +130,5 @@ def test_what_a_run_paid_and_no_row_holds_is_the_difference():
     assert (whole.spent_usd, whole.spent_outside_rows_usd) == (0.4, 0.15)
     unpriced = with_ledger(summary, Account(5, 0.4, unpriced=1), lazy("asks", asks))
     assert (unpriced.spent_usd, unpriced.spent_outside_rows_usd) == (None, None)
+    elsewhere = with_ledger(summary, Account(1, 0.1), lazy("asks", asks))
+    assert elsewhere.spent_usd is None  # other machines counted calls in ledgers of their own

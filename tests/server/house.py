@@ -57,6 +57,7 @@ HISTORY = """
 name = "history"
 [transcripts]
 uri = "old/{date}/"
+agent = "somebody-else"
 """
 
 
@@ -89,7 +90,7 @@ def environment(server: str) -> dict[str, str]:
     return {
         **os.environ,
         "PREFECT_API_URL": server,
-        "PREFECT_WORKER_QUERY_SECONDS": "1",
+        "PREFECT_WORKER_QUERY_SECONDS": "2",
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "INFO",
         "PYTHONPATH": str(ROOT),
     }

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -39,7 +38,6 @@ from tests.server.house import (
     YESTERDAY,
     Told,
     Worker,
-    environment,
     furnish,
     webhook,
 )
@@ -48,18 +46,6 @@ T = TypeVar("T")
 
 PATIENCE_S = 300.0
 EVERY_MINUTE = "nightly.cron='* * * * *'"
-
-OVERLAP = """
-import asyncio
-from datetime import date
-from pathlib import Path
-from deployments.settings import prepare_environment, read_config
-prepare_environment()
-from flows.backfill import backfill
-config = read_config(Path("history.toml"))
-state = asyncio.run(backfill(config, date.fromisoformat("{since}"), date.fromisoformat("{until}"), return_state=True))
-print(state.name)
-"""
 
 
 @dataclass
@@ -235,15 +221,15 @@ async def test_a_backfill_whose_worker_died_is_closed_then_finishes_beside_anoth
         assert crashed.state.type.value == "CRASHED"
         assert "no heartbeat" in crashed.state.message
         await client.set_flow_run_state(operated.backfill, Scheduled(), force=True)
-        text = OVERLAP.format(since=DAYS[5], until=DAYS[24])
-        other = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", text),
+        span = ("--from", str(DAYS[5]), "--to", str(DAYS[24]))
+        beside = await asyncio.to_thread(
+            assizes,
+            *("backfill", "-c", "history.toml", *span),
             cwd=operated.folder,
-            env=environment(operated.server),
-            stdout=asyncio.subprocess.PIPE,
+            env={"PREFECT_API_URL": operated.server},
         )
-        said, _ = await other.communicate()
-        assert other.returncode == 0, said
+        assert beside.code == 4, beside.err
+        assert str(BROKEN) in beside.out
         run = await until(lambda: final(client, operated.backfill), "the backfill to finish")
         children = await client.read_flow_runs(
             flow_run_filter=FlowRunFilter(

@@ -1,0 +1,131 @@
+"""Partitions as tasks of a Dask cluster (extra `dask`)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib import import_module
+from typing import Any, Final
+from uuid import uuid4
+
+from prefect import tags
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import State
+from prefect.context import hydrated_context, serialize_context
+from prefect.states import Crashed
+
+from judge.config import RunnerConfig
+from judge.errors import ConfigurationError
+from tasks.flow_runs import ended, halt, open_runs, tags_of
+from tasks.partitions import Ended, Order, Partition
+
+CONNECT_S: Final = "20s"
+
+GRACE_S: Final = 120.0
+"""So long are calls in flight waited for when the run was stopped or cancelled."""
+
+
+@asynccontextmanager
+async def cluster(config: RunnerConfig, run_id: str) -> AsyncIterator[Cluster]:
+    """The cluster at `dask_address`; without one, a process for each processor of this machine.
+
+    Raises:
+        ConfigurationError: when no scheduler answers there.
+    """
+    # Dask is not installed everywhere, and says nothing of types.
+    dask: Any = import_module("distributed")
+
+    async with AsyncExitStack() as stack:
+        where: Any = config.dask_address
+        if where is None:
+            where = await stack.enter_async_context(
+                dask.LocalCluster(
+                    n_workers=os.cpu_count() or 1,
+                    threads_per_worker=1,
+                    processes=True,
+                    host="127.0.0.1",
+                    dashboard_address="127.0.0.1:0",
+                    asynchronous=True,
+                )
+            )
+        try:
+            client = await stack.enter_async_context(
+                dask.Client(where, asynchronous=True, timeout=CONNECT_S)
+            )
+        except OSError as error:
+            raise ConfigurationError(
+                f"[runner] dask_address {where!r}: no Dask scheduler answers there: {error}"
+            ) from None
+        there = Cluster(client, run_id)
+        stack.push_async_callback(there.aclose)
+        yield there
+
+
+class Cluster:
+    """Gives partitions out as tasks; Dask itself gives one out again whose worker is gone."""
+
+    def __init__(self, client: Any, run_id: str) -> None:
+        self._client = client
+        self._run_id = run_id
+        self._tags = [*tags_of(run_id), f"dask:{uuid4().hex}"]
+        self._halted = False
+        self._settings = serialize_context()["settings_context"]
+
+    async def found(self) -> list[Partition]:
+        """None: what Dask has in hand ends with who gave it out."""
+        return []
+
+    async def judge(self, order: Order, attempt: int) -> Ended:
+        """Let a worker judge a partition."""
+        killed: Any = import_module("distributed").KilledWorker
+        key = f"{order.partition.key(self._run_id, attempt)}-{uuid4().hex[:8]}"
+        future = self._client.submit(
+            judge_by_dask, order.parameters(), self._tags, self._settings, key=key, pure=False
+        )
+        try:
+            found: Ended = await future
+        except killed as error:
+            return Ended("Crashed", " ".join(str(error).split()), lost=True)
+        except asyncio.CancelledError:
+            await self._client.cancel([future])
+            raise
+        return found
+
+    async def halt(self, why: str) -> None:
+        """Let what has begun make no further call."""
+        self._halted = True
+        async with get_client() as client:
+            await halt(client, self._tags, why)
+
+    async def aclose(self) -> None:
+        """Wait for the calls of those that were halted, for the cluster may end with this process;
+        close flow runs whose process is gone.
+        """
+        async with get_client() as client:
+            left = await open_runs(client, self._tags)
+            deadline = time.monotonic() + GRACE_S
+            while left and self._halted and time.monotonic() < deadline:
+                await asyncio.sleep(1.0)
+                left = await open_runs(client, self._tags)
+            for run in left:
+                state: State[Any] = Crashed(message="its Dask worker is gone")
+                await client.set_flow_run_state(run.id, state, force=True)
+
+
+def judge_by_dask(order: dict[str, Any], marks: list[str], settings: dict[str, Any]) -> Ended:
+    """Judge a partition in the process of a Dask worker, with the Prefect settings of who gave it
+    out; how its flow run ended.
+    """
+    with hydrated_context({"settings_context": settings}), tags(*marks):
+        return asyncio.run(_judged(order))
+
+
+async def _judged(order: dict[str, Any]) -> Ended:
+    from flows.partition import judge_partition
+
+    # Prefect types an async flow called with return_state as if it had been awaited already.
+    work: Any = judge_partition(**order, return_state=True)
+    return ended(await work)

@@ -1,0 +1,98 @@
+"""How a partition shows that its process lives, and hears that it is to end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from itertools import count
+from typing import Final
+from uuid import UUID
+
+import httpx
+from prefect.client.orchestration import PrefectClient, get_client
+from prefect.exceptions import PrefectException
+from prefect.runtime import flow_run
+
+log = logging.getLogger(__name__)
+
+BEAT: Final = "assizes.beat"
+"""The label of a flow run that changes while its process lives."""
+
+BEATS: Final = 4
+"""So often in `runner.lost_after_s`: one that comes late or not at all is no death."""
+
+HEED_S: Final = 5.0
+"""About so often it looks whether it is to end."""
+
+HALTING: Final = "Halting"
+"""The name of the state of a running flow run that is to begin no further call."""
+
+
+class Pulse:
+    """Keeps what is to be done when this flow run is to end, also where it was told before."""
+
+    def __init__(self) -> None:
+        self._why: str | None = None
+        self._halt: Callable[[str], None] | None = None
+
+    def on_halt(self, halt: Callable[[str], None]) -> None:
+        """Call it with the reason, now or later."""
+        self._halt = halt
+        if self._why is not None:
+            halt(self._why)
+
+    def end(self, why: str) -> None:
+        """The flow run is to end."""
+        self._why = why
+        if self._halt is not None:
+            self._halt(why)
+
+
+@asynccontextmanager
+async def beating(lost_after_s: float) -> AsyncIterator[Pulse]:
+    """For the length of the block, say that this flow run lives, and hear when it is to end.
+
+    Outside of a flow run nobody asks.
+
+    Args:
+        lost_after_s: a flow run that says nothing for so long is taken for dead.
+    """
+    pulse, own = Pulse(), flow_run.id
+    if own is None:
+        yield pulse
+        return
+    task = asyncio.create_task(_beat(pulse, UUID(str(own)), lost_after_s / BEATS))
+    try:
+        yield pulse
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _beat(pulse: Pulse, own: UUID, every_s: float) -> None:
+    looks = max(1, round(every_s / HEED_S))
+    async with get_client() as client:
+        for look in count():
+            number = None if look % looks else look // looks
+            why = await _told(client, own, number)
+            if why is not None:
+                pulse.end(why)
+                return
+            await asyncio.sleep(every_s / looks)
+
+
+async def _told(client: PrefectClient, own: UUID, number: int | None) -> str | None:
+    """Why this flow run is to end; null while it is not, and while nobody can be asked."""
+    try:
+        if number is not None:
+            await client.update_flow_run_labels(own, {BEAT: number})
+        state = (await client.read_flow_run(own)).state
+    except (httpx.HTTPError, PrefectException) as error:
+        log.warning("cannot tell the Prefect server that this partition is judged: %s", error)
+        return None
+    if state is None or (state.is_running() and state.name != HALTING):
+        return None
+    return state.message or f"its flow run is {state.name}"
