@@ -1,6 +1,6 @@
 """One run by one worker of a work pool, and by two: how much faster the second makes it.
 
-    python -m benchmarks.workers [--cases 768]
+    python -m benchmarks.workers [--cases 768] [--partitions 4]
 
 A model of one second a call, a real Prefect server, workers that take one partition at a time, no
 shared limit. What counts is the ratio of wall clocks of the whole flow; the start of a process for
@@ -21,11 +21,10 @@ from typing import Any
 
 from benchmarks.engine import Court
 from benchmarks.figures import ASSIZES, Figures
-from judge.config import RunConfig
+from judge.config import RunConfig, TranscriptsConfig
 
 POOL = "bench"
 IN_FLIGHT = 16
-PARTITIONS = 4
 LATENCY_S = 1.0
 
 
@@ -33,6 +32,7 @@ def main() -> None:
     """Print the figures; the last line is JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=768)
+    parser.add_argument("--partitions", type=int, default=4)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         os.environ.update(
@@ -47,12 +47,12 @@ def main() -> None:
         try:
             state = json.loads(Path(scratch, "home", "server.json").read_text())
             os.environ["PREFECT_API_URL"] = state["api_url"]
-            asyncio.run(_measure(Path(scratch), given.cases))
+            asyncio.run(_measure(Path(scratch), given.cases, given.partitions))
         finally:
             subprocess.run([ASSIZES, "down"], cwd=scratch, check=True, capture_output=True)
 
 
-async def _measure(folder: Path, cases: int) -> None:
+async def _measure(folder: Path, cases: int, partitions: int) -> None:
     from tests.doubles.fixtures import running_openai_server
     from tests.doubles.workers import registered, running_workers
 
@@ -61,9 +61,12 @@ async def _measure(folder: Path, cases: int) -> None:
     api_url = os.environ["PREFECT_API_URL"]
     figures, wall_s = Figures(), {}
     with running_openai_server("--latency", str(LATENCY_S)) as model:
-        await _seconds(_config(folder / "warm", transcripts, model.api_base, cases, limit=1))
+        warm = _config(folder / "warm", transcripts, model.api_base)
+        await _seconds(warm.model_copy(update={"transcripts": _one_of(transcripts)}))
         for names in (("one",), ("one", "two")):
-            config = _config(folder / str(len(names)), transcripts, model.api_base, cases)
+            config = _config(folder / str(len(names)), transcripts, model.api_base)
+            shards = -(-cases // config.shard_size)
+            config = _spread(config, -(-shards // partitions))
             with running_workers(POOL, folder, api_url, *names):
                 await _online(len(names))
                 wall_s[len(names)] = await _seconds(config)
@@ -74,26 +77,27 @@ async def _measure(folder: Path, cases: int) -> None:
     figures.close()
 
 
-def _config(
-    folder: Path, transcripts: Path, api_base: str, cases: int, limit: int | None = None
-) -> RunConfig:
-    shard = 2 * IN_FLIGHT
-    runner: dict[str, Any] = {"kind": "local"}
-    if limit is None:
-        shards = -(-cases // shard)
-        size = -(-shards // PARTITIONS)
-        runner = {"kind": "workers", "work_pool": POOL, "partition_shards": size}
+def _config(folder: Path, transcripts: Path, api_base: str) -> RunConfig:
     body = {
         "name": "bench",
-        "transcripts": {"uri": str(transcripts), "limit": limit},
+        "transcripts": {"uri": str(transcripts)},
         "judge": {"model": "openai/gpt-4o-mini", "api_base": api_base},
         "limits": {"max_in_flight": IN_FLIGHT, "ledger": str(folder / "ledger.db")},
         "store": {"uri": str(folder / "lake")},
         "cache": {"uri": str(folder / "replies")},
         "report": {"uri": str(folder / "reports")},
-        "runner": {**runner, "shard_size": shard, "fail_flow": False},
+        "runner": {"shard_size": 2 * IN_FLIGHT, "fail_flow": False},
     }
     return RunConfig.model_validate(body)
+
+
+def _one_of(transcripts: Path) -> TranscriptsConfig:
+    return TranscriptsConfig(uri=str(transcripts), limit=1)
+
+
+def _spread(config: RunConfig, partition_shards: int) -> RunConfig:
+    given = {"kind": "workers", "work_pool": POOL, "partition_shards": partition_shards}
+    return config.model_copy(update={"runner": config.runner.model_copy(update=given)})
 
 
 async def _seconds(config: RunConfig) -> float:

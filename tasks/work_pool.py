@@ -7,14 +7,14 @@ import logging
 import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
 import httpx
 from prefect.client.orchestration import PrefectClient, get_client
 from prefect.client.schemas.objects import FlowRun
-from prefect.exceptions import ObjectNotFound
+from prefect.exceptions import ObjectNotFound, PrefectException
 from prefect.settings import PREFECT_API_URL
 from prefect.states import Crashed
 from tenacity import retry, retry_if_exception, stop_after_delay, wait_random_exponential
@@ -115,23 +115,28 @@ class WorkPool:
         return list(self._found)
 
     async def judge(self, order: Order, attempt: int) -> Ended:
-        """Let workers judge a partition; the same attempt again is the same flow run."""
-        if (own := self._found.pop(order.partition, None)) is None:
-            try:
-                run = await self._given_out(order, attempt)
-            except httpx.HTTPError as error:
-                why = str(error) or type(error).__name__
-                return Ended(
-                    "AssizesError",
-                    f"the Prefect server takes no partition: {' '.join(why.split())}",
-                )
-            if run.state is not None and run.state.is_final():
-                return ended(run.state, stale=True)
-            own = run.id
+        """Let workers judge a partition; the same attempt again is the same flow run.
+
+        One that was found out is waited for, and how it ends is another sitting's business.
+        """
+        own = self._found.pop(order.partition, None)
+        if own is not None:
+            return replace(await self._end(own), stale=True)
+        try:
+            run = await self._given_out(order, attempt)
+        except httpx.HTTPError as error:
+            why = " ".join(str(error).split()) or type(error).__name__
+            return Ended("AssizesError", f"the Prefect server takes no partition: {why}")
+        if run.state is not None and run.state.is_final():
+            return ended(run.state, stale=True)
+        return await self._end(run.id)
+
+    async def _end(self, own: UUID) -> Ended:
+        """Wait until a flow run has ended, or is given up."""
         now = time.monotonic()
         watched = _Watched(asyncio.get_running_loop().create_future(), since=now)
         if not self._out:
-            self._taken = now
+            self._taken = self._answered = now
         self._out[own] = watched
         try:
             return await watched.ends
@@ -144,15 +149,18 @@ class WorkPool:
 
     async def watch(self) -> None:
         """Look at what is out, until cancelled."""
-        while True:
-            await asyncio.sleep(LOOK_S)
-            if self._out:
-                try:
-                    await self._look()
-                except AssizesError as error:
-                    self._fail(error)
-                except httpx.HTTPError as error:
-                    self._away(error)
+        try:
+            while True:
+                await asyncio.sleep(LOOK_S)
+                if self._out:
+                    try:
+                        await self._look()
+                    except AssizesError as error:
+                        self._fail(error)
+                    except (httpx.HTTPError, PrefectException) as error:
+                        self._away(error)
+        finally:
+            self._fail(AssizesError("the partitions are not watched any more"))
 
     @retry(
         retry=retry_if_exception(_passes),
@@ -174,12 +182,12 @@ class WorkPool:
         runs = await runs_of(self._client, wanted)
         now = self._answered = time.monotonic()
         for own in wanted:
-            if (watched := self._out.get(own)) is None or watched.ends.done():
+            if (watched := self._out.get(own)) is None:
                 continue
             if (run := runs.get(own)) is None:
-                watched.ends.set_result(Ended("Deleted", "its flow run is gone", lost=True))
+                _tell(watched, Ended("Deleted", "its flow run is gone", lost=True))
             elif run.state is not None and run.state.is_final():
-                watched.ends.set_result(ended(run.state))
+                _tell(watched, ended(run.state))
             else:
                 await self._see_life(watched, run, now)
         self._see_takers(runs.values(), now)
@@ -194,7 +202,7 @@ class WorkPool:
             return
         message = f"no sign of life for {silent_s:.0f} s"
         await self._client.set_flow_run_state(run.id, Crashed(message=message), force=True)
-        watched.ends.set_result(Ended("Crashed", message, lost=True))
+        _tell(watched, Ended("Crashed", message, lost=True))
 
     def _patience_s(self, state: Any) -> float:
         if state.is_scheduled() or state.is_paused():
@@ -224,7 +232,7 @@ class WorkPool:
                 f"{NOBODY_S:.0f} s"
             )
 
-    def _away(self, error: httpx.HTTPError) -> None:
+    def _away(self, error: Exception) -> None:
         """What was silent while nobody could be asked is not dead."""
         now = time.monotonic()
         for watched in self._out.values():
@@ -237,8 +245,12 @@ class WorkPool:
 
     def _fail(self, error: AssizesError) -> None:
         for watched in self._out.values():
-            if not watched.ends.done():
-                watched.ends.set_result(Ended(type(error).__name__, str(error)))
+            _tell(watched, Ended(type(error).__name__, str(error)))
+
+
+def _tell(watched: _Watched, how: Ended) -> None:
+    if not watched.ends.done():
+        watched.ends.set_result(how)
 
 
 def _check_server() -> None:
