@@ -147,6 +147,10 @@ async def notified(client: PrefectClient, config: RunConfig) -> Teller | None:
     if named is None:
         return None
     kind, _, name = named.partition("/")
+    if not (kind and name):
+        raise ConfigurationError(
+            f"[notify] block: {named!r} is no type/name; write one such as slack-webhook/oncall"
+        )
     try:
         block = await client.read_block_document_by_name(name, kind, include_secrets=False)
     except ObjectNotFound:

@@ -42,13 +42,14 @@ async def serve(config: RunConfig, limit: int) -> None:
 
     from deployments.registration.apply import Registrar
     from deployments.registration.automations import Deployed
-    from deployments.registration.wanted import PARTITIONS, wanted_deployments
+    from deployments.registration.wanted import wanted_deployments
+    from tasks.work_pool import DEPLOYMENT
 
     runner = Runner(name=f"assizes-{config.name}", limit=limit, pause_on_shutdown=True)
     ids: dict[str, UUID] = {}
     async with get_client() as client:
         for wanted in wanted_deployments(config):
-            if wanted.full_name == PARTITIONS:
+            if wanted.full_name == DEPLOYMENT:
                 continue  # a run that is spread over workers needs workers
             await _refuse_pooled(client, wanted.full_name)
             served = await _served(wanted)

@@ -16,10 +16,9 @@ from pydantic import ValidationError
 
 from judge.config import RunConfig
 from judge.errors import ConfigurationError
+from tasks.days import check_dated
 from tasks.publishing import TAG
-
-PARTITIONS: Final = "judge-partition/assizes"
-"""One for all configurations: `[runner] kind = "workers"` begins flow runs of it by this name."""
+from tasks.work_pool import DEPLOYMENT
 
 WORKER_ENVIRONMENT: Final[Mapping[str, str]] = {
     "DO_NOT_TRACK": "1",
@@ -148,7 +147,7 @@ def wanted_deployments(config: RunConfig) -> list[WantedDeployment]:
         one("flows.calibrate.calibrate_judge", "Hold the judge against human labels."),
         WantedDeployment(
             "flows.partition.judge_partition",
-            PARTITIONS.partition("/")[2],
+            DEPLOYMENT.partition("/")[2],
             "Part of a run.",
             left_alone=config.runner.kind != "workers",
         ),
@@ -159,11 +158,16 @@ def nightly_schedule(config: RunConfig) -> CronSchedule | None:
     """When nightly runs begin; null where the configuration wants none.
 
     Raises:
-        ConfigurationError: when the cron expression is none.
+        ConfigurationError: when the cron expression is none, or the transcripts' URI has no place
+            for a day.
     """
     nightly = config.nightly
     if not nightly.cron.strip():
         return None
+    try:
+        check_dated(config.transcripts.uri)
+    except ConfigurationError as error:
+        raise ConfigurationError(f'{error}; or no schedule: [nightly] cron = ""') from None
     try:
         return CronSchedule(cron=nightly.cron, timezone=nightly.time_zone)
     except ValidationError:

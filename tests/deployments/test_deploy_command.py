@@ -159,6 +159,8 @@ async def test_a_block_that_cannot_tell_anything_is_refused():
     for named in ("webhook/nobody", "nothing/nobody"):
         with pytest.raises(ConfigurationError, match=f"no block '{named}'"):
             await deployed(config("blocks", f'[notify]\nblock = "{named}"\n'))
+    with pytest.raises(ConfigurationError, match="'oncall' is no type/name"):
+        await deployed(config("blocks", '[notify]\nblock = "oncall"\n'))
     await Secret(value="x").save("mute", overwrite=True)
     with pytest.raises(ConfigurationError, match="neither notifies nor is a webhook"):
         await deployed(config("blocks", '[notify]\nblock = "secret/mute"\n'))
@@ -168,6 +170,9 @@ async def test_a_block_that_cannot_tell_anything_is_refused():
 async def test_a_schedule_may_be_left_out_but_not_be_nonsense():
     with pytest.raises(ConfigurationError, match="cron: 'at night' is no cron expression"):
         await deployed(config("cron", cron="at night"))
+    dateless = toml("cron").replace("in/{date}", "in")
+    with pytest.raises(ConfigurationError, match=r"no schedule: \[nightly\] cron"):
+        await deployed(validated(tomllib.loads(dateless), "test"))
     await deployed(config("cron", cron=""))
     async with get_client() as client:
         nightly = await client.read_deployment_by_name("nightly/assizes-cron")
