@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -22,6 +23,9 @@ commit, so being wrong about that costs nothing.
 BEAT_S: Final = 25.0
 """It says so this often."""
 
+STEP_BACK_S: Final = 1.0
+"""How long, about, whoever wants a run for itself waits before it looks again."""
+
 INTERRUPTED: Final = "interrupted"
 """What a run is called that nobody is at work on and that has not ended: it can be resumed."""
 
@@ -38,6 +42,26 @@ async def holding(store: Store, run_id: str) -> AsyncIterator[None]:
         with suppress(asyncio.CancelledError):
             await beating
         await asyncio.to_thread(_release, store, run_id)
+
+
+async def take(store: Store, run_id: str) -> None:
+    """Hold a run that no other process holds; wait until that is so.
+
+    Both write before they look, so of two that come at once at most one goes on; where each sees
+    the other, both step back for a while of their own. Who holds it now ends it with `holding`.
+    """
+    while True:
+        if not await asyncio.to_thread(_others_hold, store, run_id):
+            await asyncio.to_thread(_hold, store, run_id)
+            if not await asyncio.to_thread(_others_hold, store, run_id):
+                return
+            await asyncio.to_thread(_release, store, run_id)
+        await asyncio.sleep(random.uniform(0.5, 1.5) * STEP_BACK_S)
+
+
+def _others_hold(store: Store, run_id: str) -> bool:
+    until = store.held_until(run_id, by_others=True)
+    return until is not None and until > datetime.now(UTC)
 
 
 def standing(store: Store, run_id: str, status: str, now: datetime | None = None) -> str:

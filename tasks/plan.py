@@ -20,12 +20,13 @@ from tasks.baselines import DAY, SEQUENCE, next_sequence
 from tasks.compared import baseline_id
 from tasks.days import NothingDue
 from tasks.failpoints import failpoint
-from tasks.holding import holding
+from tasks.holding import holding, take
 from tasks.intake import AgainChoice, Plan, plan_intake
 from tasks.ledger_file import known_runs
 from tasks.room import Room, watcher
 from tasks.run_ids import chosen_run_id, content_run_id, forked_run_id
 from tasks.store import RunRecord
+from tasks.store.record import COMPLETE
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,9 @@ class PlannedRun:
 async def plan_run(room: Room, request: Request) -> PlannedRun:
     """List the input, cut it into shards, and begin the run or find it already begun.
 
+    What a schedule, an event or a backfill begins is judged by one process at a time: another that
+    is at work on the run is waited for, as what both asked would be paid twice.
+
     Raises:
         ConfigurationError: the transcripts cannot be found, or a complete run is to ask anew.
         StoreError: the run id belongs to another configuration or other transcripts.
@@ -80,9 +84,20 @@ async def plan_run(room: Room, request: Request) -> PlannedRun:
     intake = await asyncio.to_thread(_intake, room, request, choice)
     failpoint("plan.listed")
     begun = await asyncio.to_thread(_begun, room, request, intake)
+    if request.trigger != "adhoc" and begun.status != COMPLETE:
+        begun = await _taken(room, begun.run_id)
     room.pin(begun.config.get("prices", {}))
     failpoint("plan.begun")
     return PlannedRun(begun, Plan.from_dict(begun.plan))
+
+
+async def _taken(room: Room, run_id: str) -> RunRecord:
+    """A run that nobody else is at work on, as it is by then; a complete one is let go of."""
+    await take(room.store, run_id)
+    record = await asyncio.to_thread(room.store.run, run_id)
+    if record.status == COMPLETE:
+        await asyncio.to_thread(room.store.release, run_id)
+    return record
 
 
 @asynccontextmanager

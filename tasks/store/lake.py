@@ -240,9 +240,12 @@ class Lake(Closing):
         over = [name for name, until in self._holding(run_id).items() if until < now]
         self._objects.remove([f"{_holds(run_id)}/{self._holder}.json", *over])
 
-    def held_until(self, run_id: str) -> datetime | None:
+    def held_until(self, run_id: str, *, by_others: bool = False) -> datetime | None:
         """The latest time that a process wrote down."""
-        return max(self._holding(run_id).values(), default=None)
+        found = self._holding(run_id)
+        if by_others:
+            found.pop(f"{_holds(run_id)}/{self._holder}.json", None)
+        return max(found.values(), default=None)
 
     def _holding(self, run_id: str) -> dict[str, datetime]:
         folder = _holds(run_id)

@@ -106,8 +106,10 @@ class Store(Protocol):
         """Say that it is no more, and clear up after those who said so and are gone."""
         ...
 
-    def held_until(self, run_id: str) -> datetime | None:
-        """Until when some process said that it is at work on a run; null where none did."""
+    def held_until(self, run_id: str, *, by_others: bool = False) -> datetime | None:
+        """Until when some process, or some other one, said that it is at work on a run; null where
+        none did.
+        """
         ...
 
     def add_comparison(self, row: Mapping[str, Any]) -> None:

@@ -244,7 +244,7 @@ class Warehouse(Closing):
     def release(self, run_id: str) -> None:
         """Nothing was written."""
 
-    def held_until(self, run_id: str) -> datetime | None:
+    def held_until(self, run_id: str, *, by_others: bool = False) -> datetime | None:
         """Null: whoever can read the file is alone with it."""
         return None
 

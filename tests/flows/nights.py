@@ -20,18 +20,26 @@ OPEN_GATES = {"metrics_pass_threshold": 0, "cases_pass_threshold": 0}
 
 
 def cases_of(day: date, count: int = 2, version: str | None = None) -> list[Case]:
-    """Cases that no other day has."""
+    """Cases that no other day has, nor their first words, so that each is asked about by itself."""
     start = day.toordinal() * count % 40
     return [
-        case.model_copy(
-            update={
-                "case_id": f"{day}-{number}",
-                "agent": "airline",
-                "agent_version": version or case.agent_version,
-            }
-        )
+        _own(case, f"{day}-{number}", version)
         for number, case in enumerate(sample_cases()[start : start + count])
     ]
+
+
+def _own(case: Case, case_id: str, version: str | None) -> Case:
+    first, *others = case.transcript.turns
+    first = first.model_copy(update={"text": f"{first.text} ({case_id})"})
+    transcript = case.transcript.model_copy(update={"turns": (first, *others)})
+    return case.model_copy(
+        update={
+            "case_id": case_id,
+            "agent": "airline",
+            "agent_version": version or case.agent_version,
+            "transcript": transcript,
+        }
+    )
 
 
 def lay(folder: Path, day: date, cases: Sequence[Case], after: bytes = b"") -> Path:
