@@ -1,6 +1,6 @@
 """One run by one worker of a work pool, and by two: how much faster the second makes it.
 
-    python -m benchmarks.workers [--cases 768] [--partitions 4]
+    python -m benchmarks.workers [--cases 1536] [--partitions 4]
 
 A model of one second a call, a real Prefect server, workers that take one partition at a time, no
 shared limit. What counts is the ratio of wall clocks of the whole flow; the start of a process for
@@ -31,7 +31,7 @@ LATENCY_S = 1.0
 def main() -> None:
     """Print the figures; the last line is JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=768)
+    parser.add_argument("--cases", type=int, default=1536)
     parser.add_argument("--partitions", type=int, default=4)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
