@@ -39,7 +39,7 @@ test-s3: $(STAMP)  ## the store's tests on the gateway of Ceph (packages radosgw
 	ASSIZES_S3=ceph $(BIN)/pytest -q -n 0 tests/tasks/store tests/tasks/test_replies.py -k s3
 
 test-server: $(STAMP)  ## a Prefect server and a worker: schedules, events, automations, a killed backfill
-	ASSIZES_SERVER_TESTS=1 $(BIN)/python -m pytest -n 0 tests/server
+	ASSIZES_SERVER_TESTS=1 $(BIN)/python -m pytest -n 0 -p no:randomly tests/server
 
 soak-quick: $(STAMP)  ## kills, lost acknowledgements, damage, collectors: under two minutes
 	$(BIN)/python -m tests.soak short

@@ -12,7 +12,7 @@ from prefect.states import Completed, Failed
 from pydantic import BaseModel, ConfigDict
 
 from flows.evaluate import evaluate
-from flows.outcome import EXIT_CODES, Conclusion, RunOutcome
+from flows.outcome import EXIT_CODES, Conclusion, RunOutcome, reached
 from judge.config import RunConfig, Trigger
 from judge.errors import AssizesError, Halted, Inconclusive, NotComparable, OverBudget
 from tasks.parts import Part
@@ -94,7 +94,7 @@ async def judge_part(config: RunConfig, trigger: Trigger, part: Part) -> PartOut
     # Prefect types an async flow called with return_state as if it had been awaited already.
     work: Any = evaluate(part.config(config), trigger, None, part.on, return_state=True)
     state: State[Any] = await work
-    ended: Any = await state.aresult(raise_on_failure=False)
+    ended: Any = reached(await state.aresult(raise_on_failure=False))
     if isinstance(ended, RunOutcome):
         return _reached(part, ended)
     if isinstance(ended, BaseException):

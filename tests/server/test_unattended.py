@@ -1,6 +1,6 @@
 """It runs by itself: a real server, a real worker, everything registered by `assizes deploy`.
 
-`make test-server` runs these; `make test` does not.
+`make test-server` runs these, in this order; `make test` does not.
 """
 
 from __future__ import annotations
@@ -220,6 +220,7 @@ async def test_a_backfill_whose_worker_died_is_closed_then_finishes_beside_anoth
     operated: Operated,
 ):
     assert operated.killed >= 2, "the worker and the process of the flow run"
+    await deployed(operated.folder, "nights")  # no night every minute any more
     async with get_client() as client:
         crashed = await until(lambda: final(client, operated.backfill), "the dead run to be closed")
         assert crashed.state.type.value == "CRASHED"
