@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 from prefect.client.schemas.objects import State
+from prefect.exceptions import PrefectHTTPStatusError
 from prefect.states import Completed, Failed
 from pydantic import BaseModel, ConfigDict
 
@@ -93,7 +94,10 @@ async def judge_part(config: RunConfig, trigger: Trigger, part: Part) -> PartOut
     """One evaluation. Whatever becomes of it is told as a value, so that the others go on."""
     # Prefect types an async flow called with return_state as if it had been awaited already.
     work: Any = evaluate(part.config(config), trigger, None, part.on, return_state=True)
-    state: State[Any] = await work
+    try:
+        state: State[Any] = await work
+    except PrefectHTTPStatusError as error:  # the server was too busy to take note of the run
+        return _fault(part, error, "Failed")
     ended: Any = reached(await state.aresult(raise_on_failure=False))
     if isinstance(ended, RunOutcome):
         return _reached(part, ended)
