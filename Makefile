@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := check
-.PHONY: demo test check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats lock clean
+.PHONY: demo test check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-privacy lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -44,7 +44,7 @@ test-server: $(STAMP)  ## a Prefect server and a worker: schedules, events, auto
 soak-quick: $(STAMP)  ## kills, lost acknowledgements, damage, collectors: under two minutes
 	$(BIN)/python -m tests.soak short
 
-soak: $(STAMP)  ## the long one: 1,000 kills, 600 of DuckDB, every failpoint
+soak: $(STAMP)  ## the long one: 1,000 kills, 600 of DuckDB, every failpoint, repeated calls
 	$(BIN)/python -m tests.soak full
 
 bench: $(STAMP)  ## figures of the main job, the last line as JSON
@@ -76,6 +76,9 @@ bench-banking: $(STAMP)  ## document recall of a BM25 ranking over a knowledge b
 
 bench-stats: $(STAMP)  ## simulations: coverage, false alarms, power, lost scores
 	$(BIN)/python -m benchmarks.stats
+
+bench-privacy: $(STAMP)  ## recall and precision of the privacy rules
+	$(BIN)/python -m benchmarks.privacy
 
 lock:  ## resolve requirements.lock anew from the ranges in pyproject.toml
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-annotate --no-header \

@@ -72,7 +72,7 @@ def _inserted(con: duckdb.DuckDBPyConnection, rows: pl.DataFrame) -> None:
     con.unregister("_rows")
 
 
-BY_HAND = """
+FLAGS_BY_HAND = """
 with a as (
     select case_id, sum((value * 5)::int * (weight * 1000)::int) / 50.0 as points
     from read_parquet({baseline}) where part = '' and status = 'scored' group by case_id
@@ -83,23 +83,63 @@ with a as (
 select count(*), count(*) filter (b.points - a.points < -5), count(*) filter (b.points - a.points > 5)
 from a full join b using (case_id)
 """
+# What the comparison would take if no case row held a score: the classical query, for reference.
 
-SUMMED_BY_HAND = """
-with a as (
-    select case_id, sum((value * 5)::int * (weight * 1000)::int) / 50.0 as points
-    from read_parquet({baseline}) where part = '' and status = 'scored' group by case_id
+SUMMED_BY_HAND = (
+    """
+select status, passed, gate, root_cause, count(*), avg(overall_score), stddev_samp(overall_score),
+    sum(agent_tokens), sum(agent_cost_usd), count(distinct case_id)
+from read_parquet({cases}) group by all
+""",
+    """
+select median(agent_latency_ms), quantile_cont(agent_latency_ms, 0.95), max(agent_latency_ms),
+    avg(agent_latency_ms) from read_parquet({cases}) where status != 'skipped'
+""",
+    """
+select judge, metric, tier, status, label, count(*), avg(raw), avg(value), stddev_samp(raw),
+    stddev_samp(value), avg(passed::int), min(weight)
+from read_parquet({baseline}) where part = '' group by all
+""",
+    """
+select tier, avg(points) from (
+    select tier, round(sum(value * weight) / sum(weight) * 100, 2) as points
+    from read_parquet({baseline}) where part = '' and status = 'scored' and weight > 0
+    group by tier, case_id, repetition
+) group by tier
+""",
+    """
+select metric, failure_code, count(*) from read_parquet({baseline})
+where part = '' and failure_code is not null group by all
+""",
+    """
+select count(*) from read_parquet({baseline})
+where part = '' and (contains(details, '"votes":') or contains(details, '"first_votes":'))
+""",
 )
-select avg(points), stddev_samp(points), median(points), avg((points >= 50)::int),
-    (select [median(agent_latency_ms), quantile_cont(agent_latency_ms, 0.95), max(agent_latency_ms)]
-     from read_parquet({cases})),
-    (select sum(agent_tokens) from read_parquet({cases}))
-from a
+
+CASES_BY_HAND = """
+with paired as (
+    select b.passed as was, c.passed as is_now, round(c.overall_score - b.overall_score, 2) as delta,
+        b.overall_score as before, c.overall_score as after, b.status as s, c.status as t,
+        b.agent_latency_ms as old_ms, c.agent_latency_ms as new_ms
+    from read_parquet({cases}) b join read_parquet({cases_after}) c using (case_id)
+)
+select case when s = 'errored' or t = 'errored' then 'error'
+        when was and not is_now then 'regression' when is_now and not was then 'improvement'
+        when delta < -5 then 'regression' when delta > 5 then 'improvement'
+        else 'unchanged' end as status,
+    count(*), avg(was::int), avg(is_now::int), avg(before), avg(after), avg(old_ms), avg(new_ms),
+    stddev_samp(is_now::int - was::int), stddev_samp(delta), quantile_cont(old_ms, 0.95),
+    quantile_cont(new_ms, 0.95)
+from paired group by all
 """
 
 METRICS_BY_HAND = """
-select count(*), avg(c.raw - b.raw), count(*) filter (c.raw < b.raw)
+select judge, metric, count(*), avg(b.raw), avg(c.raw), avg(c.value - b.value),
+    stddev_samp(c.value - b.value), count(*) filter (c.raw < b.raw)
 from read_parquet({baseline}) b join read_parquet({candidate}) c using (case_id, judge, metric)
-where b.part = '' and c.part = '' group by metric
+where b.part = '' and c.part = '' and b.status = 'scored' and c.status = 'scored'
+group by judge, metric
 """
 
 
@@ -117,17 +157,23 @@ def job(name: str, uri: str) -> dict[str, Any]:
     return {"seconds": min(took), "peak": int(line.split()[1]) / 1024, "found": found}
 
 
-def _by_hand(query: str) -> Callable[[Any], Any]:
+def _by_hand(*queries: str) -> Callable[[Any], Any]:
     def ask(store: Any) -> Any:
         files = {
-            "baseline": [str(path) for path in store.sources("base", "scores")],
-            "candidate": [str(path) for path in store.sources("cand", "scores")],
-            "cases": [str(path) for path in store.sources("base", "cases")],
+            "baseline": _files(store, "base", "scores"),
+            "candidate": _files(store, "cand", "scores"),
+            "cases": _files(store, "base", "cases"),
+            "cases_after": _files(store, "cand", "cases"),
         }
         with duckdb.connect() as con:
-            return str(con.sql(query.format(**files)).fetchall())[:300]
+            con.execute("set enable_progress_bar = false")
+            return str([con.sql(query.format(**files)).fetchall() for query in queries])[:300]
 
     return ask
+
+
+def _files(store: Any, run_id: str, table: str) -> list[str]:
+    return [str(path) for path in store.sources(run_id, table)]
 
 
 def _summed(store: Any) -> Any:
@@ -140,21 +186,26 @@ def _summed(store: Any) -> Any:
     return [summary.avg_overall_score, summary.pass_rate, summary.latency_p95_ms]
 
 
-def _compared(store: Any) -> Any:
-    from judge.compare import compare
-    from tasks.compared import run_data
+def _compared(mode: str) -> Callable[[Any], Any]:
+    def ask(store: Any) -> Any:
+        from judge.compare import compare
+        from tasks.compared import run_data
 
-    comparison = compare(run_data(store, "base"), run_data(store, "cand"), ComparisonConfig())
-    aggregate = comparison.aggregate
-    return [aggregate.total_regressions, aggregate.total_improvements, aggregate.total_unchanged]
+        limits = ComparisonConfig.model_validate({"mode": mode})
+        comparison = compare(run_data(store, "base"), run_data(store, "cand"), limits)
+        totals = comparison.aggregate
+        return [totals.total_regressions, totals.total_improvements, totals.total_unchanged]
+
+    return ask
 
 
 JOBS: dict[str, Callable[[Any], Any]] = {
-    "sum by hand": _by_hand(SUMMED_BY_HAND),
+    "sum by hand": _by_hand(*SUMMED_BY_HAND),
     "sum": _summed,
-    "compare by hand": _by_hand(BY_HAND),
-    "compare metrics by hand": _by_hand(METRICS_BY_HAND),
-    "compare": _compared,
+    "flags by hand": _by_hand(FLAGS_BY_HAND),
+    "compare by hand": _by_hand(CASES_BY_HAND, METRICS_BY_HAND),
+    "compare, rules": _compared("rules"),
+    "compare": _compared("both"),
 }
 
 
@@ -227,15 +278,15 @@ def _figures_of_reading(cases: int, uri: str, figures: Figures) -> None:
         figures.add(f"{name}: s", one["seconds"])
         figures.add(f"{name}: peak MiB", one["peak"])
         print(f"    {one['found']}")
-    summed = found["sum"]["seconds"] / found["sum by hand"]["seconds"]
-    figures.add("sum / by hand", summed, most=1.2)
-    figures.add("compare / by hand", _ratio(found, "compare by hand"), most=1.2)
-    figures.add("compare / metrics by hand", _ratio(found, "compare metrics by hand"))
+    for name, hand in (
+        ("sum", "sum by hand"),
+        ("compare, rules", "compare by hand"),
+        ("compare", "compare by hand"),
+    ):
+        seconds = found[name]["seconds"] / found[hand]["seconds"]
+        figures.add(f"{name} / by hand", seconds, most=1.2)
+        figures.add(f"{name}, peak / by hand", found[name]["peak"] / found[hand]["peak"])
     figures.add("compare peak MiB", found["compare"]["peak"], most=400)
-
-
-def _ratio(found: dict[str, Any], other: str) -> float:
-    return float(found["compare"]["seconds"] / found[other]["seconds"])
 
 
 if __name__ == "__main__":

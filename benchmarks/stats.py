@@ -16,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy import stats
 
+from benchmarks import trust
 from benchmarks.figures import Figures
 from judge.compare import RunData, compare
 from judge.config import ComparisonConfig, RunConfig, TranscriptsConfig
@@ -23,7 +24,7 @@ from judge.rows import CASES, SCORES
 from judge.statistical_verdict import StatisticalVerdict
 from judge.statistics.clusters import Sample
 from judge.statistics.effects import decide
-from judge.statistics.intervals import Span, mean_interval, rate_interval
+from judge.statistics.intervals import Span, mean_interval, quantile_interval, rate_interval
 from judge.statistics.paired import paired_effect
 from judge.statistics.unpaired import unpaired_effect
 from judge.summary import summarise
@@ -47,6 +48,12 @@ def main() -> None:
     real_drop(figures, rng, int(100 * given.share))
     nights(figures, rng, int(60 * given.share))
     lost_scores(figures, rng, max(1, int(200 * given.share)))
+    trust.comparability(figures)
+    trust.corrected(figures, rng, int(1000 * given.share))
+    trust.drift(figures, rng, int(400 * given.share))
+    trust.attribution(figures, rng, max(1, int(100 * given.share)))
+    trust.quiet_years(figures, rng, max(1, int(60 * given.share)))
+    trust.sharp_nights(figures, rng, max(1, int(100 * given.share)))
     figures.close()
 
 
@@ -70,6 +77,11 @@ def coverage(figures: Figures, rng: Rng, times: int) -> None:
     def alone(cases: int, rate: float) -> Span | None:
         return rate_interval(Sample.of((rng.random(cases) < rate).astype(float)))
 
+    def middle() -> Span | None:
+        shared, own = rng.normal(0, 1, 25), rng.normal(0, 1, 100)
+        codes = np.repeat(np.arange(25), 4)
+        return quantile_interval(Sample(shared[codes] + own, codes), 0.5)
+
     def moved(share: bool) -> Span:
         worse, better = (0.10, 0.06) if share else (0.3, 0.2)
         draw = rng.random(100)
@@ -90,6 +102,7 @@ def coverage(figures: Figures, rng: Rng, times: int) -> None:
         "coverage_mean_25_clusters": share_held(
             times, 0.7, lambda: mean_interval(clustered(rng, 25, 4))
         ),
+        "coverage_median_25_clusters": share_held(times, 0.0, middle),
         "coverage_paired_share": share_held(times, -0.04, lambda: moved(share=True)),
         "coverage_paired_score": share_held(times // 4, -2.0, lambda: moved(share=False)),
         "coverage_unpaired_share": share_held(
@@ -218,7 +231,9 @@ def real_drop(figures: Figures, rng: Rng, times: int) -> None:
 
 
 def nights(figures: Figures, rng: Rng, years: int) -> None:
-    """A/A years against one baseline: nights called regressed, and alerts of two nights running."""
+    """A/A years against one baseline: nights called regressed, and two such nights running. What
+    alerts is the series (`trust.quiet_years`).
+    """
     single = onsets = 0
     for _ in range(years):
         truth = (rng.random(200) < 0.85).astype(float)

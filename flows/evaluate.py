@@ -12,6 +12,7 @@ from flows.batch import ask_by_batch
 from flows.outcome import RunOutcome, conclude
 from flows.spread import judge_shards
 from judge.config import Manner, RunConfig, Trigger
+from tasks.incidents import tell_incidents
 from tasks.plan import Request, at_work, plan_run
 from tasks.progress_shown import progress_shown
 from tasks.publishing import publish_report
@@ -49,4 +50,5 @@ async def evaluate(
         against = await compare_with_baseline(room, run)
         against = await judge_anchors(room, run, against)
         links = await publish_report(room, run, summary, against.comparison)
+        await tell_incidents(room, run)
     return conclude(run.record, summary, against, lost, links, fail=config.runner.fail_flow)

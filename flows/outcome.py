@@ -178,6 +178,8 @@ def _unfinished(summary: RunSummary, lost: Losses) -> tuple[Conclusion, list[str
         on = "go on with the same command; kept replies cost nothing"
         return "Halted", [str(lost.stop), f"{left} cases were not attempted; {on}", *spent]
     why = f"{left} cases could not be judged; run again to resume"
+    if not left and not lost:  # the input was not all there
+        return "Incomplete", [one for one in summary.warnings if one.startswith("vanished")]
     return "Incomplete", [why, *_losses(lost.reasons)]
 
 

@@ -10,7 +10,7 @@ import polars as pl
 from judge.executions import CASE
 from judge.families.rag import built_in, yes_no_rubrics
 from judge.families.rag_measures import AgentUsage, DocumentRecall
-from judge.headlines import metric_summaries, overall_assessments
+from judge.headlines import metric_counts, metric_summaries, overall_assessments
 from judge.protocol import Judge
 from judge.score import Metric, Scale
 
@@ -42,7 +42,7 @@ def results_frame(
     """
     seated = agent_evaluation_judges() if judges is None else judges
     lazy = scores.lazy()
-    summaries = metric_summaries(lazy, seated)
+    summaries = metric_summaries(metric_counts(lazy), seated)
     table = cases.select(CASE).sort(CASE)
     overall = overall_assessments(cases.lazy(), lazy, summaries).collect()
     if any(one.gate == "quality" for one in summaries):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
-from judge.compare_cases import CASE_POINTS, CaseComparison
+import polars as pl
+
+from judge.compare_cases import CASE_POINTS
 
 SPREADS: Final = 2.0
 """A move of more than so many standard deviations of repetitions is no noise."""
@@ -16,16 +17,18 @@ def noise_threshold(repeat_sd: float) -> float:
     return max(CASE_POINTS, SPREADS * repeat_sd)
 
 
-def changed_within(cases: Iterable[CaseComparison], threshold: float) -> tuple[str, ...]:
+def changed_within(changed: pl.DataFrame, threshold: float) -> tuple[str, ...]:
     """The ids of the changed cases whose change is within noise.
 
     It is unless the verdict of most repetitions turned, or the score moved by more than the
     threshold.
+
+    Args:
+        changed: cases that got worse or better, as `joined_cases` has them.
+        threshold: in points.
     """
-    changed = (case for case in cases if case.status in ("regression", "improvement"))
-    return tuple(case.test_case_id for case in changed if _within(case, threshold))
-
-
-def _within(case: CaseComparison, threshold: float) -> bool:
-    turned = (case.baseline_pass_fraction > 0.5) != (case.candidate_pass_fraction > 0.5)
-    return not turned and abs(case.score_delta or 0.0) <= threshold
+    most = [
+        pl.col(f"{side}_passes") * 2 > pl.col(f"{side}_runs") for side in ("baseline", "candidate")
+    ]
+    still = pl.col("score_delta").abs().fill_null(0.0) <= threshold
+    return tuple(changed.filter((most[0] == most[1]) & still)["case_id"])

@@ -24,6 +24,7 @@ from judge.jury import Jury, jury
 from judge.protocol import Judge
 from judge.rubric import BUILT_IN, OUTCOMES, metric_of, rubrics
 from judge.score import Metric
+from judge.windows import ReadingOptions
 
 _HEAVIEST: Final = 1e9
 
@@ -35,7 +36,8 @@ JUDGES: Final[Mapping[str, JudgeEntry]] = {
         description="Scores the conversation metrics and the expected outcomes with one ask.",
         needs=("transcript",),
         needs_ground_truth=False,
-        made=lambda _, chosen: ConversationJudge(chosen),
+        made=lambda options, chosen: ConversationJudge(chosen, options),
+        options=ReadingOptions,
     ),
     **agent_steps.ENTRIES,
     **criteria.ENTRIES,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
-from judge.config_diff import FINGERPRINTS, FieldChange
+from judge.config_diff import FINGERPRINTS, PRIVACY, FieldChange
 
 MIN_OVERLAP: Final = 0.95
 """Share of the larger run's cases that both must hold for a comparison case by case."""
@@ -15,7 +15,7 @@ MIN_OVERLAP: Final = 0.95
 DISJOINT: Final = 0.05
 """Under this overlap the runs are two samples of the same traffic, compared as such."""
 
-_TABLES: Final = ("judge", FINGERPRINTS, "thresholds")
+_TABLES: Final = ("judge", FINGERPRINTS, PRIVACY, "thresholds")
 _READING: Final = ("transcripts.writes", "transcripts.redact", "transcripts.format")
 _PLACES: Final = ("judge.rubrics", "judge.api_base")
 # Where rubrics and endpoints are; what they say and who answered is compared by itself.

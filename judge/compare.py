@@ -9,8 +9,7 @@ be had never looks like a better agent.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -25,16 +24,16 @@ from judge.compare_cases import (
     CaseComparison,
     MetricAggregate,
     case_comparisons,
-    joined_cases,
     joined_metrics,
-    metric_aggregates,
 )
-from judge.compare_rules import Figures, figures, reasons
+from judge.compare_rules import Figures, reasons
 from judge.config import ComparisonConfig
 from judge.config_diff import FieldChange, config_diff, judge_changes
 from judge.errors import NotComparable
 from judge.exact import rounded
 from judge.executions import agent_latency, executions
+from judge.paired_cases import PairedCases
+from judge.paired_metrics import Names, Scores, metric_aggregate, metric_names, paired_metrics
 from judge.statistical import Compared, statistical_verdict
 from judge.statistical_verdict import Noise, StatisticalVerdict
 from judge.summary import RunSummary
@@ -118,8 +117,26 @@ class ComparisonVerdict(_Part):
         return self.reasons
 
 
+class CaseCounts(_Part):
+    """How many cases there are, of which the comparison of big runs lists a part (`listed`).
+
+    `flipped`: of the regressions and improvements those whose verdict turned.
+    """
+
+    matched: int
+    listed: int
+    baseline_only: int
+    candidate_only: int
+    flipped_regressions: int
+    flipped_improvements: int
+
+
 class RunComparison(_Part):
-    """The comparison of a candidate run with its baseline."""
+    """The comparison of a candidate run with its baseline.
+
+    Of each status, and of the cases of one run only, up to `judge.paired_cases.LISTED` are listed:
+    verdicts that turned first, then the largest moves. `case_counts` and the totals are exact.
+    """
 
     baseline_run_id: str
     candidate_run_id: str
@@ -131,47 +148,13 @@ class RunComparison(_Part):
     test_case_comparisons: tuple[CaseComparison, ...]
     baseline_only_test_cases: tuple[str, ...]
     candidate_only_test_cases: tuple[str, ...]
+    case_counts: CaseCounts
     config_diff: tuple[FieldChange, ...]
     verdict: ComparisonVerdict
     warnings: tuple[str, ...]
     regression_analysis: str | None = Field(
         default=None, description="free text about the causes, where somebody wrote one"
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Pairing:
-    """The runs joined: the cases of both, of each alone, and the figures the rules look at."""
-
-    matched: pl.DataFrame
-    baseline_only: tuple[str, ...]
-    candidate_only: tuple[str, ...]
-    baseline: Figures
-    candidate: Figures
-
-    @classmethod
-    def of(cls, baseline: RunData, candidate: RunData) -> _Pairing:
-        cases = joined_cases(baseline.cases, candidate.cases)
-        matched = cases.drop_nulls(["baseline_runs", "candidate_runs"])
-        paired = not matched.is_empty()
-        shared = matched if paired else cases
-        return cls(
-            matched=matched,
-            baseline_only=tuple(cases.filter(pl.col("candidate_runs").is_null())["case_id"]),
-            candidate_only=tuple(cases.filter(pl.col("baseline_runs").is_null())["case_id"]),
-            baseline=figures(shared, "baseline", paired=paired),
-            candidate=figures(shared, "candidate", paired=paired),
-        )
-
-    @property
-    def overlap(self) -> float:
-        """Shared cases / cases of the larger run, 0..1."""
-        alone = max(len(self.baseline_only), len(self.candidate_only))
-        return self.matched.height / (self.matched.height + alone) if self.matched.height else 0.0
-
-    @property
-    def same_cases(self) -> bool:
-        return not self.baseline_only and not self.candidate_only
 
 
 def compare(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig) -> RunComparison:
@@ -184,20 +167,22 @@ def compare(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig)
         NotComparable: a run is not complete.
     """
     summaries = (_summary(baseline, "baseline"), _summary(candidate, "candidate"))
-    pairing = _Pairing.of(baseline, candidate)
-    metrics = joined_metrics(baseline.scores, candidate.scores, pairing.matched)
+    cases = PairedCases.of(baseline.cases, candidate.cases)
+    scores = (baseline.scores, candidate.scores)
+    names = metric_names(scores)
     changes = config_diff(baseline.config, candidate.config)
-    numbers = {
-        **_deltas(pairing, *summaries),
-        "latency_p95_delta_ms": _p95_delta(baseline, candidate, pairing),
-        "per_metric_aggregate_deltas": metric_aggregates(metrics),
-    }
     answered = (baseline.answered_by, candidate.answered_by)
-    differing = mismatches(changes, answered, pairing.overlap)
-    listed = tuple(case_comparisons(pairing.matched, metrics))
-    found = None
+    differing = mismatches(changes, answered, cases.overlap)
+    both = None
     if thresholds.mode != "rules":
-        found = _statistics(Compared.of(baseline, candidate, thresholds), differing, listed)
+        both = Compared.of(baseline, candidate, thresholds)
+    numbers = {
+        **_deltas(cases, *summaries),
+        "latency_p95_delta_ms": _p95_delta(baseline, candidate, cases),
+        "per_metric_aggregate_deltas": _metrics(scores, names, cases, both),
+    }
+    found = None if both is None else _statistics(both, differing, cases)
+    listed = case_comparisons(cases.listed, joined_metrics(scores, cases.listed, names))
     return RunComparison(
         baseline_run_id=baseline.run_id,
         candidate_run_id=candidate.run_id,
@@ -206,38 +191,58 @@ def compare(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig)
         baseline_run_name=baseline.name,
         candidate_run_name=candidate.name,
         aggregate=ComparisonAggregate.model_validate(numbers),
-        test_case_comparisons=listed,
-        baseline_only_test_cases=pairing.baseline_only,
-        candidate_only_test_cases=pairing.candidate_only,
+        test_case_comparisons=tuple(listed),
+        baseline_only_test_cases=cases.baseline_only,
+        candidate_only_test_cases=cases.candidate_only,
+        case_counts=CaseCounts(
+            matched=cases.matched,
+            listed=len(listed),
+            baseline_only=cases.alone[0],
+            candidate_only=cases.alone[1],
+            flipped_regressions=cases.flipped.get("regression", 0),
+            flipped_improvements=cases.flipped.get("improvement", 0),
+        ),
         config_diff=tuple(changes),
-        verdict=_verdict(pairing, thresholds, found, differing),
-        warnings=(*_judge_warning(changes), *_warnings(pairing, *summaries)),
+        verdict=_verdict(cases, thresholds, found, differing),
+        warnings=(*_judge_warning(changes), *_warnings(cases, *summaries)),
     )
 
 
+def _metrics(
+    scores: Scores, names: Names, cases: PairedCases, both: Compared | None
+) -> list[MetricAggregate]:
+    """The averages of every metric, which the statistics see on the way."""
+    found = []
+    for pair in paired_metrics(scores, names, repeated=cases.repeated):
+        found.append(metric_aggregate(pair, cases))
+        if both is not None:
+            both.add(pair)
+    return sorted((one for one in found if one is not None), key=lambda one: one.metric)
+
+
 def _statistics(
-    both: Compared, differing: tuple[Mismatch, ...], listed: Iterable[CaseComparison]
+    both: Compared, differing: tuple[Mismatch, ...], cases: PairedCases
 ) -> StatisticalVerdict:
     """The statistical verdict, with the changed cases that repetitions alone could have changed."""
     found, spread = statistical_verdict(both, differing), both.repeat_sd
-    if spread is None:
+    if spread is None or cases.changed is None:
         return found
     threshold = noise_threshold(spread)
     noise = Noise(
         repeat_sd=rounded(spread),
         threshold=rounded(threshold),
-        changed_within=changed_within(listed, threshold),
+        changed_within=changed_within(cases.changed, threshold),
     )
     return found.model_copy(update={"noise": noise})
 
 
 def _verdict(
-    pairing: _Pairing,
+    cases: PairedCases,
     thresholds: ComparisonConfig,
     found: StatisticalVerdict | None,
     differing: tuple[Mismatch, ...],
 ) -> ComparisonVerdict:
-    fired = tuple(reasons(pairing.baseline, pairing.candidate, thresholds))
+    fired = tuple(reasons(cases.baseline, cases.candidate, thresholds))
     return ComparisonVerdict(
         regression_detected=bool(fired),
         reasons=fired,
@@ -278,9 +283,8 @@ def _difference(before: float | Fraction | None, after: float | Fraction | None)
     return None if before is None or after is None else rounded(after - before)
 
 
-def _deltas(pairing: _Pairing, baseline: RunSummary, candidate: RunSummary) -> dict[str, Any]:
-    before, after = pairing.baseline, pairing.candidate
-    statuses = Counter(pairing.matched["status"])
+def _deltas(cases: PairedCases, baseline: RunSummary, candidate: RunSummary) -> dict[str, Any]:
+    before, after = cases.baseline, cases.candidate
     return {
         "baseline_metrics": baseline,
         "candidate_metrics": candidate,
@@ -290,22 +294,24 @@ def _deltas(pairing: _Pairing, baseline: RunSummary, candidate: RunSummary) -> d
         "cost_delta_usd": _difference(
             baseline.total_estimated_cost_usd, candidate.total_estimated_cost_usd
         ),
-        "total_regressions": statuses["regression"],
-        "total_improvements": statuses["improvement"],
-        "total_unchanged": statuses["unchanged"],
-        "total_errors": statuses["error"],
+        "total_regressions": cases.statuses.get("regression", 0),
+        "total_improvements": cases.statuses.get("improvement", 0),
+        "total_unchanged": cases.statuses.get("unchanged", 0),
+        "total_errors": cases.statuses.get("error", 0),
     }
 
 
-def _p95_delta(baseline: RunData, candidate: RunData, pairing: _Pairing) -> float | None:
-    before, after = (_p95(run, pairing.matched) for run in (baseline, candidate))
+def _p95_delta(baseline: RunData, candidate: RunData, cases: PairedCases) -> float | None:
+    before, after = (_p95(run, cases) for run in (baseline, candidate))
     return _difference(before, after)
 
 
-def _p95(run: RunData, matched: pl.DataFrame) -> float | None:
+def _p95(run: RunData, cases: PairedCases) -> float | None:
     executed = executions(run.cases)
-    if not matched.is_empty():
-        executed = executed.join(matched.lazy().select("case_id"), on="case_id", how="semi")
+    if cases.keys is not None and cases.matched:
+        executed = executed.with_columns(pl.col("case_id").hash()).join(
+            cases.keys.lazy(), on="case_id", how="semi"
+        )
     return agent_latency(executed).p95
 
 
@@ -315,11 +321,11 @@ def _judge_warning(changes: list[FieldChange]) -> Iterator[str]:
         yield f"the runs were judged differently ({names}): a change need not be the agent's"
 
 
-def _warnings(pairing: _Pairing, *summaries: RunSummary) -> Iterator[str]:
+def _warnings(cases: PairedCases, *summaries: RunSummary) -> Iterator[str]:
     """Everything a reader must know before believing the verdict."""
-    yield from _case_warnings(pairing)
+    yield from _case_warnings(cases)
     sides = zip(
-        ("baseline", "candidate"), (pairing.baseline, pairing.candidate), summaries, strict=True
+        ("baseline", "candidate"), (cases.baseline, cases.candidate), summaries, strict=True
     )
     for role, side, summary in sides:
         if side.pass_rate is None:
@@ -332,32 +338,27 @@ def _warnings(pairing: _Pairing, *summaries: RunSummary) -> Iterator[str]:
         for caution in summary.warnings:
             if caution.startswith(MIXED_JUDGE):
                 yield f"the {role} run: {caution}"
-    yield from _skipped_rules(pairing.baseline, pairing.candidate)
+    yield from _skipped_rules(cases.baseline, cases.candidate)
 
 
-def _case_warnings(pairing: _Pairing) -> Iterator[str]:
-    matched = pairing.matched
-    if matched.is_empty():
+def _case_warnings(cases: PairedCases) -> Iterator[str]:
+    if not cases.matched:
         yield "the runs share no case: each is taken as a whole, and they are only roughly alike"
-    elif not pairing.same_cases:
+    elif not cases.same_cases:
         yield (
-            f"the runs executed different cases: {matched.height} matched, "
-            f"{len(pairing.baseline_only)} only in the baseline, "
-            f"{len(pairing.candidate_only)} only in the candidate; "
+            f"the runs executed different cases: {cases.matched} matched, "
+            f"{cases.alone[0]} only in the baseline, "
+            f"{cases.alone[1]} only in the candidate; "
             "the rules look at the matched ones"
         )
-    uneven = matched.filter(pl.col("baseline_runs") != pl.col("candidate_runs"))
-    if uneven.height:
+    if cases.uneven:
         yield (
-            f"{uneven.height} cases have different numbers of repetitions in the two runs; "
+            f"{cases.uneven} cases have different numbers of repetitions in the two runs; "
             "each case counts once, with the average of its repetitions"
         )
-    unscored = matched.filter(
-        pl.col("baseline_score").is_null() != pl.col("candidate_score").is_null()
-    )
-    if unscored.height:
+    if cases.unscored:
         yield (
-            f"{unscored.height} cases have a score in one run only; "
+            f"{cases.unscored} cases have a score in one run only; "
             "they enter the average score of neither"
         )
 

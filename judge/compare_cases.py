@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict
@@ -14,7 +15,7 @@ from judge.exact import DECIMALS, rounded
 from judge.executions import collected, executions
 from judge.headlines import METRIC, headlines
 
-_GUARD = 12
+GUARD = 12
 # Means over repetitions keep three decimals more than differences do: rounding both alike would
 # move a difference that lies exactly on a limit.
 
@@ -22,6 +23,7 @@ CASE_POINTS = 5.0
 """A case that did not flip changed when its score moved by more than this (seed 001); fixed."""
 
 _SIDES = ("baseline", "candidate")
+_STATUS: Final = pl.Enum(["regression", "improvement", "unchanged", "error"])
 
 MetricStatus = Literal["regression", "improvement", "unchanged"]
 CaseStatus = Literal["regression", "improvement", "unchanged", "error"]
@@ -80,56 +82,73 @@ class MetricAggregate(BaseModel):
     delta: float | None
 
 
-def joined_cases(baseline: pl.LazyFrame, candidate: pl.LazyFrame) -> pl.DataFrame:
-    """Both runs' cases side by side, sorted by `case_id`; a side that lacks a case is null.
+class JoinedCases(NamedTuple):
+    """The cases of two runs side by side, in no order; a side that lacks a case is null.
 
     Columns of each side, prefixed `baseline_` and `candidate_`: `runs`, `passes` and `errors`
-    (counts of executions), `score`, `passed`, `agent_latency`, `latency`; and the `status`.
+    (counts of executions), `score`, `passed`, `agent_latency`, `duration`; and `status` and
+    `score_delta`. `lone`: one run holds a case that the other does not; `skipped`: some case was
+    not executed; `repeated`: some was more than once.
     """
-    sides = _side(baseline, "baseline_").join(
-        _side(candidate, "candidate_"), on="case_id", how="full", coalesce=True
-    )
-    measured = (
-        pl.col("baseline_duration").is_not_null() & pl.col("candidate_duration").is_not_null()
-    )
-    latencies = [
-        pl.when(measured).then(f"{side}_duration").otherwise(f"{side}_agent_latency")
-        for side in _SIDES
+
+    rows: pl.DataFrame
+    lone: bool
+    skipped: bool
+    repeated: bool
+
+
+def joined_cases(baseline: pl.LazyFrame, candidate: pl.LazyFrame) -> JoinedCases:
+    """Both runs' cases joined."""
+    runs = (baseline, candidate)
+    seen = [
+        collected(
+            side.select((pl.col("status") == "skipped").any(), (pl.col("repetition") > 0).any())
+        ).row(0)
+        for side in runs
     ]
-    return collected(
-        sides.with_columns(
-            baseline_latency=latencies[0],
-            candidate_latency=latencies[1],
-            score_delta=(pl.col("candidate_score") - pl.col("baseline_score")).round(2),
-        )
-        .with_columns(
-            status=_case_status(),
-            latency_delta=_delta("baseline_latency", "candidate_latency"),
-        )
-        .sort("case_id")
+    repeated = any(more for _, more in seen)
+    sides = [
+        _side(run, f"{side}_", repeated=repeated) for run, side in zip(runs, _SIDES, strict=True)
+    ]
+    rows = collected(
+        sides[0]
+        .join(sides[1], on="case_id", how="full", coalesce=True)
+        .with_columns(score_delta=(pl.col("candidate_score") - pl.col("baseline_score")).round(2))
+        .with_columns(status=_case_status())
     )
+    lone = bool(rows["baseline_runs"].null_count() or rows["candidate_runs"].null_count())
+    return JoinedCases(rows, lone, any(skipped for skipped, _ in seen), repeated)
 
 
-def _side(cases: pl.LazyFrame, prefix: str) -> pl.LazyFrame:
+def _side(cases: pl.LazyFrame, prefix: str, *, repeated: bool) -> pl.LazyFrame:
     errored = pl.col("state") == "errored"
     undecided = pl.col("state") == "undecided"
     passed = pl.col("state") == "passed"
-    return (
-        executions(cases)
-        .group_by("case_id")
-        .agg(
+    executed = executions(cases)
+    if repeated:
+        rows = executed.group_by("case_id").agg(
             runs=pl.len(),
             passes=passed.sum(),
             errors=errored.sum(),
             # An undecided case has no verdict: null, which never flips.
             passed=pl.when(~undecided.any()).then(passed.all()),
             # One errored repetition and the case has no score: its others may be its better ones.
-            score=pl.when(~errored.any()).then(pl.col("overall_score").mean().round(_GUARD)),
-            agent_latency=pl.col("agent_latency_ms").mean().round(_GUARD),
-            duration=pl.col("duration_ms").mean().round(_GUARD),
+            score=pl.when(~errored.any()).then(pl.col("overall_score").mean().round(GUARD)),
+            agent_latency=pl.col("agent_latency_ms").mean().round(GUARD),
+            duration=pl.col("duration_ms").mean().round(GUARD),
         )
-        .select("case_id", pl.exclude("case_id").name.prefix(prefix))
-    )
+    else:
+        rows = executed.select(
+            "case_id",
+            runs=pl.lit(1, pl.UInt32),
+            passes=passed.cast(pl.UInt32),
+            errors=errored.cast(pl.UInt32),
+            passed=pl.when(~undecided).then(passed),
+            score=pl.when(~errored).then(pl.col("overall_score").round(GUARD)),
+            agent_latency=pl.col("agent_latency_ms").round(GUARD),
+            duration=pl.col("duration_ms").round(GUARD),
+        )
+    return rows.select("case_id", pl.exclude("case_id").name.prefix(prefix))
 
 
 def _delta(baseline: str, candidate: str) -> pl.Expr:
@@ -162,22 +181,25 @@ def _case_status() -> pl.Expr:
     decided = pl.coalesce(
         _flip("baseline_passed", "candidate_passed"), _move(pl.col("score_delta"), CASE_POINTS)
     )
-    return pl.when(error).then(pl.lit("error")).otherwise(decided)
+    return pl.when(error).then(pl.lit("error")).otherwise(decided).cast(_STATUS)
 
 
 def joined_metrics(
-    baseline: pl.LazyFrame, candidate: pl.LazyFrame, matched: pl.DataFrame
+    scores: tuple[pl.LazyFrame, pl.LazyFrame],
+    cases: pl.DataFrame,
+    names: Mapping[tuple[str, str], str],
 ) -> pl.DataFrame:
-    """Scored headline metrics of the matched cases side by side, by case, judge and metric.
+    """Scored headline metrics of the cases side by side, by case, judge and metric.
 
     Columns `metric` (its published name), `is_binary`, `status`, `delta`, and of each side
     `score`, `success`, `label`.
     """
     keys = ["case_id", *METRIC]
-    ids = matched.lazy().select("case_id")
-    sides = _metric_side(baseline, ids, "baseline_").join(
-        _metric_side(candidate, ids, "candidate_"), on=keys, how="full", coalesce=True
+    ids = cases["case_id"]
+    baseline, candidate = (
+        _metric_side(of, ids, f"{side}_") for of, side in zip(scores, _SIDES, strict=True)
     )
+    sides = baseline.join(candidate, on=keys, how="full", coalesce=True)
     binary = pl.col("baseline_binary").fill_null(value=True) & pl.col("candidate_binary").fill_null(
         value=True
     )
@@ -194,86 +216,61 @@ def joined_metrics(
                 .otherwise(_move(value_delta, 0.0)),
             )
             .sort(keys)
-        )
+        ),
+        names,
     )
 
 
-def _metric_side(scores: pl.LazyFrame, ids: pl.LazyFrame, prefix: str) -> pl.LazyFrame:
+def _metric_side(scores: pl.LazyFrame, ids: pl.Series, prefix: str) -> pl.LazyFrame:
     keys = ["case_id", *METRIC]
     return (
-        headlines(scores)
+        headlines(scores.filter(pl.col("case_id").is_in(ids.implode())))
         .filter(pl.col("status") == "scored")
-        .join(ids, on="case_id", how="semi")
         .group_by(keys)
         .agg(
             binary=pl.col("two_valued").all(),
             success=pl.col("success").all(),
-            score=pl.col("raw").mean().round(_GUARD),
-            value=pl.col("value").mean().round(_GUARD),
+            score=pl.col("raw").mean().round(GUARD),
+            value=pl.col("value").mean().round(GUARD),
             label=pl.when(pl.col("label").n_unique() == 1).then(pl.col("label").first()),
         )
         .select(*keys, pl.exclude(keys).name.prefix(prefix))
     )
 
 
-def _named(metrics: pl.DataFrame) -> pl.DataFrame:
-    """The judge goes before the name of a metric where two judges share one."""
-    judges = metrics.select(METRIC).unique().group_by("metric").agg(judges=pl.len())
-    shared = judges.filter(pl.col("judges") > 1)["metric"].to_list()
-    return metrics.with_columns(
-        metric=pl.when(pl.col("metric").is_in(shared))
-        .then(pl.concat_str("judge", "metric", separator="/"))
-        .otherwise("metric")
+def _named(metrics: pl.DataFrame, names: Mapping[tuple[str, str], str]) -> pl.DataFrame:
+    """Metrics by their published names."""
+    published = pl.DataFrame(
+        [(*key, name) for key, name in names.items()],
+        schema=dict.fromkeys((*METRIC, "name"), pl.String),
+        orient="row",
     )
+    named = metrics.join(published, on=METRIC, how="left", maintain_order="left")
+    return named.with_columns(metric=pl.coalesce("name", "metric"))
 
 
-def metric_aggregates(metrics: pl.DataFrame) -> list[MetricAggregate]:
-    """The averages of every metric over what `joined_metrics` found; paired, so that a score that
-    is missing on one side cannot move them. A metric of one side only keeps that side's average.
-    """
-    numbers = [
-        pl.when(pl.col("is_binary"))
-        .then(pl.col(f"{side}_success").cast(pl.Float64))
-        .otherwise(f"{side}_score")
-        for side in _SIDES
-    ]
-    paired = pl.col("b").is_not_null() & pl.col("c").is_not_null()
-    averages = [
-        pl.when(paired.any())
-        .then(pl.col(column).filter(paired).mean())
-        .otherwise(pl.col(column).mean())
-        .round(_GUARD)
-        for column in ("b", "c")
-    ]
-    found = (
-        metrics.lazy()
-        .with_columns(is_binary=pl.col("is_binary").all().over("metric"))
-        .with_columns(b=numbers[0], c=numbers[1])
-        .group_by("metric")
-        .agg(
-            is_binary=pl.col("is_binary").first(),
-            baseline_avg=averages[0],
-            candidate_avg=averages[1],
-            paired=paired.any(),
-        )
-        .with_columns(delta=pl.when("paired").then(_delta("baseline_avg", "candidate_avg")))
-        .with_columns(pl.col("baseline_avg", "candidate_avg").round(DECIMALS))
-        .drop("paired")
-        .sort("metric")
-    )
-    return [MetricAggregate.model_validate(row) for row in collected(found).rows(named=True)]
-
-
-def case_comparisons(matched: pl.DataFrame, metrics: pl.DataFrame) -> list[CaseComparison]:
-    """The matched cases as values, each with its metrics; both frames sorted by `case_id`."""
+def case_comparisons(cases: pl.DataFrame, metrics: pl.DataFrame) -> list[CaseComparison]:
+    """Cases as values, each with its metrics; both frames sorted by `case_id`."""
     deltas = _metric_deltas(metrics)
+    measured = (
+        pl.col("baseline_duration").is_not_null() & pl.col("candidate_duration").is_not_null()
+    )
+    latencies = {
+        f"{side}_latency": pl.when(measured)
+        .then(f"{side}_duration")
+        .otherwise(f"{side}_agent_latency")
+        for side in _SIDES
+    }
+    timed = cases.with_columns(**latencies).with_columns(
+        latency_delta=_delta("baseline_latency", "candidate_latency")
+    )
     shown = [f"{side}_{number}" for side in _SIDES for number in ("score", "latency")]
-    rows = matched.with_columns(pl.col(shown).round(DECIMALS)).iter_rows(named=True)
+    rows = timed.with_columns(pl.col(shown).round(DECIMALS)).iter_rows(named=True)
     return [_case_comparison(row, deltas.get(row["case_id"], ())) for row in rows]
 
 
 def _metric_deltas(metrics: pl.DataFrame) -> dict[str, tuple[MetricDelta, ...]]:
-    """By case, in one pass: values are built from plain rows, of which there may be millions."""
+    """The metrics of each case, in one pass."""
     columns = [field.name for field in fields(MetricDelta)]
     shown = metrics.with_columns(pl.col("baseline_score", "candidate_score").round(DECIMALS))
     rows = map(MetricDelta, *(shown[column].to_list() for column in columns))

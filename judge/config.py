@@ -14,9 +14,12 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from judge.anchors import AnchorsConfig
 from judge.calibration.settings import CalibrationConfig
 from judge.credentials import revealing_urls, secret_names
+from judge.ground_truth import GroundTruthConfig
 from judge.occasions import AfterDeploymentConfig, BackfillConfig, NightlyConfig, NotifyConfig
 from judge.prices import Price
+from judge.privacy.settings import PrivacyConfig
 from judge.rows import as_json
+from judge.selection import LATER, SelectionConfig
 from judge.series.settings import SeriesConfig
 
 OFFLINE_MODEL = "offline/lexical"
@@ -30,7 +33,7 @@ over this input; `resume` it by its stored plan; `fork`: begin another where it 
 LONGEST_ANCHORED = 55
 """Behind the name of a run goes `-anchors` for that of its anchor run."""
 
-_STORED_PLACES = ("transcripts", "store", "cache", "report")
+_STORED_PLACES = ("transcripts", "ground_truth", "store", "cache", "report")
 
 
 class _Table(BaseModel):
@@ -44,18 +47,11 @@ class Again(_Table):
     only: Literal["quarantined", "errored"]
 
 
-class TranscriptsConfig(_Table):
+class TranscriptsConfig(SelectionConfig):
     """[transcripts]: where conversations come from and which of them are judged."""
 
     uri: str = Field(description="a file, a folder, a glob, or an s3:// URI of either")
     format: Literal["auto", "native", "tau_bench", "tau2", "agent_evaluation"] = "auto"
-    where: dict[str, str] = Field(
-        default_factory=dict, description="keep only cases whose tag, agent or agent_version equals"
-    )
-    sample: float = Field(
-        default=1.0, gt=0, le=1, description="share of the cases to judge, stable by case id"
-    )
-    limit: int | None = Field(default=None, ge=1, description="judge at most so many cases")
     writes: tuple[str, ...] | None = Field(
         default=None, description="tools that change state, for cases that do not say so"
     )
@@ -78,7 +74,7 @@ class TranscriptsConfig(_Table):
         default=16_384.0, gt=0, description="of an object once unpacked or fetched"
     )
     salvage: bool = Field(
-        default=False, description="judge the whole lines in front of where a gzip object breaks"
+        default=False, description="judge the whole lines in front of where a packed object breaks"
     )
     again: Again | None = Field(
         default=None, description="only what an earlier run could not read, or could not judge"
@@ -339,6 +335,8 @@ class RunConfig(_Table):
 
     name: str = Field(default="evaluation", pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")
     transcripts: TranscriptsConfig
+    ground_truth: GroundTruthConfig = GroundTruthConfig()
+    privacy: PrivacyConfig = PrivacyConfig()
     judge: JudgeConfig = JudgeConfig()
     limits: LimitsConfig = LimitsConfig()
     thresholds: ThresholdsConfig = ThresholdsConfig()
@@ -387,6 +385,13 @@ class RunConfig(_Table):
         """The part that can change a result: not where rows, replies and reports go, nor how fast."""
         body = self.model_dump(mode="json", include={"name", "transcripts", "judge", "thresholds"})
         del body["transcripts"]["storage_options"]
+        for name in LATER:  # a run of an older version goes on where they are not used
+            if body["transcripts"][name] == SelectionConfig().model_dump(mode="json")[name]:
+                del body["transcripts"][name]
+        for name in ("ground_truth", "privacy"):
+            table = getattr(self, name)
+            if table != type(table)():
+                body[name] = table.model_dump(mode="json", exclude={"storage_options"})
         return body
 
     def config_hash(self) -> str:

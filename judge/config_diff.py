@@ -13,6 +13,9 @@ TABLES = ("name", "transcripts", "judge", "thresholds")
 FINGERPRINTS = "fingerprints"
 """Where a snapshot keeps the content hashes of judges and rubrics."""
 
+PRIVACY = "privacy"
+"""The table of what is hidden; runs of older versions have none."""
+
 _NOT_A_SETTING = "transcripts.storage_options"
 
 
@@ -30,11 +33,10 @@ def config_diff(baseline: Mapping[str, Any], candidate: Mapping[str, Any]) -> li
     """The settings that differ between two configuration snapshots, by dotted name.
 
     Chosen metrics are named one by one (`judge.metrics.tool_routing`), their value the weight, or
-    `default` for the metric's own. Fingerprints count only where both snapshots carry them.
+    `default` for the metric's own. Fingerprints and privacy count only where both snapshots carry them.
     """
     tables = list(TABLES)
-    if FINGERPRINTS in baseline and FINGERPRINTS in candidate:
-        tables.append(FINGERPRINTS)
+    tables += [one for one in (FINGERPRINTS, PRIVACY) if one in baseline and one in candidate]
     sides = [
         dict(_fields({table: side[table] for table in tables if table in side}))
         for side in (baseline, candidate)
@@ -51,7 +53,7 @@ def judge_changes(changes: list[FieldChange]) -> list[str]:
     return [
         change.field
         for change in changes
-        if change.field.partition(".")[0] in ("judge", FINGERPRINTS)
+        if change.field.partition(".")[0] in ("judge", FINGERPRINTS, PRIVACY)
     ]
 
 

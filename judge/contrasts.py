@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from judge.comparability import DISJOINT, MIN_OVERLAP
 from judge.measures import Measure
-from judge.statistics.clusters import Sample, codes_of
+from judge.paired_metrics import aligned
+from judge.statistics.clusters import Codes, Sample
 from judge.statistics.effects import Effect
 from judge.statistics.intervals import Span
 from judge.statistics.paired import paired_effect
@@ -47,7 +49,7 @@ class Pairing:
     clusters: tuple[pl.DataFrame, pl.DataFrame]
     strata: tuple[pl.DataFrame, pl.DataFrame] | None
     overlap: float
-    lost: tuple[str, ...]
+    lost: pl.Series
 
     @classmethod
     def of(
@@ -57,15 +59,17 @@ class Pairing:
         labelled: tuple[pl.DataFrame, pl.DataFrame] | None = None,
     ) -> Pairing:
         """The pairing of two case tables."""
-        shared = baseline.join(candidate, on="case_id", how="semi").height
-        lost = baseline.join(candidate, on="case_id", how="anti")["case_id"]
+        lost = baseline["case_id"].filter(
+            ~baseline["case_id"].is_in(candidate["case_id"].implode())
+        )
+        shared = baseline.height - lost.len()
         larger = max(baseline.height, candidate.height)
         clusters = tuple(side.select("case_id", "cluster") for side in (baseline, candidate))
         return cls(
             clusters=(clusters[0], clusters[1]),
             strata=labelled,
             overlap=shared / larger if larger else 0.0,
-            lost=tuple(lost),
+            lost=lost,
         )
 
     @property
@@ -102,19 +106,35 @@ def differences(
 
 def _joined(before: Measure, after: Measure, pairing: Pairing) -> pl.DataFrame:
     rows = after.cases
-    if pairing.lost and pairing.overlap >= MIN_OVERLAP:
+    if pairing.lost.len() and pairing.overlap >= MIN_OVERLAP:
         lost = pl.DataFrame({"case_id": pairing.lost}).with_columns(
             **{name: pl.lit(value, dtype=pl.Float64) for name, value in _LOST.items()}
         )
-        rows = pl.concat([rows, lost])
-    joined = before.cases.join(rows, on="case_id", suffix="_after", maintain_order="left")
-    return joined.join(pairing.clusters[0], on="case_id", maintain_order="left")
+        rows = pl.concat([rows, lost.select(rows.columns)])
+    return _in_clusters(aligned(before.cases, rows), pairing.clusters[0])
+
+
+def _in_clusters(rows: pl.DataFrame, clusters: pl.DataFrame) -> pl.DataFrame:
+    """The rows with their `cluster`, in the order of the cases of the run."""
+    if rows.height == clusters.height and (rows["case_id"] == clusters["case_id"]).all():
+        return rows.with_columns(clusters["cluster"])
+    return clusters.join(rows, on="case_id", maintain_order="left")
 
 
 def _differences(joined: pl.DataFrame, filling: str) -> Sample:
     old, new = _COLUMNS[filling]
-    rows = joined.select("cluster", delta=pl.col(f"{new}_after") - pl.col(old)).drop_nulls()
-    return Sample(rows["delta"].to_numpy(), codes_of(rows["cluster"].to_list()))
+    delta = pl.col(f"{new}_after") - pl.col(old)
+    rows = joined.select("case_id", "cluster", delta=delta).drop_nulls()
+    return Sample(rows["delta"].to_numpy(), _codes(rows))
+
+
+def _codes(rows: pl.DataFrame) -> Codes:
+    """The clusters of cases as numbers 0.., in the order in which they first come."""
+    if (rows["cluster"] == rows["case_id"]).all():  # each is its own
+        return np.arange(rows.height)
+    names = rows["cluster"].to_numpy()
+    _, first, places = np.unique(names, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[places].astype(np.int64)
 
 
 def _paired(before: Measure, after: Measure, pairing: Pairing, alpha: float) -> Contrast | None:
@@ -209,9 +229,9 @@ def sampled(
 
 
 def _values(measure: Measure, clusters: pl.DataFrame, column: str) -> Sample:
-    rows = measure.cases.join(clusters, on="case_id", maintain_order="left").drop_nulls(column)
+    rows = _in_clusters(measure.cases, clusters).drop_nulls(column)
     scale = 100.0 if measure.share else 1.0
-    return Sample(rows[column].to_numpy() / scale, codes_of(rows["cluster"].to_list()))
+    return Sample(rows[column].to_numpy() / scale, _codes(rows))
 
 
 def _strata(

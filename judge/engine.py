@@ -18,7 +18,7 @@ from judge.config import LimitsConfig
 from judge.errors import ModelError, NotAsked
 from judge.hearing import Hearing
 from judge.inquiry import Answer
-from judge.kept import Kept, ReplyCache
+from judge.kept import Kept, ReplyCache, Turns
 from judge.ledger import Ledger, OpenLedger
 from judge.limits import Leases, Limiter
 from judge.llm import Completion, Model, UnusableReply
@@ -43,6 +43,7 @@ class Means:
     Args:
         run_id: whose asks these are; kept replies say which run paid for them.
         cache: where paid replies are kept.
+        turns: whose turn it is to ask for a reply; null: everybody's.
         ledger: what may be spent; by default anything.
         leases: limits shared with other processes.
         clerk: looks things up for judges.
@@ -55,6 +56,7 @@ class Means:
 
     run_id: str = ""
     cache: ReplyCache | None = None
+    turns: Turns | None = None
     ledger: Ledger = field(default_factory=OpenLedger)
     leases: Leases | None = None
     clerk: Clerk | None = None
@@ -208,7 +210,7 @@ class Engine:
                 return _shared(flight.result())
         landing = self._flights[key] = asyncio.get_running_loop().create_future()
         try:
-            answer = await self._kept(ask, key) or await self._fresh(seat, ask, key)
+            answer = await self._kept(ask, key) or await self._in_turn(seat, ask, key)
             landing.set_result(answer)
         finally:
             del self._flights[key]
@@ -229,6 +231,13 @@ class Engine:
         paid_here = kept.attempts if run_id and kept.paid_by == run_id else 0
         flags = tuple(sorted({*completion.flags, *read.flags}))
         return Answer(read.reply, replace(completion, flags=flags), paid_here, cached=True)
+
+    async def _in_turn(self, seat: _Seat, ask: Ask[Any], key: str) -> Answer:
+        """From the model, unless another process has asked in the meantime."""
+        if self._means.turns is None:
+            return await self._fresh(seat, ask, key)
+        async with self._means.turns.turn(key):
+            return await self._kept(ask, key) or await self._fresh(seat, ask, key)
 
     async def _fresh(self, seat: _Seat, ask: Ask[Any], key: str) -> Answer:
         answer = await seat.questioner.answer(ask, key, self._means.given.get(key))

@@ -8,7 +8,7 @@ rounded once.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from fractions import Fraction
 
 DECIMALS = 9
@@ -25,12 +25,7 @@ def total(values: Sequence[float]) -> float | None:
     return rounded(math.fsum(values)) if values else None
 
 
-def mean(values: Sequence[float]) -> float | None:
-    """The arithmetic mean; null over nothing."""
-    return rounded(unrounded_mean(values)) if values else None
-
-
-def unrounded_mean(values: Sequence[float]) -> float:
+def unrounded_mean(values: Collection[float]) -> float:
     """The arithmetic mean of at least one value, for differences that are rounded in their turn."""
     return math.fsum(values) / len(values)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from judge.exact import mean, rounded
+from judge.exact import rounded, unrounded_mean
 
 CASE = ("case_id", "repetition")
 """The identity of a row of `cases` within a run."""
@@ -65,5 +65,5 @@ def agent_latency(executed: pl.LazyFrame) -> Latency:
         p50=None if p50 is None else rounded(p50),
         p95=None if p95 is None else rounded(p95),
         max=longest if isinstance(longest, float) else None,
-        avg=mean(found.to_list()),
+        avg=rounded(unrounded_mean(found)) if found.len() else None,
     )

@@ -6,7 +6,7 @@ Benjamini and Hochberg.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 
 import polars as pl
@@ -16,6 +16,7 @@ from judge.exact import rounded
 from judge.executions import collected
 from judge.labels import labelled
 from judge.measures import TABLE, Measure
+from judge.paired_metrics import aligned
 from judge.statistical_verdict import Exploratory
 from judge.statistics.clusters import MIN_CLUSTERS, Sample
 from judge.statistics.effects import Effect
@@ -33,7 +34,9 @@ Sides = tuple[Measure, Measure]
 Tables = tuple[pl.DataFrame, pl.DataFrame]
 
 
-class _Look(NamedTuple):
+class Look(NamedTuple):
+    """What one measure, slice or code came to."""
+
     kind: Kind
     name: str
     measure: str
@@ -41,16 +44,14 @@ class _Look(NamedTuple):
     effect: Effect
 
 
-def metric_looks(measures: Sequence[Sides], pairing: Pairing, alpha: float) -> Iterator[_Look]:
-    """Metrics that do not gate."""
-    for sides in measures:
-        if found := _look("metric", sides[0].name, sides, pairing, alpha):
-            yield found
+def metric_look(sides: Sides, pairing: Pairing, alpha: float) -> Look | None:
+    """A metric that does not gate; null where it says nothing."""
+    return _look("metric", sides[0].name, sides, pairing, alpha)
 
 
 def slice_looks(
     measures: Sequence[Sides], tables: Tables, fields: Sequence[str], pairing: Pairing, alpha: float
-) -> Iterator[_Look]:
+) -> Iterator[Look]:
     """Measures over the cases with one value of a field or tag, by that of the baseline's case."""
     for field in fields:
         labels = [labelled(table, field).drop_nulls() for table in tables]
@@ -70,7 +71,7 @@ def slice_looks(
 
 def code_looks(
     scores: tuple[pl.LazyFrame, pl.LazyFrame], tables: Tables, pairing: Pairing, alpha: float
-) -> Iterator[_Look]:
+) -> Iterator[Look]:
     """The share of cases on which a failure code was given; more is worse."""
     found = [_codes(side) for side in scores]
     counted = pl.concat(found).group_by("failure_code").agg(cases=pl.len())
@@ -84,7 +85,7 @@ def code_looks(
 
 def _codes(scores: pl.LazyFrame) -> pl.DataFrame:
     coded = scores.filter(pl.col("part") == "").drop_nulls("failure_code")
-    return collected(coded.select("failure_code", "case_id").unique())
+    return collected(coded.select("failure_code", pl.col("case_id").hash()).unique())
 
 
 def _share_with(code: str, found: pl.DataFrame, table: pl.DataFrame) -> Measure:
@@ -94,7 +95,7 @@ def _share_with(code: str, found: pl.DataFrame, table: pl.DataFrame) -> Measure:
     return Measure("share of cases", share=True, cases=rows.cast(TABLE))  # type: ignore[arg-type]  # a schema is one
 
 
-def _look(kind: Kind, name: str, sides: Sides, pairing: Pairing, alpha: float) -> _Look | None:
+def _look(kind: Kind, name: str, sides: Sides, pairing: Pairing, alpha: float) -> Look | None:
     """One look; null where either side has too few clusters to say anything."""
     share = sides[0].share
     if pairing.paired:
@@ -108,22 +109,20 @@ def _look(kind: Kind, name: str, sides: Sides, pairing: Pairing, alpha: float) -
         if min(sample.clusters for sample in samples) < MIN_CLUSTERS:
             return None
         effect = unpaired_effect(*samples, 1 - alpha, share=share)
-    return _Look(
+    return Look(
         kind, name, sides[0].name, _means(sides, pairing), in_points(effect) if share else effect
     )
 
 
 def _means(sides: Sides, pairing: Pairing) -> tuple[float, float]:
-    before, after = (side.cases.drop_nulls("point") for side in sides)
+    before, after = (side.cases.select("case_id", "point").drop_nulls() for side in sides)
     if pairing.paired:
-        before, after = (
-            before.join(after, on="case_id", how="semi"),
-            after.join(before, on="case_id", how="semi"),
-        )
+        both = aligned(before, after)
+        return float(both["point"].to_numpy().mean()), float(both["point_after"].to_numpy().mean())
     return float(before["point"].to_numpy().mean()), float(after["point"].to_numpy().mean())
 
 
-def explored(looks: Sequence[_Look], alpha: float) -> tuple[Exploratory, ...]:
+def explored(looks: Sequence[Look], alpha: float) -> tuple[Exploratory, ...]:
     """The looks with their corrected p-values: the surest first, of equal ones the largest."""
     corrected = benjamini_hochberg([look.effect.p_value for look in looks])
     found = [_shown(look, q, alpha) for look, q in zip(looks, corrected, strict=True)]
@@ -131,7 +130,7 @@ def explored(looks: Sequence[_Look], alpha: float) -> tuple[Exploratory, ...]:
     return tuple(found[:MAX_KEPT])
 
 
-def _shown(look: _Look, q_value: float, alpha: float) -> Exploratory:
+def _shown(look: Look, q_value: float, alpha: float) -> Exploratory:
     effect = look.effect
     return Exploratory(
         kind=look.kind,
@@ -148,14 +147,3 @@ def _shown(look: _Look, q_value: float, alpha: float) -> Exploratory:
         clusters=effect.clusters,
         moved=q_value <= alpha,
     )
-
-
-def by_name(
-    before: Mapping[str, Measure], after: Mapping[str, Measure], but: Sequence[str]
-) -> list[Sides]:
-    """Measures that both sides have, without those named."""
-    return [
-        (before[name], after[name])
-        for name in sorted(before.keys() & after.keys())
-        if name not in but
-    ]

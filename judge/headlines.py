@@ -69,19 +69,28 @@ def headlines(scores: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
+def metric_counts(scores: pl.LazyFrame) -> pl.DataFrame:
+    """How often (`rows`) each headline of a run was found: by metric, status, label and numbers."""
+    keys = [*METRIC, "weight", "status", "label", "passed", "raw", "value"]
+    counted = (
+        scores.filter(pl.col("part") == "")
+        .group_by(keys)
+        .agg(pl.col("tier").min(), rows=pl.len(), part=pl.lit(""))
+    )
+    return collected(headlines(collected(counted).lazy()))
+
+
 def metric_summaries(
-    scores: pl.LazyFrame, judges: Sequence[Judge] = ()
+    counts: pl.DataFrame, judges: Sequence[Judge] = ()
 ) -> tuple[MetricSummary, ...]:
     """Every metric of a run, by judge and name.
 
     Args:
-        scores: rows of `scores`.
+        counts: what `metric_counts` found.
         judges: those who sat; they know how their metrics gate and what they are published as.
     """
     promised = {(judge.name, one.name): one for judge in judges for one in judge.metrics}
-    columns = ["tier", "weight", "status", "label", "two_valued", "success", "raw", "value"]
-    counted = collected(headlines(scores).group_by([*METRIC, *columns]).agg(pl.len().alias("rows")))
-    rows = counted.sort(*METRIC).rows(named=True)
+    rows = counts.sort(*METRIC).rows(named=True)
     by_metric = groupby(rows, key=lambda row: (row["judge"], row["metric"]))
     return tuple(
         _metric_summary(key, list(of), promised.get(key, Metric(key[1]))) for key, of in by_metric
@@ -216,17 +225,26 @@ def tier_scores(scores: pl.LazyFrame, errored: pl.LazyFrame) -> dict[str, float]
         scores: rows of `scores`.
         errored: identities of the errored cases; they are left out.
     """
-    weighing = (pl.col("part") == "") & (pl.col("status") == "scored") & (pl.col("weight") > 0)
-    scored = scores.filter(weighing).drop_nulls(["tier", "value"])
-    tiers = collected(scored.select(pl.col("tier").unique()).sort("tier"))["tier"].to_list()
+    scored = _weighing(scores).select(pl.col("tier").unique())
+    tiers = collected(scored.sort("tier"))["tier"].to_list()
     # One tier at a time: a run of many cases is held as one number a case, not as one a tier too.
-    means = {tier: _tier_mean(scored.filter(pl.col("tier") == tier), errored) for tier in tiers}
+    means = {tier: _tier_mean(tier_points(scores, errored, tier)) for tier in tiers}
     return {tier: points for tier, points in means.items() if points is not None}
 
 
-def _tier_mean(scored: pl.LazyFrame, errored: pl.LazyFrame) -> float | None:
+def _weighing(scores: pl.LazyFrame) -> pl.LazyFrame:
+    weighing = (pl.col("part") == "") & (pl.col("status") == "scored") & (pl.col("weight") > 0)
+    return scores.filter(weighing).drop_nulls(["tier", "value"])
+
+
+def tier_points(scores: pl.LazyFrame, errored: pl.LazyFrame, tier: str) -> pl.LazyFrame:
+    """The score of a tier on every case that has a verdict: `case_id`, `repetition`, `points`."""
+    scored = _weighing(scores).filter(pl.col("tier") == tier)
     weighted = pl.col("value") * pl.col("weight")
     points = (weighted.sum() / pl.col("weight").sum() * 100).round(2)
-    by_case = scored.join(errored, on=CASE, how="anti").group_by(CASE).agg(points=points)
+    return scored.join(errored, on=CASE, how="anti").group_by(CASE).agg(points=points)
+
+
+def _tier_mean(by_case: pl.LazyFrame) -> float | None:
     counted = by_case.group_by("points").agg(rows=pl.len()).sort("points")
     return mean_of_counts(collected(counted).rows())

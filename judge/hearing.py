@@ -80,7 +80,11 @@ class Hearing:
         )
 
     def _close(self, scores: list[Score]) -> None:
-        found = {score.metric for score in scores if not score.part}
+        headlines = [score.metric for score in scores if not score.part]
+        found = set(headlines)
+        if len(found) < len(headlines):
+            twice = next(name for name in headlines if headlines.count(name) > 1)
+            raise ValueError(f"judge {self.judge.name!r} returned two scores for {twice!r}")
         forgotten = [
             Score.failed(metric.name, "the judge returned no score for it", "missing_score")
             for metric in self.judge.metrics

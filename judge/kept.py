@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,3 +26,12 @@ class ReplyCache(Protocol):
 
     async def put(self, key: str, kept: Kept) -> None:
         """Keep a reply; one that is there already is overwritten."""
+
+
+class Turns(Protocol):
+    """Keeps processes that share a reply cache from asking for the same reply at once."""
+
+    def turn(self, key: str) -> AbstractAsyncContextManager[None]:
+        """Be the only one that asks for the reply of this key; whoever had to wait for it looks
+        into the cache first.
+        """

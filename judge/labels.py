@@ -15,11 +15,13 @@ MAX_VALUES: Final = 20
 def labelled(table: pl.DataFrame, field: str) -> pl.DataFrame:
     """`case_id` and `label`: the value of a field or tag, null where a case has none."""
     if field in FIELDS:
-        return table.select("case_id", label=field)
+        return table.select("case_id", label=pl.col(field).cast(pl.String))
     known = {text: json.loads(text).get(field) for text in table["tags"].unique() if text}
     if not known:
         return table.select("case_id", label=pl.lit(None, dtype=pl.String))
-    label = pl.col("tags").replace_strict(known, default=None, return_dtype=pl.String)
+    label = (
+        pl.col("tags").cast(pl.String).replace_strict(known, default=None, return_dtype=pl.String)
+    )
     return table.select("case_id", label=label)
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import polars as pl
 
 from judge.executions import collected, executions
-from judge.headlines import METRIC, headlines
 
 PASS_RATE: Final = "pass_rate"
 SCORE: Final = "overall_score"
 
+SORTED: Final = 100_000
+"""Up to so many cases are in the order of their ids: what is drawn from them must not depend on the
+order of the rows. Of more nothing is drawn.
+"""
+
 TABLE: Final = {
-    "case_id": pl.String,
+    "case_id": pl.UInt64,
     "point": pl.Float64,
     "low": pl.Float64,
     "high": pl.Float64,
@@ -25,8 +28,8 @@ TABLE: Final = {
 class Measure(NamedTuple):
     """One number a case, its repetitions averaged, in points 0..100.
 
-    Columns of `cases`: `case_id`, `point` (null where some repetition is missing and the number
-    cannot do without), `low` and `high` (everything missing counted as 0, as the best), `known`
+    Columns of `cases`: `case_id` (hashed: of many cases text would take most of the memory),
+    `point` (null where some repetition is missing and the number cannot do without), `low` and `high` (everything missing counted as 0, as the best), `known`
     (share of the repetitions that have it). A case it does not apply to has no row.
     """
 
@@ -43,24 +46,22 @@ class CaseTable(NamedTuple):
     degrees: int
 
 
-def case_table(cases: pl.LazyFrame, columns: tuple[str, ...] = ()) -> CaseTable:
-    """One row a case: `case_id`, `cluster`, `runs`, `passes`, `errors`, `agent`, `agent_version`,
-    `tags`, and the figures of the overall score.
-
-    Args:
-        cases: rows of `cases`, of one run.
-        columns: more columns of theirs, the first value of each case.
+def case_table(cases: pl.LazyFrame) -> CaseTable:
+    """One row a case: `case_id` and `cluster` (hashed), `runs`, `passes`, `errors`, `agent`,
+    `agent_version`, `tags`, and the figures of the overall score.
     """
     errored = pl.col("state") == "errored"
     score = pl.when(~errored).then("overall_score")
-    found = collected(
-        executions(cases)
-        .group_by("case_id")
-        .agg(
-            pl.coalesce(pl.lit("c:") + pl.col("cluster"), pl.lit("i:") + pl.col("case_id"))
-            .first()
-            .alias("cluster"),
-            pl.col("agent", "agent_version", "tags", *columns).first(),
+    executed = executions(cases)
+    repeated = collected(executed.select((pl.col("repetition") > 0).any())).item()
+    labels = [pl.col(name).cast(pl.Categorical) for name in ("agent", "agent_version", "tags")]
+    shared = pl.col("cluster").is_not_null()  # the hash of nothing is a number too
+    own = pl.when(shared).then(pl.col("cluster").hash(seed=1)).otherwise(pl.col("case_id").hash())
+    own = own.alias("cluster")
+    if repeated:
+        rows = executed.group_by("case_id").agg(
+            own.first(),
+            *(label.first() for label in labels),
             runs=pl.len(),
             passes=(pl.col("state") == "passed").sum(),
             errors=errored.sum(),
@@ -68,10 +69,28 @@ def case_table(cases: pl.LazyFrame, columns: tuple[str, ...] = ()) -> CaseTable:
             total=score.sum(),
             squares=((score - score.mean()) ** 2).sum(),
         )
-        .sort("case_id")
-    )
-    repeated = found.filter(pl.col("scored") > 1)
-    return CaseTable(found, float(repeated["squares"].sum()), int((repeated["scored"] - 1).sum()))
+    else:
+        rows = executed.select(
+            "case_id",
+            own,
+            *labels,
+            runs=pl.lit(1, pl.UInt32),
+            passes=(pl.col("state") == "passed").cast(pl.UInt32),
+            errors=errored.cast(pl.UInt32),
+            scored=score.is_not_null().cast(pl.UInt32),
+            total=score.fill_null(0.0),
+            squares=pl.lit(0.0),
+        )
+    found = _in_order(rows)
+    more = found.filter(pl.col("scored") > 1)
+    return CaseTable(found, float(more["squares"].sum()), int((more["scored"] - 1).sum()))
+
+
+def _in_order(rows: pl.LazyFrame) -> pl.DataFrame:
+    """Sorted by case where there are few; the ids hashed."""
+    key = pl.col("case_id").hash()
+    few = collected(rows.select(pl.len())).item() <= SORTED
+    return collected(rows.sort("case_id").with_columns(key) if few else rows.with_columns(key))
 
 
 def pass_measure(table: pl.DataFrame) -> Measure:
@@ -100,46 +119,26 @@ def score_measure(table: pl.DataFrame) -> Measure:
     return Measure(SCORE, share=False, cases=rows.cast(TABLE))  # type: ignore[arg-type]  # as above
 
 
-def metric_measures(scores: pl.LazyFrame) -> Mapping[str, Measure]:
-    """Every headline metric with a value by its name, `judge/metric` where judges share the name.
+def metric_measure(name: str, found: pl.DataFrame, *, whole: bool) -> Measure | None:
+    """A headline metric of one run; null where nothing was scored.
 
     A failed score could have been any; a skipped one is none.
+
+    Args:
+        name: its published name.
+        found: a side of `judge.paired_metrics.PairedMetric`.
+        whole: with what missing scores could do; else `case_id` and `point` alone.
     """
-    scored, failed = pl.col("status") == "scored", pl.col("status") == "failed"
-    value = pl.when(scored).then("value")
-    found = collected(
-        headlines(scores)
-        .filter(scored | failed)
-        .group_by(*METRIC, "case_id")
-        .agg(
-            scored=value.count(),
-            failed=failed.sum(),
-            total=value.sum() * 100,
-            binary=(pl.col("two_valued") | ~scored).all(),
-        )
-        .with_columns(due=pl.col("scored") + pl.col("failed"))
-        .filter(pl.col("due") > 0)
-        .sort(*METRIC, "case_id")
-    )
-    named = found.partition_by(*METRIC, as_dict=True, maintain_order=True)
-    judges: dict[str, set[str]] = {}
-    for judge, metric in named:
-        judges.setdefault(str(metric), set()).add(str(judge))
-    return {
-        name: _metric_measure(name, rows)
-        for (judge, metric), rows in named.items()
-        for name in [str(metric) if len(judges[str(metric)]) == 1 else f"{judge}/{metric}"]
-        if rows["scored"].sum()
+    if not found["scored"].sum():
+        return None
+    due = pl.col("scored") + pl.col("failed")
+    point = pl.when(pl.col("failed") == 0).then(pl.col("total") / due)
+    missing = {
+        "low": pl.col("total") / due,
+        "high": (pl.col("total") + 100 * pl.col("failed")) / due,
+        "known": pl.col("scored") / due,
     }
-
-
-def _metric_measure(name: str, found: pl.DataFrame) -> Measure:
-    rows = found.select(
-        "case_id",
-        point=pl.when(pl.col("failed") == 0).then(pl.col("total") / pl.col("due")),
-        low=pl.col("total") / pl.col("due"),
-        high=(pl.col("total") + 100 * pl.col("failed")) / pl.col("due"),
-        known=pl.col("scored") / pl.col("due"),
-    )
-    share = bool(found["binary"].all())
-    return Measure(name, share=share, cases=rows.cast(TABLE))  # type: ignore[arg-type]  # as above
+    more = missing if whole else {}
+    rows = found.filter(due > 0) if not found.select((due > 0).all()).item() else found
+    share = bool(found["two_valued"].all())
+    return Measure(name, share=share, cases=rows.select("case_id", point=point, **more))

@@ -62,8 +62,8 @@ def expected_calls_text(calls: Sequence[ExpectedCall] | None) -> str:
     return numbered([_expected_call(call) for call in calls])
 
 
-def rendered_transcript(transcript: Transcript) -> str:
-    """The conversation, one block a turn.
+def rendered_transcript(transcript: Transcript, window: range | None = None) -> str:
+    """The conversation, or a window of its turns, one block a turn.
 
     A turn opens with `[index] role: `, a tool's with its tool name; the calls of a turn follow as
     `[index] call: name(arguments)`. Later lines of a text are indented: what starts at the margin
@@ -73,8 +73,9 @@ def rendered_transcript(transcript: Transcript) -> str:
     lines: list[str] = []
     unanswered = _unanswered(transcript)
     for index, turn in enumerate(transcript.turns):
-        lines.append(f"[{index}] {_speaker(turn, names)}: {_said(turn)}")
-        lines.extend(f"[{index}] call: {text}" for text in _calls(turn, unanswered))
+        if window is None or index in window:
+            lines.append(f"[{index}] {_speaker(turn, names)}: {_said(turn)}")
+            lines.extend(f"[{index}] call: {text}" for text in _calls(turn, unanswered))
         # Ids may be used again later in a conversation: the latest call of an id has it.
         names.update({call.id: call.name for call in turn.tool_calls if call.id is not None})
     return "\n".join(lines)

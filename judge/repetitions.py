@@ -56,7 +56,7 @@ def _mean_share(shares: Sequence[tuple[Fraction, int]]) -> float:
 
 def case_tallies(executed: pl.LazyFrame) -> list[Tally]:
     """Successes by the verdict; an errored execution is a trial that did not succeed."""
-    per_case = executed.group_by("case_id").agg(
+    per_case = executed.group_by(pl.col("case_id").hash()).agg(
         trials=pl.len(), successes=(pl.col("state") == "passed").sum()
     )
     counted = per_case.group_by("trials", "successes").agg(cases=pl.len())

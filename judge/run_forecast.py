@@ -81,6 +81,9 @@ class RunForecast(_Part):
     judges: tuple[JudgeForecast, ...]
     limits: tuple[LimitForecast, ...]
     assumptions: tuple[str, ...]
+    anchors: RunForecast | None = Field(
+        default=None, description="the run over [anchors] beside it, not in the figures above"
+    )
 
 
 class Past(NamedTuple):

@@ -6,27 +6,29 @@ together: neither more repetitions nor more turns of one user look like more evi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain
-from typing import Final, Literal, NamedTuple
+from typing import Literal, Protocol
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
+from judge.case_values import KEY, Number, clusters_of
 from judge.exact import rounded
 from judge.executions import collected, executions
-from judge.headlines import METRIC, MetricSummary, headlines, published_names
+from judge.headlines import MetricSummary, headlines, published_names
+from judge.run_values import agent_numbers, assessment_numbers, tier_numbers, trial_numbers
 from judge.statistics.clusters import Sample
+from judge.statistics.counted import Counted
 from judge.statistics.intervals import (
     CONFIDENCE,
     Span,
     mean_interval,
     missing_bounds,
+    quantile_interval,
     rate_interval,
 )
-
-_KEY: Final = "key"
-# A case by the hash of its id: a run of many cases is held as numbers, not as text.
 
 
 class NumberInterval(BaseModel):
@@ -41,7 +43,7 @@ class NumberInterval(BaseModel):
     low: float | None = Field(description="null with fewer than two clusters")
     high: float | None
     confidence: float
-    method: Literal["wilson", "clustered_t"]
+    method: Literal["wilson", "clustered_t", "woodruff"]
     cases: int
     clusters: int
     coverage: float | None
@@ -49,19 +51,24 @@ class NumberInterval(BaseModel):
     best: float | None = None
 
 
-class _Number(NamedTuple):
-    """Case values of one number; `rate` when they are shares of passes, `most` its best value."""
+class _Values(Protocol):
+    """Where the values of a run's cases come from."""
 
-    values: Sample
-    known: int
-    missing: int
-    rate: bool = False
-    most: float | None = 1.0
-    total: float | None = None
+    def of_cases(self, column: str) -> Sample | Counted:
+        """`passes` (share of a case's executions that passed) or `score`."""
+        ...
+
+    def of_metric(self, metric: MetricSummary) -> Callable[[str], Sample | Counted]:
+        """By column (`raw`, `value`, `success`) the values of one metric."""
+        ...
 
 
 def run_intervals(
-    cases: pl.LazyFrame, scores: pl.LazyFrame, metrics: Sequence[MetricSummary]
+    cases: pl.LazyFrame,
+    scores: pl.LazyFrame,
+    metrics: Sequence[MetricSummary],
+    counts: pl.DataFrame,
+    tiers: Sequence[str] = (),
 ) -> dict[str, NumberInterval]:
     """The intervals of a run's numbers, by the names that `run_metrics` gives the numbers.
 
@@ -69,88 +76,148 @@ def run_intervals(
         cases: rows of `cases`, of one run.
         scores: rows of `scores`.
         metrics: what they came to.
+        counts: what `metric_counts` found in the scores.
+        tiers: those that the run has a score for.
     """
-    clusters = _clusters(cases)
-    repeated = bool(collected(executions(cases).select((pl.col("repetition") > 0).any())).item())
+    executed = executions(cases)
+    by_score = collected(executed.group_by("state", "overall_score").agg(rows=pl.len()))
+    repeated, clustered = collected(
+        executed.select((pl.col("repetition") > 0).any(), pl.col("cluster").is_not_null().any())
+    ).row(0)
+    values: _Values = (
+        _Grouped(cases, scores, repeated=repeated)
+        if repeated or clustered
+        else _Alone(by_score, counts)
+    )
     # One number after the other: all of them at once take hundreds of bytes a case.
+    clusters = clusters_of(cases)
     numbers = chain(
-        _case_numbers(cases, clusters),
-        _metric_numbers(_values(scores, metrics, repeated=repeated), metrics, clusters),
+        _case_numbers(by_score, values),
+        _metric_numbers(metrics, values),
+        agent_numbers(cases, clusters),
+        assessment_numbers(scores, metrics, clusters),
+        tier_numbers(cases, scores, tiers, clusters),
+        trial_numbers(cases, scores, metrics, clusters) if repeated else (),
     )
     return {name: _interval(number) for name, number in numbers if number.values.size}
 
 
-def _clusters(cases: pl.LazyFrame) -> pl.DataFrame:
-    """The number of each case's cluster; a case without one is its own."""
-    named = pl.coalesce(pl.concat_str(pl.lit("c:"), "cluster"), pl.concat_str(pl.lit("i:"), _id()))
-    return collected(
-        executions(cases)
-        .group_by(_id().hash().alias(_KEY))
-        .agg(code=named.first().hash())
-        .with_columns(code=pl.col("code").rank("dense").cast(pl.Int64))
-    )
+class _Alone:
+    """Cases of which each is its own cluster and was judged once: how often a value occurs is all.
+
+    Args:
+        by_score: executions by `state` and `overall_score`.
+        counts: what `metric_counts` found.
+    """
+
+    def __init__(self, by_score: pl.DataFrame, counts: pl.DataFrame) -> None:
+        self._cases = by_score.with_columns(
+            passes=(pl.col("state") == "passed").cast(pl.Float64),
+            score=pl.when(pl.col("state") != "errored").then("overall_score"),
+        )
+        self._scored = counts.filter(status="scored")
+
+    def of_cases(self, column: str) -> Counted:
+        return _counted(self._cases, column)
+
+    def of_metric(self, metric: MetricSummary) -> Callable[[str], Counted]:
+        rows = self._scored.filter(judge=metric.judge, metric=metric.name)
+        return partial(_counted, rows)
 
 
-def _id() -> pl.Expr:
-    return pl.col("case_id")
+def _counted(rows: pl.DataFrame, column: str) -> Counted:
+    known = rows.select(pl.col(column).cast(pl.Float64), "rows").drop_nulls(column)
+    found = known.group_by(column).agg(pl.col("rows").sum().cast(pl.Float64)).sort(column)
+    return Counted(found[column].to_numpy(), found["rows"].to_numpy())
 
 
-def _sample(frame: pl.DataFrame, column: str, clusters: pl.DataFrame) -> Sample:
-    known = frame.select(_KEY, column).drop_nulls().join(clusters, on=_KEY).sort("code", column)
+class _Grouped:
+    """Cases with repetitions or clusters: each case's values averaged, with its cluster's number.
+
+    Args:
+        cases: rows of `cases`.
+        scores: rows of `scores`.
+        repeated: whether some case was judged more than once.
+    """
+
+    def __init__(self, cases: pl.LazyFrame, scores: pl.LazyFrame, *, repeated: bool) -> None:
+        self._scores = headlines(scores).filter(pl.col("status") == "scored")
+        self._repeated = repeated
+        named = pl.coalesce(
+            pl.concat_str(pl.lit("c:"), "cluster"), pl.concat_str(pl.lit("i:"), "case_id")
+        )
+        self._clusters = collected(
+            executions(cases)
+            .group_by(_key())
+            .agg(
+                code=named.first().hash(),
+                passes=(pl.col("state") == "passed").mean(),
+                score=pl.when(pl.col("state") != "errored").then("overall_score").mean(),
+            )
+            .with_columns(code=pl.col("code").rank("dense").cast(pl.Int64))
+        )
+
+    def of_cases(self, column: str) -> Sample:
+        return _sample(self._clusters, column)
+
+    def of_metric(self, metric: MetricSummary) -> Callable[[str], Sample]:
+        own = self._scores.filter(
+            (pl.col("judge") == metric.judge) & (pl.col("metric") == metric.name)
+        )
+        numbers = pl.col("raw", "value", "success").cast(pl.Float64)
+        # Without repetitions a row is a case already, and grouping takes as much memory as rows.
+        rows = (
+            own.group_by(_key()).agg(numbers.mean())
+            if self._repeated
+            else own.select(_key(), numbers)
+        )
+        found = collected(rows).join(self._clusters.select(KEY, "code"), on=KEY)
+        return partial(_sample, found)
+
+
+def _key() -> pl.Expr:
+    return pl.col("case_id").hash().alias(KEY)
+
+
+def _sample(rows: pl.DataFrame, column: str) -> Sample:
+    known = rows.select("code", column).drop_nulls().sort("code", column)
     return Sample(known[column].to_numpy(), known["code"].to_numpy())
 
 
-def _case_numbers(cases: pl.LazyFrame, clusters: pl.DataFrame) -> Iterator[tuple[str, _Number]]:
+def _case_numbers(by_score: pl.DataFrame, values: _Values) -> Iterator[tuple[str, Number]]:
     """Pass rate and overall score; an errored execution did not pass, and has no score."""
-    errored = pl.col("state") == "errored"
-    table = collected(
-        executions(cases)
-        .group_by(_id().hash().alias(_KEY))
-        .agg(
-            runs=pl.len(),
-            errors=errored.sum(),
-            passes=(pl.col("state") == "passed").mean(),
-            passed=(pl.col("state") == "passed").sum(),
-            score=pl.when(~errored).then("overall_score").mean(),
-            total=pl.when(~errored).then("overall_score").sum(),
-            scored=(~errored & pl.col("overall_score").is_not_null()).sum(),
-        )
-    )
-    missing = int(table["errors"].sum())
-    runs = int(table["runs"].sum())
-    passes = _sample(table, "passes", clusters)
-    rate = _Number(passes, runs - missing, missing, rate=True, total=float(table["passed"].sum()))
+    runs = int(by_score["rows"].sum())
+    missing = int(by_score.filter(state="errored")["rows"].sum())
+    passed = float(by_score.filter(state="passed")["rows"].sum())
+    rate = Number(values.of_cases("passes"), runs - missing, missing, rate=True, total=passed)
     yield "pass_rate", rate
     yield "cases_pass_rate_pct", rate._replace(most=100.0)
-    scored = int(table["scored"].sum())
-    score = _Number(
-        _sample(table, "score", clusters),
-        scored,
+    known = by_score.filter(pl.col("state") != "errored").drop_nulls("overall_score")
+    score = Number(
+        values.of_cases("score"),
+        int(known["rows"].sum()),
         missing,
         most=100.0,
-        total=float(table["total"].sum()),
+        total=float((known["overall_score"] * known["rows"]).sum()),
     )
     yield "avg_overall_score", score
     yield "weighted_metrics_score_pct", score
 
 
 def _metric_numbers(
-    values: pl.DataFrame, metrics: Sequence[MetricSummary], clusters: pl.DataFrame
-) -> Iterator[tuple[str, _Number]]:
+    metrics: Sequence[MetricSummary], values: _Values
+) -> Iterator[tuple[str, Number]]:
     names = published_names(metrics)
-    for place in values["place"].unique().sort():
-        metric, of_case = metrics[place], values.filter(place=place)
+    for metric in metrics:
         path = f"metrics/{names[metric.judge, metric.name]}"
         counted = (metric.scored, metric.failed)
-        value = _Number(_sample(of_case, "value", clusters), *counted, total=_total(metric))
-        raw = _Number(_sample(of_case, "raw", clusters), *counted, most=None)
+        of = values.of_metric(metric)
+        value = Number(of("value"), *counted, total=_total(metric))
+        raw = Number(of("raw"), *counted, most=None)
         yield f"{path}/mean_raw", raw
         yield f"{path}/mean_value", value
         if metric.pass_rate is not None:
-            yield (
-                f"{path}/pass_rate",
-                value._replace(values=_sample(of_case, "success", clusters), rate=True),
-            )
+            yield f"{path}/pass_rate", value._replace(values=of("success"), rate=True)
         for name in metric.run_names:
             yield name, raw if metric.mean_value is None else value
 
@@ -159,43 +226,15 @@ def _total(metric: MetricSummary) -> float:
     return (metric.mean_value or 0.0) * metric.scored
 
 
-def _values(
-    scores: pl.LazyFrame, metrics: Sequence[MetricSummary], *, repeated: bool
-) -> pl.DataFrame:
-    """Each case's scored headlines, its repetitions averaged: the metric's `place` among the
-    metrics, the case's key, `raw`, `value` and `success`.
-    """
-    pairs = list(published_names(metrics))
-    places = pl.LazyFrame(
-        {
-            "judge": [judge for judge, _ in pairs],
-            "metric": [metric for _, metric in pairs],
-            "place": range(len(pairs)),
-        },
-        schema={"judge": pl.String, "metric": pl.String, "place": pl.UInt32},
-    )
-    numbers = pl.col("raw", "value", "success").cast(pl.Float64)
-    key = _id().hash().alias(_KEY)
-    scored = headlines(scores).filter(pl.col("status") == "scored").join(places, on=METRIC)
-    if not repeated:  # a row is a case already, and grouping takes as much memory as the rows
-        return collected(scored.select("place", key, numbers))
-    return collected(scored.group_by("place", key).agg(numbers.mean()))
-
-
-def _interval(number: _Number) -> NumberInterval:
-    values, factor = number.values, number.most or 1.0
-    span = rate_interval(values) if number.rate else mean_interval(values)
-    if span is not None and number.rate:
-        span = Span(span.low * factor, span.high * factor)
-    elif span is not None and number.most is not None:
-        span = span.clipped(0.0, number.most)
-    bounds = _bounds(number)
+def _interval(number: Number) -> NumberInterval:
+    values, span, bounds = number.values, _span(number), _bounds(number)
     due = number.known + number.missing
+    method = "woodruff" if number.quantile is not None else "clustered_t"
     return NumberInterval(
         low=None if span is None else rounded(span.low),
         high=None if span is None else rounded(span.high),
         confidence=CONFIDENCE,
-        method="wilson" if number.rate else "clustered_t",
+        method="wilson" if number.rate else method,
         cases=values.size,
         clusters=values.clusters,
         coverage=rounded(number.known / due) if due else None,
@@ -204,7 +243,23 @@ def _interval(number: _Number) -> NumberInterval:
     )
 
 
-def _bounds(number: _Number) -> Span | None:
+def _span(number: Number) -> Span | None:
+    values, factor = number.values, number.most or 1.0
+    if number.quantile is not None and isinstance(values, Sample):
+        return quantile_interval(values, number.quantile)
+    if number.rate:
+        rate = rate_interval(values)
+        return rate and Span(rate.low * factor, rate.high * factor)
+    span = mean_interval(values)
+    if span is None:
+        return None
+    if number.most is not None:
+        return span.clipped(0.0, number.most)
+    least = span.low if number.least is None else max(span.low, number.least)
+    return Span(least * number.times, span.high * number.times)
+
+
+def _bounds(number: Number) -> Span | None:
     if number.most is None:
         return None
     factor = number.most if number.rate else 1.0

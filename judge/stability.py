@@ -63,8 +63,10 @@ def stability(scores: pl.LazyFrame) -> tuple[Stability, ...]:
     Args:
         scores: rows of `scores`, of one run.
     """
+    said = pl.col("details").str
     voted = scores.filter(
-        (pl.col("part") == "") & pl.col("details").str.contains('"votes":|"first_votes":')
+        (pl.col("part") == "")
+        & (said.contains('"votes":', literal=True) | said.contains('"first_votes":', literal=True))
     ).select("judge", "metric", "details")
     found: dict[tuple[str, str], _Pairs] = {}
     for judge, metric, details in collected(voted).iter_rows():

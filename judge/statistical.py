@@ -5,8 +5,8 @@ The documents' rules stay as they are (`judge.compare_rules`); this verdict stan
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from math import isfinite, sqrt
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +16,7 @@ from judge.comparability import Mismatch
 from judge.config import ComparisonConfig
 from judge.contrasts import FILLINGS, Contrast, Pairing, contrast
 from judge.exact import rounded
-from judge.exploratory import by_name, code_looks, explored, metric_looks, slice_looks
+from judge.exploratory import Look, code_looks, explored, metric_look, slice_looks
 from judge.labels import fields_of, labelled
 from judge.measures import (
     PASS_RATE,
@@ -24,10 +24,11 @@ from judge.measures import (
     CaseTable,
     Measure,
     case_table,
-    metric_measures,
+    metric_measure,
     pass_measure,
     score_measure,
 )
+from judge.paired_metrics import PairedMetric
 from judge.statistical_verdict import (
     LABELS,
     Exploratory,
@@ -52,21 +53,27 @@ class Side:
     """One run as the statistics look at it."""
 
     table: CaseTable
-    measures: Mapping[str, Measure]
+    measures: dict[str, Measure]
     scores: pl.LazyFrame
     inconclusive: bool
 
     @classmethod
     def of(cls, run: RunData) -> Side:
         """The tables of a run, one row a case."""
-        table = case_table(run.cases)
-        found = {PASS_RATE: pass_measure(table.cases), SCORE: score_measure(table.cases)}
         return cls(
-            table=table,
-            measures={**metric_measures(run.scores), **found},
+            table=case_table(run.cases),
+            measures={},
             scores=run.scores,
             inconclusive=run.summary is not None and run.summary.outcome == _INCONCLUSIVE,
         )
+
+    def measure(self, name: str) -> Measure | None:
+        """A measure by its name: two are worked out of the cases whenever they are asked for, since
+        of a million cases each takes 40 MB; gating metrics are kept.
+        """
+        if name == PASS_RATE:
+            return pass_measure(self.table.cases)
+        return score_measure(self.table.cases) if name == SCORE else self.measures.get(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +84,30 @@ class Compared:
     after: Side
     pairing: Pairing
     limits: ComparisonConfig
+    looks: list[Look] = field(default_factory=list)
 
     @classmethod
     def of(cls, baseline: RunData, candidate: RunData, limits: ComparisonConfig) -> Compared:
-        """Two runs, read once."""
+        """Two runs without their metrics: those are added one by one."""
         before, after = Side.of(baseline), Side.of(candidate)
         tables = (before.table.cases, after.table.cases)
         labels = None
         if limits.mix_by is not None:
             labels = (labelled(tables[0], limits.mix_by), labelled(tables[1], limits.mix_by))
         return cls(before, after, Pairing.of(*tables, labels), limits)
+
+    def add(self, metric: PairedMetric) -> None:
+        """Take a metric in: a gating one is kept, of any other what it came to."""
+        gating = metric.name in self.limits.gating
+        before = metric_measure(metric.name, metric.before, whole=gating)
+        after = metric_measure(metric.name, metric.after, whole=gating)
+        if gating:
+            for side, measure in ((self.before, before), (self.after, after)):
+                if measure is not None:
+                    side.measures.setdefault(metric.name, measure)
+        elif before is not None and after is not None:
+            look = metric_look((before, after), self.pairing, self.limits.alpha)
+            self.looks.extend([look] if look else [])
 
     @property
     def tables(self) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -134,7 +155,7 @@ def _contrasts(compared: Compared) -> tuple[list[Contrast], list[str]]:
     """The gating measures, and why one of them could not be compared."""
     found, absent = [], []
     for name in dict.fromkeys(compared.limits.gating):
-        sides = [side.measures.get(name) for side in (compared.before, compared.after)]
+        sides = [side.measure(name) for side in (compared.before, compared.after)]
         if name == SCORE and all(side is not None and side.cases.is_empty() for side in sides):
             continue  # judges that say yes or no give no score
         before, after = sides
@@ -223,10 +244,12 @@ def critical_flips(
     """The listed cases that most repetitions passed and now most fail; an error is no failure."""
     if not listed:
         return ()
+    ids = dict(zip(pl.Series(listed).hash(), listed, strict=True))
     passed = pl.col("passes") * 2 > pl.col("runs")
     failed = (pl.col("runs") - pl.col("passes") - pl.col("errors")) * 2 > pl.col("runs")
-    old = before.filter(pl.col("case_id").is_in(list(listed)) & passed)
-    return tuple(old.join(after.filter(failed), on="case_id", how="semi")["case_id"])
+    old = before.filter(pl.col("case_id").is_in(list(ids)) & passed)
+    turned = old.join(after.filter(failed), on="case_id", how="semi")["case_id"]
+    return tuple(sorted(ids[one] for one in turned))
 
 
 def _doubts(compared: Compared, differing: Sequence[Mismatch]) -> Iterator[str]:
@@ -267,10 +290,16 @@ def _exploratory(compared: Compared) -> tuple[Exploratory, ...]:
     before, after, limits = compared.before, compared.after, compared.limits
     pairing, alpha = compared.pairing, limits.alpha
     chosen = fields_of(before.table.cases) if limits.slices is None else limits.slices
-    whole = [(before.measures[name], after.measures[name]) for name in (PASS_RATE, SCORE)]
-    others = by_name(before.measures, after.measures, (PASS_RATE, SCORE, *limits.gating))
+    whole = (
+        [
+            (pass_measure(before.table.cases), pass_measure(after.table.cases)),
+            (score_measure(before.table.cases), score_measure(after.table.cases)),
+        ]
+        if chosen
+        else []
+    )
     looks = [
-        *metric_looks(others, pairing, alpha),
+        *compared.looks,
         *slice_looks(whole, compared.tables, chosen, pairing, alpha),
         *code_looks((before.scores, after.scores), compared.tables, pairing, alpha),
     ]

@@ -94,6 +94,18 @@ class Noise(_Part):
     )
 
 
+class Bridge(_Part):
+    """A measure of two runs with different judges, on the scale of the candidate's judge."""
+
+    measure: str
+    judge: float = Field(description="what that judge gives more, on anchors that both judged")
+    delta: float = Field(description="the change without it")
+    low: float
+    high: float
+    anchors: int
+    line: str
+
+
 class StatisticalVerdict(_Part):
     """What two runs say about the agent, with the chance of a false alarm held at alpha."""
 
@@ -105,6 +117,9 @@ class StatisticalVerdict(_Part):
     exploratory: tuple[Exploratory, ...] = ()
     mix: tuple[Mix, ...] = ()
     critical_flips: tuple[str, ...] = ()
+    bridge: tuple[Bridge, ...] = Field(
+        default=(), description="where the judge differs, and both judged the same anchors"
+    )
     noise: Noise | None = Field(default=None, description="null: no case was repeated")
 
 

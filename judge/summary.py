@@ -15,13 +15,15 @@ from judge.exact import mean_of_counts, reaches, rounded
 from judge.executions import CASE, agent_latency, collected, executions, states
 from judge.headlines import (
     MetricSummary,
+    metric_counts,
     metric_summaries,
     published_names,
     published_numbers,
     tier_scores,
 )
+from judge.population import PopulationNumber
 from judge.protocol import Judge
-from judge.reconcile import reconcile
+from judge.reconcile import reconcile, reconcile_scores
 from judge.repetitions import case_tallies, metric_tallies, pass_at_k, pass_hat_k
 from judge.run_intervals import NumberInterval, run_intervals
 from judge.spending import (
@@ -132,6 +134,11 @@ class RunSummary(_Part):
         description="read = judged + reused + quarantined + duplicate + errored + skipped "
         "+ not_attempted"
     )
+    score_counts: dict[str, int] = Field(
+        default_factory=dict,
+        description="due = scored + skipped + failed, over the metrics that the judges promise, one "
+        "headline score in each case that was heard",
+    )
     pass_hat_k: dict[str, float] = Field(
         description="`pass^k`, and `<metric>/pass^k` where a metric passes or fails; empty without "
         "repetitions"
@@ -155,6 +162,10 @@ class RunSummary(_Part):
     )
     intervals: dict[str, NumberInterval] = Field(
         default_factory=dict, description="how sure the numbers are, by the names of `run_metrics`"
+    )
+    population: dict[str, PopulationNumber] = Field(
+        default_factory=dict,
+        description="of a sample: what the numbers are for all cases it was drawn from",
     )
     warnings: tuple[str, ...] = Field(
         default=(), description="what to know before believing the numbers, one line each"
@@ -188,10 +199,11 @@ def summarise(
         judges: those who sat; they know how their metrics gate and what they are published as.
 
     Raises:
-        Unreconciled: when the records read are not the sum of what became of them.
+        Unreconciled: when records read or scores due are not the sum of what became of them.
     """
     tally = _tally(cases)
-    metrics = metric_summaries(scores, judges)
+    metrics = metric_summaries(found := metric_counts(scores), judges)
+    tiers = tier_scores(scores, _errored(cases))
     coverage = _coverage(cases, scores, metrics)
     gates = _gate_numbers(cases, tally, config)
     return RunSummary.model_validate(
@@ -202,7 +214,7 @@ def summarise(
             "outcome": _outcome(tally, coverage, gates),
             "coverage": coverage,
             "gates": _gate_counts(cases),
-            "tier_scores": tier_scores(scores, _errored(cases)),
+            "tier_scores": tiers,
             "metrics": metrics,
             "failure_codes": _failure_codes(scores),
             "failures": _failures(scores),
@@ -210,9 +222,8 @@ def summarise(
             "model_calls": model_calls(asks),
             "judges": judge_spending(asks),
             "published": published_numbers(scores, metrics),
-            "counts": _counts(tally, intake),
-            **_reliability(cases, scores, metrics),
-            **_how_sure(cases, scores, metrics),
+            **_equations(tally, intake, judges, metrics),
+            **_how_sure(cases, scores, metrics, (found, tuple(tiers))),
             "cost_estimated": estimated_share(asks),
             "warnings": cautions(cases, asks),
         }
@@ -234,7 +245,9 @@ def _case_numbers(cases: pl.LazyFrame, tally: Counter[str]) -> dict[str, Any]:
     latency = agent_latency(executed)
     run = tally.total() - tally["skipped"]
     return {
-        "unique_test_case_count": collected(executed.select(pl.col("case_id").n_unique())).item(),
+        "unique_test_case_count": collected(
+            executed.select(pl.col("case_id").hash().n_unique())
+        ).item(),
         "total_executions": run,
         "passed_count": tally["passed"],
         "failed_count": tally["failed"],
@@ -351,10 +364,27 @@ def _counts(tally: Counter[str], intake: Mapping[str, int]) -> dict[str, int]:
     return {"read": read, **parts}
 
 
-def _how_sure(
-    cases: pl.LazyFrame, scores: pl.LazyFrame, metrics: Sequence[MetricSummary]
+def _equations(
+    tally: Counter[str],
+    intake: Mapping[str, int],
+    judges: Sequence[Judge],
+    metrics: Sequence[MetricSummary],
 ) -> dict[str, Any]:
-    return {"stability": stability(scores), "intervals": run_intervals(cases, scores, metrics)}
+    return {
+        "counts": _counts(tally, intake),
+        "score_counts": reconcile_scores(tally.total(), judges, metrics),
+    }
+
+
+def _how_sure(
+    cases: pl.LazyFrame,
+    scores: pl.LazyFrame,
+    metrics: Sequence[MetricSummary],
+    counted: tuple[pl.DataFrame, Sequence[str]],
+) -> dict[str, Any]:
+    intervals = run_intervals(cases, scores, metrics, *counted)
+    steady = _reliability(cases, scores, metrics)
+    return {**steady, "stability": stability(scores), "intervals": intervals}
 
 
 def _reliability(

@@ -14,9 +14,9 @@ import polars as pl
 from judge.case import Case
 from judge.config import Again
 from judge.errors import ConfigurationError
-from tasks.intake import AgainChoice, Plan
+from tasks.intake import Plan
 from tasks.records import identity
-from tasks.scan import DUE, REJECTED, UNSELECTED
+from tasks.scan import DUE, REJECTED, UNSELECTED, Choice
 from tasks.sources import Source
 from tasks.store import RunRecord, Store
 from tasks.store.record import COMPLETE
@@ -100,7 +100,7 @@ class Errored:
         return UNSELECTED
 
 
-def again_choice(store: Store, again: Again | None) -> AgainChoice | None:
+def again_choice(store: Store, again: Again | None) -> Choice | None:
     """What is to be judged again; null when everything is to be.
 
     Raises:
@@ -128,7 +128,8 @@ def _quarantined(store: Store, run: RunRecord) -> Quarantined:
     judged = dict(_hashes(store.table(run.run_id, "cases")))
     for earlier in _earlier(store, run):
         judged |= dict(_hashes(store.table(earlier, "cases")))
-    limited = run.config.get("transcripts", {}).get("limit") is not None
+    told = run.config.get("transcripts", {})
+    limited = any(told.get(name) for name in ("limit", "number", "per_stratum", "stratify_by"))
     return Quarantined(left, judged, limited)
 
 

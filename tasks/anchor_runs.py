@@ -8,6 +8,8 @@ from judge.anchors import ANCHORS, AnchorsConfig, Attribution, Scores, attribute
 from judge.compare import RunComparison
 from judge.config import RunConfig
 from judge.executions import collected
+from judge.ground_truth import GroundTruthConfig
+from judge.selection import SelectionConfig
 from tasks.store import RunRecord, Store
 
 
@@ -27,12 +29,11 @@ def anchor_config(config: RunConfig) -> RunConfig:
     anchors = body["anchors"]
     body["name"] = anchors_name(config.name)
     body["transcripts"] |= {
+        **SelectionConfig().model_dump(mode="python"),
         "uri": anchors["uri"],
         "format": anchors["format"],
-        "where": {},
-        "sample": 1.0,
-        "limit": None,
     }
+    body["ground_truth"] = GroundTruthConfig().model_dump(mode="python")
     body["cache"] |= {"use": "refresh"}
     body["comparison"] |= {"baseline": None}
     body["runner"] |= {"fail_flow": False, "batch": False}
@@ -62,6 +63,13 @@ def anchor_runs(store: Store, name: str) -> list[RunRecord]:
     wanted = (pl.col("name") == anchors_name(name)) & (pl.col("status") == "complete")
     rows = store.runs().filter(wanted).sort("started_at", "run_id")
     return [RunRecord.of_row(row, {}) for row in rows.iter_rows(named=True)]
+
+
+def judged_anchors(store: Store, record: RunRecord) -> RunRecord | None:
+    """The anchor run nearest in time to a run that had the same judge; null where there is none."""
+    same = [one for one in anchor_runs(store, record.name) if _same_judge(one, record)]
+    away = {one.run_id: abs(one.started_at - record.started_at) for one in same}
+    return min(same, key=lambda one: (away[one.run_id], one.run_id), default=None)
 
 
 def stored_attribution(

@@ -149,7 +149,7 @@ class _Bench:
     async def _gather(self, shard: Shard, desk: Desk, note: Callable[..., None]) -> None:
         room = self._room
         records = await asyncio.to_thread(
-            lambda: list(read_shard(shard, room.config.transcripts, room.spool))
+            lambda: list(read_shard(shard, room.config.transcripts, room.spool, room.treatment))
         )
         engine = room.gatherer(self._run_id, desk, note)
         cases: list[Case] = [record.case for record in records if record.case is not None]

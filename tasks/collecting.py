@@ -6,7 +6,7 @@ from judge.config import TranscriptsConfig
 from judge.errors import Inconclusive
 from tasks.days import day_sources
 from tasks.objects import Spool
-from tasks.scan import Scan
+from tasks.scan import AS_IT_IS, Scan
 from tasks.sources import Source
 
 
@@ -41,6 +41,6 @@ class Collected:
         return len(frozenset().union(*self._cases.values()))
 
     def _read(self, source: Source, spool: Spool) -> frozenset[bytes]:
-        scan = Scan(self.config, spool, lambda _: None)
+        scan = Scan(self.config, spool, lambda _: None, AS_IT_IS)
         scan.read(source)
         return frozenset(scan.identities)

@@ -7,10 +7,13 @@ from typing import Any
 
 import polars as pl
 
+from judge.bridge import bridged
 from judge.compare import RunComparison, RunData, compare
 from judge.config import ComparisonConfig
 from judge.rows import as_json
+from judge.statistical import Compared
 from judge.summary import RunSummary
+from tasks.anchor_runs import judged_anchors
 from tasks.baselines import RULES, by_rule
 from tasks.failpoints import failpoint
 from tasks.store import RunRecord, Store
@@ -47,7 +50,7 @@ def compare_stored(
         NotComparable: a side is not complete.
     """
     before, after = run_data(store, baseline), run_data(store, candidate)
-    comparison = compare(before, after, thresholds)
+    comparison = _bridged(store, compare(before, after, thresholds), (before, after), thresholds)
     if before.run_id == after.run_id:
         return comparison
     record = store.run(after.run_id)
@@ -77,10 +80,8 @@ def _is_own(store: Store, record: RunRecord, baseline: str, thresholds: Comparis
 
 def _own_baseline(store: Store, record: RunRecord) -> str | None:
     """The baseline of the comparison that the run was configured with, once it has been made."""
-    own = store.comparisons().filter(
-        (pl.col("candidate") == record.run_id)
-        & (pl.col("thresholds") == as_json(record.config["comparison"]))
-    )
+    rows = store.comparisons().filter(pl.col("candidate") == record.run_id)
+    own = rows.filter(_configured(rows, record))
     return None if own.is_empty() else str(own["baseline"][0])
 
 
@@ -92,10 +93,44 @@ def stored_comparison(store: Store, record: RunRecord) -> RunComparison | None:
     rows = store.comparisons().filter(pl.col("candidate") == record.run_id)
     if rows.is_empty():
         return None
-    own = pl.col("thresholds") == as_json(record.config["comparison"])
-    row = rows.sort(own, "at", "baseline", "thresholds").row(-1, named=True)
+    ordered = rows.with_columns(own=_configured(rows, record))
+    row = ordered.sort("own", "at", "baseline", "thresholds").row(-1, named=True)
     thresholds = ComparisonConfig.model_validate_json(row["thresholds"])
-    return compare(run_data(store, row["baseline"]), run_data(store, record.run_id), thresholds)
+    sides = (run_data(store, row["baseline"]), run_data(store, record.run_id))
+    return _bridged(store, compare(*sides, thresholds), sides, thresholds)
+
+
+def _bridged(
+    store: Store,
+    comparison: RunComparison,
+    sides: tuple[RunData, RunData],
+    thresholds: ComparisonConfig,
+) -> RunComparison:
+    """The comparison, with a bridge where the judges differ and both judged the same anchors."""
+    verdict = comparison.verdict
+    if verdict.statistics is None or not any(one.of_judge for one in verdict.mismatches):
+        return comparison
+    records = [judged_anchors(store, store.run(side.run_id)) for side in sides]
+    if None in records or records[0] == records[1]:
+        return comparison
+    golden = [run_data(store, record.run_id) for record in records if record is not None]
+    found = bridged(
+        verdict.statistics,
+        Compared.of(*sides, thresholds),
+        Compared.of(golden[0], golden[1], thresholds),
+    )
+    update = {"verdict": verdict.model_copy(update={"statistics": found})}
+    return comparison.model_copy(update=update)
+
+
+def _configured(rows: pl.DataFrame, record: RunRecord) -> pl.Series:
+    """Which comparisons were made as the run was configured. Both are read before they are held
+    against each other: what was stored before a setting was added has that setting's default.
+    """
+    wanted = ComparisonConfig.model_validate(record.config["comparison"])
+    texts = rows["thresholds"].to_list()
+    same = [ComparisonConfig.model_validate_json(text) == wanted for text in texts]
+    return pl.Series(same, dtype=pl.Boolean)
 
 
 def run_data(store: Store, run_id: str) -> RunData:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date
 from typing import Final
@@ -29,6 +29,7 @@ from judge.run_forecast import (
     total,
 )
 from judge.seats import Seats, seats
+from tasks.again import again_choice
 from tasks.clerk import SandboxClerk
 from tasks.intake import Plan, Record, Shard, plan_intake, read_shard
 from tasks.judging import hear_all
@@ -37,7 +38,9 @@ from tasks.objects import Spool, expand
 from tasks.replies import FileReplies, OwnReplies
 from tasks.room import watcher
 from tasks.run_ids import chosen_run_id, content_run_id
+from tasks.scan import Choice, Handling
 from tasks.store import Store, open_store
+from tasks.treatment import Treatment
 
 WHOLE_UP_TO: Final = 2000
 """Runs of so many cases are heard whole; of larger ones a sample."""
@@ -55,10 +58,12 @@ async def forecast(config: RunConfig, on: date | None = None) -> RunForecast:
 
     Raises:
         ConfigurationError: the judges, the models or the transcripts cannot work.
+        UnknownRun: the run whose leavings are to be taken up is not in the store.
         Inconclusive: there is nothing to judge.
     """
     bench = court(config.judge)
     found = await asyncio.to_thread(seats, config, bench)
+    treatment = await asyncio.to_thread(Treatment.of, config)
     spool, clerk = Spool.of(config.transcripts), SandboxClerk()
     try:
         uri = expand(config.transcripts.uri, on)
@@ -69,10 +74,16 @@ async def forecast(config: RunConfig, on: date | None = None) -> RunForecast:
             config.shard_size,
             spool,
             on_progress=lambda read: watcher.get()("reading", read, 0),
+            handling=Handling(await asyncio.to_thread(_left_before, config), treatment),
         )
         known = await asyncio.to_thread(_Known, config, bench, found, intake)
         forecaster = Forecaster(found, known.replies(), clerk)
-        heard = await _heard(forecaster, bench, intake, config, spool)
+        heard = await _heard(
+            forecaster,
+            bench,
+            intake,
+            lambda shard: list(read_shard(shard, transcripts, spool, treatment)),
+        )
     finally:
         await clerk.aclose()
         await asyncio.to_thread(spool.close)
@@ -81,8 +92,16 @@ async def forecast(config: RunConfig, on: date | None = None) -> RunForecast:
     return _told(Figures(scene, forecaster.tallies), known, intake, heard)
 
 
+def _left_before(config: RunConfig) -> Choice | None:
+    """What an earlier run left, for a run that takes it up; its store is read for no other."""
+    if config.transcripts.again is None:
+        return None
+    with open_store(config.store) as store:
+        return again_choice(store, config.transcripts.again)
+
+
 async def _heard(
-    forecaster: Forecaster, bench: Court, intake: Plan, config: RunConfig, spool: Spool
+    forecaster: Forecaster, bench: Court, intake: Plan, read: Callable[[Shard], list[Record]]
 ) -> int:
     """Hear every case, or of many a sample; how many were heard."""
     shards = list(_sampled(intake) if intake.due > WHOLE_UP_TO else intake.shards)
@@ -96,15 +115,11 @@ async def _heard(
         report("foreseeing", 1, 0)
 
     for shard in shards:
-        records = await asyncio.to_thread(_records, shard, config, spool)
+        records = await asyncio.to_thread(read, shard)
         cases = [record.case for record in records if record.case is not None]
         await asyncio.gather(*map(hear, cases))
         heard += len(cases)
     return heard
-
-
-def _records(shard: Shard, config: RunConfig, spool: Spool) -> list[Record]:
-    return list(read_shard(shard, config.transcripts, spool))
 
 
 def _sampled(intake: Plan) -> Iterator[Shard]:

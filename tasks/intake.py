@@ -10,10 +10,10 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import islice, pairwise
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from judge.case import Case
 from judge.config import TranscriptsConfig
@@ -22,10 +22,23 @@ from judge.formats import FORMATS, Format
 from judge.reconcile import reconcile
 from judge.rows import as_json
 from tasks.days import NothingDue, day_sources
+from tasks.draw import sampled
 from tasks.lines import Raw, sha256_of
 from tasks.objects import Source, Spool, expand, relisted
 from tasks.records import case_of, digest, excerpt_of, raw_records
-from tasks.scan import DUE, DUPLICATE, REJECTED, UNSELECTED, Choice, Failure, Scan, Scanned
+from tasks.scan import (
+    AS_IT_IS,
+    DUE,
+    DUPLICATE,
+    REJECTED,
+    UNSELECTED,
+    Choice,
+    Failure,
+    Handling,
+    Scan,
+    Scanned,
+)
+from tasks.treatment import AS_READ, Treatment
 
 HEARD: Final = ("judged", "errored", "skipped")
 """What becomes of a case that was heard."""
@@ -122,6 +135,9 @@ class Plan:
         odd: how many records were taken in spite of something, by code of
             `judge.formats.oddities`.
         reasons: how many records were rejected, by code; `rejected` is their sum.
+        design: how the cases were sampled, as `tasks.draw.design` says it.
+        truth: rows of ground truth and cases that found each other, and that did not.
+        truth_digest: of the file with the ground truth.
     """
 
     shards: tuple[Shard, ...]
@@ -134,6 +150,9 @@ class Plan:
     objects: dict[str, int]
     odd: dict[str, int]
     reasons: dict[str, int]
+    design: dict[str, Any] = field(default_factory=dict)
+    truth: dict[str, int] = field(default_factory=dict)
+    truth_digest: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -141,6 +160,13 @@ class Plan:
         return {name: getattr(self, name) for name in names} | {
             "shards": [shard.as_dict() for shard in self.shards]
         }
+
+    @property
+    def gone(self) -> int:
+        """How many objects went or changed between listing and reading: nobody knows what was in
+        them.
+        """
+        return sum(self.reasons.get(code, 0) for code in ("vanished", "changed"))
 
     def check(self) -> None:
         """See that every object and every record listed has come to an end.
@@ -198,7 +224,7 @@ def plan_intake(
     *,
     date: dt.date | None = None,
     on_progress: Callable[[int], None] | None = None,
-    choice: AgainChoice | None = None,
+    handling: Handling = AS_IT_IS,
 ) -> Plan:
     """Reads every record once and cuts what is to be judged into shards.
 
@@ -208,20 +234,20 @@ def plan_intake(
         spool: the same files are read again when the shards are.
         date: fills the uri's date placeholders.
         on_progress: told the number of records read so far, about every thousand.
-        choice: only what an earlier run left, from the objects it names.
+        handling: only what an earlier run left, from the objects it names; the treatment that
+            shards are read with.
 
     Raises:
-        ConfigurationError: the transcripts cannot be reached.
+        ConfigurationError: the transcripts cannot be reached, or ground truth names no case.
         NothingDue: `no_data`, nothing is left to judge.
         Unreconciled: a record is nowhere, or twice.
     """
-    scan = Scan(config, spool, on_progress or (lambda _: None), choice)
+    choice = handling.choice
+    scan = Scan(config, spool, on_progress or (lambda _: None), handling)
     for source in _sources(config, date, choice):
         scan.read(source)
     scan.settle_twins()
-    if config.limit is not None:
-        _limited(scan.objects, config.limit)
-    plan = _plan(scan, shard_size)
+    plan = _plan(scan, shard_size, handling.treatment, sampled(scan.objects, config))
     plan.check()
     if not plan.due:
         where = config.uri if choice else expand(config.uri, date)
@@ -229,16 +255,8 @@ def plan_intake(
     return plan
 
 
-class AgainChoice(Choice, Protocol):
-    """What an earlier run left, and in which objects."""
-
-    @property
-    def objects(self) -> Iterable[Source]:
-        """As they were then."""
-
-
 def _sources(
-    config: TranscriptsConfig, date: dt.date | None, choice: AgainChoice | None
+    config: TranscriptsConfig, date: dt.date | None, choice: Choice | None
 ) -> Iterator[Source]:
     """The objects to read; one that an earlier run named and that is gone is passed on as it was."""
     if choice is None and config.again is not None:
@@ -256,7 +274,9 @@ def _sources(
             yield source
 
 
-def read_shard(shard: Shard, config: TranscriptsConfig, spool: Spool) -> Iterator[Record]:
+def read_shard(
+    shard: Shard, config: TranscriptsConfig, spool: Spool, treatment: Treatment = AS_READ
+) -> Iterator[Record]:
     """The cases and the rejects of a shard, in order; each promised record exactly once.
 
     Where the object has gone or changed since the plan, every promised record is a reject.
@@ -276,23 +296,14 @@ def read_shard(shard: Shard, config: TranscriptsConfig, spool: Spool) -> Iterato
         return
     promised = (raw for raw in raws if raw.position in due or raw.position in rejected)
     for raw in islice(promised, len(wanted)):
-        yield _record(raw, format_, config, is_due=raw.position in due)
+        yield _treated(_record(raw, format_, config, is_due=raw.position in due), raw, treatment)
 
 
-def _limited(objects: Iterable[Scanned], limit: int) -> None:
-    left = limit
-    for scanned in objects:
-        for position, fate in enumerate(scanned.fates):
-            if fate == DUE and left:
-                left -= 1
-            elif fate == DUE:
-                scanned.fates[position] = UNSELECTED
-
-
-def _plan(scan: Scan, shard_size: int) -> Plan:
-    objects = scan.objects
+def _plan(scan: Scan, shard_size: int, treatment: Treatment, design: dict[str, Any]) -> Plan:
+    objects, truth = scan.objects, treatment.truth
     fates = Counter(fate for scanned in objects for fate in scanned.fates)
-    content = as_json([(s.source.uri, s.source.etag, s.fates.decode()) for s in objects])
+    content: list[Any] = [(s.source.uri, s.source.etag, s.fates.decode()) for s in objects]
+    content += [treatment.digest] if truth else []
     cuts = (
         (scanned, start, stop)
         for scanned in objects
@@ -305,10 +316,13 @@ def _plan(scan: Scan, shard_size: int) -> Plan:
         duplicates=fates[DUPLICATE],
         rejected=fates[REJECTED],
         unselected=fates[UNSELECTED],
-        content_hash=hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest(),
+        content_hash=hashlib.sha256(as_json(content).encode("utf-8", "surrogatepass")).hexdigest(),
         objects=_object_counts(objects),
         odd=dict(sorted(scan.odd.items())),
         reasons=dict(sorted(scan.reasons.items())),
+        design=design,
+        truth=truth.counts(scan.case_ids) if truth else {},
+        truth_digest=treatment.digest,
     )
 
 
@@ -371,6 +385,13 @@ def _no_data(uri: str, plan: Plan) -> str:
     )
 
 
+def _treated(record: Record, raw: Raw, treatment: Treatment) -> Record:
+    if record.case is not None:
+        return replace(record, case=treatment.case(record.case))
+    error = record.reject and treatment.fault(record.reject)
+    return replace(record, reject=error, excerpt=excerpt_of(raw.body, treatment.excerpt))
+
+
 def _record(raw: Raw, format_: Format, config: TranscriptsConfig, *, is_due: bool) -> Record:
     try:
         case = case_of(raw, format_, config)
@@ -388,6 +409,4 @@ def _record(raw: Raw, format_: Format, config: TranscriptsConfig, *, is_due: boo
 
 
 def _reject(raw: Raw, error: DataError) -> Record:
-    return Record(
-        raw.position, None, error, excerpt_of(raw.body), offset=raw.offset, sha256=sha256_of(raw)
-    )
+    return Record(raw.position, None, error, "", offset=raw.offset, sha256=sha256_of(raw))

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from prefect import task
@@ -86,7 +87,7 @@ async def judge_shard(room: Room, run_id: str, shard: Shard) -> dict[str, int]:
         Halted: someone stopped the run.
     """
     records = await asyncio.to_thread(
-        lambda: list(read_shard(shard, room.config.transcripts, room.spool))
+        lambda: list(read_shard(shard, room.config.transcripts, room.spool, room.treatment))
     )
     failpoint("shard.read")
     _check_readable(shard, records)
@@ -160,7 +161,8 @@ async def _judge_case(room: Room, origin: Origin, case: Case) -> Findings:
     engine = room.engine_for(origin.run_id)
     heard = await hear_all(engine, room.court, case)
     watcher.get()("judging", 1, 0)
-    return findings(origin, case, heard, room.court)
+    found = findings(origin, case, heard, room.court)
+    return replace(found, rows=room.treatment.rows(case, found.rows))
 
 
 class Hears(Protocol):

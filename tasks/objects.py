@@ -24,8 +24,8 @@ from judge.config import TranscriptsConfig
 from judge.errors import ConfigurationError, DataError, Inconclusive
 from tasks.buckets import bucket_sources, bucket_stream
 from tasks.leavings import is_ours
-from tasks.sources import BOM, SUFFIXES, Source, changed, until_magic, vanished
-from tasks.unpacking import unpack
+from tasks.sources import BOM, SUFFIXES, SUFFIXES_SAID, Source, changed, until_magic, vanished
+from tasks.unpacking import Packing, packing_of, unpack
 
 __all__ = ["BOM", "SUFFIXES", "Bounds", "Source", "Spool", "expand", "list_sources", "relisted"]
 
@@ -33,7 +33,7 @@ _COPY_BYTES: Final = 1 << 20
 _MB: Final = 1 << 20
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _PARSED_KEPT: Final = 2
-_GZIP_MAGIC: Final = b"\x1f\x8b"
+_CUT: Final = ("gzip_corrupt", "zstd_corrupt")
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)(?::([^{}]*))?\}")
 
 
@@ -84,8 +84,7 @@ def list_sources(uri: str, storage_options: Mapping[str, Any]) -> list[Source]:
             "scheme", f"{scheme}://", ["file://", "s3://", "a plain path"], "[transcripts] uri"
         )
     if not sources:
-        looked_for = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
-        raise Inconclusive(f"no transcripts under {uri!r}; looked for {looked_for}")
+        raise Inconclusive(f"no transcripts under {uri!r}; looked for {SUFFIXES_SAID}")
     return sorted(sources, key=lambda source: source.uri)
 
 
@@ -115,7 +114,7 @@ class Bounds:
     Attributes:
         object_bytes: the most that one object may be once unpacked.
         document_bytes: the most of an object that is parsed as a whole.
-        salvage: keep the whole lines in front of the place where a gzip object breaks.
+        salvage: keep the whole lines in front of the place where a packed object breaks.
     """
 
     object_bytes: int = 16_384 * _MB
@@ -174,8 +173,8 @@ class Spool:
         """A local file with the plain content of the source.
 
         Raises:
-            DataError: `vanished`, `changed` since it was listed, `gzip_corrupt`, `bomb`, or
-                `too_large`.
+            DataError: `vanished`, `changed` since it was listed, `gzip_corrupt`,
+                `zstd_corrupt`, `bomb`, or `too_large`.
             ConfigurationError: the bucket cannot be reached any more, or the disk is full.
         """
         if not source.uri.startswith("s3://"):
@@ -229,13 +228,13 @@ class Spool:
     def _unpacked(self, source: Source, stream: IO[bytes]) -> Path:
         name = hashlib.blake2b(f"{source.uri}\n{source.etag}".encode(), digest_size=16).hexdigest()
         target = self._temporary() / name
-        packed = _is_packed(source, stream)
+        packing = packing_of(source.uri, stream)
         try:
             with target.open("wb") as out:
-                self._copy(stream, out, packed=packed)
+                self._copy(stream, out, packing)
         except DataError as error:
             told = DataError(error.code, f"{source.uri!r}: {error.detail}")
-            if error.code == "gzip_corrupt" and self._bounds.salvage and _whole_lines(target):
+            if error.code in _CUT and self._bounds.salvage and _whole_lines(target):
                 self._broken[source.uri, source.etag] = told
                 return target
             target.unlink()
@@ -249,10 +248,10 @@ class Spool:
             ) from error
         return target
 
-    def _copy(self, stream: IO[bytes], out: IO[bytes], *, packed: bool) -> None:
+    def _copy(self, stream: IO[bytes], out: IO[bytes], packing: Packing | None) -> None:
         bounds = self._bounds
-        if packed:
-            unpack(stream, out, bounds.object_bytes, to_the_last=bounds.salvage)
+        if packing is not None:
+            unpack(stream, out, packing, bounds.object_bytes, to_the_last=bounds.salvage)
             return
         copied = 0
         while block := stream.read(_COPY_BYTES):
@@ -294,16 +293,7 @@ def _unchanged(source: Source) -> Path:
 
 def _is_packed_file(source: Source, path: Path) -> bool:
     with path.open("rb") as stream:
-        return _is_packed(source, stream)
-
-
-def _is_packed(source: Source, stream: IO[bytes]) -> bool:
-    head = stream.read(2)
-    stream.seek(0)
-    # Without bytes gzip reads an empty stream as empty content; a .gz file of no bytes was cut off.
-    if source.uri.endswith(".gz") and not head:
-        raise DataError("gzip_corrupt", f"{source.uri!r}: the file is empty")
-    return source.uri.endswith(".gz") or head == _GZIP_MAGIC
+        return packing_of(source.uri, stream) is not None
 
 
 def _local_source(path: Path) -> Source:

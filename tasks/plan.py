@@ -21,10 +21,11 @@ from tasks.compared import baseline_id
 from tasks.days import NothingDue
 from tasks.failpoints import failpoint
 from tasks.holding import holding, take
-from tasks.intake import AgainChoice, Plan, plan_intake
+from tasks.intake import Plan, plan_intake
 from tasks.ledger_file import known_runs
 from tasks.room import Room, watcher
 from tasks.run_ids import chosen_run_id, content_run_id, forked_run_id
+from tasks.scan import Choice, Handling
 from tasks.store import RunRecord
 from tasks.store.record import COMPLETE
 
@@ -109,7 +110,7 @@ async def at_work(room: Room, run: PlannedRun) -> AsyncIterator[None]:
         yield
 
 
-def _intake(room: Room, request: Request, choice: AgainChoice | None) -> Plan:
+def _intake(room: Room, request: Request, choice: Choice | None) -> Plan:
     """What there is to judge.
 
     Raises:
@@ -123,7 +124,7 @@ def _intake(room: Room, request: Request, choice: AgainChoice | None) -> Plan:
             room.spool,
             date=request.date,
             on_progress=lambda read: report("reading", read, 0),
-            choice=choice,
+            handling=Handling(choice, room.treatment),
         )
     except NothingDue as found:
         if not request.may_be_empty:
@@ -137,12 +138,19 @@ def _resumed(room: Room, request: Request) -> PlannedRun:
     Raises:
         UnknownRun: no run of that id was begun.
         StoreError: its configuration was another one.
+        ConfigurationError: its ground truth was another one.
     """
     stored = room.store.run(request.run_id or "")
     found = replace(_record(room, request, stored.plan), run_id=stored.run_id)
+    plan = Plan.from_dict(stored.plan)
+    if plan.truth_digest != room.treatment.digest:
+        raise ConfigurationError(
+            f"[ground_truth] {room.config.ground_truth.uri!r} is another file than when run "
+            f"{stored.run_id} was planned; put it back, or begin another run (--fork)"
+        )
     begun = room.store.begin(found)
     room.pin(begun.config.get("prices", {}))
-    return PlannedRun(begun, Plan.from_dict(begun.plan))
+    return PlannedRun(begun, plan)
 
 
 def _record(room: Room, request: Request, plan: dict[str, Any]) -> RunRecord:

@@ -14,6 +14,7 @@ from judge.errors import AssizesError
 from judge.summary import Outcome, RunSummary
 from tasks.plan import PlannedRun
 from tasks.reports.artifacts import publish_artifacts
+from tasks.reports.data import REGRESSION
 from tasks.reports.metrics_file import write_metrics
 from tasks.reports.stored import render_stored
 from tasks.room import Room
@@ -49,7 +50,8 @@ async def publish_report(
     await publish_artifacts(data, links)
     if (folder := room.config.report.metrics) is not None:
         await asyncio.to_thread(_write_metrics, room, run.record, folder)
-    names = _emit(run.record, summary, comparison, links)
+    fell = data["verdict"]["outcome"] == REGRESSION
+    names = _emit(run.record, summary, comparison, links, fell=fell)
     log.info("run %s is %s: %s", run.run_id, run.record.status, ", ".join(names))
     return links
 
@@ -67,6 +69,8 @@ def _emit(
     summary: RunSummary,
     comparison: RunComparison | None,
     links: dict[str, str],
+    *,
+    fell: bool,
 ) -> list[str]:
     """Ids, numbers and the reasons of the verdict; nothing of a transcript."""
     payload = {
@@ -82,7 +86,7 @@ def _emit(
         "reasons": comparison.verdict.why if comparison else [],
         "report": links.get("html"),
     }
-    ending = comparison.verdict.ending if comparison else "fine"
+    ending = _ending(comparison, fell=fell)
     names = event_names(record.status, summary.outcome, ending)
     for name in names:
         emit_event(
@@ -96,6 +100,14 @@ def _emit(
             payload=payload,
         )
     return names
+
+
+def _ending(comparison: RunComparison | None, *, fell: bool) -> Ending:
+    """Of the comparison, as the run concludes it: while the judge moved, a fall is no regression."""
+    if fell:
+        return "regressed"
+    ending = comparison.verdict.ending if comparison else "fine"
+    return "inconclusive" if ending == "regressed" else ending
 
 
 def event_names(status: str, outcome: Outcome, ending: Ending) -> list[str]:

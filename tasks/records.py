@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+import polars as pl
+
 from judge.case import Case
 from judge.config import TranscriptsConfig
-from judge.errors import DataError
+from judge.errors import ConfigurationError, DataError
 from judge.formats import FORMATS, Format, detect
+from judge.formats.documents import Unread
 from judge.formats.intake import check_numbers, check_size, wide_encoding
 from judge.references import referenced, refused
+from judge.selection import facts, kept
 from tasks.lines import Raw, canonical, line_records, sha256_of
 from tasks.objects import Source, Spool
 from tasks.sources import BOM
@@ -23,6 +27,7 @@ from tasks.sources import BOM
 EXCERPT_CHARS: Final = 80
 """The most a reject shows of its record."""
 
+_EXCERPT_FROM_BYTES: Final = 4096
 _HEAD_BYTES: Final = 1 << 16
 _LINES_TRIED: Final = 100
 _MB: Final = 1 << 20
@@ -71,6 +76,9 @@ def _lines(
 
 def _parsed(position: int, record: Any, cap_bytes: int | None) -> Raw:
     """A record of a document; no document under the cap holds one over it."""
+    if isinstance(record, Unread):
+        body = record.body
+        return Raw(position, None, body[:_HEAD_BYTES], record.fault, sha256_of(Raw(0, None, body)))
     if cap_bytes is None or (size := len(canonical(record))) <= cap_bytes:
         return Raw(position, None, record)
     fault = DataError(
@@ -161,19 +169,28 @@ def _says_writes(case: Case) -> bool:
     )
 
 
-def is_meant(case: Case, config: TranscriptsConfig) -> bool:
-    """Whether the configuration's `where` means the case."""
-    return all(_said(case, name) == value for name, value in config.where.items())
+def wanted(cases: Sequence[Case], config: TranscriptsConfig) -> list[bool]:
+    """Whether the configuration's `where` and `filter` mean each of some cases.
+
+    Raises:
+        ConfigurationError: the filter cannot be worked out on a case.
+    """
+    meant = [
+        all(_said(one, name) == value for name, value in config.where.items()) for one in cases
+    ]
+    if config.filter is None:
+        return meant
+    try:
+        passes = kept([facts(one) for one in cases], config.filter)
+    except pl.exceptions.PolarsError as error:
+        why = str(error).strip().partition("\n")[0]
+        raise ConfigurationError(f"[transcripts] filter: {config.filter!r}: {why}") from None
+    return [both and passed for both, passed in zip(meant, passes, strict=True)]
 
 
 def _said(case: Case, name: str) -> str | None:
     fields = {"agent": case.agent, "agent_version": case.agent_version}
     return fields[name] if name in fields else case.tags.get(name)
-
-
-def is_sampled(case_id: str, share: float) -> bool:
-    """Whether the id's 64-bit hash, as a fraction of 2^64, lies below the share."""
-    return share >= 1 or int.from_bytes(digest(case_id, 8)) < share * 2**64
 
 
 def identity(case_id: str, repetition: int) -> bytes:
@@ -186,12 +203,18 @@ def digest(text: str, size: int) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).digest()
 
 
-def excerpt_of(body: Any) -> str:
-    """How a record begins, in printable characters only."""
+def excerpt_of(body: Any, hidden: Callable[[str], str] = str) -> str:
+    """How a record begins, in printable characters only.
+
+    Args:
+        body: bytes or a parsed value.
+        hidden: takes out what nobody is to see, before the text is cut: half a key is not known
+            for one.
+    """
     if isinstance(body, bytes):
-        text = body[: 4 * EXCERPT_CHARS].decode("utf-8", "backslashreplace")
+        text = body[:_EXCERPT_FROM_BYTES].decode("utf-8", "backslashreplace")
     else:
-        text = json.dumps(body, ensure_ascii=False)
-    start = text[:EXCERPT_CHARS]
+        text = json.dumps(body, ensure_ascii=False)[:_EXCERPT_FROM_BYTES]
+    start = hidden(text)[:EXCERPT_CHARS]
     shown = (c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in start)
     return "".join(shown)[:EXCERPT_CHARS]

@@ -20,6 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from judge.kept import Kept, ReplyCache
 from tasks.failpoints import failpoint
+from tasks.turns import FileTurns
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +53,10 @@ class FileReplies:
             from botocore.exceptions import BotoCoreError
 
             self._faults = (OSError, BotoCoreError)
+
+    def turns(self) -> FileTurns | None:
+        """Who asks for a reply that is not kept yet; null where the cache is not on a local disk."""
+        return FileTurns(self._root) if self._is_local else None
 
     async def get(self, key: str) -> Kept | None:
         """What is kept under a key; null where there is nothing that can be read."""

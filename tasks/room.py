@@ -27,6 +27,8 @@ from tasks.objects import Spool
 from tasks.partitions import check_spread, check_store
 from tasks.replies import FileReplies, OwnReplies
 from tasks.store import Store, open_store
+from tasks.termination import heeding_termination
+from tasks.treatment import Treatment
 
 if TYPE_CHECKING:
     from tasks.permits import PrefectLeases
@@ -41,16 +43,21 @@ class Room:
     there is nothing to find here.
     """
 
-    def __init__(self, config: RunConfig, court: Court, store: Store, seats: Seats) -> None:
+    def __init__(
+        self, config: RunConfig, court: Court, store: Store, seats: Seats, treatment: Treatment
+    ) -> None:
         """Bind together what was opened before."""
         self.config = config
         self.court = court
         self.store = store
         self.seats = seats
         self.spool = Spool.of(config.transcripts)
+        self.treatment = treatment
         self.clerk = SandboxClerk()
         self.given: Mapping[str, Came] = {}
         self._replies = FileReplies(config.cache.uri, config.cache.storage_options)
+        # Only what costs something must not be asked for twice.
+        self._turns = self._replies.turns() if seats.costs else None
         self.ledger: SqliteLedger | None = None
         self._leases = _leases(config.limits)
         self._engine: Engine | None = None
@@ -85,6 +92,7 @@ class Room:
             means = Means(
                 run_id=run_id,
                 cache=self._cache_for(run_id),
+                turns=self._turns if self.seats.keeps else None,
                 ledger=self.ledger_for(run_id) or OpenLedger(),
                 leases=self._leases,
                 clerk=self.clerk,
@@ -135,6 +143,8 @@ class Room:
         async with AsyncExitStack() as closing:
             closing.push_async_callback(asyncio.to_thread, self.spool.close)
             closing.push_async_callback(self.clerk.aclose)
+            if self._turns is not None:
+                closing.callback(self._turns.close)
             if self._leases is not None:
                 closing.push_async_callback(self._leases.aclose)
             if self.ledger is not None:
@@ -164,7 +174,8 @@ async def sitting(config: RunConfig) -> AsyncIterator[Room]:
 
     Raises:
         ConfigurationError: before anything is read or written, when the judges, the metrics, the
-            models or the ledger cannot work, or not for the several processes that are wanted.
+            models, the ledger or the ground truth cannot work, or not for the several processes
+            that are wanted.
         StoreError: when the store cannot be opened for writing.
     """
     spread = config.runner.kind != "local"
@@ -172,6 +183,7 @@ async def sitting(config: RunConfig) -> AsyncIterator[Room]:
         await _check_spread(config)
     bench = court(config.judge)
     seats = await asyncio.to_thread(callable_seats, config, bench)
+    treatment = await asyncio.to_thread(Treatment.of, config)
     if seats.costs:
         await asyncio.to_thread(probe_ledger, config.limits.ledger)
     async with AsyncExitStack() as closing:
@@ -179,10 +191,11 @@ async def sitting(config: RunConfig) -> AsyncIterator[Room]:
         closing.push_async_callback(asyncio.to_thread, store.close)
         if spread:
             check_store(config, store)
-        room = Room(config, bench, store, seats)
+        room = Room(config, bench, store, seats, treatment)
         closing.push_async_callback(room.aclose)
         closing.push(_forgetting)
         closing.enter_context(settled_heap())
+        closing.enter_context(heeding_termination())
         yield room
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
 from judge.case import Case
@@ -14,6 +15,7 @@ from judge.config import TranscriptsConfig
 from judge.errors import DataError
 from judge.formats import FORMATS, Format
 from judge.formats.oddities import oddities
+from judge.selection import stratum_of
 from tasks.lines import Raw
 from tasks.objects import Source, Spool, relisted
 from tasks.records import (
@@ -22,10 +24,10 @@ from tasks.records import (
     format_of,
     head_of,
     identity,
-    is_meant,
-    is_sampled,
     raw_records,
+    wanted,
 )
+from tasks.treatment import AS_READ, Treatment
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +41,7 @@ UNSELECTED: Final = ord("u")
 """Fate of a good record that the configuration does not ask for."""
 
 _PROGRESS_EVERY: Final = 1000
+_FILTERED_AT_ONCE: Final = 256
 
 
 class Failure(NamedTuple):
@@ -50,7 +53,12 @@ class Failure(NamedTuple):
 
 
 class Choice(Protocol):
-    """Which of the records that a configuration means are wanted; null in `Scan`: all."""
+    """Which of the records that a configuration means are wanted, of what an earlier run left."""
+
+    @property
+    def objects(self) -> Iterable[Source]:
+        """Those it left something in, as they were then."""
+        ...
 
     def fate(self, source: Source, position: int, case: Case) -> int:
         """Of a record that can be read."""
@@ -59,6 +67,17 @@ class Choice(Protocol):
     def fate_unread(self, source: Source, position: int) -> int:
         """Of one that cannot."""
         ...
+
+
+class Handling(NamedTuple):
+    """What records are wanted beside what the configuration means, and what is done to a case."""
+
+    choice: Choice | None = None
+    treatment: Treatment = AS_READ
+
+
+AS_IT_IS: Final = Handling()
+"""All records, and nothing done to a case but what is done to every one."""
 
 
 @dataclass(slots=True)
@@ -70,6 +89,7 @@ class Scanned:
         identities: of the records that may have twins, with their positions.
         reasons: how many records were rejected, by code.
         odd: how many were taken in spite of something, by code.
+        lots: case id and stratum of the cases to draw from, by position.
         reread: whether the object changed under the first reading and was read once more.
     """
 
@@ -83,6 +103,7 @@ class Scanned:
     identities: list[tuple[bytes, int]] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
     odd: Counter[str] = field(default_factory=Counter)
+    lots: dict[int, tuple[str, str]] = field(default_factory=dict)
     reread: bool = False
 
     def reject(self, error: DataError) -> int:
@@ -104,18 +125,19 @@ class Scan:
         config: TranscriptsConfig,
         spool: Spool,
         on_progress: Callable[[int], None],
-        choice: Choice | None = None,
+        handling: Handling,
     ) -> None:
         self._config = config
+        self._choice, self._treatment = handling
         self._spool = spool
         self._on_progress = on_progress
-        self._choice = choice
         self._seen: dict[bytes, _Place] = {}
         self._twins: dict[bytes, list[_Place]] = {}
         self._read = 0
         self.objects: list[Scanned] = []
         self.reasons: Counter[str] = Counter()
         self.odd: Counter[str] = Counter()
+        self.case_ids: set[str] = set()
 
     @property
     def total(self) -> int:
@@ -178,35 +200,54 @@ class Scan:
 
     def _failed(self, source: Source, error: DataError, head: bytes) -> Scanned:
         scanned = Scanned(source)
-        scanned.failure = Failure(error.code, error.detail, excerpt_of(head))
+        excerpt = excerpt_of(head, self._treatment.excerpt)
+        scanned.failure = Failure(error.code, self._treatment.fault(error).detail, excerpt)
         scanned.fates.append(scanned.reject(error))
         self._count()
         return scanned
 
     def _read_records(self, scanned: Scanned, format_: Format, raws: Iterator[Raw]) -> None:
-        for raw in raws:
-            scanned.fates.append(self._fate(scanned, raw, format_))
-            if raw.offset is not None:
-                scanned.offsets.append(raw.offset)
-            self._count()
+        at_once = 1 if self._config.filter is None else _FILTERED_AT_ONCE
+        while batch := list(islice(raws, at_once)):
+            cases = [self._case(raw, format_) for raw in batch]
+            for raw, case, meant in zip(batch, cases, self._meant(cases), strict=True):
+                scanned.fates.append(self._fate(scanned, raw.position, case, meant=meant))
+                if raw.offset is not None:
+                    scanned.offsets.append(raw.offset)
+                self._count()
 
-    def _fate(self, scanned: Scanned, raw: Raw, format_: Format) -> int:
-        """Cases that `where` leaves out are no twins of those it means: agents may share tasks."""
+    def _case(self, raw: Raw, format_: Format) -> Case | DataError:
         try:
-            case = case_of(raw, format_, self._config)
+            return case_of(raw, format_, self._config)
         except DataError as error:
-            return self._fate_unread(scanned, raw.position, error)
-        if not is_meant(case, self._config):
+            return error
+
+    def _meant(self, cases: Sequence[Case | DataError]) -> list[bool]:
+        """Whether the configuration means each; a record that cannot be read may be meant."""
+        readable = [case for case in cases if isinstance(case, Case)]
+        answers = iter(wanted(readable, self._config))
+        return [not isinstance(case, Case) or next(answers) for case in cases]
+
+    def _fate(self, scanned: Scanned, position: int, case: Case | DataError, *, meant: bool) -> int:
+        """Cases that are left out are no twins of those that are meant: agents may share tasks."""
+        if isinstance(case, DataError):
+            return self._fate_unread(scanned, position, case)
+        if self._treatment.truth is not None:
+            self.case_ids.add(case.case_id)
+        if not meant:
             return UNSELECTED
         if self._choice is not None:
-            fate = self._choice.fate(scanned.source, raw.position, case)
+            fate = self._choice.fate(scanned.source, position, self._treatment.case(case))
             if fate == REJECTED:
                 scanned.reasons["id_conflict"] += 1
             if fate != DUE:
                 return fate
-        scanned.identities.append((identity(case.case_id, case.repetition), raw.position))
+        scanned.identities.append((identity(case.case_id, case.repetition), position))
         scanned.odd.update(oddities(case))
-        return DUE if is_sampled(case.case_id, self._config.sample) else UNSELECTED
+        if self._config.draws:
+            lot = (case.case_id, stratum_of(case, self._config.stratify_by))
+            scanned.lots[position] = lot
+        return DUE
 
     def _fate_unread(self, scanned: Scanned, position: int, error: DataError) -> int:
         if self._choice is not None:

@@ -9,8 +9,13 @@ from typing import Final
 
 from judge.errors import DataError
 
-SUFFIXES: Final = (".jsonl", ".json", ".ndjson", ".jsonl.gz", ".json.gz", ".ndjson.gz")
+_PLAIN: Final = (".jsonl", ".json", ".ndjson")
+
+SUFFIXES: Final = tuple(plain + packed for packed in ("", ".gz", ".zst") for plain in _PLAIN)
 """Endings by which transcripts are known in a folder; a file named by itself may have any."""
+
+SUFFIXES_SAID: Final = f"{', '.join(f'*{plain}' for plain in _PLAIN)}, each also with .gz or .zst"
+"""The same for people."""
 
 BOM: Final = b"\xef\xbb\xbf"
 """The UTF-8 mark some writers put at the start of a file; never part of a record."""

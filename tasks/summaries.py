@@ -7,25 +7,37 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
 
+import polars as pl
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from judge.anchors import Attribution
+from judge.catalog import CONVERSATION
 from judge.compare import RunComparison
 from judge.errors import NotComparable
+from judge.executions import collected
 from judge.formats.oddities import told
+from judge.population import population_numbers
 from judge.reconcile import reconcile
 from judge.rows import frame
 from judge.run_numbers import run_metrics
 from judge.spending import with_ledger
 from judge.summary import RunSummary, summarise
+from judge.windows import TRUNCATED
+from tasks import draw
 from tasks.compared import baseline_id, compare_stored
 from tasks.failpoints import failpoint
 from tasks.intake import HEARD
 from tasks.plan import PlannedRun
 from tasks.room import Room
 from tasks.store import RunRecord
+
+_GONE: Final = (
+    "vanished: {} of the objects went or changed between listing and reading; what was in them is in "
+    "no count, so the run is not complete; a new run lists anew"
+)
 
 
 @task(name="summarise_run", cache_policy=NO_CACHE, result_serializer="json")
@@ -36,7 +48,7 @@ async def summarise_run(room: Room, run: PlannedRun, *, lost: bool) -> RunSummar
         room: where the run sits.
         run: the planned run.
         lost: whether some shard could not be judged. Then, and while a case is not attempted, the
-            run stays `incomplete`.
+            run stays `incomplete`; so it does where an object was gone before it was read.
     """
     return await asyncio.to_thread(_summarise, room, run, lost)
 
@@ -56,12 +68,12 @@ def _summarise(room: Room, run: PlannedRun, lost: bool) -> RunSummary:
     )
     if (ledger := room.ledger_for(run_id)) is not None:
         summary = with_ledger(summary, ledger.spent(), store.scan(run_id, "asks"))
-    if odd := told(run.intake.odd):
-        summary = summary.model_copy(update={"warnings": (*summary.warnings, *odd)})
+    summary = _with_intake(room, run, summary)
+    left = lost or _gone(room, run) or summary.counts["not_attempted"]
     record = RunRecord(
         **{
             **{name: getattr(run.record, name) for name in RunRecord.__dataclass_fields__},
-            "status": "incomplete" if lost or summary.counts["not_attempted"] else "complete",
+            "status": "incomplete" if left else "complete",
             "finished_at": datetime.now(UTC),
             "counts": summary.counts,
             "summary": summary.model_dump(mode="json"),
@@ -75,6 +87,41 @@ def _summarise(room: Room, run: PlannedRun, lost: bool) -> RunSummary:
     store.finish(record, frame("run_metrics", rows))
     run.record = record
     return summary
+
+
+def _with_intake(room: Room, run: PlannedRun, summary: RunSummary) -> RunSummary:
+    """The summary with what the plan knows: odd records, the sample, the ground truth."""
+    intake, always = run.intake, room.config.transcripts.always
+    of_all = population_numbers(room.store.scan(run.run_id, "cases"), intake.design, always)
+    gone = _gone(room, run)
+    lines = (
+        *told(intake.odd),
+        *([_GONE.format(gone)] if gone else ()),
+        *draw.told(intake.design, intake.truth, of_all),
+        *_truncated(room, run.run_id),
+    )
+    if not lines:
+        return summary
+    update = {"warnings": (*summary.warnings, *lines), "population": of_all}
+    return summary.model_copy(update=update)
+
+
+def _gone(room: Room, run: PlannedRun) -> int:
+    """Objects that went while they were read; whoever takes up what another run left was told by
+    that run.
+    """
+    return run.intake.gone if room.config.transcripts.again is None else 0
+
+
+def _truncated(room: Room, run_id: str) -> tuple[str, ...]:
+    """How many conversations no judge saw at once; nothing where none can be."""
+    if not room.config.judge.options.get(CONVERSATION, {}).get("context_tokens"):
+        return ()
+    said = pl.col("details").str.contains(f'"{TRUNCATED}":', literal=True)
+    scores = room.store.scan(run_id, "scores").filter(said).select("case_id", "repetition")
+    cases = collected(scores.unique()).height
+    told = f"{TRUNCATED}: {cases} conversations were shortened, or read in windows of turns"
+    return (told,) if cases else ()
 
 
 def _intake_counts(run: PlannedRun, committed: Mapping[str, Mapping[str, int]]) -> dict[str, int]:

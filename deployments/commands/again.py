@@ -17,10 +17,20 @@ from judge.errors import ConfigurationError
 from tasks.again import again_choice
 from tasks.intake import Plan, plan_intake
 from tasks.objects import Spool
+from tasks.scan import Handling
 from tasks.store import open_store
+from tasks.treatment import Treatment
 
 _SUFFIXES: Final = {"quarantined": "-requeue", "errored": "-errors"}
 _NAME_CHARS: Final = 63
+_ALL: Final[dict[str, Any]] = {
+    "limit": None,
+    "number": None,
+    "per_stratum": None,
+    "stratify_by": [],
+}
+_DRAWN_BEFORE: Final = {"quarantined": _ALL, "errored": {**_ALL, "sample": 1.0}}
+"""What is left of a run is not drawn from once more; records it could not read may be under a share."""
 
 Only = Literal["quarantined", "errored"]
 
@@ -100,7 +110,7 @@ def _config(
     }
     name = f"{run.name.removesuffix(_SUFFIXES[only])[: _NAME_CHARS - 8]}{_SUFFIXES[only]}"
     settings: dict[str, dict[str, Any]] = {
-        "transcripts": {"limit": None, "again": {"run": run.run_id, "only": only}},
+        "transcripts": {**_DRAWN_BEFORE[only], "again": {"run": run.run_id, "only": only}},
         # A part of a run is no match for a whole one, and what is missing has to be asked for.
         "comparison": {"baseline": None},
         "cache": {"use": "read_write"},
@@ -115,7 +125,8 @@ def _plan(config: RunConfig) -> Plan:
     with open_store(config.store) as store:
         choice = again_choice(store, transcripts.again)
     with Spool.of(transcripts) as spool:
-        return plan_intake(transcripts, config.shard_size, spool, choice=choice)
+        handling = Handling(choice, Treatment.of(config))
+        return plan_intake(transcripts, config.shard_size, spool, handling=handling)
 
 
 def _counts(before: dict[str, Any], plan: Plan, only: Only) -> dict[str, Any]:

@@ -23,8 +23,12 @@ name = "nightly"
 uri = {uri}              # file, folder, glob or s3:// URI; {{date:%Y-%m-%d}} is filled by --date
 format = "{format}"{seen}
 # where = {{ channel = "voice" }}     # keep cases whose tag, agent or agent_version equals
-# sample = 0.2                      # judge a stable share of the cases
+# sample = 0.2                      # judge a stable share of the cases; or number = 200
+# filter = "turn_count > 3 AND tags.channel = 'voice'"
 {writes}
+
+[privacy]
+redact = ["secret"]                 # before judge and store; also "email", "phone", "card", "iban"
 
 [judge]
 # The offline baseline needs no key. A language model: model = "openai/gpt-4.1" and OPENAI_API_KEY.

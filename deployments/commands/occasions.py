@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import sys
@@ -19,7 +18,7 @@ from deployments.commands.output import (
     print_outcome,
     print_table,
 )
-from deployments.commands.run import check_places, find_server, progress
+from deployments.commands.run import check_places, find_server, progress, run_flows
 from deployments.json_log import logs_json
 from judge.config import RunConfig
 from tasks.days import check_dated
@@ -122,7 +121,7 @@ def _reached(config: RunConfig, work: Callable[[], Awaitable[Any]], shown: Shown
     check_places(config)
     find_server(verbose=shown.verbose)
     with _telling(), progress():
-        return asyncio.run(_ended(work))
+        return run_flows(_ended(work))
 
 
 async def _ended(work: Callable[[], Awaitable[Any]]) -> Any:

@@ -185,6 +185,9 @@ def print_gates(summary: RunSummary) -> None:
     print_table("", ("gate", "#value", "#95 % CI", "#threshold", "verdict"), rows)
     counts = ", ".join(f"{name} {count}" for name, count in summary.counts.items() if count)
     print_line(f"records: {counts}")
+    if summary.score_counts:
+        due, *found = (f"{name} {count}" for name, count in summary.score_counts.items())
+        print_line(f"scores: {due} = {' + '.join(found)}")
     if summary.root_causes:
         causes = ", ".join(f"{name} {count}" for name, count in summary.root_causes.items())
         print_line(f"root causes of failed cases: {causes}")
@@ -241,8 +244,9 @@ def print_comparison(comparison: RunComparison) -> None:
     if changed:
         columns = ("case", "status", "#baseline", "#candidate")
         print_table("", columns, changed[:NOTABLE])
-    if len(changed) > NOTABLE:
-        print_line(f"... and {len(changed) - NOTABLE} more")
+    more = comparison.case_counts.matched - aggregate.total_unchanged - NOTABLE
+    if more > 0:
+        print_line(f"... and {more} more")
     for warning in comparison.warnings:
         print_line(f"warning: {warning}")
     for reason in verdict.reasons:

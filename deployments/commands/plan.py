@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -23,10 +23,10 @@ def plan_and_print(config: RunConfig, on: date | None, *, as_json: bool) -> int:
         AssizesError: when the run could not begin either.
     """
     prepare_environment()
-    from tasks.forecast import forecast
+    from tasks.anchor_forecast import forecast_with_anchors
 
     with progress():
-        found = asyncio.run(forecast(config, on))
+        found = asyncio.run(forecast_with_anchors(config, on))
     if as_json:
         print_json(found.model_dump(mode="json"))
         return 0
@@ -52,6 +52,8 @@ def _print(found: RunForecast, config: RunConfig) -> None:
     print_table("", columns, [_row(one) for one in found.judges])
     for line in _totals(found, replayed=config.cache.use == "replay_only"):
         print_line(line)
+    if found.anchors is not None:
+        print_line(_anchors(found.anchors, config.anchors.triggers))
     for limit in found.limits:
         print_line(_limit(limit, batch=config.runner.batch))
     for line in found.assumptions:
@@ -87,6 +89,16 @@ def _totals(found: RunForecast, *, replayed: bool) -> Iterator[str]:
         "as long as the provider's batches" if found.minutes is None else f"{found.minutes:g} min"
     )
     yield f"time: {took}, without retries"
+
+
+def _anchors(found: RunForecast, triggers: Sequence[str]) -> str:
+    """The anchors have a run and a budget of their own; they are always asked anew."""
+    when = f"with triggers {', '.join(triggers)}" if triggers else "with no trigger"
+    dollars = f"{_usd(found.expected_usd)} USD expected, {_usd(found.worst_usd)} at the most"
+    return (
+        f"anchors, in a run of their own {when} and with a new judge: {found.transcripts['due']:,} "
+        f"cases, {found.to_put:,} asks to put, {dollars}"
+    )
 
 
 def _limit(one: LimitForecast, *, batch: bool) -> str:

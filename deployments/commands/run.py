@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from deployments.commands.output import print_json, print_outcome
 from deployments.commands.stores import store_config
@@ -26,6 +26,9 @@ from tasks.objects import expand, list_sources
 from tasks.partitions import check_spread
 from tasks.places import write_probe
 from tasks.store import Store, open_store
+from tasks.termination import termination_interrupts
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from flows.outcome import RunOutcome
@@ -152,7 +155,18 @@ def evaluations(wanted: list[Wanted], *, verbose: bool) -> list[RunOutcome]:
     """
     find_server(verbose=verbose)
     with progress():
-        return asyncio.run(_evaluate_all(wanted))
+        return run_flows(_evaluate_all(wanted))
+
+
+def run_flows(work: Coroutine[Any, Any, T]) -> T:
+    """What flows come to, in an event loop of their own; SIGTERM ends them as Ctrl-C does."""
+    from prefect.exceptions import TerminationSignal
+
+    try:
+        with termination_interrupts():
+            return asyncio.run(work)
+    except TerminationSignal:  # it came while Prefect began or ended the flow
+        raise KeyboardInterrupt from None
 
 
 def find_server(*, verbose: bool) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from deployments.commands.output import print_json, print_line, print_table
 from deployments.settings import read_config
 from judge.errors import ConfigurationError
-from judge.series.trends import Incident, Trend, Trends
+from judge.series.trends import Trend, Trends
 from tasks.history import Span, stored_trends
 from tasks.store import open_store
 
@@ -85,7 +85,7 @@ def _print(found: Trends, needed: int) -> None:
     for note in found.notes:
         print_line(f"note: {note}")
     for incident in found.incidents:
-        print_line(_incident(incident))
+        print_line(incident.line())
     if not found.incidents:
         print_line("no incident")
 
@@ -109,14 +109,3 @@ def _row(one: Trend, needed: int) -> tuple[object, ...]:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
-
-
-def _incident(one: Incident) -> str:
-    """One line a problem: what, since when, and whether it is over."""
-    word = one.state.upper() if one.side == "worse" else one.state
-    shown = ", ".join(one.series[:6])
-    more = f" and {len(one.series) - 6} more" if len(one.series) > 6 else ""
-    when = f"since {one.opened_at:%Y-%m-%d} (run {one.opened_run}), {one.runs} runs"
-    over = f", resolved {one.resolved_at:%Y-%m-%d}" if one.resolved_at else ""
-    hint = "; in slices only, exploratory" if one.exploratory else ""
-    return f"{word} {one.side} [{one.incident}]: {shown}{more}; {when}{over}{hint}"

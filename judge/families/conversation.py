@@ -22,6 +22,7 @@ from judge.families.outcomes import (
     outcome_doubts,
     outcome_scores,
 )
+from judge.prices import estimated_tokens
 from judge.prompt import (
     NOT_CAPTURED,
     data_section,
@@ -33,6 +34,7 @@ from judge.prompt import (
 from judge.protocol import Prompt, Steps, ask
 from judge.rubric import OUTCOMES, Rubric, metric_of, prompt_text
 from judge.score import ACCEPTABLE, UNSPECIFIED_FAILURE, Metric, Scale, Score
+from judge.windows import TRUNCATED, ReadingOptions, findings_so_far, reduced, view
 
 MISSING_METRIC: Final = "missing_metric"
 """Error code of a metric that the model left out of its reply, also when asked once more."""
@@ -41,6 +43,8 @@ NO_AGENT_TURN: Final = "no_agent_turn"
 """Failure code of every metric where the agent never speaks."""
 
 OVERRIDE_HEADING: Final = "Test case-specific evaluation emphasis"
+
+FOUND_BEFORE: Final = "Your findings in the turns before"
 
 _TOOL_METRICS: Final = ("tool_routing", "parameter_extraction", "result_interpretation")
 
@@ -137,8 +141,9 @@ class ConversationJudge:
     name = "conversation"
     version = "2"
 
-    def __init__(self, rubrics: Sequence[Rubric]) -> None:
+    def __init__(self, rubrics: Sequence[Rubric], reading: ReadingOptions | None = None) -> None:
         """Promise the metrics of these rubrics, in their order, and the outcomes."""
+        self.reading = reading or ReadingOptions()
         self.weighted = tuple(metric_of(rubric) for rubric in rubrics)
         self.metrics = (*self.weighted, EXPECTED_OUTCOMES)
         self.system = system_message(rubrics)
@@ -175,10 +180,29 @@ class ConversationJudge:
         return [*scores, *outcome_scores(case.expected.outcomes, found)]
 
     def _heard(self, case: Case) -> Steps[list[Score]]:
+        """One ask; of a conversation longer than a prompt one a window, each told what was found."""
         tools = tool_evidence(case)
+        around = 0
+        if self.reading.context_tokens is not None:
+            empty = user_message(case, tools, self.weighted, range(0))
+            around = estimated_tokens(self.system, empty)
+        seen = view(case.transcript, self.reading, around)
+        shown = case.model_copy(update={"transcript": seen.transcript})
+        found: list[list[Score]] = []
+        for window in seen.windows:
+            part = window if len(seen.windows) > 1 else None
+            said = findings_so_far(seen.windows, found)
+            user = user_message(shown, tools, self.weighted, part, said)
+            found.append((yield from self._asked(case, tools, user)))
+        scores = found[0] if len(found) == 1 else reduced(self.weighted, found)
+        if seen.truncated is None:
+            return scores
+        return [score.with_details(**{TRUNCATED: seen.truncated}) for score in scores]
+
+    def _asked(self, case: Case, tools: ToolEvidence, user: str) -> Steps[list[Score]]:
         statements = case.expected.outcomes
         reply = yield from ask(
-            Prompt(self.system, user_message(case, tools, self.weighted)),
+            Prompt(self.system, user),
             reply_model(tuple((m.name, m.scale) for m in self.weighted), outcomes=bool(statements)),
             ConversationEvidence(case, tools, self.weighted),
             functools.partial(_doubts, self.weighted, statements),
@@ -199,8 +223,22 @@ def system_message(rubrics: Sequence[Rubric]) -> str:
     return "\n\n".join(["\n".join(rules), _REPLY, "# Metrics", *blocks])
 
 
-def user_message(case: Case, tools: ToolEvidence, metrics: Sequence[Metric]) -> str:
-    """The case in data sections, the ids of the metrics last."""
+def user_message(
+    case: Case,
+    tools: ToolEvidence,
+    metrics: Sequence[Metric],
+    window: range | None = None,
+    found: str = "",
+) -> str:
+    """The case in data sections, the ids of the metrics last.
+
+    Args:
+        case: what is judged.
+        tools: how its calls compare with the expected ones.
+        metrics: to be scored.
+        window: the turns that are shown; null: all.
+        found: in the windows before this one.
+    """
     transcript, expected = case.transcript, case.expected
     chunks = [chunk.content for chunk in transcript.chunks or ()]
     sections = [
@@ -211,12 +249,21 @@ def user_message(case: Case, tools: ToolEvidence, metrics: Sequence[Metric]) -> 
         ("Expected tool calls", expected_calls_text(expected.tool_calls)),
         ("Deterministic check of the tool calls", tools.text()),
         (OVERRIDE_HEADING, (case.evaluation_criteria_override or "").strip()),
-        ("Transcript, with turn numbers", rendered_transcript(transcript)),
+        (FOUND_BEFORE, found),
+        (_transcript_heading(transcript, window), rendered_transcript(transcript, window)),
     ]
     shown = [data_section(heading, body) for heading, body in sections if body]
     ids = ", ".join(metric.name for metric in metrics)
     outcomes = f"; {OUTCOMES} ({len(expected.outcomes)})" if expected.outcomes else ""
     return "\n\n".join([*shown, f"Metrics to score: {ids}{outcomes}"])
+
+
+def _transcript_heading(transcript: Transcript, window: range | None) -> str:
+    if window is None:
+        return "Transcript, with turn numbers"
+    last = len(transcript.turns) - 1
+    note = "; outcomes and task completion: as the findings before and these turns show"
+    return f"Transcript, turns {window.start} to {window.stop - 1} of 0 to {last}{note}"
 
 
 def failure_code(given: str | None) -> str:

@@ -69,9 +69,11 @@ def detect(head: bytes) -> Format:
 
 
 def _beginnings(head: bytes) -> Iterator[Any]:
-    # A document may be cut anywhere; of a file by lines, the first ones may be broken.
+    # A document may be cut anywhere; of a file by lines, the first ones may be broken, and of a
+    # document a record that is not the first.
     whole = head.decode("utf-8-sig", "ignore")
-    for text in (whole, *whole.split("\n")):
+    cuts = (whole[: len(whole) >> halved] for halved in range(1, len(whole).bit_length()))
+    for text in (whole, *whole.split("\n"), *cuts):
         try:
             yield jiter.from_json(text.encode(), partial_mode="trailing-strings")
         except ValueError:

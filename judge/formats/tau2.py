@@ -27,7 +27,8 @@ from judge.case import (
     Usage,
 )
 from judge.errors import DataError
-from judge.formats.intake import called_with, ended, schema_errors, strict_json, without_markers
+from judge.formats.documents import strict_document
+from judge.formats.intake import called_with, ended, schema_errors, without_markers
 from judge.formats.oddities import DROPPED_TIMES
 
 _ENDED = frozenset({"user_stop", "agent_stop"})
@@ -129,18 +130,20 @@ class Tau2:
         )
 
     def records(self, document: bytes) -> list[Any]:
-        """The simulations of a file, each joined with its task and the facts all share.
+        """The simulations of a file, each joined with its task and the facts all share; `Unread`
+        where one is not strict JSON.
 
         Raises:
-            DataError: the file is not strict JSON, or has no list of simulations.
+            DataError: the file is no JSON, or has no list of simulations.
         """
+        value, unread = strict_document(document, "simulations")
         with schema_errors():
-            found = _Results.model_validate(strict_json(document))
+            found = _Results.model_validate(value)
         tasks = {str(task.get("id")): task for task in found.tasks}
         shared = {name: found.info.get(name) for name in _SHARED}
         return [
-            {"simulation": one, "task": tasks.get(_task_id(one)), **shared}
-            for one in found.simulations
+            unread.get(position) or {"simulation": one, "task": tasks.get(_task_id(one)), **shared}
+            for position, one in enumerate(found.simulations)
         ]
 
     def case(self, record: Any) -> Case:

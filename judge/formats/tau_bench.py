@@ -22,7 +22,8 @@ from judge.case import (
     Turn,
 )
 from judge.errors import DataError
-from judge.formats.intake import called_with, ended, schema_errors, strict_json, without_markers
+from judge.formats.documents import strict_document
+from judge.formats.intake import called_with, ended, schema_errors, without_markers
 
 
 class _Function(BaseModel):
@@ -85,16 +86,16 @@ class TauBench:
         )
 
     def records(self, document: bytes) -> list[Any]:
-        """The trajectories of a file.
+        """The trajectories of a file, `Unread` where one is not strict JSON.
 
         Raises:
-            DataError: it is not strict JSON, or not a list.
+            DataError: it is no JSON, or not a list.
         """
-        value = strict_json(document)
+        value, unread = strict_document(document)
         if not isinstance(value, list):
             kind = type(value).__name__
             raise DataError("schema", f"document: found {kind}, expected a list of trajectories")
-        return value
+        return [unread.get(position, one) for position, one in enumerate(value)]
 
     def case(self, record: Any) -> Case:
         """The case of one trajectory.

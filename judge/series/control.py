@@ -13,6 +13,8 @@ from datetime import datetime
 from statistics import NormalDist, fmean, variance
 from typing import Final, Literal
 
+from scipy.special import chdtri  # type: ignore[import-untyped]  # it has no types
+
 from judge.series.settings import SeriesConfig
 
 Side = Literal["worse", "better"]
@@ -25,6 +27,11 @@ SOFT_P: Final = 0.01
 
 SAME_CASES: Final = 0.4
 """Variance between runs over that of their means; lower by chance once in hundreds of histories."""
+
+SURE: Final = 0.95
+"""Where the reference alone says how far runs differ, this upper bound of its variance counts: a
+few runs that differ little by chance would else raise alarms for as long as they are the reference.
+"""
 
 RESOLVED_RUNS: Final = 3
 RESOLVED_Z: Final = 0.5
@@ -61,7 +68,8 @@ class Reference:
     Args:
         mean: of the first runs.
         between: variance from run to run, beyond the errors of their own means; where runs differ
-            by far less than those errors, as over the same cases every time, all their variance.
+            by far less than those errors, as over the same cases every time, an upper bound of all
+            their variance.
         same_cases: whether that is so; the error of a run's own mean then does not count.
         runs: how many they were.
     """
@@ -124,7 +132,9 @@ def reference(points: Sequence[Point], config: SeriesConfig) -> Reference | None
     values = [point.value for point in first]
     seen, errors = variance(values), fmean(point.se**2 for point in first)
     if seen < SAME_CASES * errors:
-        return Reference(fmean(values), seen, len(first), same_cases=True)
+        degrees = len(first) - 1
+        most = seen * degrees / float(chdtri(degrees, SURE))
+        return Reference(fmean(values), most, len(first), same_cases=True)
     return Reference(fmean(values), max(0.0, seen - errors), len(first))
 
 

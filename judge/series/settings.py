@@ -26,3 +26,6 @@ class SeriesConfig(BaseModel):
     confirm: int = Field(
         default=2, ge=1, description="runs in a row that a milder signal must stay"
     )
+    announce: bool = Field(
+        default=True, description="after a nightly run, an event for each problem there is"
+    )

@@ -17,6 +17,9 @@ from judge.series.settings import SeriesConfig
 SAME_PROBLEM_RUNS: Final = 3
 """Series that leave their reference within so many runs of each other are one problem."""
 
+SHOWN_SERIES: Final = 6
+"""So many series are named in the line of an incident."""
+
 Z: Final = 1.959963984540054
 
 State = Literal["new", "persisting", "resolved"]
@@ -90,6 +93,17 @@ class Incident(_Part):
     resolved_at: datetime | None = None
     runs: int = Field(description="runs from its opening to its end, or to the last run")
     exploratory: bool = Field(description="seen in slices only")
+
+    def line(self) -> str:
+        """One line: what, since when, and whether it is over."""
+        word = self.state.upper() if self.side == "worse" else self.state
+        shown = ", ".join(self.series[:SHOWN_SERIES])
+        left = len(self.series) - SHOWN_SERIES
+        more = f" and {left} more" if left > 0 else ""
+        when = f"since {self.opened_at:%Y-%m-%d} (run {self.opened_run}), {self.runs} runs"
+        over = f", resolved {self.resolved_at:%Y-%m-%d}" if self.resolved_at else ""
+        hint = "; in slices only, exploratory" if self.exploratory else ""
+        return f"{word} {self.side} [{self.incident}]: {shown}{more}; {when}{over}{hint}"
 
 
 class Trends(_Part):

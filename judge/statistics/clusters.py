@@ -42,7 +42,7 @@ class Sample:
     @property
     def clusters(self) -> int:
         """How many clusters."""
-        return int(np.unique(self.codes).size)
+        return int(np.count_nonzero(np.bincount(self.codes)))
 
     @property
     def clustered(self) -> bool:
@@ -84,5 +84,5 @@ def codes_of(names: Sequence[object]) -> Codes:
 
 def cluster_sums(values: Floats, codes: Codes) -> Floats:
     """The sum of the values of each cluster."""
-    _, places = np.unique(codes, return_inverse=True)
-    return np.bincount(places, weights=values).astype(np.float64)
+    sums = np.bincount(codes, weights=values).astype(np.float64)
+    return sums[np.bincount(codes) > 0]

@@ -7,9 +7,11 @@ from __future__ import annotations
 from math import sqrt
 from typing import Final, NamedTuple
 
+import numpy as np
 from scipy.special import ndtri, stdtrit  # type: ignore[import-untyped]  # it has no types
 
 from judge.statistics.clusters import Sample
+from judge.statistics.counted import Counted
 
 CONFIDENCE: Final = 0.95
 """The share of intervals that hold the true value."""
@@ -51,7 +53,7 @@ def wilson(rate: float, cases: float, quantile: float) -> Span:
     return Span(center - half, center + half).clipped(0.0, 1.0)
 
 
-def rate_interval(passes: Sample, confidence: float = CONFIDENCE) -> Span | None:
+def rate_interval(passes: Sample | Counted, confidence: float = CONFIDENCE) -> Span | None:
     """The interval of a pass rate; null without cases, or with a single cluster of several.
 
     Cases that stand alone and passed or failed: Wilson. Clusters, or fractions from repetitions:
@@ -72,12 +74,26 @@ def rate_interval(passes: Sample, confidence: float = CONFIDENCE) -> Span | None
     return wilson(rate, effective, t_of(confidence, clusters - 1))
 
 
-def mean_interval(values: Sample, confidence: float = CONFIDENCE) -> Span | None:
+def mean_interval(values: Sample | Counted, confidence: float = CONFIDENCE) -> Span | None:
     """Mean +- t x clustered error, C - 1 degrees of freedom; null for fewer than two clusters."""
     if values.clusters < 2:
         return None
     half = t_of(confidence, values.clusters - 1) * values.error
     return Span(values.mean - half, values.mean + half)
+
+
+def quantile_interval(values: Sample, share: float, confidence: float = CONFIDENCE) -> Span | None:
+    """The interval of a quantile (Woodruff 1952): the interval of the share of values up to it,
+    read as quantiles; null without values, or with a single cluster of several.
+    """
+    if not values.size:
+        return None
+    below = (values.values <= np.quantile(values.values, share)).astype(np.float64)
+    span = rate_interval(Sample(below, values.codes), confidence)
+    if span is None:
+        return None
+    low, high = np.quantile(values.values, [span.low, span.high])
+    return Span(float(low), float(high))
 
 
 def design_effect(values: Sample) -> float | None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from judge.anchors import Attribution
 from judge.compare import RunComparison
 from judge.config import OFFLINE_MODEL, RunConfig
 from judge.executions import collected
@@ -39,13 +40,17 @@ MAX_AGENTS: Final = 10
 _OF_OTHER_RUNS: Final[Mapping[str, Any]] = {"attribution": None, "calibration": []}
 """What only the store can tell: `tasks.reports.stored` puts it in."""
 
+REGRESSION: Final = "regression"
+"""The outcome of a run that is worse than its baseline, and whose judge held still."""
+
 _WORDS: Final = {
     "passed": ("PASSED", "Every gate was reached."),
     "failed": ("FAILED", "A gate was missed:"),
-    "regression": ("REGRESSION", "This run is worse than its baseline:"),
+    REGRESSION: ("REGRESSION", "This run is worse than its baseline:"),
     "inconclusive": ("INCONCLUSIVE", "Too little could be judged to say anything:"),
     "not_comparable": ("NOT COMPARABLE", "This run and its baseline were not judged alike:"),
     "undecided": ("INCONCLUSIVE", "The data cannot tell whether this run is worse:"),
+    "judge_moved": ("INCONCLUSIVE", "The judge moved, so no fall is held against the agent:"),
     "incomplete": (
         "INCOMPLETE",
         "The run has not ended; the figures cover what was judged so far.",
@@ -174,10 +179,18 @@ def _outcome(
     ending = "fine" if compared is None else compared["ending"]
     why = [] if compared is None else compared["why"]
     if ending == "regressed":
-        return "regression", [*why, *missed]
+        return REGRESSION, [*why, *missed]
     if missed or ending == "fine":
         return summary.outcome, missed
     return ("undecided" if ending == "inconclusive" else ending), why
+
+
+def unblamed(verdict: Mapping[str, Any], found: Attribution | None) -> dict[str, Any]:
+    """The verdict with what the anchors say: while the judge moves a regression is inconclusive."""
+    if found is None or not found.judge_moved or verdict["outcome"] != REGRESSION:
+        return dict(verdict)
+    word, headline = _WORDS["judge_moved"]
+    return {**verdict, "outcome": "undecided", "word": word, "headline": headline}
 
 
 def _dimensions(summary: RunSummary) -> list[dict[str, Any]]:
@@ -280,10 +293,10 @@ def _usage(summary: RunSummary, asks: pl.LazyFrame) -> list[dict[str, Any]]:
         _facts(
             "Agent",
             {
-                "Latency, median of cases": words.duration(summary.latency_p50_ms),
-                "Latency, 95th percentile": words.duration(summary.latency_p95_ms),
+                "Latency, median of cases": _latency(summary, "latency_p50_ms"),
+                "Latency, 95th percentile": _latency(summary, "latency_p95_ms"),
                 "Latency, longest": words.duration(summary.latency_max_ms),
-                "Latency, mean": words.duration(summary.latency_avg_ms),
+                "Latency, mean": _latency(summary, "latency_avg_ms"),
                 **_tokens(summary.total_agent_token_usage),
                 "Cost": words.money(summary.total_agent_cost_usd),
             },
@@ -305,6 +318,14 @@ def _usage(summary: RunSummary, asks: pl.LazyFrame) -> list[dict[str, Any]]:
         ),
         *([_facts("Votes", _votes(summary))] if summary.stability else []),
     ]
+
+
+def _latency(summary: RunSummary, name: str) -> str:
+    shown, span = words.duration(getattr(summary, name)), summary.intervals.get(name)
+    if span is None or span.low is None or span.high is None:
+        return shown
+    low, high = words.duration(span.low), words.duration(span.high)
+    return f"{shown} ({span.confidence:.0%} CI {low} to {high})"
 
 
 def _votes(summary: RunSummary) -> dict[str, str]:

@@ -169,10 +169,14 @@ def _metrics(data: Mapping[str, Any]) -> Iterator[Block]:
         if rows:
             yield from _family(family, rows, alone=len(data["families"]) == 1, compared=compared)
     if data["tiers"]:
-        tiers = (f"{plain(one['tier'])} {words.number(one['score'])}" for one in data["tiers"])
-        yield f"Tiers, of 100: {', '.join(tiers)}."
+        yield f"Tiers, of 100: {', '.join(_tier(one) for one in data['tiers'])}."
     yield from _published(data["published"])
     yield from _skipped(data["skipped"])
+
+
+def _tier(one: Mapping[str, Any]) -> str:
+    sure = f" ({_sure(one)})" if one["interval"] and one["interval"]["shown"] else ""
+    return f"{plain(one['tier'])} {words.number(one['score'])}{sure}"
 
 
 def _family(

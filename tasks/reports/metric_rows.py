@@ -151,7 +151,11 @@ def tier_rows(summary: RunSummary) -> list[dict[str, Any]]:
     """The mean score 0..100 of each tier, in the order a conversation goes through them."""
     others = sorted(tier for tier in summary.tier_scores if tier not in _TIERS)
     return [
-        {"tier": name_of(tier), "score": summary.tier_scores[tier]}
+        {
+            "tier": name_of(tier),
+            "score": summary.tier_scores[tier],
+            "interval": interval_of(summary.intervals, f"tiers/{tier}"),
+        }
         for tier in (*_TIERS, *others)
         if tier in summary.tier_scores
     ]

@@ -10,7 +10,7 @@ from judge.summary import RunSummary
 from tasks.anchor_runs import stored_attribution
 from tasks.calibrations import citation_lines, citations
 from tasks.reports import words
-from tasks.reports.data import report_data
+from tasks.reports.data import report_data, unblamed
 from tasks.reports.files import write_report
 from tasks.store import RunRecord, Store
 
@@ -23,8 +23,10 @@ def stored_report_data(
     summary = RunSummary.model_validate(record.summary)
     cited = [words.clean(one, 500) for one in citation_lines(citations(store, record))]
     found = stored_attribution(store, record, comparison)
+    data = report_data(record, summary, cases, scores, asks, comparison)
     return {
-        **report_data(record, summary, cases, scores, asks, comparison),
+        **data,
+        "verdict": unblamed(data["verdict"], found),
         "calibration": cited,
         "attribution": found and {**found.model_dump(mode="json"), "sentence": found.sentence()},
     }

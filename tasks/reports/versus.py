@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from judge.compare import RunComparison
@@ -38,6 +38,7 @@ def versus(comparison: RunComparison | None) -> dict[str, Any] | None:
     """The comparison as JSON-able data; null without a baseline."""
     if comparison is None:
         return None
+    totals, counts = comparison.aggregate, comparison.case_counts
     return {
         "baseline": _side(
             comparison.baseline_run_id,
@@ -60,21 +61,29 @@ def versus(comparison: RunComparison | None) -> dict[str, Any] | None:
         "rules": _rules(comparison),
         "rules_note": "Values are those of each whole run; changes are over the cases in both.",
         "totals": _totals(comparison),
-        "worse": _movers(comparison.test_case_comparisons, "regression"),
-        "better": _movers(comparison.test_case_comparisons, "improvement"),
+        "worse": _movers(
+            comparison, "regression", totals.total_regressions, counts.flipped_regressions
+        ),
+        "better": _movers(
+            comparison, "improvement", totals.total_improvements, counts.flipped_improvements
+        ),
         "metrics": _metrics(comparison),
-        "baseline_only": _only(comparison.baseline_only_test_cases),
-        "candidate_only": _only(comparison.candidate_only_test_cases),
-        "config_diff": [
-            {
-                "field": name_of(one.field),
-                "baseline": _setting(one.baseline),
-                "candidate": _setting(one.candidate),
-            }
-            for one in comparison.config_diff[:MAX_CHANGES]
-        ],
+        "baseline_only": _only(comparison.baseline_only_test_cases, counts.baseline_only),
+        "candidate_only": _only(comparison.candidate_only_test_cases, counts.candidate_only),
+        "config_diff": _changes(comparison),
         "warnings": [_line(warning) for warning in comparison.warnings],
     }
+
+
+def _changes(comparison: RunComparison) -> list[dict[str, str]]:
+    return [
+        {
+            "field": name_of(one.field),
+            "baseline": _setting(one.baseline),
+            "candidate": _setting(one.candidate),
+        }
+        for one in comparison.config_diff[:MAX_CHANGES]
+    ]
 
 
 def _side(run_id: str, name: str, agent_version: str | None) -> dict[str, str | None]:
@@ -85,7 +94,7 @@ def _side(run_id: str, name: str, agent_version: str | None) -> dict[str, str | 
 def _totals(comparison: RunComparison) -> dict[str, int]:
     aggregate = comparison.aggregate
     return {
-        "matched": len(comparison.test_case_comparisons),
+        "matched": comparison.case_counts.matched,
         "regressions": aggregate.total_regressions,
         "improvements": aggregate.total_improvements,
         "unchanged": aggregate.total_unchanged,
@@ -158,13 +167,14 @@ def _rule(name: str, sides: tuple[str, str], change: str, limit: str) -> dict[st
     }
 
 
-def _movers(cases: Iterable[CaseComparison], status: str) -> dict[str, Any]:
+def _movers(comparison: RunComparison, status: str, total: int, flips: int) -> dict[str, Any]:
     """The cases that moved one way, flips of the verdict first, the largest move first."""
-    moved = sorted((one for one in cases if one.status == status), key=_largest_first)
+    listed = (one for one in comparison.test_case_comparisons if one.status == status)
+    moved = sorted(listed, key=_largest_first)
     return {
-        "total": len(moved),
-        "flips": sum(one.baseline_passed != one.candidate_passed for one in moved),
-        "more": max(0, len(moved) - MAX_MOVED),
+        "total": total,
+        "flips": flips,
+        "more": max(0, total - MAX_MOVED),
         "shown": [
             {
                 "case_id": words.clean(words.one_line(one.test_case_id), ID_CHARS),
@@ -205,6 +215,6 @@ def _step(delta: MetricDelta) -> str:
     return " → ".join(words.NONE if side is None else f"{round(side, 2):g}" for side in sides)
 
 
-def _only(ids: Sequence[str]) -> dict[str, Any]:
+def _only(ids: Sequence[str], total: int) -> dict[str, Any]:
     shown = [words.clean(words.one_line(one), ID_CHARS) for one in sorted(ids)[:MAX_ONLY]]
-    return {"total": len(ids), "shown": shown, "more": max(0, len(ids) - MAX_ONLY)}
+    return {"total": total, "shown": shown, "more": max(0, total - MAX_ONLY)}

@@ -139,3 +139,13 @@ def test_what_a_run_could_not_do_a_plan_refuses_in_one_line(folder: Path):
     assert answer.code == 2
     assert len(answer.err.splitlines()) == 1
     assert "nowhere.jsonl" in answer.err
+
+
+def test_a_plan_says_what_the_anchors_ask_beside_the_run(folder: Path, judge_server):
+    lines = [native_line(case) for case in sample_cases()[10:14]]
+    (folder / "golden.jsonl").write_bytes(b"".join(lines))
+    answer = assizes("plan", "--set", "anchors.uri=golden.jsonl", cwd=folder)
+    assert answer.code == 0, answer
+    (line,) = [one for one in answer.out.splitlines() if one.startswith("anchors")]
+    assert "with triggers nightly and with a new judge: 4 cases, 4 asks to put, 0.00" in line
+    assert judge_server.stats()["requests"] == 0

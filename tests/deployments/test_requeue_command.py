@@ -108,7 +108,10 @@ def test_a_run_without_rejects_and_an_unknown_one_are_one_line(folder: Path, pre
         (("run", "--only-errors", "--run-id", first["run_id"]), "has no case with an error"),
         (("run", "--only-errors"), "--only-errors: name the run with --run-id"),
         (("requeue", "nobody"), "no run 'nobody' in duckdb:///assizes.duckdb"),
-        (("plan", "--set", "transcripts.again={run='x',only='errored'}"), "assizes requeue RUN"),
+        (
+            ("plan", "--set", "transcripts.again={run='x',only='errored'}"),
+            "no run 'x' in duckdb:///",
+        ),
     ):
         answer = answer_of(folder, prefect_server, *words)
         assert answer.code == 2, answer

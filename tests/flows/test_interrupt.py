@@ -1,4 +1,4 @@
-"""Ctrl-C on a real command: nothing new is asked, nothing is left running, nothing paid is lost."""
+"""Ctrl-C on a real command, or its end asked for by the system: nothing new is asked, nothing is left running, nothing paid is lost."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+
+import pytest
 
 from deployments.samples import sample_cases
 from judge.formats import native_line
@@ -66,8 +68,9 @@ def left_over(session: int) -> list[str]:
     return [row[3] for row in rows if row[0] == str(session) and not row[2].startswith("Z")]
 
 
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_asks_nothing_more_and_goes_on_where_it_was(
-    tmp_path: Path, prefect_server: str
+    tmp_path: Path, prefect_server: str, sign: signal.Signals
 ):
     cases = sample_cases()[:40]
     assert len(cases) == 40
@@ -77,7 +80,7 @@ def test_an_interrupted_run_asks_nothing_more_and_goes_on_where_it_was(
         (tmp_path / "assizes.toml").write_text(text)
         process = started(tmp_path, prefect_server)
         before = asked(model, 3 * IN_FLIGHT)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(sign)
         _, err = process.communicate(timeout=60)
         after = int(model.stats()["requests"])
 

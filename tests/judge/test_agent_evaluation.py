@@ -16,7 +16,7 @@ from judge.errors import ModelError
 from judge.families.rag import built_in
 from judge.families.rag_judges import AnswerJudge, RetrievalJudge, YesNoRubric
 from judge.families.rag_measures import AgentUsage, DocumentRecall
-from judge.headlines import metric_summaries, published_numbers
+from judge.headlines import metric_counts, metric_summaries, published_numbers
 from judge.protocol import Ask, Judge
 from judge.rows import as_json, frame
 from judge.score import Score
@@ -77,7 +77,7 @@ def table(cases: Sequence[Case], judges: Sequence[Judge]) -> list[dict[str, Any]
 
 def run_numbers(cases: Sequence[Case], judges: Sequence[Judge]) -> dict[str, float]:
     scores = heard(cases, judges)[1].lazy()
-    return published_numbers(scores, metric_summaries(scores, judges))
+    return published_numbers(scores, metric_summaries(metric_counts(scores), judges))
 
 
 def chunks(*words: str) -> list[Chunk]:

@@ -42,6 +42,8 @@ CHANGES = {
     "thresholds.min_coverage": 0.5,
     "transcripts.writes": ["book"],
     "transcripts.redact": "mine:names",
+    "privacy.redact": ["secret", "email"],
+    "privacy.send": "raw",
 }
 
 

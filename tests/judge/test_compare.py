@@ -165,6 +165,7 @@ def test_every_published_name_is_a_field():
         "test_case_comparisons",
         "baseline_only_test_cases",
         "candidate_only_test_cases",
+        "case_counts",
         "config_diff",
         "verdict",
         "warnings",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from scipy import stats
 
 from judge.headlines import OVERALL, overall_assessments
 from judge.rows import as_json
@@ -184,3 +185,14 @@ def test_each_case_has_a_rating_a_root_cause_and_its_rationale():
             ("open", None, None, None),
         )
     ]
+
+
+def test_the_overall_assessment_has_the_interval_of_a_share_and_what_could_not_be_had():
+    cases = [case_row(f"c{i}") for i in range(22)]
+    ratings = ["yes"] * 18 + ["no"] * 2 + [None] * 2
+    scores = [yes_no(f"c{i}", "correctness", one) for i, one in enumerate(ratings)]
+    found = summed(*scores, cases=cases).intervals[OVERALL]
+    wilson = stats.binomtest(18, 20).proportion_ci(0.95, method="wilson")
+    assert (found.low, found.high) == pytest.approx(tuple(wilson), abs=1e-9)
+    assert (found.coverage, found.cases) == (pytest.approx(20 / 22), 20)
+    assert (found.worst, found.best) == pytest.approx((18 / 22, 20 / 22))

@@ -84,3 +84,59 @@ def test_intervals_are_run_metrics_under_the_name_of_their_number():
 
 def test_a_run_without_executions_has_no_intervals():
     assert summary_of([]).intervals == {}
+
+
+def test_mean_latency_has_the_interval_of_t_and_its_quantiles_those_of_woodruff():
+    measured = [100.0 * (1 + i) for i in range(40)]
+    rows = [case_row(f"c{i}", agent_latency_ms=one) for i, one in enumerate(measured)]
+    rows += [case_row("quiet", agent_latency_ms=None)]
+    found = summary_of(rows).intervals
+    mean = found["latency_avg_ms"]
+    low, high = stats.t.interval(0.95, 39, np.mean(measured), stats.sem(measured))
+    assert (mean.low, mean.high) == pytest.approx((low, high), abs=1e-6)
+    assert (mean.method, mean.coverage, mean.worst) == ("clustered_t", pytest.approx(40 / 41), None)
+    wilson = stats.binomtest(20, 40).proportion_ci(0.95, method="wilson")
+    median = found["latency_p50_ms"]
+    wanted = np.quantile(measured, [wilson.low, wilson.high])
+    assert (median.low, median.high) == pytest.approx(tuple(wanted), abs=1e-6)
+    assert median.method == "woodruff"
+    assert found["latency_p95_ms"].low > median.high
+
+
+def test_the_agents_cost_has_the_interval_of_another_such_run():
+    paid = [0.01, 0.02, 0.03, 0.02, 0.05, 0.01]
+    rows = [case_row(f"c{i}", agent_cost_usd=one) for i, one in enumerate(paid)]
+    summary = summary_of(rows)
+    found = summary.intervals["total_agent_cost_usd"]
+    low, high = stats.t.interval(0.95, 5, np.mean(paid), stats.sem(paid))
+    assert (found.low, found.high) == pytest.approx((6 * max(low, 0), 6 * high), abs=1e-9)
+    assert found.low < summary.total_agent_cost_usd < found.high
+
+
+def test_a_tier_has_the_interval_of_its_case_values_and_bounds_for_errored_cases():
+    cases = [case_row(f"c{i}", None if i < 2 else True) for i in range(12)]
+    scores = [score_row(f"c{i}", raw=3 + i % 3) for i in range(2, 12)]
+    summary = summary_of(cases, scores)
+    found, points = summary.intervals["tiers/execution"], [(3 + i % 3) * 20 for i in range(2, 12)]
+    low, high = stats.t.interval(0.95, 9, np.mean(points), stats.sem(points))
+    assert (found.low, found.high) == pytest.approx((low, min(high, 100)), abs=1e-9)
+    assert summary.tier_scores["execution"] == pytest.approx(np.mean(points))
+    assert (found.worst, found.best) == pytest.approx((sum(points) / 12, (sum(points) + 200) / 12))
+
+
+def test_pass_hat_k_has_an_interval_over_cases_not_trials():
+    rows = [
+        case_row(f"c{i}", trial < (3, 2, 0)[i % 3], repetition=trial)
+        for i in range(30)
+        for trial in range(3)
+    ]
+    summary = summary_of(rows)
+    found = summary.intervals
+    for k in (1, 2, 3):
+        one = found[f"pass^{k}"]
+        assert (one.cases, one.clusters) == (30, 30)
+        assert one.low < summary.pass_hat_k[f"pass^{k}"] < one.high
+        assert found[f"pass@{k}"].low < summary.pass_at_k[f"pass@{k}"] < found[f"pass@{k}"].high
+    wilson = stats.binomtest(10, 30).proportion_ci(0.95, method="wilson")
+    assert (found["pass^3"].low, found["pass^3"].high) == pytest.approx(tuple(wilson), abs=1e-9)
+    assert run_metrics(summary)["pass^3/ci_low"] == found["pass^3"].low

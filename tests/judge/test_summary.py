@@ -202,12 +202,36 @@ def test_scores_of_judges_that_gate_are_due_as_those_of_weighted_metrics_are():
     scores = [
         score_row("a"),
         fraction_row("a", "sql", 0.9, judge="j"),
+        fraction_row("a", "recall", 0.9, judge="j"),
         score_row("b", "sql", raw=None, judge="j", weight=None),
         score_row("b", "recall", raw=None, judge="j", weight=None),
     ]
     cases = [case_row("a"), case_row("b")]
     tables = (lazy("cases", cases), lazy("scores", scores), lazy("asks", []))
     assert summarise(*tables, config(), {"read": 2}, [judge]).coverage == 0.666666667
+
+
+def test_every_score_that_was_promised_is_found_failed_or_skipped_or_the_run_does_not_add_up():
+    judge = Promising("j", (Metric("sql"), Metric("recall")))
+    scores = [
+        fraction_row("a", "sql", 0.9, judge="j"),
+        fraction_row("a", "recall", 0.9, judge="j"),
+        score_row("b", "sql", raw=None, judge="j", weight=None),
+        score_row("b", "recall", raw=None, judge="j", weight=None),
+    ]
+    cases = [case_row("a"), case_row("b")]
+
+    def summed(rows):
+        tables = (lazy("cases", cases), lazy("scores", rows), lazy("asks", []))
+        return summarise(*tables, config(), {"read": 2}, [judge]).score_counts
+
+    assert summed(scores) == {"due": 4, "scored": 2, "skipped": 0, "failed": 2}
+    with pytest.raises(Unreconciled, match="2 scores due of j/recall, but 1 scored"):
+        summed(scores[:-1])
+    with pytest.raises(Unreconciled, match="2 scores due of j/sql, but 2 scored"):
+        summed([*scores, fraction_row("a", "sql", 0.8, judge="j")])
+    with pytest.raises(Unreconciled, match="2 scores due of j/sql, but 0 scored"):
+        summed([])
 
 
 def test_a_gate_of_other_families_is_counted_where_it_decided_something():

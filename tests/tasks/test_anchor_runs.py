@@ -11,7 +11,7 @@ import pytest
 from judge.config import RunConfig, StoreConfig
 from judge.series.settings import SeriesConfig
 from tasks.anchor_runs import anchor_config, anchors_due, stored_attribution
-from tasks.compared import compare_stored
+from tasks.compared import compare_stored, stored_comparison
 from tasks.history import Span, stored_trends
 from tasks.reports.html import html_report
 from tasks.reports.markdown import markdown_report
@@ -72,6 +72,14 @@ def test_reports_say_that_the_judge_moved(store: Store):
     assert said in markdown_report(data)
     assert said in html_report(data)
     assert data["attribution"]["cause"] == "judge"
+    assert comparison.verdict.ending == "regressed"
+    assert data["verdict"]["word"] == "INCONCLUSIVE"
+    assert "REGRESSION" not in markdown_report(data)
+
+
+def test_a_report_calls_a_fall_a_regression_while_the_judge_holds_still(store: Store):
+    data = stored_report_data(store, *both_nights(store, anchors=0, data=25))
+    assert data["verdict"]["outcome"] == "regression"
 
 
 def test_a_run_without_anchors_has_no_attribution(store: Store):
@@ -126,3 +134,35 @@ def test_a_change_of_judge_is_bridged_by_the_anchors_that_both_judged(store: Sto
     assert [point.bridged for point in trend.points] == pytest.approx([0.9] * 12)
     assert trend.state == "quiet"
     assert trend.points[-1].z == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.row("J2")
+def test_runs_of_two_judges_are_compared_over_the_bridge_of_the_anchors_that_both_judged(
+    store: Store,
+):
+    # The new judge finds half of the golden cases a level worse; of the run five more are worse.
+    put(store, night(0, 0))
+    put(store, night(0, 0, anchors=True))
+    put(store, night(1, 20, anchors=True, model="gpt-4.1"))
+    put(store, night(1, 25, model="gpt-4.1"))
+    runs = ("nightly-000000000000", "nightly-000000000001")
+    limits = config(comparison={"allow": True}).comparison
+    comparison = compare_stored(store, *runs, limits)
+    found = comparison.verdict.statistics
+    assert found.verdict == "inconclusive"
+    (score,) = [one for one in found.bridge if one.measure == "overall_score"]
+    assert (score.judge, score.anchors) == (pytest.approx(-7.5), 40)
+    assert score.delta == pytest.approx(-1.875)
+    assert score.low < -1.875 < score.high
+    assert score.line in found.reasons
+    assert "on 40 anchors that both judges judged the later one gives -7.5" in score.line
+    assert stored_comparison(store, store.run(runs[1])) == comparison
+
+
+def test_without_anchors_of_both_judges_there_is_no_bridge(store: Store):
+    put(store, night(0, 0))
+    put(store, night(0, 0, anchors=True))
+    put(store, night(1, 25, model="gpt-4.1"))
+    limits = config(comparison={"allow": True}).comparison
+    comparison = compare_stored(store, "nightly-000000000000", "nightly-000000000001", limits)
+    assert comparison.verdict.statistics.bridge == ()

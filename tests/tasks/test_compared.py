@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from judge.config import ComparisonConfig, StoreConfig
-from judge.rows import frame
+from judge.rows import as_json, frame
 from tasks.baselines import next_sequence
 from tasks.compared import baseline_id, compare_stored, stored_comparison
 from tasks.store import Store, open_store
@@ -70,6 +70,15 @@ def test_a_run_keeps_its_baseline_when_an_older_run_ends_later(store: Store):
     keep(store, "late", 3)
     assert baseline_id(store, "latest", store.run("new")) == "two"
     compare_stored(store, "late", "new", OWN)
+    assert reported(store) == "two"
+
+
+def test_a_comparison_stored_before_a_setting_was_added_is_still_the_runs_own(store: Store):
+    for baseline, thresholds in (("two", {"baseline": "latest"}), ("one", {"mode": "rules"})):
+        row = {"baseline": baseline, "candidate": "new", "at": store.run("new").finished_at}
+        store.add_comparison(row | {"verdict": "{}", "thresholds": as_json(thresholds)})
+    keep(store, "late", 3)
+    assert baseline_id(store, "latest", store.run("new")) == "two"
     assert reported(store) == "two"
 
 

@@ -6,15 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from judge.config import RunConfig
+from flows.outcome import conclude
+from flows.shards import Losses
+from judge.config import Again, RunConfig
 from judge.errors import Unreconciled
 from judge.formats import native_line
 from judge.rows import SHARD_TABLES, frame
+from tasks.forecast import forecast
 from tasks.judging import judge_shard
 from tasks.plan import Request, plan_run
-from tasks.room import sitting
+from tasks.room import sitting, watcher
 from tasks.store import open_store
-from tasks.summaries import summarise_run
+from tasks.summaries import Against, summarise_run
 from tests.builders import agent, case, user
 
 CASES = [case(user("Hi"), agent("Hello"), case_id=name) for name in "abc"]
@@ -53,6 +56,47 @@ async def test_a_run_with_a_shard_that_lost_a_record_stays_running(wanted, count
             await summarise_run.fn(room, run, lost=False)
     with open_store(wanted.store) as store:
         assert store.run(run.run_id).status == "running"
+
+
+async def test_a_run_over_objects_of_which_one_was_gone_before_it_was_read_is_not_complete(
+    wanted: RunConfig, tmp_path: Path
+):
+    gone = tmp_path / "in" / "u.jsonl"
+    gone.parent.mkdir()
+    (gone.parent / "t.jsonl").write_bytes(b"".join(map(native_line, CASES)))
+    gone.write_bytes(native_line(CASES[0]))
+    over = wanted.transcripts.model_copy(update={"uri": str(gone.parent)})
+    async with sitting(wanted.model_copy(update={"transcripts": over})) as room:
+        token = watcher.set(lambda *_: gone.unlink(missing_ok=True))
+        run = await plan_run.fn(room, Request())
+        watcher.reset(token)
+        for shard in run.intake.shards:
+            await judge_shard.fn(room, run.run_id, shard)
+        summary = await summarise_run.fn(room, run, lost=False)
+
+    assert (summary.counts["judged"], summary.counts["quarantined"]) == (3, 1)
+    assert (run.intake.reasons, run.record.status) == ({"vanished": 1}, "incomplete")
+    assert summary.warnings[0].startswith("vanished: 1 of the objects went or changed")
+    outcome = conclude(run.record, summary, Against(), Losses(), {}, fail=False)
+    assert outcome.name == "Incomplete"
+    assert (outcome.message or "").startswith("vanished: 1 of the objects")
+
+
+async def test_what_a_run_left_is_foreseen_as_it_would_be_taken_up(wanted: RunConfig):
+    async with sitting(wanted) as room:
+        run = await plan_run.fn(room, Request())
+        for shard in run.intake.shards:
+            await judge_shard.fn(room, run.run_id, shard)
+        await summarise_run.fn(room, run, lost=False)
+    path = Path(wanted.transcripts.uri)
+    mended = native_line(CASES[0].model_copy(update={"case_id": "d"}))
+    path.write_bytes(path.read_bytes().replace(b"{broken\n", mended))
+    again = Again(run=run.run_id, only="quarantined")
+    left = wanted.transcripts.model_copy(update={"again": again})
+
+    found = await forecast(wanted.model_copy(update={"transcripts": left}), None)
+
+    assert (found.transcripts["due"], found.transcripts["unselected"]) == (1, 3)
 
 
 async def test_what_is_odd_about_records_is_told_with_the_summary(wanted: RunConfig):

@@ -20,6 +20,7 @@ from judge.formats import native_line
 from judge.run_forecast import RunForecast
 from judge.seats import seats
 from tasks import forecast as forecasting
+from tasks.anchor_forecast import forecast_with_anchors
 from tasks.forecast import forecast
 from tasks.intake import plan_intake, read_shard
 from tasks.judging import hear_all
@@ -281,3 +282,30 @@ def test_the_length_of_a_reply_follows_its_texts_and_what_is_copied():
     )
     assert copied < short
     assert abs(reply_tokens(Reply) - short) < 10
+
+
+async def test_anchors_are_foreseen_beside_the_run_and_asked_anew(
+    tmp_path: Path, judge_server: OpenAIServer
+):
+    cases = sample_cases()[:6]
+    uri = written(tmp_path / "t.jsonl", cases[:4])
+    golden = written(tmp_path / "golden.jsonl", cases)
+    plain = config(tmp_path, uri, judge_server)
+    wanted = config(tmp_path, uri, judge_server, anchors={"uri": golden})
+    alone, found = await forecast(plain), await forecast_with_anchors(wanted)
+    assert (found.asks, found.to_put) == (alone.asks, alone.to_put)
+    assert found.anchors.transcripts["due"] == 6
+    assert (found.anchors.asks, found.anchors.kept) == (6, 0)
+    assert found.anchors.expected_usd > alone.expected_usd > 0
+    assert judge_server.stats()["requests"] == 0
+
+
+async def test_anchors_that_are_not_there_are_an_assumption_not_an_error(
+    tmp_path: Path, judge_server: OpenAIServer
+):
+    uri = written(tmp_path / "t.jsonl", sample_cases()[:4])
+    gone = config(tmp_path, uri, judge_server, anchors={"uri": f"{tmp_path}/gone.jsonl"})
+    found = await forecast_with_anchors(gone)
+    assert found.anchors is None
+    assert "the anchors are not counted: " in found.assumptions[-1]
+    assert "gone.jsonl" in found.assumptions[-1]

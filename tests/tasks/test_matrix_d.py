@@ -311,6 +311,57 @@ def test_d10_a_key_that_stands_twice_is_never_chosen_between():
     assert fault_of(twice).code == "duplicate_key"
 
 
+SAID = b'"messages":[{"role":"user","content":"Hi, [you] {there}"},{"role":"assistant","content":"Yes."}]'
+FAULTY = {
+    "duplicate_key": b'{"task_id":"2","task_id":"2",%b}' % SAID,
+    "too_deep": b'{"task_id":"2","x":%b,%b}' % (b"[" * 5000 + b"]" * 5000, SAID),
+    "json": b'{"task_id":"2","x":NaN,%b}' % SAID,
+    "encoding": b'{"task_id":"2","x":"\\ud83d",%b}' % SAID,
+}
+
+
+@pytest.mark.parametrize("code", FAULTY)
+@pytest.mark.parametrize("format_", ["tau_bench", "tau2"])
+def test_d10_a_faulty_record_of_a_document_costs_no_other_one(tmp_path: Path, code, format_):
+    good = [b'{"task_id":"%d","trial":0,"reward":1,%b}' % (number, SAID) for number in (1, 3)]
+    records = b"[%b , %b,\n%b]" % (good[0], FAULTY[code], good[1])
+    if format_ == "tau_bench":
+        document = records.replace(b"messages", b"traj")
+    else:
+        tasks = b",".join(b'{"id":"%d","x":["]"]}' % number for number in (1, 2, 3))
+        document = b'{"info":{"a_info":{"b":[1,[2]]}},"tasks":[%b],"simulations":%b,"end":[]}' % (
+            tasks,
+            records,
+        )
+    (tmp_path / "x.json").write_bytes(document)
+
+    plan, read = intake(config(tmp_path))
+
+    assert (ids(read), faults(read)) == (["1", "3"], [(1, code)])
+    (reject,) = [record for record in read if record.reject is not None]
+    body = FAULTY[code].replace(b"messages", b"traj" if format_ == "tau_bench" else b"messages")
+    assert reject.sha256 == hashlib.sha256(body).hexdigest()
+    assert reject.excerpt == body[:80].decode()
+    assert (plan.read, plan.objects["read"]) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("document", "code"),
+    [
+        (b'{"info":{"a_info":1,"a_info":2},"simulations":[]}', "duplicate_key"),
+        (b'{"simulations":[{"task_id":"1"},{"task_id":NaN}', "json"),
+        (b'{"simulations":{"a":1,"a":2}}', "duplicate_key"),
+    ],
+)
+def test_d10_a_fault_that_is_in_no_one_record_is_of_the_whole_document(tmp_path, document, code):
+    (tmp_path / "x.json").write_bytes(document)
+    written(tmp_path / "y.jsonl", line("y"))
+
+    _, read = intake(config(tmp_path))
+
+    assert (ids(read), faults(read)) == (["y"], [(0, code)])
+
+
 def timed(name: str, *times: str | None, **rest: Any) -> bytes:
     turns = [
         {"role": role, "text": "x", "started_at": at}

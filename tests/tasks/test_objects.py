@@ -103,14 +103,14 @@ def test_a_local_source_is_pinned_by_its_content(folder):
         (
             "empty",
             Inconclusive,
-            "no transcripts under 'empty'; looked for *.jsonl, *.json, *.ndjson, *.jsonl.gz, "
-            "*.json.gz, *.ndjson.gz",
+            "no transcripts under 'empty'; looked for *.jsonl, *.json, *.ndjson, each "
+            "also with .gz or .zst",
         ),
         (
             "in/*.txt",
             Inconclusive,
-            "no transcripts under 'in/*.txt'; looked for *.jsonl, *.json, *.ndjson, *.jsonl.gz, "
-            "*.json.gz, *.ndjson.gz",
+            "no transcripts under 'in/*.txt'; looked for *.jsonl, *.json, *.ndjson, each "
+            "also with .gz or .zst",
         ),
     ],
 )

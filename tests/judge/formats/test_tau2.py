@@ -220,8 +220,8 @@ def test_a_file_without_facts_still_has_its_conversations():
     ("document", "code", "said"),
     [
         (b'{"simulations": [', "json", "EOF"),
-        (b'{"simulations": [Infinity]}', "json", "column"),
-        (b'{"simulations": ["\\ud800"]}', "encoding", "surrogate"),
+        (b'{"simulations": [], "info": Infinity}', "json", "column"),
+        (b'{"simulations": [], "info": "\\ud800"}', "encoding", "surrogate"),
         (b'{"simulations": [], "simulations": []}', "duplicate_key", "line 1"),
         (b"{}", "schema", "simulations: Field required"),
         (b"[]", "schema", "record: "),

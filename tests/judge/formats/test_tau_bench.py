@@ -168,9 +168,9 @@ def test_an_empty_list_of_actions_means_that_no_call_is_needed():
     ("document", "code", "said"),
     [
         (b'[{"task_id": 1', "json", "EOF"),
-        (b"[NaN]", "json", "column"),
-        (b'["\xff"]', "encoding", "byte 2"),
-        (b'[{"a": 1, "a": 1}]', "duplicate_key", "line 1"),
+        (b"NaN", "json", "column"),
+        (b'"\xff"', "encoding", "byte 1"),
+        (b'{"a": 1, "a": 1}', "duplicate_key", "line 1"),
         (b"{}", "schema", "found dict, expected a list"),
     ],
 )

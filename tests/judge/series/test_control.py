@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from statistics import median, variance
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from judge.series.control import Chart, Limits, Reference, reference
 from judge.series.settings import SeriesConfig
@@ -57,7 +59,22 @@ def test_over_the_same_cases_every_night_the_error_of_a_mean_does_not_count():
     values = nights(2, (28, 0.8), sigma=0.004)
     usual = reference(points(values, se=0.05), CONFIG)
     assert usual.same_cases
-    assert usual.deviation(points([0.8], se=0.05)[0], 1.0) == pytest.approx(variance(values) ** 0.5)
+    most = 27 * variance(values) / stats.chi2.ppf(0.05, 27)
+    assert usual.deviation(points([0.8], se=0.05)[0], 1.0) == pytest.approx(most**0.5)
+
+
+def test_the_same_agent_over_the_same_cases_raises_at_most_one_alarm_a_year():
+    """The reference alone says what is usual, and it is of 28 runs only."""
+    assert sum(quiet_year(seed) for seed in range(60)) / 60 <= 1.0
+
+
+def quiet_year(seed: int) -> int:
+    history = points(nights(seed, (28 + 365, 0.8)), se=0.08)
+    usual = reference(history, CONFIG)
+    assert usual.same_cases
+    read = chart(usual)
+    opens = [read.read(point).open for point in history[28:]]
+    return sum(now and not before for before, now in pairwise([False, *opens]))
 
 
 def test_a_series_that_never_moved_is_not_alarmed_by_one_item():

@@ -12,9 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from judge.statistics.clusters import Sample
+from judge.statistics.clusters import Sample, cluster_sums
 from judge.statistics.effects import DRAWS, SEED
-from judge.statistics.intervals import design_effect, mean_interval, rate_interval, wilson, z_of
+from judge.statistics.intervals import (
+    design_effect,
+    mean_interval,
+    quantile_interval,
+    rate_interval,
+    wilson,
+    z_of,
+)
 from judge.statistics.multiplicity import benjamini_hochberg, holm
 from judge.statistics.paired import bootstrap, mcnemar, paired_effect, share_interval, sign_flip
 from judge.statistics.power import cases_needed, minimum_detectable
@@ -251,3 +258,31 @@ def test_a_paired_p_value_does_not_know_the_direction(pairs):
     found = [paired_effect(one, 0.95, share=False) for one in (sample, mirrored)]
     assert found[0].p_value == near(found[1].p_value)
     assert found[0].delta == near(-found[1].delta)
+
+
+@SOME
+@given(rows, st.sampled_from([0.5, 0.95]))
+def test_the_interval_of_a_quantile_is_that_of_the_share_up_to_it(pairs, share):
+    sample = clustered(pairs)
+    found = quantile_interval(sample, share)
+    at = np.quantile(sample.values, share)
+    shares = rate_interval(Sample((sample.values <= at).astype(float), sample.codes))
+    if shares is None:
+        assert found is None
+        return
+    ordered = sorted(value for value, _ in pairs)
+    for bound, part in zip(found, shares, strict=True):
+        place = part * (len(ordered) - 1)
+        low = int(place)
+        high = min(low + 1, len(ordered) - 1)
+        assert bound == near(ordered[low] + (place - low) * (ordered[high] - ordered[low]))
+
+
+@SOME
+@given(st.lists(st.tuples(scores, st.sampled_from([0, 2, 5, 9])), min_size=1, max_size=30))
+def test_clusters_may_have_any_numbers(pairs):
+    values, codes = np.array([v for v, _ in pairs]), np.array([c for _, c in pairs])
+    sample, named = Sample(values, codes), Sample.of(values, [str(code) for code in codes])
+    assert (sample.clusters, sample.error) == (named.clusters, near(named.error))
+    by_code = [values[codes == code].sum() for code in sorted(set(codes))]
+    assert list(cluster_sums(values, codes)) == near(by_code)

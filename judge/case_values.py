@@ -1,0 +1,63 @@
+"""What a number of a run is made of: one value a case with its cluster, and what is missing."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import polars as pl
+
+from judge.executions import collected, executions
+from judge.statistics.clusters import Sample
+from judge.statistics.counted import Counted
+
+KEY: Final = "key"
+"""A case by the hash of its id: a run of many cases is held as numbers, not as text."""
+
+
+class Number(NamedTuple):
+    """Case values of one number, and how an interval comes of them.
+
+    Attributes:
+        values: one a case; of a quantile one an execution.
+        known: executions, or scores, that have it.
+        missing: those that should have it.
+        rate: the values are shares of passes.
+        least: the smallest there is, where it is known.
+        most: the best there is; null for amounts, which have no bounds of what is missing.
+        total: sum over what is known, where it is not mean x known.
+        quantile: the number is this quantile of the values, 0..1; null: their mean.
+        times: the number is so many times the mean.
+    """
+
+    values: Sample | Counted
+    known: int
+    missing: int
+    rate: bool = False
+    least: float | None = None
+    most: float | None = 1.0
+    total: float | None = None
+    quantile: float | None = None
+    times: float = 1.0
+
+
+def key() -> pl.Expr:
+    """The key of a row's case."""
+    return pl.col("case_id").hash().alias(KEY)
+
+
+def clusters_of(cases: pl.LazyFrame) -> pl.DataFrame:
+    """The number of each case's cluster; a case without one is its own."""
+    alone = pl.concat_str(pl.lit("i:"), pl.col("case_id"))
+    named = pl.coalesce(pl.concat_str(pl.lit("c:"), "cluster"), alone)
+    return collected(
+        executions(cases)
+        .group_by(key())
+        .agg(code=named.first().hash())
+        .with_columns(code=pl.col("code").rank("dense").cast(pl.Int64))
+    )
+
+
+def sample(frame: pl.DataFrame, column: str, clusters: pl.DataFrame) -> Sample:
+    """The known values of a column with their clusters."""
+    known = frame.select(KEY, column).drop_nulls().join(clusters, on=KEY).sort("code", column)
+    return Sample(known[column].to_numpy(), known["code"].to_numpy())

@@ -1,0 +1,1 @@
+"""What is hidden of a case before a model, the store or a report sees it."""

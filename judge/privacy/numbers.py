@@ -1,0 +1,60 @@
+"""Numbers that carry a checksum: payment cards and bank accounts."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_IBAN_CHARS: Final = {
+    country: int(length)
+    for length, countries in {
+        "15": "NO",
+        "16": "BE",
+        "18": "DK FI FO GL NL",
+        "19": "MK SI",
+        "20": "AT BA EE KZ LT LU",
+        "21": "CH HR LI LV",
+        "22": "BG DE GB GE IE ME RS",
+        "23": "AE GI IL",
+        "24": "AD CZ ES MD PK RO SA SE SK TN",
+        "25": "PT",
+        "26": "IS TR",
+        "27": "FR GR IT MC SM",
+        "28": "AL AZ CY DO GT HU LB PL",
+        "29": "BR EG PS QA UA",
+        "30": "JO KW MU",
+        "31": "MT SC",
+    }.items()
+    for country in countries.split()
+}
+
+
+def card_in(text: str) -> str | None:
+    """The text where it is a payment card's number: an issuer's first digits, 13 to 19 in all, and
+    Luhn's checksum.
+    """
+    digits = [int(char) for char in text if char.isdigit()]
+    if not 13 <= len(digits) <= 19 or not _is_issued(digits):
+        return None
+    doubled = [sum(divmod(2 * digit, 10)) for digit in digits[-2::-2]]
+    return text if (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0 else None
+
+
+def _is_issued(digits: list[int]) -> bool:
+    return len(set(digits)) > 1 and (digits[0] in (3, 4, 5, 6) or digits[:2] in _TWENTIES)
+
+
+_TWENTIES: Final = [[2, second] for second in range(2, 8)]
+
+
+def iban_in(text: str) -> str | None:
+    """The account number that a text begins with, as long as its country's are; null for none."""
+    wanted = _IBAN_CHARS.get(text[:2])
+    if wanted is None:
+        return None
+    places = [place for place, char in enumerate(text, 1) if not char.isspace()]
+    if len(places) < wanted or text[places[wanted - 1] :][:1].strip():
+        return None
+    found = text[: places[wanted - 1]]
+    plain = "".join(found.split())
+    number = "".join(str(int(char, 36)) for char in plain[4:] + plain[:4])
+    return found if int(number) % 97 == 1 else None

@@ -1,0 +1,268 @@
+"""Which of the cases that were read are judged: filters, then a sample that is stable by case id.
+
+A case is drawn by the hash of its id, so that the same cases are drawn every night, on every
+machine, and all repetitions of a case together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Self
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from judge.case import Case
+from judge.rows import as_json
+
+LATER: Final = ("filter", "number", "stratify_by", "per_stratum", "seed", "always")
+"""Settings that came after the first runs; unset they are no part of what a run is known by."""
+
+ALWAYS: Final = "always"
+"""The stratum of the cases that are always judged."""
+
+_PLACE: Final = "place"
+_TAG: Final = re.compile(r"\btags\.(\w+)")
+_QUOTED: Final = re.compile(r"'(?:[^']|'')*'")
+_CODE: Final = re.compile(rf"{_QUOTED.pattern}|{_TAG.pattern}")
+_OF_MANY: Final = re.compile(
+    r"\b(?:over|select)\b|\b(?:avg|count|first|last|max|median|min|quantile\w*|std\w*|sum|var\w*"
+    r"|row_number|(?:dense_)?rank|lag|lead|corr|covar\w*|(?:array|string)_agg)(?=\s*\()",
+    re.IGNORECASE,
+)
+
+FACTS: Final[dict[str, Any]] = {
+    "case_id": pl.String,
+    "repetition": pl.Int64,
+    "agent": pl.String,
+    "agent_version": pl.String,
+    "status": pl.String,
+    "cluster": pl.String,
+    "started_at": pl.Datetime("us"),
+    "duration_ms": pl.Float64,
+    "turn_count": pl.Int64,
+    "call_count": pl.Int64,
+    "char_count": pl.Int64,
+    "cost_usd": pl.Float64,
+}
+"""What a filter can name, beside `tags.NAME`; `started_at` is UTC, `char_count` that of all texts."""
+
+
+class SelectionConfig(BaseModel):
+    """The part of [transcripts] that says which cases are judged."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    where: dict[str, str] = Field(
+        default_factory=dict, description="keep only cases whose tag, agent or agent_version equals"
+    )
+    filter: str | None = Field(
+        default=None,
+        description="SQL over a case's facts: `turn_count > 3 AND tags.channel = 'voice'`",
+    )
+    sample: float = Field(
+        default=1.0, gt=0, le=1, description="share of the cases to judge, stable by case id"
+    )
+    number: int | None = Field(
+        default=None, ge=1, description="of cases to draw, instead of a share"
+    )
+    stratify_by: tuple[str, ...] = Field(
+        default=(), description="tags, agent or agent_version: the sample is drawn in each apart"
+    )
+    per_stratum: int | None = Field(
+        default=None, ge=1, description="cases to draw from each stratum, instead of a share"
+    )
+    seed: int = Field(default=0, ge=0, description="another one draws other cases")
+    always: tuple[str, ...] = Field(
+        default=(), description="case ids that are judged whatever the sample is"
+    )
+    limit: int | None = Field(default=None, ge=1, description="judge at most so many cases")
+
+    @field_validator("filter")
+    @classmethod
+    def _filters(cls, value: str | None) -> str | None:
+        if value is not None:
+            check_filter(value)
+        return value
+
+    @model_validator(mode="after")
+    def _one_size(self) -> Self:
+        given = [self.sample < 1, self.number is not None, self.per_stratum is not None]
+        if sum(given) > 1:
+            raise ValueError("sample, number and per_stratum: give one of the three")
+        if self.per_stratum is not None and not self.stratify_by:
+            raise ValueError("per_stratum: needs stratify_by")
+        if self.stratify_by and not sum(given):
+            raise ValueError("stratify_by: needs sample, number or per_stratum")
+        return self
+
+    @property
+    def draws(self) -> bool:
+        """Whether anything is left to chance: all cases must then be known before one is drawn."""
+        return self.sample < 1 or self.number is not None or self.per_stratum is not None
+
+
+class Stratum(BaseModel):
+    """Cases among which a part was drawn at random; `drawn` of `cases`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(description="JSON of the values it has in common")
+    cases: int
+    drawn: int
+
+
+def check_filter(text: str) -> None:
+    """See that a filter is a condition on one case.
+
+    Raises:
+        ValueError: it is none, or names what a case does not have.
+    """
+    words = _QUOTED.sub("''", text)
+    if (found := _OF_MANY.search(words)) is not None:
+        raise ValueError(f"{found[0]!r} is about more than one case")
+    try:
+        kept([], text)
+    except pl.exceptions.PolarsError as error:
+        said = re.split(r"[\n;]", str(error).strip())[0]
+        known = ", ".join((*FACTS, "tags.NAME"))
+        raise ValueError(f"no condition on a case: {said}; a case has {known}") from None
+
+
+def facts(case: Case) -> dict[str, Any]:
+    """What a filter sees of a case."""
+    transcript = case.transcript
+    started = transcript.started_at
+    return {
+        "case_id": case.case_id,
+        "repetition": case.repetition,
+        "agent": case.agent,
+        "agent_version": case.agent_version,
+        "status": case.status,
+        "cluster": case.cluster,
+        "started_at": started
+        and (started - (started.utcoffset() or 0 * started.resolution)).replace(tzinfo=None),
+        "duration_ms": transcript.duration_ms,
+        "turn_count": len(transcript.turns),
+        "call_count": sum(1 for _ in transcript.calls()),
+        "char_count": sum(
+            len(turn.text or "") + len(turn.tool_result.content if turn.tool_result else "")
+            for turn in transcript.turns
+        ),
+        "cost_usd": transcript.cost_usd(),
+        "tags": case.tags,
+    }
+
+
+def kept(rows: Sequence[Mapping[str, Any]], text: str) -> list[bool]:
+    """Whether a filter keeps each case, by its facts; what is not known keeps none."""
+    names = sorted({found for found in _TAG.findall(_QUOTED.sub("''", text)) if found})
+    condition = _CODE.sub(lambda part: part[0] if part[0][0] == "'" else f'"{part[0]}"', text)
+    schema = {_PLACE: pl.Int64, **FACTS, **{f"tags.{name}": pl.String for name in names}}
+    shown = [
+        {_PLACE: place, **row, **{f"tags.{name}": row["tags"].get(name) for name in names}}
+        for place, row in enumerate(rows)
+    ]
+    cases = pl.DataFrame(shown, schema=schema, orient="row")
+    found = pl.SQLContext(cases=cases, eager=True).execute(
+        f"SELECT {_PLACE} FROM cases WHERE ({condition})"
+    )
+    places = set(found[_PLACE])
+    return [place in places for place in range(len(rows))]
+
+
+def lot(case_id: str, seed: int = 0) -> int:
+    """The number by which a case is drawn, 0 to 2^64: the lower the sooner."""
+    text = case_id if seed == 0 else f"{seed}\n{case_id}"
+    data = text.encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest())
+
+
+def stratum_of(case: Case, by: Sequence[str]) -> str:
+    """The name of a case's stratum: its values, null where it has none; all alike without `by`."""
+    return stratum_name({"agent": case.agent, "agent_version": case.agent_version}, case.tags, by)
+
+
+def stratum_name(
+    fields: Mapping[str, str | None], tags: Mapping[str, str], by: Sequence[str]
+) -> str:
+    """The same from the fields and tags of a case."""
+    return as_json({name: fields[name] if name in fields else tags.get(name) for name in by})
+
+
+def drawn(
+    strata: Mapping[str, str], config: SelectionConfig
+) -> tuple[frozenset[str], tuple[Stratum, ...]]:
+    """The case ids that are judged, and how they were drawn.
+
+    Args:
+        strata: the stratum of every case that may be drawn, by its id.
+        config: how many are wanted. At least one is drawn from each stratum.
+    """
+    always = frozenset(config.always) & strata.keys()
+    members: defaultdict[str, list[str]] = defaultdict(list)
+    for case_id, name in strata.items():
+        if case_id not in always:
+            members[name].append(case_id)
+    taken = _by_share(members, config) if _is_plain(config) else _by_number(members, config)
+    told = [
+        Stratum(name=name, cases=len(members[name]), drawn=len(taken[name]))
+        for name in sorted(members)
+    ]
+    if always:
+        told.append(Stratum(name=ALWAYS, cases=len(always), drawn=len(always)))
+    return always.union(*taken.values()), tuple(told)
+
+
+def _is_plain(config: SelectionConfig) -> bool:
+    """A share of all: then whether a case is drawn is its own affair, whatever else there is."""
+    return config.sample < 1 and not config.stratify_by
+
+
+def _by_share(members: Mapping[str, list[str]], config: SelectionConfig) -> dict[str, set[str]]:
+    bound = config.sample * 2**64
+    return {
+        name: {one for one in ids if lot(one, config.seed) < bound} for name, ids in members.items()
+    }
+
+
+def _by_number(members: Mapping[str, list[str]], config: SelectionConfig) -> dict[str, set[str]]:
+    wanted = _sizes({name: len(ids) for name, ids in members.items()}, config)
+    return {
+        name: set(heapq.nsmallest(wanted[name], ids, key=lambda one: (lot(one, config.seed), one)))
+        for name, ids in members.items()
+    }
+
+
+def _sizes(sizes: Mapping[str, int], config: SelectionConfig) -> dict[str, int]:
+    """How many to draw from each stratum."""
+    if config.per_stratum is not None:
+        return {name: min(size, config.per_stratum) for name, size in sizes.items()}
+    total = sum(sizes.values())
+    if config.number is None:
+        return {name: math.ceil(size * config.sample) for name, size in sizes.items()}
+    number = min(config.number, total)
+    shares = {name: number * size / total for name, size in sizes.items()}
+    whole = {name: min(sizes[name], max(1, math.floor(share))) for name, share in shares.items()}
+    _fill(whole, shares, sizes, number)
+    return whole
+
+
+def _fill(
+    whole: dict[str, int], shares: Mapping[str, float], sizes: Mapping[str, int], number: int
+) -> None:
+    """Give what rounding down left to the strata that it took most from."""
+    by_loss = sorted(whole, key=lambda name: (whole[name] - shares[name], name))
+    for name in _rounds(by_loss, len(whole)):
+        if sum(whole.values()) >= number:
+            return
+        whole[name] += whole[name] < sizes[name]
+
+
+def _rounds(names: Iterable[str], times: int) -> list[str]:
+    return list(names) * max(1, times)

@@ -1,0 +1,49 @@
+"""Values that stand alone, held by how often each occurs: a run of millions as a few numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from judge.statistics.clusters import Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counted:
+    """Different values and how often each was seen, every case a cluster of its own.
+
+    It says what a `Sample` of the cases one by one would say, up to the last digits of a float.
+    """
+
+    values: Floats
+    times: Floats
+
+    @property
+    def size(self) -> int:
+        """How many cases."""
+        return int(self.times.sum())
+
+    @property
+    def clusters(self) -> int:
+        """As many as cases."""
+        return self.size
+
+    @property
+    def clustered(self) -> bool:
+        """Never."""
+        return False
+
+    @property
+    def mean(self) -> float:
+        """The mean over cases; there must be one."""
+        return float(self.values @ self.times) / self.size
+
+    @property
+    def error(self) -> float:
+        """sqrt(s^2 / n); infinite for fewer than two cases."""
+        count = self.size
+        if count < 2:
+            return float("inf")
+        squares = float(np.square(self.values - self.mean) @ self.times)
+        return float(np.sqrt(squares / (count - 1) / count))

@@ -1,0 +1,183 @@
+"""Conversations that are longer than a judge can read: shortened results, then windows of turns.
+
+Nothing is left out silently: every cut is marked where it was made, and every score of such a case
+says `truncated_input` in its details, how much was cut and in how many windows it was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import Field
+
+from judge.case import Transcript, Turn
+from judge.entry import JudgeOptions
+from judge.prices import estimated_tokens
+from judge.prompt import rendered_transcript
+from judge.score import Metric, Score
+
+TRUNCATED: Final = "truncated_input"
+"""Where the details of a score say what its judge did not see at once."""
+
+AT_THE_END: Final = ("task_completion",)
+"""Metrics of the whole: the last window decides, which is told what the earlier ones showed. All
+others are as good as in their worst window."""
+
+_RESULT_CHARS: Final = (16_000, 8_000, 4_000, 2_000, 1_000, 500)
+_TEXT_CHARS: Final = (16_000, 4_000, 1_000)
+_LEAST_TOKENS: Final = 500
+
+
+class ReadingOptions(JudgeOptions):
+    """[judge.options.conversation]: how much of a conversation is read at once."""
+
+    context_tokens: int | None = Field(
+        default=None, ge=1000, description="of one prompt, estimated; null: a prompt holds it all"
+    )
+    window_overlap: int = Field(
+        default=2, ge=0, le=50, description="turns that a window repeats of the one before"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A transcript as it is read.
+
+    Attributes:
+        transcript: with what had to be cut in it.
+        windows: ranges of turns, in order; one where a single prompt holds it all.
+        cut_chars: of results and texts.
+    """
+
+    transcript: Transcript
+    windows: tuple[range, ...]
+    cut_chars: int = 0
+
+    @property
+    def truncated(self) -> dict[str, Any] | None:
+        """What scores say of it; null where all was read at once."""
+        if len(self.windows) <= 1 and not self.cut_chars:
+            return None
+        return {"windows": len(self.windows), "cut_chars": self.cut_chars}
+
+
+def view(transcript: Transcript, options: ReadingOptions, around_tokens: int) -> View:
+    """The transcript whole where it fits; else with its tool results shortened; else in windows.
+
+    Args:
+        transcript: at least one turn.
+        options: how many tokens a prompt may have.
+        around_tokens: what is in every prompt beside the transcript.
+    """
+    whole = range(len(transcript.turns))
+    if options.context_tokens is None:
+        return View(transcript, (whole,))
+    room = max(_LEAST_TOKENS, options.context_tokens - around_tokens)
+    if _tokens(transcript, whole) <= room:
+        return View(transcript, (whole,))
+    short, cut = transcript, 0
+    for most in _RESULT_CHARS:
+        short, cut = _shortened(transcript, most, _with_short_result)
+        if _tokens(short, whole) <= room:
+            return View(short, (whole,), cut)
+    read, cut_texts = short, 0
+    for most in _TEXT_CHARS:
+        if all(_tokens(read, range(turn, turn + 1)) <= room for turn in whole):
+            break
+        read, cut_texts = _shortened(short, most, _with_short_text)
+    return View(read, _windows(read, room, options.window_overlap), cut + cut_texts)
+
+
+def reduced(metrics: Sequence[Metric], found: Sequence[Sequence[Score]]) -> list[Score]:
+    """One score a metric from the scores of each window; the outcomes of the last.
+
+    A metric that a window could not score is not scored: the others may have missed the fault.
+    """
+    last = {score.metric: score for score in found[-1] if not score.part}
+    kept = [score for score in found[-1] if score.metric not in {one.name for one in metrics}]
+    scores = []
+    for metric in metrics:
+        of_metric = [score for each in found for score in each if score.metric == metric.name]
+        unscored = [score for score in of_metric if score.status != "scored"]
+        if unscored:
+            scores.append(unscored[0])
+        elif metric.name in AT_THE_END:
+            scores.append(last[metric.name])
+        else:
+            scores.append(min(of_metric, key=lambda score: score.raw or 0.0))
+    return [*scores, *kept]
+
+
+def findings_so_far(windows: Sequence[range], found: Sequence[Sequence[Score]]) -> str:
+    """What the windows before showed, for the judge of the next one."""
+    lines = []
+    for window, scores in zip(windows, found, strict=False):
+        lines.append(f"Turns {window.start} to {window.stop - 1}:")
+        for score in scores:
+            name = score.details.get("statement", score.metric) if score.part else score.metric
+            said = score.details.get("justification") or score.reason or ""
+            shown = score.label or {True: "passed", False: "failed", None: ""}[score.passed]
+            lines.append(f"- {name}: {shown}. {said}")
+    return "\n".join(lines)
+
+
+def shortened(text: str, most: int) -> str:
+    """The beginning and the end of a text with a mark between them that says how much is not there."""
+    if len(text) <= most:
+        return text
+    left_out = len(text) - most
+    head, tail = text[: most // 2], text[len(text) - (most - most // 2) :]
+    return f"{head}\n[... {left_out} characters left out here by the evaluation ...]\n{tail}"
+
+
+def _tokens(transcript: Transcript, window: range) -> int:
+    return estimated_tokens(rendered_transcript(transcript, window))
+
+
+def _windows(transcript: Transcript, room: int, overlap: int) -> tuple[range, ...]:
+    """As few as fit, each taking up some turns before the end of the last; at least one turn new."""
+    count = len(transcript.turns)
+    sizes = [_tokens(transcript, range(turn, turn + 1)) for turn in range(count)]
+    found: list[range] = []
+    stop = 0
+    while stop < count:
+        start = max(0, stop - overlap)
+        while start < stop and sum(sizes[start : stop + 1]) > room:
+            start += 1
+        stop += 1
+        while stop < count and sum(sizes[start : stop + 1]) <= room:
+            stop += 1
+        found.append(range(start, stop))
+    return tuple(found)
+
+
+def _shortened(
+    transcript: Transcript, most: int, made: Callable[[Turn, int], Turn]
+) -> tuple[Transcript, int]:
+    turns = tuple(made(turn, most) for turn in transcript.turns)
+    cut = sum(
+        _chars(old) - most
+        for old, new in zip(transcript.turns, turns, strict=True)
+        if new is not old
+    )
+    return transcript.model_copy(update={"turns": turns}), cut
+
+
+def _chars(turn: Turn) -> int:
+    return len(turn.tool_result.content) if turn.tool_result else len(turn.text or "")
+
+
+def _with_short_result(turn: Turn, most: int) -> Turn:
+    result = turn.tool_result
+    if result is None or len(result.content) <= most:
+        return turn
+    short = result.model_copy(update={"content": shortened(result.content, most)})
+    return turn.model_copy(update={"tool_result": short})
+
+
+def _with_short_text(turn: Turn, most: int) -> Turn:
+    if len(turn.text or "") <= most:
+        return turn
+    return turn.model_copy(update={"text": shortened(turn.text or "", most)})

@@ -1,0 +1,32 @@
+"""Foresee a run with the anchors that are judged beside it."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from judge.config import RunConfig
+from judge.errors import AssizesError
+from judge.run_forecast import RunForecast
+from tasks.anchor_runs import anchor_config
+from tasks.forecast import forecast
+
+
+async def forecast_with_anchors(config: RunConfig, on: date | None = None) -> RunForecast:
+    """What a run would ask, cost and take, and beside it what its anchors would.
+
+    Anchors that could not be judged leave the forecast without them, as they leave the run; an
+    assumption says why.
+
+    Raises:
+        ConfigurationError: the judges, the models or the transcripts cannot work.
+        Inconclusive: there is nothing to judge.
+    """
+    found = await forecast(config, on)
+    if config.anchors.uri is None or config.cache.use == "replay_only":
+        return found
+    try:
+        anchors = await forecast(anchor_config(config))
+    except AssizesError as error:
+        said = f"the anchors are not counted: {' '.join(str(error).split())}"
+        return found.model_copy(update={"assumptions": (*found.assumptions, said)})
+    return found.model_copy(update={"anchors": anchors})

@@ -1,0 +1,95 @@
+"""What is done to every case between its reading and its hearing: truth joined, people hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from judge.case import Case
+from judge.config import RunConfig
+from judge.errors import DataError
+from judge.privacy.redaction import (
+    EVERYTHING,
+    Placeholders,
+    Redactor,
+    pseudonym,
+    redactor,
+    secrets_only,
+)
+from judge.privacy.settings import PrivacyConfig
+from tasks.ground_truth import GroundTruth, ground_truth
+
+_TOLD: Final = frozenset(
+    {"agent", "agent_version", "details", "error", "label", "reason", "reply", "summary", "tags"}
+    | {"trail", "failure_code"}
+)
+"""Columns that hold words of a transcript, or of a model about it."""
+
+
+class Treatment:
+    """The way from a record's case to the case that is heard, the same in planning and judging."""
+
+    def __init__(self, privacy: PrivacyConfig, truth: GroundTruth | None = None) -> None:
+        """Bind rules and truth.
+
+        Raises:
+            ConfigurationError: Presidio is wanted and cannot be had.
+        """
+        self.truth = truth
+        self._all = redactor(privacy)
+        self._raw = privacy.send == "raw"
+        self._sent = secrets_only(privacy) if self._raw else self._all
+        self._excerpts = Redactor((*EVERYTHING.rules, *self._all.rules), self._all.finder)
+
+    @classmethod
+    def of(cls, config: RunConfig) -> Treatment:
+        """As configured.
+
+        Raises:
+            ConfigurationError: the ground truth cannot be read, or Presidio cannot be had.
+        """
+        return cls(config.privacy, ground_truth(config.ground_truth))
+
+    @property
+    def digest(self) -> str | None:
+        """Of the ground truth; null where there is none."""
+        return self.truth.digest if self.truth is not None else None
+
+    def case(self, case: Case) -> Case:
+        """The case as models see it."""
+        return self._sent.case(self.truth.case(case) if self.truth else case)
+
+    def excerpt(self, text: str) -> str:
+        """The beginning of a record that was not read, without anything that any rule finds."""
+        return self._excerpts.text(text)
+
+    def fault(self, error: DataError) -> DataError:
+        """What was wrong with a record, which may quote it."""
+        detail = self._excerpts.text(error.detail)
+        return error if detail == error.detail else DataError(error.code, detail)
+
+    def rows(
+        self, case: Case, tables: Mapping[str, list[dict[str, Any]]]
+    ) -> Mapping[str, list[dict[str, Any]]]:
+        """The rows of a case as they are stored: redacted where the case was sent raw."""
+        if not self._raw:
+            return tables
+        known = Placeholders()
+        self._all.case(case, known)  # numbers the placeholders as a redacted case would have them
+        return {table: [self._row(row, known) for row in rows] for table, rows in tables.items()}
+
+    def _row(self, row: Mapping[str, Any], known: Placeholders) -> dict[str, Any]:
+        shown = {
+            name: self._all.text(value, known)
+            if name in _TOLD and isinstance(value, str)
+            else value
+            for name, value in row.items()
+        }
+        cluster = row.get("cluster")
+        if cluster is not None and self._all.text(cluster) != cluster:
+            shown["cluster"] = pseudonym(cluster)
+        return shown
+
+
+AS_READ: Final = Treatment(PrivacyConfig())
+"""Where nothing is configured: secrets are hidden, nothing is joined."""

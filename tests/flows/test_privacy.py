@@ -1,0 +1,144 @@
+"""What is planted in transcripts is in no byte that a run writes or sends."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect.settings import get_current_settings
+
+from flows.evaluate import evaluate
+from judge.config import RunConfig, StoreConfig
+from judge.formats import native_line
+from tasks.store import open_store
+from tests.builders import agent, call, case, result, user
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
+
+KEY = "sk-proj-" + "Zq8x" * 10
+TABLES = ("scores", "asks", "cases", "rejects", "run_metrics")
+MAIL = "ada.planted@example.com"
+
+
+def planted() -> bytes:
+    """A case that has it everywhere, and records that cannot be read with it at their front."""
+    whole = case(
+        user(f"Hi, {MAIL}, my key is {KEY}."),
+        agent(f"Use {KEY}", calls=[call("login", api_key=KEY, mail=MAIL)]),
+        result(f'{{"token": "{KEY}", "mail": "{MAIL}"}}'),
+        agent(f"A mail went to {MAIL}. {KEY}"),
+        tags={"trace": KEY},
+        agent=f"bot {KEY}",
+        metadata={"provider": {"key": KEY}, KEY: "x"},
+    )
+    broken = f'{{"{KEY}": "{MAIL}", "case_id": \n'.encode()
+    foreign = f'{{"case_id": "x", "{KEY}": 1, "transcript": {{}}}}\n'.encode()
+    return native_line(whole) + broken + foreign
+
+
+def config(folder: Path, base: str, **privacy: Any) -> RunConfig:
+    (folder / "in").mkdir(exist_ok=True)
+    (folder / "in" / "t.jsonl").write_bytes(planted())
+    return RunConfig.model_validate(
+        {
+            "transcripts": {"uri": f"{folder}/in"},
+            "privacy": privacy,
+            "judge": {
+                "judges": ("conversation", "safety"),
+                "api_base": base,
+                "options": {"safety": {"model": "openai/strict"}},
+            },
+            "store": {"uri": f"duckdb:///{folder}/rows.duckdb"},
+            "cache": {"uri": f"{folder}/replies"},
+            "report": {"uri": f"{folder}/reports"},
+            "limits": {"ledger": f"{folder}/ledger.db"},
+            "thresholds": {"min_coverage": 0},
+        }
+    )
+
+
+def decoded(data: bytes) -> bytes:
+    """The bytes, and what they hold packed."""
+    if data.startswith(b"\x1f\x8b"):
+        return data + gzip.decompress(data)
+    if data.startswith(b"\x78"):
+        return data + zlib.decompressobj().decompress(data)
+    return data
+
+
+def bytes_of(folder: Path) -> bytes:
+    files = [path for path in folder.rglob("*") if path.is_file() and "in" not in path.parts]
+    assert files
+    return b"\n".join(decoded(path.read_bytes()) for path in files)
+
+
+def rows_of(store: StoreConfig) -> str:
+    """Columns are packed in a DuckDB file, so they are read as well."""
+    with open_store(store) as opened:
+        runs = opened.runs()["run_id"]
+        tables = [opened.table(run_id, name) for run_id in runs for name in TABLES]
+        plans = [str(opened.run(run_id)) for run_id in runs]
+    return f"{plans}{[table.rows() for table in tables]}"
+
+
+def prefects_own() -> bytes:
+    """The database of the Prefect server, and what was not yet written into it."""
+    home = get_current_settings().home
+    return b"".join(path.read_bytes() for path in home.rglob("*.db*") if path.is_file())
+
+
+async def written(folder: Path, wanted: RunConfig, caplog: pytest.LogCaptureFixture) -> str:
+    """Everything a run wrote, its logs and Prefect's own files among it."""
+    caplog.set_level(logging.DEBUG)
+    await evaluate(wanted, return_state=True)
+    rows = rows_of(wanted.store)
+    assert rows.count("c1") > 3
+    return rows + caplog.text + (bytes_of(folder) + prefects_own()).decode("latin-1")
+
+
+@pytest.mark.row("004-96")
+@pytest.mark.parametrize("send", ["redacted", "raw"])
+async def test_a_planted_key_is_in_no_byte_written_or_sent(
+    tmp_path: Path, judge_server, caplog: pytest.LogCaptureFixture, send: str, monkeypatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    wanted = config(tmp_path, judge_server.api_base, send=send)
+    assert KEY not in await written(tmp_path, wanted, caplog)
+    sent = str(judge_server.requests())
+    assert "[SECRET_1]" in sent
+    assert KEY not in sent
+
+
+async def test_addresses_are_in_no_byte_written_where_they_are_to_be_hidden(
+    tmp_path: Path, judge_server, caplog: pytest.LogCaptureFixture, monkeypatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    wanted = config(tmp_path, judge_server.api_base, redact=["secret", "email"])
+    assert MAIL not in await written(tmp_path, wanted, caplog)
+    assert MAIL not in str(judge_server.requests())
+
+
+async def test_sent_raw_a_model_sees_addresses_and_the_rows_do_not(
+    tmp_path: Path, judge_server, caplog: pytest.LogCaptureFixture, monkeypatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    wanted = config(tmp_path, judge_server.api_base, redact=["secret", "email"], send="raw")
+    await written(tmp_path, wanted, caplog)
+    assert MAIL in str(judge_server.requests())
+    rows = rows_of(wanted.store)
+    assert MAIL not in rows
+    reports = tmp_path / "reports"
+    assert MAIL.encode() not in bytes_of(reports)
+
+
+async def test_the_scan_would_have_found_it(
+    tmp_path: Path, judge_server, caplog: pytest.LogCaptureFixture, monkeypatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    wanted = config(tmp_path, judge_server.api_base, redact=[])
+    assert KEY in await written(tmp_path, wanted, caplog)
+    assert KEY in str(judge_server.requests())

@@ -1,0 +1,127 @@
+"""A case redacted: every text of it, and the same all through."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from pydantic import ValidationError
+
+from judge.case import Chunk, Expected, ExpectedCall
+from judge.errors import ConfigurationError
+from judge.privacy.presidio import apart, presidio_finder
+from judge.privacy.redaction import Redactor, pseudonym, redactor
+from judge.privacy.settings import PrivacyConfig
+from tests.builders import agent, call, case, result, user
+
+KEY = "sk-proj-" + "a1B2" * 10
+ALL = PrivacyConfig(redact=("secret", "email", "phone", "card", "iban"))
+
+
+def whole_case():
+    return case(
+        user(f"I am ada@example.com, key {KEY}"),
+        agent(
+            "Looking you up.",
+            calls=[call("find", email="ADA@example.com", nested={"api_key": "abcd1234efgh"})],
+        ),
+        result('{"phone": "5552345678", "mail": "bob@example.com"}'),
+        agent("Done, Ada."),
+        case_id="ada@example.com",
+        expected=Expected(
+            outcomes=("A mail goes to ada@example.com",),
+            tool_calls=(ExpectedCall(name="find", arguments={"email": "ada@example.com"}),),
+        ),
+        tags={"customer": "ada@example.com", "channel": "voice"},
+        metadata={"debug": {"headers": [f"Authorization: Bearer {KEY}"]}},
+        chunks=(Chunk(content="write to bob@example.com"),),
+    )
+
+
+@pytest.mark.row("004-96")
+def test_one_value_has_one_placeholder_wherever_it_stands():
+    shown = redactor(ALL).case(whole_case())
+    turns = shown.transcript.turns
+    assert turns[0].text == "I am [EMAIL_1], key [SECRET_1]"
+    assert turns[1].tool_calls[0].arguments == {
+        "email": "[EMAIL_1]",
+        "nested": {"api_key": "[SECRET_2]"},
+    }
+    assert turns[2].tool_result.content == '{"phone": "[PHONE_1]", "mail": "[EMAIL_2]"}'
+    assert shown.expected.outcomes == ("A mail goes to [EMAIL_1]",)
+    assert shown.expected.tool_calls[0].arguments == {"email": "[EMAIL_1]"}
+    assert shown.tags == {"customer": "[EMAIL_1]", "channel": "voice"}
+    assert shown.transcript.chunks[0].content == "write to [EMAIL_2]"
+    assert KEY not in shown.model_dump_json()
+    assert shown.case_id == "ada@example.com"  # what a case is known by is kept: hash it at source
+
+
+def test_nothing_links_two_cases_of_one_person():
+    first = redactor(ALL).case(case(user("bob@x.io and ada@x.io")))
+    second = redactor(ALL).case(case(user("ada@x.io")))
+    assert first.transcript.turns[0].text == "[EMAIL_1] and [EMAIL_2]"
+    assert second.transcript.turns[0].text == "[EMAIL_1]"
+
+
+def test_a_case_with_nothing_to_hide_is_the_very_same():
+    plain = case(user("Hi"), agent("Hello", calls=[call("look", depth=3)]), tags={"a": "b"})
+    assert redactor(ALL).case(plain) is plain
+
+
+def test_without_a_word_about_privacy_keys_are_hidden_and_addresses_are_not():
+    shown = redactor(PrivacyConfig()).case(whole_case())
+    assert shown.transcript.turns[0].text == "I am ada@example.com, key [SECRET_1]"
+    assert Redactor(()).case(whole_case()) == whole_case()
+
+
+def test_a_telling_cluster_becomes_a_pseudonym_that_still_tells_clusters_apart():
+    clusters = {
+        redactor(ALL).case(case(user("Hi"), cluster=name)).cluster
+        for name in ("ada@x.io", "bob@x.io", "ada@x.io", "session 7")
+    }
+    assert clusters == {pseudonym("ada@x.io"), pseudonym("bob@x.io"), "session 7"}
+
+
+def test_statements_that_were_changed_are_not_run():
+    """Both would find nothing, and so seem to agree."""
+    wanted = Expected(sql="select * from u where mail = 'ada@x.io'", database="u.sqlite")
+    made = case(user("Hi"), agent(calls=[call("sql", q="select 1")]), expected=wanted)
+    assert redactor(ALL).case(made).expected.database is None
+    plain = wanted.model_copy(update={"sql": "select 1"})
+    kept = case(user("ada@x.io"), agent(calls=[call("sql", q="select 1")]), expected=plain)
+    assert redactor(ALL).case(kept).expected.database == "u.sqlite"
+
+
+def test_own_rules_go_first():
+    rules = (
+        {"name": "ORDER", "pattern": r"#W\d{7}"},
+        {"name": "PIN", "pattern": r"pin (?P<value>\d+)"},
+    )
+    own = redactor(PrivacyConfig(redact=(), rules=rules))
+    assert own.text("#W1234567, pin 4711, pin 4712") == "[ORDER_1], pin [PIN_1], pin [PIN_2]"
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ({"name": "ORDER", "pattern": "("}, "no regular expression"),
+        ({"name": "ORDER", "pattern": "x*"}, "matches the empty text"),
+        ({"name": "order", "pattern": "x"}, "should match pattern"),
+    ],
+)
+def test_a_rule_that_cannot_work_is_refused(rule, said):
+    with pytest.raises(ValidationError, match=said):
+        PrivacyConfig(rules=(rule,))
+
+
+def test_of_overlapping_entities_the_first_given_stays():
+    assert apart([(5, 20, "PERSON"), (0, 7, "ORG"), (30, 31, "X")]) == [
+        (5, 20, "PERSON"),
+        (30, 31, "X"),
+    ]
+
+
+def test_presidio_that_is_not_there_is_named_with_the_way_to_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "presidio_analyzer", None)
+    with pytest.raises(ConfigurationError, match=r"install assizes\[presidio\]"):
+        presidio_finder(("PERSON",), "en")

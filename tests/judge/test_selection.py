@@ -1,0 +1,133 @@
+"""Which cases are judged: filters over their facts, and samples that are stable by case id."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+
+import pytest
+from pydantic import ValidationError
+
+from judge.selection import ALWAYS, SelectionConfig, drawn, facts, kept, stratum_of
+from tests.builders import agent, call, case, user
+
+NIGHT = dt.datetime(2026, 3, 9, 23, 30, tzinfo=dt.timezone(dt.timedelta(hours=2)))
+ROWS = [
+    facts(one)
+    for one in (
+        case(user("Hi"), agent("Hello"), case_id="a", tags={"channel": "voice"}, started_at=NIGHT),
+        case(user("Hi"), agent(calls=[call("f")]), case_id="b", agent_version="2.1"),
+        case(user("Hi"), case_id="tags.channel", tags={"channel": "chat"}),
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("condition", "ids"),
+    [
+        ("turn_count > 1 AND tags.channel = 'voice'", ["a"]),
+        ("tags.channel IN ('voice', 'chat')", ["a", "tags.channel"]),
+        ("tags.channel IS NULL", ["b"]),
+        ("NOT tags.channel = 'voice'", ["tags.channel"]),  # not known keeps none
+        ("case_id = 'tags.channel'", ["tags.channel"]),
+        ("started_at >= TIMESTAMP '2026-03-09 21:30:00'", ["a"]),  # in UTC
+        ("started_at < TIMESTAMP '2026-03-09 21:30:00'", []),
+        ("started_at >= DATE '2026-03-09'", ["a"]),
+        ("agent_version LIKE '2.%' OR char_count > 5", ["a", "b"]),
+        ("call_count = 1", ["b"]),
+    ],
+)
+def test_a_filter_is_sql_over_what_is_known_of_a_case(condition: str, ids: list[str]):
+    SelectionConfig(filter=condition)
+    found = kept(ROWS, condition)
+    assert [row["case_id"] for row, keeps in zip(ROWS, found, strict=True) if keeps] == ids
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("turns > 3", 'no condition on a case: unable to find column "turns"'),
+        ("turn_count", "must be of type `Boolean`"),
+        ("turn_count >", "sql parser error"),
+        ("turn_count > AVG(turn_count)", "'AVG' is about more than one case"),
+        ("ROW_NUMBER() OVER () < 3", "about more than one case"),
+        ("case_id IN (SELECT case_id FROM cases)", "'SELECT' is about more than one case"),
+    ],
+)
+def test_what_is_no_condition_on_one_case_is_refused_before_anything_is_read(condition, said):
+    with pytest.raises(ValidationError, match=said.replace("(", r"\(").replace(")", r"\)")):
+        SelectionConfig(filter=condition)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"sample": 0.5, "number": 3}, "give one of the three"),
+        ({"per_stratum": 3}, "per_stratum: needs stratify_by"),
+        ({"stratify_by": ("channel",)}, "stratify_by: needs sample, number or per_stratum"),
+        ({"number": 0}, "greater than or equal to 1"),
+    ],
+)
+def test_sizes_that_contradict_each_other_are_refused(settings, said):
+    with pytest.raises(ValidationError, match=said):
+        SelectionConfig(**settings)
+
+
+STRATA = {f"case-{n}": "rare" if n % 50 == 0 else "common" for n in range(500)}
+
+
+def test_a_number_is_drawn_by_proportion_and_every_stratum_is_there():
+    taken, told = drawn(STRATA, SelectionConfig(number=100, stratify_by=("kind",)))
+    assert Counter(STRATA[one] for one in taken) == {"common": 98, "rare": 2}
+    assert [(one.name, one.cases, one.drawn) for one in told] == [
+        ("common", 490, 98),
+        ("rare", 10, 2),
+    ]
+    few, _ = drawn(STRATA, SelectionConfig(number=3, stratify_by=("kind",)))
+    assert Counter(STRATA[one] for one in few) == {"common": 2, "rare": 1}
+
+
+def test_each_stratum_gives_as_many_as_it_has_at_most():
+    taken, _ = drawn(STRATA, SelectionConfig(per_stratum=30, stratify_by=("kind",)))
+    assert Counter(STRATA[one] for one in taken) == {"common": 30, "rare": 10}
+
+
+def test_the_same_cases_are_drawn_whatever_else_is_there():
+    share = SelectionConfig(sample=0.2)
+    whole, _ = drawn(STRATA, share)
+    half = {one: name for one, name in STRATA.items() if int(one[5:]) < 250}
+    assert drawn(half, share)[0] == whole & half.keys()
+    number = SelectionConfig(number=100)
+    fewer, more = drawn(half, number)[0], drawn(STRATA, number)[0]
+    assert more & half.keys() <= fewer  # new cases take places, and move none about
+
+
+def test_another_seed_draws_other_cases_and_the_same_seed_the_same():
+    draws = [drawn(STRATA, SelectionConfig(number=100, seed=seed))[0] for seed in (0, 1, 1)]
+    assert draws[1] == draws[2]
+    assert 5 < len(draws[0] & draws[1]) < 50  # 20 by chance
+
+
+def test_what_is_always_judged_is_so_and_stands_apart():
+    wanted = ("case-0", "case-1", "nowhere")
+    taken, told = drawn(STRATA, SelectionConfig(number=10, always=wanted))
+    assert {"case-0", "case-1"} <= taken
+    assert len(taken) == 12
+    assert (told[-1].name, told[-1].cases, told[-1].drawn) == (ALWAYS, 2, 2)
+
+
+def test_every_case_of_a_stratum_is_drawn_as_often_as_another():
+    """The hash is fair: over 400 seeds each of 20 cases is drawn in about a quarter of them."""
+    cases = {f"c{n}": "" for n in range(20)}
+    counts = Counter(
+        one for seed in range(400) for one in drawn(cases, SelectionConfig(number=5, seed=seed))[0]
+    )
+    assert sum(counts.values()) == 2000
+    assert all(65 <= counts[one] <= 135 for one in cases)
+
+
+def test_a_stratum_is_named_by_its_values():
+    one = case(user("Hi"), agent="bot", tags={"channel": "voice"})
+    assert (
+        stratum_of(one, ("agent", "channel", "x")) == '{"agent":"bot","channel":"voice","x":null}'
+    )
