@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := check
-.PHONY: demo test check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-privacy lock clean
+.PHONY: demo test check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-privacy bench-reading lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -73,6 +73,9 @@ bench-begin: $(STAMP)  ## offline groundedness beside human labels
 
 bench-banking: $(STAMP)  ## document recall of a BM25 ranking over a knowledge base
 	$(BIN)/python -m benchmarks.banking
+
+bench-reading: $(STAMP)  ## records into cases beside pydantic alone; memory of large files
+	$(BIN)/python -m benchmarks.reading
 
 bench-stats: $(STAMP)  ## simulations: coverage, false alarms, power, lost scores
 	$(BIN)/python -m benchmarks.stats

@@ -15,7 +15,14 @@ from typing import Annotated, Literal
 
 import typer
 
-from deployments import occasions_cli, operate_cli, reading_cli, trust_cli, upkeep_cli
+from deployments import (
+    intake_cli,
+    occasions_cli,
+    operate_cli,
+    reading_cli,
+    trust_cli,
+    upkeep_cli,
+)
 from deployments.options import (
     AsJson,
     Batch,
@@ -297,6 +304,7 @@ def down() -> None:
 
 app.add_typer(operate_cli.app)
 app.add_typer(trust_cli.app)
+app.add_typer(intake_cli.app)
 
 
 class _Warnings(logging.Handler):

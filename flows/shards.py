@@ -12,9 +12,9 @@ from typing import Any, Final
 from prefect.client.schemas.objects import State
 
 from judge.errors import AssizesError, Halted, Inconclusive, OverBudget
-from tasks.intake import Shard
 from tasks.judging import judge_shard
 from tasks.room import Room, forget_frames
+from tasks.shard import Shard
 
 log = logging.getLogger(__name__)
 

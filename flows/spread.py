@@ -11,12 +11,12 @@ from typing import Final, Protocol
 from flows.shards import LOOK_S, Losses, judge_here
 from judge import errors
 from judge.errors import AssizesError, Halted, Inconclusive, OverBudget
-from tasks.intake import Shard
 from tasks.ledger import SqliteLedger, stop_line
 from tasks.partitions import DONE, Ended, Order, Partition, orders_config, partitions
 from tasks.plan import PlannedRun
 from tasks.room import Room, watcher
 from tasks.seals import set_seal
+from tasks.shard import Shard
 
 log = logging.getLogger(__name__)
 

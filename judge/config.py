@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from judge.anchors import AnchorsConfig
 from judge.calibration.settings import CalibrationConfig
 from judge.credentials import revealing_urls, secret_names
+from judge.format_names import FormatName
 from judge.ground_truth import GroundTruthConfig
 from judge.occasions import AfterDeploymentConfig, BackfillConfig, NightlyConfig, NotifyConfig
 from judge.prices import Price
@@ -51,7 +52,7 @@ class TranscriptsConfig(SelectionConfig):
     """[transcripts]: where conversations come from and which of them are judged."""
 
     uri: str = Field(description="a file, a folder, a glob, or an s3:// URI of either")
-    format: Literal["auto", "native", "tau_bench", "tau2", "agent_evaluation"] = "auto"
+    format: FormatName = "auto"
     writes: tuple[str, ...] | None = Field(
         default=None, description="tools that change state, for cases that do not say so"
     )
@@ -68,7 +69,7 @@ class TranscriptsConfig(SelectionConfig):
     )
     max_turns: int = Field(default=5000, ge=1, description="of one conversation")
     max_document_mb: float = Field(
-        default=40.0, gt=0, description="of an object that is one JSON document (tau_bench, tau2)"
+        default=40.0, gt=0, description="of an object that is one JSON document, such as tau2"
     )
     max_object_mb: float = Field(
         default=16_384.0, gt=0, description="of an object once unpacked or fetched"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import comb
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import polars as pl
 
 from judge.exact import rounded
-from judge.executions import collected
+from judge.executions import collected, executions
 from judge.headlines import METRIC, headlines
 
 
@@ -84,3 +84,31 @@ def metric_tallies(scores: pl.LazyFrame) -> dict[tuple[str, str], list[Tally]]:
         if (metric := (row["judge"], row["metric"])) in tallies:
             tallies[metric].append(Tally(row["trials"], row["successes"], row["cases"]))
     return tallies
+
+
+def reliability(
+    cases: pl.LazyFrame, scores: pl.LazyFrame, names: Mapping[tuple[str, str], str]
+) -> dict[str, dict[str, float]]:
+    """pass^k and pass@k of a run: of its cases, and of each metric under its published name.
+
+    Args:
+        cases: table `cases` of the run.
+        scores: table `scores` of the run.
+        names: what metrics are published as, by judge and metric.
+    """
+    tallies = {"": case_tallies(executions(cases))}
+    if pass_hat_k(tallies[""]):
+        by_metric = metric_tallies(scores)
+        tallies |= {f"{names[metric]}/": of for metric, of in by_metric.items()}
+    return {
+        "pass_hat_k": {
+            f"{name}pass^{k}": share
+            for name, of in tallies.items()
+            for k, share in pass_hat_k(of).items()
+        },
+        "pass_at_k": {
+            f"{name}pass@{k}": share
+            for name, of in tallies.items()
+            for k, share in pass_at_k(of).items()
+        },
+    }

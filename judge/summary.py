@@ -24,7 +24,7 @@ from judge.headlines import (
 from judge.population import PopulationNumber
 from judge.protocol import Judge
 from judge.reconcile import reconcile, reconcile_scores
-from judge.repetitions import case_tallies, metric_tallies, pass_at_k, pass_hat_k
+from judge.repetitions import reliability
 from judge.run_intervals import NumberInterval, run_intervals
 from judge.spending import (
     JudgeSpending,
@@ -383,27 +383,5 @@ def _how_sure(
     counted: tuple[pl.DataFrame, Sequence[str]],
 ) -> dict[str, Any]:
     intervals = run_intervals(cases, scores, metrics, *counted)
-    steady = _reliability(cases, scores, metrics)
+    steady = reliability(cases, scores, published_names(metrics))
     return {**steady, "stability": stability(scores), "intervals": intervals}
-
-
-def _reliability(
-    cases: pl.LazyFrame, scores: pl.LazyFrame, metrics: Sequence[MetricSummary]
-) -> dict[str, dict[str, float]]:
-    tallies = {"": case_tallies(executions(cases))}
-    if pass_hat_k(tallies[""]):
-        names = published_names(metrics)
-        by_metric = metric_tallies(scores)
-        tallies |= {f"{names[metric]}/": of for metric, of in by_metric.items()}
-    return {
-        "pass_hat_k": {
-            f"{name}pass^{k}": share
-            for name, of in tallies.items()
-            for k, share in pass_hat_k(of).items()
-        },
-        "pass_at_k": {
-            f"{name}pass@{k}": share
-            for name, of in tallies.items()
-            for k, share in pass_at_k(of).items()
-        },
-    }

@@ -21,10 +21,11 @@ from tasks.batch_calls import LookPace
 from tasks.batch_desk import Desk, Supplies
 from tasks.batch_drafts import Draft, Drafts, Most
 from tasks.batches import BatchBook
-from tasks.intake import Shard, read_shard
+from tasks.intake import read_shard
 from tasks.judging import hear_all
 from tasks.plan import PlannedRun
 from tasks.room import Room, watcher
+from tasks.shard import Shard
 
 log = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from judge.run_forecast import (
 from judge.seats import Seats, seats
 from tasks.again import again_choice
 from tasks.clerk import SandboxClerk
-from tasks.intake import Plan, Record, Shard, plan_intake, read_shard
+from tasks.intake import Plan, Record, plan_intake, read_shard
 from tasks.judging import hear_all
 from tasks.ledger_file import known_runs, spent_by, spent_today
 from tasks.objects import Spool, expand
@@ -39,6 +39,7 @@ from tasks.replies import FileReplies, OwnReplies
 from tasks.room import watcher
 from tasks.run_ids import chosen_run_id, content_run_id
 from tasks.scan import Choice, Handling
+from tasks.shard import Shard
 from tasks.store import Store, open_store
 from tasks.treatment import Treatment
 

@@ -11,9 +11,9 @@ import datetime as dt
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import islice, pairwise
-from typing import Any, Final
+from typing import Any
 
 from judge.case import Case
 from judge.config import TranscriptsConfig
@@ -33,94 +33,12 @@ from tasks.scan import (
     REJECTED,
     UNSELECTED,
     Choice,
-    Failure,
     Handling,
     Scan,
     Scanned,
 )
+from tasks.shard import Shard
 from tasks.treatment import AS_READ, Treatment
-
-HEARD: Final = ("judged", "errored", "skipped")
-"""What becomes of a case that was heard."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """Consecutive records of one object, by reference; what one task judges.
-
-    Attributes:
-        shard_id: number in the plan and 8 hex digits of what the shard is about.
-        format: name in `judge.formats.FORMATS`; empty where the object was never recognised.
-        start: position of the first record; blank lines have none.
-        stop: position after the last record.
-        byte_start: where the first record begins, for formats of one record a line.
-        byte_stop: where the last record ends.
-        take: positions to judge; null: all that are neither duplicate nor rejected.
-        duplicates: positions of later copies of a record.
-        duplicate_of: where the first copy of each stands, as `uri#position`.
-        rejected: positions of records that cannot be judged; one that can be read is in conflict
-            with another record of the same identity.
-        unselected: how many records the selection left out.
-        failure: set where the object as a whole cannot be read; it then counts as one record.
-    """
-
-    shard_id: str
-    uri: str
-    etag: str
-    size: int
-    format: str
-    start: int
-    stop: int
-    byte_start: int | None
-    byte_stop: int | None
-    take: tuple[int, ...] | None
-    duplicates: tuple[int, ...]
-    unselected: int
-    rejected: tuple[int, ...] = ()
-    failure: Failure | None = None
-    duplicate_of: tuple[str, ...] = ()
-
-    @property
-    def source(self) -> Source:
-        """The object this shard is cut from."""
-        return Source(self.uri, self.etag, self.size)
-
-    def due(self) -> tuple[int, ...]:
-        """Positions of the cases to judge."""
-        if self.take is not None:
-            return self.take
-        out = {*self.duplicates, *self.rejected}
-        return tuple(position for position in range(self.start, self.stop) if position not in out)
-
-    def check(self, counts: Mapping[str, int]) -> None:
-        """See that what was promised of this shard is what came of it.
-
-        Raises:
-            Unreconciled: when a record is missing, or there is one too many.
-        """
-        heard = {name: counts.get(name, 0) for name in HEARD}
-        reconcile(f"cases due in shard {self.shard_id}", len(self.due()), heard)
-        quarantined = {"quarantined": counts.get("quarantined", 0)}
-        reconcile(f"records rejected in shard {self.shard_id}", len(self.rejected), quarantined)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return asdict(self) | {"failure": self.failure and list(self.failure)}
-
-    @classmethod
-    def from_dict(cls, body: dict[str, Any]) -> Shard:
-        """The shard that `as_dict` described."""
-        take, failure = body["take"], body["failure"]
-        return cls(
-            **body
-            | {
-                "take": None if take is None else tuple(take),
-                "duplicates": tuple(body["duplicates"]),
-                "duplicate_of": tuple(body["duplicate_of"]),
-                "rejected": tuple(body["rejected"]),
-                "failure": None if failure is None else Failure(*failure),
-            }
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +56,8 @@ class Plan:
         design: how the cases were sampled, as `tasks.draw.design` says it.
         truth: rows of ground truth and cases that found each other, and that did not.
         truth_digest: of the file with the ground truth.
+        kept: turns, calls, results of the cases, and what became of parts that a case has no place
+            for, as `judge.formats.fidelity` counts them.
     """
 
     shards: tuple[Shard, ...]
@@ -153,6 +73,7 @@ class Plan:
     design: dict[str, Any] = field(default_factory=dict)
     truth: dict[str, int] = field(default_factory=dict)
     truth_digest: str | None = None
+    kept: dict[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -323,6 +244,7 @@ def _plan(scan: Scan, shard_size: int, treatment: Treatment, design: dict[str, A
         design=design,
         truth=truth.counts(scan.case_ids) if truth else {},
         truth_digest=treatment.digest,
+        kept=dict(sorted(scan.kept.items())),
     )
 
 

@@ -24,8 +24,9 @@ from judge.protocol import Judge
 from judge.rows import SHARD_TABLES, frame
 from judge.score import Score
 from tasks.failpoints import failpoint
-from tasks.intake import Record, Shard, read_shard
+from tasks.intake import Record, read_shard
 from tasks.room import Room, watcher
+from tasks.shard import Shard
 
 log = logging.getLogger(__name__)
 

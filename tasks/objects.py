@@ -16,12 +16,12 @@ import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
 
 from judge.config import TranscriptsConfig
 from judge.errors import ConfigurationError, DataError, Inconclusive
+from tasks.bounds import Bounds
 from tasks.buckets import bucket_sources, bucket_stream
 from tasks.leavings import is_ours
 from tasks.sources import BOM, SUFFIXES, SUFFIXES_SAID, Source, changed, until_magic, vanished
@@ -30,7 +30,6 @@ from tasks.unpacking import Packing, packing_of, unpack
 __all__ = ["BOM", "SUFFIXES", "Bounds", "Source", "Spool", "expand", "list_sources", "relisted"]
 
 _COPY_BYTES: Final = 1 << 20
-_MB: Final = 1 << 20
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _PARSED_KEPT: Final = 2
 _CUT: Final = ("gzip_corrupt", "zstd_corrupt")
@@ -107,28 +106,6 @@ def relisted(source: Source, storage_options: Mapping[str, Any]) -> Source:
     raise vanished(source)
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What is let onto the local disk and into memory.
-
-    Attributes:
-        object_bytes: the most that one object may be once unpacked.
-        document_bytes: the most of an object that is parsed as a whole.
-        salvage: keep the whole lines in front of the place where a packed object breaks.
-    """
-
-    object_bytes: int = 16_384 * _MB
-    document_bytes: int = 40 * _MB
-    salvage: bool = False
-
-    @classmethod
-    def of(cls, config: TranscriptsConfig) -> Bounds:
-        """As configured."""
-        return cls(
-            round(config.max_object_mb * _MB), round(config.max_document_mb * _MB), config.salvage
-        )
-
-
 class Spool:
     """Local, decompressed, seekable files for sources; safe to share between threads.
 
@@ -187,6 +164,40 @@ class Spool:
         with latch:
             if key not in self._paths:
                 self._paths[key] = self._fetched(source)
+            return self._paths[key]
+
+    @property
+    def bounds(self) -> Bounds:
+        """What is let onto the disk and into memory."""
+        return self._bounds
+
+    def listed(self, uri: str) -> Source:
+        """The object of a name, as it is now.
+
+        Raises:
+            DataError: `vanished`.
+        """
+        return relisted(Source(uri, "", 0), self._options)
+
+    def made(self, source: Source, kind: str, make: Callable[[Path], None]) -> Path:
+        """A file made once from a source, such as the lines of an archive.
+
+        Raises:
+            DataError: whatever `make` finds wrong, each time it is asked for.
+        """
+        key = (f"{kind}\n{source.uri}", source.etag)
+        with self._lock:
+            latch = self._latches.setdefault(key, threading.Lock())
+        with latch:
+            if key not in self._paths:
+                name = hashlib.blake2b("\n".join(key).encode(), digest_size=16).hexdigest()
+                target = self._temporary() / name
+                try:
+                    make(target)
+                except DataError as error:
+                    target.unlink(missing_ok=True)
+                    raise DataError(error.code, f"{source.uri!r}: {error.detail}") from error
+                self._paths[key] = target
             return self._paths[key]
 
     def parsed(self, source: Source, parse: Callable[[bytes], list[Any]]) -> list[Any]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from judge.config import LimitsConfig, RunConfig
 from judge.errors import ConfigurationError
 from judge.rows import as_json
-from tasks.intake import Shard
+from tasks.shard import Shard
 from tasks.store import Store
 
 DONE: Final = "Judged"

@@ -15,11 +15,12 @@ import polars as pl
 from judge.case import Case
 from judge.config import TranscriptsConfig
 from judge.errors import ConfigurationError, DataError
-from judge.formats import FORMATS, Format, detect
+from judge.formats import Format, detect, pinned
 from judge.formats.documents import Unread
 from judge.formats.intake import check_numbers, check_size, wide_encoding
 from judge.references import referenced, refused
 from judge.selection import facts, kept
+from tasks.gathering import lines_path
 from tasks.lines import Raw, canonical, line_records, sha256_of
 from tasks.objects import Source, Spool
 from tasks.sources import BOM
@@ -52,7 +53,7 @@ def raw_records(
     source, spool = place
     cap_bytes = round(config.max_record_mb * _MB)
     if format_.by_line:
-        path = spool.path(source)
+        path = lines_path(spool, source, format_)
         return _lines(path, start, offset, cap_bytes, spool.broken(source))
     records = spool.parsed(source, format_.records)
     check = spool.path(source).stat().st_size > cap_bytes
@@ -105,7 +106,7 @@ def format_of(config: TranscriptsConfig, head: bytes, path: Path) -> Format:
     if (found := wide_encoding(head)) is not None:
         raise DataError("encoding", f"{found}, wanted UTF-8; convert the file (iconv -t UTF-8)")
     if config.format != "auto":
-        return FORMATS[config.format]
+        return pinned(config.format, head)
     try:
         return detect(head)
     except DataError:

@@ -14,8 +14,10 @@ from judge.case import Case
 from judge.config import TranscriptsConfig
 from judge.errors import DataError
 from judge.formats import FORMATS, Format
+from judge.formats.fidelity import measured
 from judge.formats.oddities import oddities
 from judge.selection import stratum_of
+from tasks.gathering import lines_path, plain_path
 from tasks.lines import Raw
 from tasks.objects import Source, Spool, relisted
 from tasks.records import (
@@ -90,6 +92,7 @@ class Scanned:
         reasons: how many records were rejected, by code.
         odd: how many were taken in spite of something, by code.
         lots: case id and stratum of the cases to draw from, by position.
+        kept: how many turns, calls, results and other parts they hold, and what became of the rest.
         reread: whether the object changed under the first reading and was read once more.
     """
 
@@ -104,6 +107,7 @@ class Scanned:
     reasons: Counter[str] = field(default_factory=Counter)
     odd: Counter[str] = field(default_factory=Counter)
     lots: dict[int, tuple[str, str]] = field(default_factory=dict)
+    kept: Counter[str] = field(default_factory=Counter)
     reread: bool = False
 
     def reject(self, error: DataError) -> int:
@@ -138,6 +142,7 @@ class Scan:
         self.reasons: Counter[str] = Counter()
         self.odd: Counter[str] = Counter()
         self.case_ids: set[str] = set()
+        self.kept: Counter[str] = Counter()
 
     @property
     def total(self) -> int:
@@ -165,6 +170,7 @@ class Scan:
         scanned.identities = []
         self.reasons += scanned.reasons
         self.odd += scanned.odd
+        self.kept += scanned.kept
         self._on_progress(self._read)
 
     def _scanned_anew(self, source: Source) -> Scanned:
@@ -181,7 +187,7 @@ class Scan:
         head = b""
         scanned = Scanned(source)
         try:
-            path = self._spool.path(source)
+            path = plain_path(self._spool, source)
             head = head_of(path)
             if not head:
                 if (broken := self._spool.broken(source)) is not None:
@@ -190,7 +196,7 @@ class Scan:
             format_ = format_of(self._config, head, path)
             raws = raw_records((source, self._spool), format_, self._config, 0, 0)
             scanned.format = format_.name
-            scanned.end = path.stat().st_size
+            scanned.end = lines_path(self._spool, source, format_).stat().st_size
             self._read_records(scanned, format_, raws)
             self._spool.path(source)  # a plain file may have been rewritten under the reader
         except DataError as error:
@@ -244,6 +250,7 @@ class Scan:
                 return fate
         scanned.identities.append((identity(case.case_id, case.repetition), position))
         scanned.odd.update(oddities(case))
+        scanned.kept.update(measured(case))
         if self._config.draws:
             lot = (case.case_id, stratum_of(case, self._config.stratify_by))
             scanned.lots[position] = lot

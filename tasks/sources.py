@@ -10,11 +10,18 @@ from typing import Final
 from judge.errors import DataError
 
 _PLAIN: Final = (".jsonl", ".json", ".ndjson")
+_WHOLE: Final = (".parquet", ".eval")
 
-SUFFIXES: Final = tuple(plain + packed for packed in ("", ".gz", ".zst") for plain in _PLAIN)
+SUFFIXES: Final = (
+    *(plain + packed for packed in ("", ".gz", ".zst") for plain in _PLAIN),
+    *_WHOLE,
+)
 """Endings by which transcripts are known in a folder; a file named by itself may have any."""
 
-SUFFIXES_SAID: Final = f"{', '.join(f'*{plain}' for plain in _PLAIN)}, each also with .gz or .zst"
+SUFFIXES_SAID: Final = (
+    f"{', '.join(f'*{plain}' for plain in _PLAIN)}, each also with .gz or .zst, "
+    f"{', '.join(f'*{whole}' for whole in _WHOLE)}"
+)
 """The same for people."""
 
 BOM: Final = b"\xef\xbb\xbf"

@@ -18,6 +18,7 @@ from judge.catalog import CONVERSATION
 from judge.compare import RunComparison
 from judge.errors import NotComparable
 from judge.executions import collected
+from judge.formats import fidelity
 from judge.formats.oddities import told
 from judge.population import population_numbers
 from judge.reconcile import reconcile
@@ -29,9 +30,10 @@ from judge.windows import TRUNCATED
 from tasks import draw
 from tasks.compared import baseline_id, compare_stored
 from tasks.failpoints import failpoint
-from tasks.intake import HEARD
+from tasks.intake import Plan
 from tasks.plan import PlannedRun
 from tasks.room import Room
+from tasks.shard import HEARD
 from tasks.store import RunRecord
 
 _GONE: Final = (
@@ -81,7 +83,7 @@ def _summarise(room: Room, run: PlannedRun, lost: bool) -> RunSummary:
     )
     rows = [
         {"run_id": run_id, "name": name, "value": value}
-        for name, value in run_metrics(summary).items()
+        for name, value in {**run_metrics(summary), **_kept(run.intake)}.items()
     ]
     failpoint("summary.computed")
     store.finish(record, frame("run_metrics", rows))
@@ -96,6 +98,7 @@ def _with_intake(room: Room, run: PlannedRun, summary: RunSummary) -> RunSummary
     gone = _gone(room, run)
     lines = (
         *told(intake.odd),
+        *fidelity.lines(intake.kept),
         *([_GONE.format(gone)] if gone else ()),
         *draw.told(intake.design, intake.truth, of_all),
         *_truncated(room, run.run_id),
@@ -122,6 +125,11 @@ def _truncated(room: Room, run_id: str) -> tuple[str, ...]:
     cases = collected(scores.unique()).height
     told = f"{TRUNCATED}: {cases} conversations were shortened, or read in windows of turns"
     return (told,) if cases else ()
+
+
+def _kept(intake: Plan) -> dict[str, float]:
+    """What the transcripts hold, and what became of parts that a case has no place for."""
+    return {f"transcripts/{name}": float(count) for name, count in intake.kept.items()}
 
 
 def _intake_counts(run: PlannedRun, committed: Mapping[str, Mapping[str, int]]) -> dict[str, int]:

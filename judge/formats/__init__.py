@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, get_args
 
 import jiter
 
 from judge.case import Case
 from judge.errors import DataError
+from judge.format_names import FormatName
 from judge.formats.agent_evaluation import AgentEvaluation
+from judge.formats.anthropic_messages import AnthropicMessages
+from judge.formats.atif import ATIF
+from judge.formats.containers import Document, Lines
+from judge.formats.inspect_ai import InspectAI
+from judge.formats.langfuse import Langfuse
+from judge.formats.mlflow_traces import MLflowTraces
 from judge.formats.native import Native, native_line
+from judge.formats.openai_chat import OpenAIChat
+from judge.formats.openai_logs import OpenAILogs
+from judge.formats.otel import OpenTelemetry
 from judge.formats.tau2 import Tau2
 from judge.formats.tau_bench import TauBench
 
-__all__ = ["FORMATS", "Format", "detect", "native_line"]
+__all__ = ["FORMATS", "NAMES", "Format", "detect", "native_line", "pinned"]
 
 
 class Format(Protocol):
@@ -22,7 +32,7 @@ class Format(Protocol):
 
     @property
     def name(self) -> str:
-        """The name `[transcripts] format` takes."""
+        """The name `[transcripts] format` takes; with `.document` behind it, in one document."""
 
     @property
     def by_line(self) -> bool:
@@ -49,9 +59,23 @@ class Format(Protocol):
         """
 
 
-FORMATS: Final[dict[str, Format]] = {
-    one.name: one for one in (Native(), TauBench(), Tau2(), AgentEvaluation())
-}
+_LAYOUTS: Final = (InspectAI(), ATIF(), AnthropicMessages(), OpenAIChat())
+_GATHERED: Final = (MLflowTraces(), Langfuse(), OpenTelemetry(), OpenAILogs())
+# What is told by fewer and more common keys comes later.
+_ORDER: Final[tuple[Format, ...]] = (
+    Native(),
+    TauBench(),
+    *_GATHERED,
+    *(container(layout) for layout in _LAYOUTS for container in (Lines, Document)),
+    Tau2(),
+    AgentEvaluation(),
+)
+
+FORMATS: Final[dict[str, Format]] = {one.name: one for one in _ORDER}
+"""By name; a layout that may also stand in one document is there twice."""
+
+NAMES: Final = tuple(name for name in get_args(FormatName) if name != "auto")
+"""The names of the formats, in the order in which they are told."""
 
 
 def detect(head: bytes) -> Format:
@@ -61,11 +85,33 @@ def detect(head: bytes) -> Format:
         DataError: `format`, naming the ones that are known.
     """
     for value in _beginnings(head):
-        for one in FORMATS.values():
+        for one in _ORDER:
             if one.fits(value):
-                return one
-    known = ", ".join(FORMATS)
+                return pinned(one.name.partition(".")[0], head)
+    known = ", ".join(NAMES)
     raise DataError("format", f"not recognised as one of {known}; set [transcripts] format")
+
+
+def pinned(name: str, head: bytes) -> Format:
+    """The format of that name, in the container an object shows by how it begins."""
+    whole = FORMATS.get(f"{name}.document")
+    return whole if whole is not None and _is_document(head) else FORMATS[name]
+
+
+def _is_document(head: bytes) -> bool:
+    """Whether a file holds a list, or an object over several lines; a single line is a line."""
+    begun = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if begun.startswith(b"["):
+        return True
+    first, end, _ = begun.partition(b"\n")
+    if not end or not begun.startswith(b"{"):
+        return False
+    try:
+        jiter.from_json(first)
+    except ValueError:
+        # A broken line among lines, or the first of an object that goes on behind it?
+        return first.rstrip()[-1:] in (b"{", b"[", b",", b":")
+    return False
 
 
 def _beginnings(head: bytes) -> Iterator[Any]:

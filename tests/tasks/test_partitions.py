@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from judge.errors import ConfigurationError
-from tasks.intake import Shard
 from tasks.partitions import Partition, check_spread, orders_config, partitions
 from tasks.room import sitting
 from tasks.seals import see_seal, set_seal
+from tasks.shard import Shard
 from tests.flows.test_evaluate import config
 
 

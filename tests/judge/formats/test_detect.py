@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from judge.errors import DataError
-from judge.formats import FORMATS, detect, native_line
+from judge.formats import FORMATS, NAMES, detect, native_line
 from tests.builders import case, user
 from tests.judge.formats.files import RESULT_FILES, read
 
@@ -15,11 +15,15 @@ TRAJECTORY = {"task_id": 1, "traj": [{"role": "user", "content": "x" * 9000}]}
 
 
 def test_the_table_holds_each_format_under_its_name():
-    assert {name: (one.name, one.by_line) for name, one in FORMATS.items()} == {
-        "native": ("native", True),
-        "tau_bench": ("tau_bench", False),
-        "tau2": ("tau2", False),
-        "agent_evaluation": ("agent_evaluation", True),
+    assert {name: one.name for name, one in FORMATS.items()} == {name: name for name in FORMATS}
+    assert {name for name in FORMATS if not name.endswith(".document")} == set(NAMES)
+    assert {name for name, one in FORMATS.items() if not one.by_line} == {
+        "tau_bench",
+        "tau2",
+        "openai_chat.document",
+        "anthropic.document",
+        "inspect_ai.document",
+        "atif.document",
     }
 
 

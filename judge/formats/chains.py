@@ -1,0 +1,103 @@
+"""Histories that are told again with every model call, brought back into one conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from judge.case import Turn
+from judge.formats.fidelity import Tally
+
+
+class Exchange(NamedTuple):
+    """One model call: what stood before it, and what it added."""
+
+    asked: tuple[Turn, ...]
+    answered: tuple[Turn, ...]
+
+
+class Chain:
+    """A conversation as the calls that go on with it tell it."""
+
+    def __init__(self, first: Exchange) -> None:
+        self.turns = (*first.asked, *first.answered)
+        self.calls = 1
+
+    def goes_on(self, call: Exchange) -> bool:
+        """Whether a call begins with this conversation as it stands, and has gone further."""
+        return shared(self.turns, call.asked) == len(self.turns)
+
+    def extend(self, call: Exchange) -> None:
+        """Take in what the call has beyond; a turn keeps the times of when it was first made."""
+        self.turns = (*self.turns, *call.asked[len(self.turns) :], *call.answered)
+        self.calls += 1
+
+
+def chains(calls: Iterable[Exchange]) -> list[Chain]:
+    """The conversations that calls belong to; a call goes on with the longest it begins with."""
+    found: list[Chain] = []
+    for call in calls:
+        fitting = [chain for chain in found if chain.goes_on(call)]
+        if fitting:
+            max(fitting, key=lambda chain: len(chain.turns)).extend(call)
+        else:
+            found.append(Chain(call))
+    return found
+
+
+def longest(calls: Sequence[Exchange], tally: Tally) -> tuple[Turn, ...]:
+    """The turns of the longest chain, the last of equals; calls beside it are counted."""
+    found = chains(calls)
+    if not found:
+        return ()
+    best = max(reversed(found), key=lambda chain: (len(chain.turns), chain.calls))
+    tally.count("dropped", "model call beside the conversation", len(calls) - best.calls)
+    return best.turns
+
+
+def stitched(parts: Iterable[Sequence[Turn]], tally: Tally) -> tuple[Turn, ...]:
+    """Parts of a conversation in order; what a part tells again of those before is left out once."""
+    turns: tuple[Turn, ...] = ()
+    for part in parts:
+        again = shared(turns, part)
+        if turns and again == len(turns):
+            tally.count("repeated", "turn", again)
+            turns = (*turns, *part[again:])
+        else:
+            turns = (*turns, *part)
+    return turns
+
+
+def rejoined(parts: Iterable[Sequence[Turn]], tally: Tally) -> tuple[Turn, ...]:
+    """Parts of which a later one may hold a summary in place of the beginning.
+
+    What stands at its end of what was there already is found again there.
+    """
+    turns: tuple[Turn, ...] = ()
+    for part in parts:
+        again = _overlap(turns, part)
+        tally.count("repeated", "turn", again)
+        turns = (*turns, *part[again:])
+    return turns
+
+
+def _overlap(turns: Sequence[Turn], part: Sequence[Turn]) -> int:
+    """Up to which turn of the part everything has been said: the last that is known."""
+    known = {_said(turn) for turn in turns}
+    return max((place for place, turn in enumerate(part, 1) if _said(turn) in known), default=0)
+
+
+def shared(one: Sequence[Turn], other: Sequence[Turn]) -> int:
+    """How many turns two conversations begin with in common, by what was said and called."""
+    count = 0
+    for mine, theirs in zip(one, other, strict=False):
+        if mine is not theirs and _said(mine) != _said(theirs):
+            break
+        count += 1
+    return count
+
+
+def _said(turn: Turn) -> tuple[Any, ...]:
+    answer = turn.tool_result
+    calls = tuple((call.name, repr(call.arguments), call.raw) for call in turn.tool_calls)
+    return turn.role, turn.text or "", calls, answer and answer.content

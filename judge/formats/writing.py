@@ -1,0 +1,174 @@
+"""Cases written in a format of others, and what is lost by that."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from typing import Any, Final
+
+from judge.case import Case, ToolCall, ToolSpec, Turn
+from judge.formats.anthropic_messages import AnthropicMessages
+from judge.formats.containers import Layout
+from judge.formats.fidelity import FIDELITY, HUMAN_LABELS, REASONING
+from judge.formats.openai_chat import OpenAIChat
+
+_OURS: Final = (FIDELITY, REASONING, HUMAN_LABELS, "stop_reason")
+
+
+def openai_record(case: Case) -> dict[str, Any]:
+    """The case as a chat-completions record."""
+    transcript, thoughts = case.transcript, case.metadata.get(REASONING, {})
+    system = [{"role": "system", "content": transcript.system}] if transcript.system else []
+    messages = [
+        _openai_message(turn, thoughts.get(str(place)))
+        for place, turn in enumerate(transcript.turns)
+    ]
+    return _stated(
+        conversation_id=case.case_id,
+        messages=[*system, *messages],
+        tools=[_openai_tool(tool) for tool in transcript.tools],
+        created_at=transcript.started_at and transcript.started_at.isoformat(),
+        usage=_usage(case, "prompt_tokens", "completion_tokens"),
+        agent=case.agent,
+        agent_version=case.agent_version,
+        user=case.cluster,
+        metadata=_metadata(case),
+    )
+
+
+def _openai_message(turn: Turn, thought: str | None) -> dict[str, Any]:
+    if turn.role == "tool":
+        answer = turn.tool_result
+        named = answer.name if answer else None
+        return {
+            "role": "tool",
+            "tool_call_id": (answer.call_id if answer else None) or "",
+            "content": answer.content if answer else "",
+            **({"name": named} if named else {}),
+        }
+    calls = [
+        {
+            "id": call.id or "",
+            "type": "function",
+            "function": {"name": call.name, "arguments": _arguments(call)},
+        }
+        for call in turn.tool_calls
+    ]
+    extra = _stated(tool_calls=calls, reasoning_content=thought)
+    return {"role": turn.role, "content": turn.text, **extra}
+
+
+def _arguments(call: ToolCall) -> str:
+    return json.dumps(call.arguments, ensure_ascii=False) if call.raw is None else call.raw
+
+
+def _openai_tool(tool: ToolSpec) -> dict[str, Any]:
+    told = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": told}
+
+
+def anthropic_record(case: Case) -> dict[str, Any]:
+    """The case as an Anthropic messages record."""
+    transcript = case.transcript
+    person = {"user_id": case.cluster} if case.cluster else {}
+    return _stated(
+        conversation_id=case.case_id,
+        system=transcript.system,
+        messages=list(_anthropic_messages(case)),
+        tools=[
+            {"name": one.name, "description": one.description, "input_schema": one.parameters}
+            for one in transcript.tools
+        ],
+        created_at=transcript.started_at and transcript.started_at.isoformat(),
+        usage=_usage(case, "input_tokens", "output_tokens"),
+        stop_reason=case.metadata.get("stop_reason"),
+        agent=case.agent,
+        agent_version=case.agent_version,
+        metadata={**_metadata(case), **person},
+    )
+
+
+def _anthropic_messages(case: Case) -> Iterator[dict[str, Any]]:
+    """Results that follow each other go into one user message, as the API wants them."""
+    thoughts = case.metadata.get(REASONING, {})
+    numbered = enumerate(case.transcript.turns)
+    for role, turns in groupby(numbered, key=lambda one: one[1].role):
+        if role == "tool":
+            yield {"role": "user", "content": [_result_block(turn) for _, turn in turns]}
+            continue
+        for place, turn in turns:
+            blocks = _blocks(turn, thoughts.get(str(place)))
+            yield {"role": role, "content": blocks}
+
+
+def _result_block(turn: Turn) -> dict[str, Any]:
+    answer = turn.tool_result
+    return {
+        "type": "tool_result",
+        "tool_use_id": (answer.call_id if answer else None) or "",
+        "content": answer.content if answer else "",
+        "is_error": bool(answer and answer.is_error),
+    }
+
+
+def _blocks(turn: Turn, thought: str | None) -> list[dict[str, Any]]:
+    thinking = [{"type": "thinking", "thinking": thought, "signature": ""}] if thought else []
+    said = [] if turn.text is None else [{"type": "text", "text": turn.text}]
+    calls = [
+        {"type": "tool_use", "id": call.id or "", "name": call.name, "input": call.arguments}
+        for call in turn.tool_calls
+    ]
+    return [*thinking, *said, *calls]
+
+
+def _usage(case: Case, asked: str, answered: str) -> dict[str, int] | None:
+    """Tokens of the last answer, where these formats have their place for them."""
+    last = next((one for one in reversed(case.transcript.turns) if one.role == "assistant"), None)
+    if last is None or last.usage is None:
+        return None
+    return {asked: last.usage.input_tokens, answered: last.usage.output_tokens}
+
+
+def _metadata(case: Case) -> dict[str, Any]:
+    return {name: value for name, value in case.metadata.items() if name not in _OURS}
+
+
+def _stated(**fields: Any) -> dict[str, Any]:
+    kept = fields.items()
+    return {
+        name: value for name, value in kept if name == "messages" or value not in (None, [], {}, "")
+    }
+
+
+WRITERS: Final[dict[str, tuple[Callable[[Case], dict[str, Any]], Layout]]] = {
+    "openai_chat": (openai_record, OpenAIChat()),
+    "anthropic": (anthropic_record, AnthropicMessages()),
+}
+"""Formats of others that cases are written in, with what reads them back."""
+
+
+def lost(case: Case, record: dict[str, Any], layout: Layout) -> Counter[str]:
+    """Fields that a record does not give back, by path without places, each as often as it occurs."""
+    back = layout.read(record)
+    skipped = {"metadata": {FIDELITY}}
+    before = _leaves(case.model_dump(mode="json", exclude=skipped, exclude_defaults=True))
+    after = _leaves(back.model_dump(mode="json", exclude=skipped, exclude_defaults=True))
+    gone = dict(before)
+    for place, value in after:
+        if place in gone and gone[place] == value:
+            del gone[place]
+    return Counter(_path(place) for place in gone)
+
+
+def _leaves(value: Any, place: tuple[str | int, ...] = ()) -> list[tuple[Any, Any]]:
+    if isinstance(value, dict) and value and place[-1:] not in (("arguments",), ("parameters",)):
+        return [leaf for name, one in value.items() for leaf in _leaves(one, (*place, name))]
+    if isinstance(value, list) and value:
+        return [leaf for at, one in enumerate(value) for leaf in _leaves(one, (*place, at))]
+    return [] if value == {} and not place[1:] else [(place, value)]
+
+
+def _path(place: tuple[str | int, ...]) -> str:
+    return ".".join(step for step in place if isinstance(step, str))

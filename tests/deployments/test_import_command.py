@@ -1,0 +1,99 @@
+"""`assizes import` as a person runs it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from judge.formats import FORMATS
+from tests.command import assizes
+from tests.judge.formats.foreign import FIXTURES, lines
+from tests.judge.formats.test_foreign import OBSERVED, SCORED
+
+
+def read(path: Path):
+    return [FORMATS["native"].case(line) for line in path.read_bytes().splitlines()]
+
+
+def test_a_folder_of_many_formats_is_converted_with_an_account_of_everything(tmp_path: Path):
+    answer = assizes("import", "auto", str(FIXTURES), "out/all.jsonl", "--json", cwd=tmp_path)
+    assert answer.code == 0, answer.err
+    told = json.loads(answer.out)
+    assert told["records"] == told["cases"] + sum(told["rejected"].values())
+    assert told["rejected"] == {"format": 1}
+    assert told["formats"] == {
+        "anthropic": 1,
+        "inspect_ai": 4,
+        "mlflow": 1,
+        "openai_chat": 2,
+        "openai_logs": 2,
+        "otel": 2,
+    }
+    assert told["kept"]["marked image"] == 2
+    cases = read(tmp_path / "out/all.jsonl")
+    assert len(cases) == told["cases"]
+    assert sum(len(case.transcript.turns) for case in cases) == told["kept"]["turns"]
+    again = assizes("import", "native", "out/all.jsonl", "again.jsonl", cwd=tmp_path)
+    assert again.code == 0, again.err
+    assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "out/all.jsonl").read_bytes()
+
+
+def test_sessions_are_joined_over_files_and_human_labels_can_be_calibrated_with(tmp_path: Path):
+    (tmp_path / "in").mkdir()
+    later = {**OBSERVED, "id": "b", "trace_id": "t2", "start_time": "2026-11-20 02:00:00"}
+    (tmp_path / "in/a.jsonl").write_bytes(
+        lines(OBSERVED, {**later, "input": "Bye", "output": "Bye."})
+    )
+    (tmp_path / "in/b.jsonl").write_bytes(lines(SCORED, OBSERVED))
+    answer = assizes("import", "langfuse", "in", "out.jsonl.gz", cwd=tmp_path)
+    assert answer.code == 0, answer.err
+    assert "1 of 1 records written to out.jsonl.gz (langfuse 1)" in answer.out
+    assert "repeated: row 1 (stands elsewhere" in answer.out
+    (case,) = [
+        FORMATS["native"].case(line)
+        for line in gzip.decompress((tmp_path / "out.jsonl.gz").read_bytes()).splitlines()
+    ]
+    assert len(case.transcript.turns) == 4
+    labels = (tmp_path / "out.labels.jsonl").read_text(encoding="utf-8")
+    assert json.loads(labels) == {
+        "case_id": "s1",
+        "repetition": 0,
+        "metric": "helpful",
+        "label": 0.5,
+        "rater": "human",
+        "cluster": "u9",
+    }
+
+
+def test_what_another_format_cannot_hold_is_told_by_field(tmp_path: Path):
+    given = FIXTURES / "mlflow.jsonl"
+    answer = assizes("import", "mlflow", str(given), "o.jsonl", "--to", "openai_chat", cwd=tmp_path)
+    assert answer.code == 0, answer.err
+    assert "lost by writing: expected.response 1" in answer.out
+    assert json.loads((tmp_path / "o.jsonl").read_text(encoding="utf-8"))["conversation_id"] == "s1"
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (("nope", "x", "o.jsonl"), 2, "unknown format 'nope'; known: agent_evaluation, anthropic"),
+        (("auto", "x", "o.jsonl", "--to", "tau2"), 2, "known: anthropic, native, openai_chat"),
+        (("auto", "missing", "o.jsonl"), 2, "does not exist"),
+        (
+            ("auto", str(FIXTURES), "there.jsonl"),
+            2,
+            "'there.jsonl' is there; --force overwrites it",
+        ),
+        (("native", str(FIXTURES / "otlp.jsonl"), "o.jsonl"), 4, "1 records read, none is a case"),
+    ],
+)
+def test_what_cannot_be_imported_is_said_in_one_line(tmp_path: Path, args, code: int, said: str):
+    (tmp_path / "there.jsonl").touch()
+    answer = assizes("import", *args, cwd=tmp_path)
+    assert (answer.code, answer.out) == (code, "")
+    assert said in answer.err
+    assert answer.err.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["there.jsonl"]

@@ -1,0 +1,119 @@
+"""Foreign records with something spoilt in them: a case or a named reason, never a traceback."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from judge.errors import DataError
+from judge.formats import FORMATS, Format, detect
+from tests.judge.formats.foreign import FIXTURES, lines
+from tests.judge.formats.test_foreign import OBSERVED, SCORED
+
+SPOILT = [
+    None,
+    True,
+    0,
+    -1,
+    1.5,
+    10**30,
+    "",
+    "x",
+    "\u0000",
+    "{",
+    '["a"]',
+    '{"a": 1}',
+    [],
+    [None],
+    [1],
+]
+SPOILT += [{}, {"a": 1}, [{}], [[]], {"type": "x"}, [{"type": 3}], "2026-99-99", "1e999"]
+TRAJECTORY = {
+    "schema_version": "ATIF-v1.4",
+    "session_id": "s1",
+    "agent": {"name": "fern", "version": "2"},
+    "steps": [
+        {"source": "user", "message": "Hi", "timestamp": "2026-11-20T01:00:00Z"},
+        {
+            "source": "agent",
+            "message": [{"type": "text", "text": "Hello"}],
+            "tool_calls": [{"tool_call_id": "t", "function_name": "f", "arguments": {"a": 1}}],
+            "observation": {"results": [{"source_call_id": "t", "content": "late"}]},
+            "metrics": {"prompt_tokens": 9, "completion_tokens": 2, "cost_usd": 0.5},
+        },
+    ],
+    "final_metrics": {"total_cost_usd": 1.0},
+}
+
+
+def documents() -> list[tuple[str, Any]]:
+    """A name of a format, and a value that is a whole file of it."""
+    found: list[tuple[str, Any]] = [("atif", TRAJECTORY), ("langfuse", [OBSERVED, SCORED])]
+    for path in sorted(FIXTURES.glob("*.json*")):
+        if path.name == "versions.json":
+            continue
+        document = path.read_bytes()
+        name = detect(document[: 1 << 16]).name.partition(".")[0]
+        if path.suffix == ".json":
+            found.append((name, json.loads(document)))
+        else:
+            found.append((name, [json.loads(line) for line in document.splitlines()]))
+    return found
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
+    return [path, *(one for name, below in inner for one in places(below, (*path, name)))]
+
+
+def spoilt(value: Any, rng: random.Random) -> Any:
+    """The value with one place of it replaced, or taken away."""
+    changed = copy.deepcopy(value)
+    path = rng.choice(places(changed)[1:])
+    holder = changed
+    for step in path[:-1]:
+        holder = holder[step]
+    if rng.random() < 0.2:
+        del holder[path[-1]]
+    else:
+        holder[path[-1]] = copy.deepcopy(rng.choice(SPOILT))
+    return changed
+
+
+def ends(name: str, value: Any) -> list[str]:
+    """What became of the records of a file: `case`, or the code of the reason."""
+    whole = FORMATS.get(f"{name}.document")
+    listed = value if isinstance(value, list) else [value]
+    document = lines(*listed) if whole is None else json.dumps(value).encode()
+    one = whole or FORMATS[name]
+    try:
+        records = one.records(document)
+    except DataError as error:
+        return [error.code]
+    return [end(one, record) for record in records]
+
+
+def end(one: Format, record: Any) -> str:
+    try:
+        return "case" if one.case(record).case_id else "nameless"
+    except DataError as error:
+        return error.code if len(error.detail) < 400 else "long"
+
+
+@pytest.mark.parametrize(("name", "value"), documents())
+def test_a_spoilt_record_is_a_case_or_a_named_reason(name: str, value: Any):
+    rng = random.Random(20261121)  # a test's own sequence
+    found = Counter(one for _ in range(300) for one in ends(name, spoilt(value, rng)))
+    assert found.keys() <= {"case", "schema", "json"}
+    assert min(found["case"], found["schema"]) > 10
