@@ -67,6 +67,25 @@ def explain(
     raise typer.Exit(explain_metric(key, config, store, as_json=as_json))
 
 
+def _print_schema(*, wanted: bool) -> None:
+    from tasks.reports.schema import schema_text
+
+    if wanted:
+        typer.echo(schema_text(), nl=False)
+        raise typer.Exit
+
+
+ReportSchema = Annotated[
+    bool,
+    typer.Option(
+        "--schema",
+        is_eager=True,
+        callback=lambda wanted: _print_schema(wanted=wanted),
+        help="Print the JSON Schema of report.json; no run is needed.",
+    ),
+]
+
+
 @app.command()
 def report(
     run_id: RunId,
@@ -79,6 +98,7 @@ def report(
     brief: Annotated[
         bool, typer.Option("--brief", help="Print a few lines of Markdown, and write nothing.")
     ] = False,
+    schema: ReportSchema = False,  # its callback answers
     config: ConfigFile = None,
     store: StoreUri = None,
     as_json: AsJson = False,

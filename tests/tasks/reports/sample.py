@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import jsonschema_rs
 import polars as pl
 
 from judge.compare import RunComparison, RunData, compare
@@ -14,8 +16,12 @@ from judge.config import RunConfig
 from judge.rows import SHARD_TABLES, as_json, frame
 from judge.score import LABELS
 from judge.summary import RunSummary, summarise
-from tasks.reports import report_data
+from tasks.reports import json_report, report_data
+from tasks.reports.schema import report_schema
 from tasks.store import RunRecord
+
+DESCRIBED = jsonschema_rs.validator_for(report_schema())
+"""Every report of a sample is held against the schema."""
 
 BEGUN = datetime(2026, 3, 2, 1, 0, tzinfo=UTC)
 
@@ -50,7 +56,9 @@ class Run:
 
     def data(self, comparison: RunComparison | None = None) -> dict[str, Any]:
         tables = (self.frames[name] for name in ("cases", "scores", "asks"))
-        return report_data(self.record, self.summary, *tables, comparison)
+        found = report_data(self.record, self.summary, *tables, comparison)
+        DESCRIBED.validate(json.loads(json_report(found)))
+        return found
 
     def side(self) -> RunData:
         return RunData(

@@ -1,0 +1,143 @@
+"""The comparison with a baseline in report.json."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from judge.compare import Ending
+from judge.statistical_verdict import Exploratory, MetricVerdict, Mix, Word
+from tasks.reports.schema.parts import OfMany, Part
+
+
+class Side(Part):
+    """One of the two runs."""
+
+    run_id: str
+    name: str
+    agent_version: str | None
+
+
+class Measure(MetricVerdict):
+    """A gating measure, and the same in words."""
+
+    name: str
+    word: str
+    span: str
+    rests_on: str
+
+
+class Explored(Exploratory):
+    """Something that moved and decides nothing, and the same in words."""
+
+    kind: Literal["metric", "slice", "failure code"]  # type: ignore[assignment]  # as it is shown
+    span: str
+
+
+class Within(OfMany):
+    """Cases that changed, but no more than scores do when nothing changes."""
+
+    repeat_sd: float
+    threshold: float = Field(description="points of 0..100")
+
+
+class Statistics(Part):
+    """The statistical verdict."""
+
+    verdict: Word
+    word: str
+    reasons: list[str]
+    margin: float = Field(description="points of 0..100")
+    alpha: float
+    note: str
+    measures: list[Measure]
+    mix: list[Mix]
+    moved: int
+    explored: int
+    exploratory: list[Explored]
+    noise: Within | None = Field(description="null: no case was repeated")
+
+
+class Rule(Part):
+    """One of the three rules (seed 001), as text."""
+
+    name: str
+    baseline: str
+    candidate: str
+    change: str
+    limit: str
+
+
+class Totals(Part):
+    """How many cases of both runs went which way."""
+
+    matched: int
+    regressions: int
+    improvements: int
+    unchanged: int
+    errors: int
+
+
+class MovedCase(Part):
+    """A case that moved."""
+
+    case_id: str
+    flip: str
+    baseline_score: float | None = Field(description="0..100")
+    candidate_score: float | None
+    score_delta: float | None
+    moved: str = Field(description="its metrics, the largest move first")
+
+
+class Movers(Part):
+    """The cases that moved one way."""
+
+    total: int
+    flips: int = Field(description="of these, those whose verdict turned")
+    more: int = Field(description="how many are not shown")
+    shown: list[MovedCase]
+
+
+class MetricChange(Part):
+    """How a metric moved over the cases of both runs."""
+
+    metric: str
+    is_binary: bool
+    unit: Literal["share passed", "mean"]
+    baseline_avg: float | None
+    candidate_avg: float | None
+    delta: float | None
+
+
+class Setting(Part):
+    """A setting that the two runs do not share."""
+
+    field: str
+    baseline: str
+    candidate: str
+
+
+class Comparison(Part):
+    """This run beside its baseline."""
+
+    baseline: Side
+    candidate: Side
+    regression_detected: bool = Field(description="by the rules (seed 001)")
+    reasons: list[str]
+    ending: Ending
+    mode: str = Field(description="what decides: rules, statistics, both")
+    why: list[str]
+    mismatches: list[str]
+    statistics: Statistics | None
+    thresholds_used: dict[str, float]
+    rules: list[Rule]
+    rules_note: str
+    totals: Totals
+    worse: Movers
+    better: Movers
+    metrics: list[MetricChange]
+    baseline_only: OfMany
+    candidate_only: OfMany
+    config_diff: list[Setting]
+    warnings: list[str]

@@ -1,0 +1,41 @@
+"""What several parts of report.json are made of."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from judge.run_intervals import NumberInterval
+
+
+class Part(BaseModel):
+    """A part of report.json: these keys and no others."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Interval(NumberInterval):
+    """The interval of a number, and the same in words."""
+
+    shown: str
+
+
+class Counted(Part):
+    """How often a name came up."""
+
+    name: str
+    count: int
+
+
+class NameValue(Part):
+    """A name and what is said of it, both as text."""
+
+    name: str
+    value: str
+
+
+class OfMany(Part):
+    """Ids of cases, cut where there are many."""
+
+    total: int
+    shown: list[str]
+    more: int = Field(description="how many are not shown")

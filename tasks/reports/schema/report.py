@@ -1,0 +1,267 @@
+"""report.json as a whole; `tasks.reports.data` and `stored` put it together."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from judge.anchors import Cause, Change
+from judge.spending import JudgeSpending
+from tasks.reports.schema.cases import Cases
+from tasks.reports.schema.comparison import Comparison
+from tasks.reports.schema.parts import Counted, Interval, NameValue, Part
+
+
+class JudgedBy(Part):
+    """Who judged; `line` says it in a sentence."""
+
+    line: str
+    model: str
+    answered_by: list[str]
+    offline: bool = Field(description="no language model: plain text rules")
+
+
+class RunHead(Part):
+    """Which run it is."""
+
+    run_id: str
+    name: str
+    trigger: Literal["nightly", "deployment", "backfill", "adhoc"]
+    status: Literal["running", "complete", "incomplete", "failed"]
+    config_hash: str
+    started_at: str | None = Field(description="2026-03-02 01:00:00 UTC")
+    finished_at: str | None
+    agents: list[str]
+
+
+class Dimension(Part):
+    """A gate of the run."""
+
+    name: Literal["Metrics", "Cases", "Coverage"]
+    meaning: str
+    value: float | None = Field(description="0..100")
+    threshold: float = Field(description="0..100")
+    passed: bool | None = Field(description="null: there is no value")
+    shown: str
+    needs: str
+    interval: Interval | None
+
+
+class Verdict(Part):
+    """What became of the run."""
+
+    outcome: Literal[
+        "passed",
+        "failed",
+        "regression",
+        "inconclusive",
+        "not_comparable",
+        "undecided",
+        "incomplete",
+    ]
+    word: str
+    headline: str
+    reasons: list[str]
+    cautions: list[str]
+    dimensions: list[Dimension]
+
+
+class Counts(Part):
+    """What became of every record that was read."""
+
+    read: int
+    parts: list[Counted]
+    reconciles: bool = Field(description="whether the parts add up to what was read")
+    sentence: str
+
+
+class Failure(Part):
+    """Why scores could not be had."""
+
+    code: str
+    count: int
+
+
+class Coverage(Part):
+    """Scores found, of those that were due."""
+
+    scored: int
+    failed: int
+    skipped: int
+    share: float | None = Field(description="scored / due, 0..1")
+    floor: float = Field(description="0..1; under it a run is inconclusive")
+    failures: list[Failure]
+    sentence: str
+
+
+class Family(Part):
+    """Metrics that decide together."""
+
+    family: Literal["conversation", "judges", "quality", "measured"]
+    title: str
+    meaning: str
+
+
+class LabelCount(Part):
+    """How often a label was given."""
+
+    label: str
+    count: int
+
+
+class MetricLine(Part):
+    """A metric of the run."""
+
+    judge: str
+    metric: str
+    family: Literal["conversation", "judges", "quality", "measured"]
+    tier: str | None
+    weight: float | None
+    unit: Literal["0-5", "0-1", ""] = Field(description="empty: an amount")
+    mean: float | None
+    pass_rate: float | None = Field(description="0..1")
+    labels: list[LabelCount]
+    scored: int
+    failed: int
+    skipped: int
+    baseline_mean: float | None
+    delta: float | None
+    interval: Interval | None
+    pass_rate_interval: Interval | None
+
+
+class Published(Part):
+    """A number under the name that its judge publishes it by."""
+
+    name: str
+    value: float | None
+
+
+class TierLine(Part):
+    """The mean score of a tier."""
+
+    tier: str
+    score: float | None = Field(description="0..100")
+    interval: Interval | None
+
+
+class CodeLine(Part):
+    """A failure code, and the metrics it was given for."""
+
+    code: str
+    count: int
+    metrics: list[Counted]
+
+
+class FailureCodes(Part):
+    """Failure codes, the most frequent first."""
+
+    total: int
+    unspecified: int
+    more: int = Field(description="how many codes are not shown")
+    shown: list[CodeLine]
+
+
+class RootCause(Counted):
+    """A root cause, and what to try."""
+
+    suggested_fix: str | None
+
+
+class Bin(Part):
+    """Cases whose overall score lies in [from, to)."""
+
+    low: int = Field(alias="from")
+    to: int
+    passed: int
+    not_passed: int
+
+
+class Distribution(Part):
+    """Cases by overall score."""
+
+    bins: list[Bin]
+
+
+class Facts(Part):
+    """A few figures as text."""
+
+    title: str
+    facts: list[NameValue]
+
+
+class JudgeLine(JudgeSpending):
+    """What a judge asked, and what that took."""
+
+    judge: str
+
+
+class SkipLine(Part):
+    """A judge that had no say in some cases."""
+
+    judge: str
+    metrics: list[str]
+    reason: str
+    count: int
+
+
+class Skips(Part):
+    """Judges that had no say, and why."""
+
+    shown: list[SkipLine]
+    more: int = Field(description="how many lines are not shown")
+
+
+class AskError(Part):
+    """A question that was not answered."""
+
+    error: str
+    count: int
+
+
+class Attributed(Part):
+    """Whose change it is (docs/trends.md), and the same in words."""
+
+    cause: Cause
+    anchors: Change | None
+    data: Change | None
+    against: str | None = Field(description="the anchor run that this one's is compared with")
+    sentence: str
+
+
+class Reproduce(Part):
+    """How to get the run again."""
+
+    toml: str
+    commands: list[str]
+
+
+class Report(Part):
+    """A run of assizes: report.json."""
+
+    schema_version: int
+    judged_by: JudgedBy
+    run: RunHead
+    verdict: Verdict
+    counts: Counts
+    coverage: Coverage
+    families: list[Family]
+    metrics: list[MetricLine]
+    published: list[Published]
+    tiers: list[TierLine]
+    failure_codes: FailureCodes
+    root_causes: list[RootCause]
+    scores: Distribution
+    usage: list[Facts]
+    judges: list[JudgeLine]
+    skipped: Skips
+    cases: Cases
+    ask_errors: list[AskError]
+    attribution: Attributed | None = Field(description="null: no anchors were judged")
+    calibration: list[str]
+    warnings: list[str]
+    comparison: Comparison | None = Field(description="null: no baseline")
+    config: dict[str, Any] = Field(description="as in the configuration file, by table")
+    fingerprints: list[NameValue]
+    reproduce: Reproduce
