@@ -6,7 +6,7 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 
-from deployments.web import pages, problems, reading
+from deployments.web import pages, problems, reading, starting
 from deployments.web.guard import Access, Guard
 from deployments.web.library import Library
 from deployments.web.problems import Problem, documented
@@ -36,9 +36,11 @@ def create_app(config: RunConfig, access: Access) -> FastAPI:
     )
     app.state.library = Library(config.store)
     app.state.comparison = config.comparison
+    app.state.name = config.name
     app.state.rubrics = config.judge.rubrics
     app.state.series = config.series
     app.include_router(reading.router)
+    app.include_router(starting.router)
     app.include_router(pages.router)
     problems.install(app, pages.problem_page)
     _describe_problems(app)

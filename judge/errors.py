@@ -8,6 +8,8 @@ AssizesError                     exit code of the command line
 │   ├── UnknownCase              2
 │   ├── StoreBusy                2   another process writes to the store
 │   └── SchemaVersion            2   the store was written by another version
+├── ServerGone                   2   there is no Prefect server, or it does not answer
+├── TakenKey                     2   an idempotency key was used for another request
 ├── LedgerBusy                       another process writes to the ledger; asked again, it may do
 ├── NotComparable                3   two runs cannot be compared
 ├── Inconclusive                 4   no data, or the judge could not be had
@@ -77,6 +79,14 @@ class UnknownCase(StoreError):
 
 class StoreBusy(StoreError):
     """Another process holds the store for writing."""
+
+
+class ServerGone(AssizesError):
+    """There is no Prefect server, or it does not answer."""
+
+
+class TakenKey(AssizesError):
+    """An idempotency key was used for another request."""
 
 
 class LedgerBusy(AssizesError):

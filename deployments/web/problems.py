@@ -17,8 +17,10 @@ from judge.errors import (
     ConfigurationError,
     DataError,
     NotComparable,
+    ServerGone,
     StoreBusy,
     StoreError,
+    TakenKey,
     UnknownCase,
     UnknownRun,
 )
@@ -38,6 +40,8 @@ _STATUS: Final[Mapping[type[AssizesError], int]] = {
     DataError: 409,
     StoreBusy: 503,
     StoreError: 503,
+    ServerGone: 503,
+    TakenKey: 409,
     AssizesError: 500,
 }
 """By the nearest class of an error."""

@@ -74,19 +74,26 @@ def demo(tmp_path_factory: pytest.TempPathFactory, prefect_server: str) -> tuple
 @pytest.fixture(scope="session")
 def served(demo: tuple[Path, str, str]) -> Iterator[Served]:
     folder, baseline, candidate = demo
-    with serving(folder) as url:
+    with serving(folder, **alone(folder)) as url:
         yield Served(url, folder, baseline, candidate)
 
 
-class serving:  # noqa: N801  # used as a function
-    """`assizes serve` over the demo's store, until the block ends."""
+def alone(folder: Path) -> dict[str, str]:
+    """An environment without any Prefect server."""
+    return {"PREFECT_API_URL": "", "ASSIZES_HOME": str(folder), "PREFECT_HOME": str(folder)}
 
-    def __init__(self, folder: Path, *options: str, **env: str) -> None:
+
+class serving:  # noqa: N801  # used as a function
+    """`assizes serve` over the demo's store, or the configured one, until the block ends."""
+
+    def __init__(self, folder: Path, *options: str, store: str | None = STORE, **env: str) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        command = [sys.executable, "-m", "deployments.cli", "serve", "--store", STORE]
+        command = [sys.executable, "-m", "deployments.cli", "serve"]
+        if store is not None:
+            command += ["--store", store]
         self._process = subprocess.Popen(
             [*command, "--port", str(self.port), *options],
             cwd=folder,

@@ -1,0 +1,111 @@
+"""Begin a flow run of a registered deployment, and tell the Prefect server of an event."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+from uuid import UUID, uuid4, uuid5
+
+import httpx
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.objects import FlowRun
+from prefect.events import Event, Resource
+from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
+from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL, temporary_settings
+
+from deployments.registration.automations import DEPLOYED
+from judge.errors import ConfigurationError, ServerGone, TakenKey
+
+ASKED: Final = "assizes.asked"
+"""The label that tells what a flow run was asked for, so that a key stands for one request."""
+
+_EVENTS: Final = UUID("6d5a3f0e-5a53-4c57-9f6e-1b0f1f3f7a10")
+"""In which ids of events are made of idempotency keys."""
+
+
+def begin(
+    api_url: str, deployment: str, parameters: Mapping[str, Any], key: str | None
+) -> tuple[FlowRun, str]:
+    """A flow run of a deployment; with a key that was used before, the one from then.
+
+    Args:
+        api_url: of the Prefect server.
+        deployment: flow/name.
+        parameters: those that differ from the deployment's.
+        key: of the caller, so that the same request again begins nothing.
+
+    Returns:
+        The flow run, and the address of its page.
+
+    Raises:
+        ConfigurationError: there is no such deployment, or the server refuses its parameters.
+        TakenKey: the key was used for another request.
+        ServerGone: the server does not answer.
+    """
+    asked = _digest({"deployment": deployment, "parameters": parameters})
+    with _client(api_url) as client:
+        try:
+            found = client.read_deployment_by_name(deployment)
+        except ObjectNotFound:
+            raise ConfigurationError(
+                f"the Prefect server has no deployment {deployment!r}; `assizes deploy` with the "
+                "configuration of this server registers it"
+            ) from None
+        run = client.create_flow_run_from_deployment(
+            found.id,
+            parameters=dict(parameters),
+            idempotency_key=None if key is None else f"assizes-http-{key}",
+            labels={ASKED: asked},
+        )
+        page = f"{PREFECT_UI_URL.value() or api_url.removesuffix('/api')}/runs/flow-run/{run.id}"
+    if run.labels.get(ASKED) != asked:
+        raise TakenKey(
+            f"Idempotency-Key {key!r} began flow run {run.id} with other parameters; give a new key"
+        )
+    return run, page
+
+
+def tell_deployed(
+    api_url: str, model: str, payload: Mapping[str, Any], key: str | None
+) -> tuple[str, str]:
+    """Tell that a model was deployed; with the same key the event is the same one.
+
+    Returns:
+        Id of the event, and the resource it is about.
+
+    Raises:
+        ServerGone: the server does not answer.
+    """
+    resource = f"model.{model}"
+    event = Event(
+        event=DEPLOYED,
+        resource=Resource({"prefect.resource.id": resource}),
+        payload=dict(payload),
+        id=uuid4() if key is None else uuid5(_EVENTS, key),
+    )
+    with _client(api_url) as client:
+        client.request("POST", "/events", json=[event.model_dump(mode="json")])
+    return str(event.id), resource
+
+
+@contextmanager
+def _client(api_url: str) -> Iterator[SyncPrefectClient]:
+    """A client of this server, whose errors are ours."""
+    try:
+        with (
+            temporary_settings({PREFECT_API_URL: api_url}),
+            get_client(sync_client=True) as client,
+        ):
+            yield client
+    except PrefectHTTPStatusError as error:
+        said = " ".join(error.response.text.split())[:300]
+        raise ConfigurationError(f"the Prefect server refuses: {said}") from error
+    except httpx.HTTPError as error:
+        raise ServerGone(f"the Prefect server does not answer: {error}") from error
+
+
+def _digest(asked: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:32]

@@ -1,0 +1,133 @@
+"""What can be asked to begin: bodies of the operations that start something, and their answers."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+RunId = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+Name = Annotated[
+    str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:+@-]*$")
+]
+Several = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+class _Order(BaseModel):
+    """Only what is named here can be said; everything else is as it was deployed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class EvaluateParameters(_Order):
+    """Of one evaluation."""
+
+    on: date | None = Field(default=None, description="for date placeholders in the URI")
+    run_id: RunId | None = Field(default=None, description="name a run, or go on with it")
+
+
+class NightlyParameters(_Order):
+    """Of a night."""
+
+    on: date | None = Field(default=None, description="this day alone; null: what is due")
+
+
+class BackfillParameters(_Order):
+    """Of a range of days."""
+
+    since: date = Field(description="the first day")
+    until: date | None = Field(default=None, description="the last day; null: yesterday")
+
+    @model_validator(mode="after")
+    def _forwards(self) -> BackfillParameters:
+        if self.until is not None and self.until < self.since:
+            raise ValueError(f"until {self.until} is before since {self.since}")
+        return self
+
+
+class VersionParameters(_Order):
+    """Of a version that was deployed."""
+
+    version: Name = Field(description="agent_version of the transcripts")
+    agent: Name | None = Field(default=None, description="null: whatever agent says that version")
+    min_transcripts: Several | None = Field(default=None, description="null: as configured")
+
+
+class CompareParameters(_Order):
+    """Of a comparison."""
+
+    baseline: RunId
+    candidate: RunId
+
+
+class Evaluate(_Order):
+    """One evaluation."""
+
+    flow: Literal["evaluate"]
+    parameters: EvaluateParameters = EvaluateParameters()
+
+
+class Nightly(_Order):
+    """Yesterday's transcripts, and those of nights that were missed."""
+
+    flow: Literal["nightly"]
+    parameters: NightlyParameters = NightlyParameters()
+
+
+class Backfill(_Order):
+    """A range of days, a run for each."""
+
+    flow: Literal["backfill"]
+    parameters: BackfillParameters
+
+
+class AfterDeployment(_Order):
+    """A new version beside the one before."""
+
+    flow: Literal["after-deployment"]
+    parameters: VersionParameters
+
+
+class Compare(_Order):
+    """Two stored runs."""
+
+    flow: Literal["compare"]
+    parameters: CompareParameters
+
+
+Order = Annotated[
+    Evaluate | Nightly | Backfill | AfterDeployment | Compare, Field(discriminator="flow")
+]
+
+
+def given(order: BaseModel) -> dict[str, Any]:
+    """The parameters that were said, as JSON."""
+    return order.model_dump(mode="json", exclude_none=True)
+
+
+class ModelDeployed(_Order):
+    """A model or an agent went live in a new version."""
+
+    model: Name = Field(description="the event is about the resource model.<this>")
+    version: Name = Field(description="agent_version of its transcripts")
+    agent: Name | None = Field(default=None, description="null: whatever agent says that version")
+    min_transcripts: Several | None = Field(default=None, description="null: as configured")
+
+
+class Begun(BaseModel):
+    """A flow run that a worker will take up."""
+
+    flow_run_id: str
+    flow_run_name: str
+    deployment: str = Field(description="flow/name, as Prefect names it")
+    state: str = Field(description="of the flow run by now")
+    url: str = Field(description="of its page on the Prefect server")
+
+
+class Emitted(BaseModel):
+    """An event that the Prefect server took."""
+
+    event_id: str
+    event: str
+    resource: str

@@ -1,0 +1,201 @@
+"""Runs begun over HTTP, on a real Prefect server with deployments that `assizes deploy` registered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter
+from prefect.client.schemas.objects import FlowRun
+
+from tests.command import assizes
+from tests.deployments.web.conftest import Reply, Served, ask, serving
+
+TOML = """
+name = "http"
+[transcripts]
+uri = "in/{date}/"
+agent = "http-agent"
+[store]
+uri = "duckdb:///http.duckdb"
+[nightly]
+cron = ""
+[runner]
+work_pool = "pool-http"
+"""
+JSON = {"Content-Type": "application/json"}
+
+
+@dataclass(frozen=True)
+class Desk:
+    url: str
+
+    def post(self, path: str, body: Any, key: str | None = None) -> Reply:
+        named = JSON if key is None else {**JSON, "Idempotency-Key": key}
+        sent = json.dumps(body).encode()
+        return ask(self.url + path, method="POST", headers=named, body=sent)
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory, prefect_server: str) -> Iterator[Desk]:
+    folder = tmp_path_factory.mktemp("desk")
+    (folder / "assizes.toml").write_text(TOML)
+    env = {"PREFECT_API_URL": prefect_server}
+    done = assizes("deploy", cwd=folder, env=env)
+    assert done.code == 0, done
+    with serving(folder, **env, store=None) as url:
+        yield Desk(url)
+
+
+async def flow_run(answer: Reply) -> FlowRun:
+    async with get_client() as client:
+        return await client.read_flow_run(answer.json["flow_run_id"])
+
+
+async def test_a_run_is_begun_with_the_deployed_configuration_and_what_was_said(desk: Desk):
+    wanted = {"flow": "evaluate", "parameters": {"on": "2026-11-20", "run_id": "http-one"}}
+    answer = desk.post("/runs", wanted)
+    assert (answer.status, answer.json["deployment"]) == (202, "evaluate/assizes-http")
+    found = await flow_run(answer)
+    assert found.parameters["config"]["transcripts"]["uri"] == "in/{date}/"
+    assert (found.parameters["on"], found.parameters["run_id"]) == ("2026-11-20", "http-one")
+    assert found.state_name == answer.json["state"] == "Scheduled"
+    assert answer.json["url"].endswith(f"/runs/flow-run/{found.id}")
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"flow": "nightly"},
+        {"flow": "nightly", "parameters": {"on": "2026-11-20"}},
+        {"flow": "backfill", "parameters": {"since": "2026-11-01", "until": "2026-11-02"}},
+        {"flow": "after-deployment", "parameters": {"version": "7", "min_transcripts": 5}},
+        {"flow": "compare", "parameters": {"baseline": "a", "candidate": "b"}},
+    ],
+    ids=lambda wanted: wanted["flow"],
+)
+async def test_every_flow_takes_what_it_can_be_told(desk: Desk, wanted: dict[str, Any]):
+    answer = desk.post("/runs", wanted)
+    assert answer.status == 202, answer
+    found = await flow_run(answer)
+    said = wanted.get("parameters", {})
+    assert {name: found.parameters[name] for name in said} == said
+
+
+async def test_the_same_key_begins_one_run_and_never_another(desk: Desk):
+    wanted = {"flow": "nightly", "parameters": {"on": "2026-11-19"}}
+    first, again = (desk.post("/runs", wanted, key="night-19") for _ in range(2))
+    assert (first.status, again.status) == (202, 202)
+    assert first.json["flow_run_id"] == again.json["flow_run_id"]
+    other = desk.post("/runs", {"flow": "nightly"}, key="night-19")
+    assert (other.status, "night-19" in other.json["detail"]) == (409, True)
+    assert desk.post("/runs", wanted).json["flow_run_id"] != first.json["flow_run_id"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        ({}, "flow"),
+        ({"flow": "calibrate"}, "flow"),
+        ({"flow": "evaluate", "parameters": {"config": {"name": "mine"}}}, "config"),
+        ({"flow": "evaluate", "parameters": {"on": "yesterday"}}, "on"),
+        ({"flow": "evaluate", "parameters": {"run_id": "../elsewhere"}}, "run_id"),
+        ({"flow": "backfill", "parameters": {}}, "since"),
+        (
+            {"flow": "backfill", "parameters": {"since": "2026-11-02", "until": "2026-11-01"}},
+            "before since",
+        ),
+    ],
+)
+def test_what_cannot_be_begun_is_a_problem_that_names_the_field(
+    desk: Desk, wanted: dict[str, Any], told: str
+):
+    answer = desk.post("/runs", wanted)
+    assert (answer.status, told in answer.json["detail"]) == (422, True), answer
+
+
+async def test_the_event_of_a_deployment_begins_a_run_once(desk: Desk):
+    said = {
+        "model": "http-agent",
+        "version": "2026.11",
+        "agent": "http-agent",
+        "min_transcripts": 3,
+    }
+    told = [desk.post("/events/model-deployed", said, key="rollout-1") for _ in range(2)]
+    assert [one.status for one in told] == [202, 202]
+    assert told[0].json == told[1].json
+    assert (told[0].json["event"], told[0].json["resource"]) == (
+        "model.deployed",
+        "model.http-agent",
+    )
+    begun = await begun_by_the_event()
+    assert [
+        {name: one.parameters[name] for name in ("version", "agent", "min_transcripts")}
+        for one in begun
+    ] == [{"version": "2026.11", "agent": "http-agent", "min_transcripts": 3}]
+
+
+async def begun_by_the_event() -> list[FlowRun]:
+    async with get_client() as client:
+        there = await client.read_deployment_by_name("after-deployment/assizes-http")
+        only = FlowRunFilter(deployment_id={"any_": [there.id]})
+        for _ in range(150):
+            found = await client.read_flow_runs(flow_run_filter=only)
+            if mine := [one for one in found if one.parameters.get("version") == "2026.11"]:
+                await asyncio.sleep(2)
+                found = await client.read_flow_runs(flow_run_filter=only)
+                return [one for one in found if one.parameters.get("version") == "2026.11"]
+            await asyncio.sleep(0.2)
+    return mine
+
+
+def test_a_configuration_that_is_not_deployed_is_told_with_what_to_do(
+    served: Served, prefect_server: str
+):
+    with serving(served.folder, PREFECT_API_URL=prefect_server) as url:
+        answer = Desk(url).post("/runs", {"flow": "evaluate"})
+    assert answer.status == 400
+    assert "`assizes deploy`" in answer.json["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/runs", {"flow": "nightly"}),
+        ("/events/model-deployed", {"model": "m", "version": "1"}),
+    ],
+)
+def test_without_a_prefect_server_the_answer_says_what_to_do(
+    served: Served, path: str, body: dict[str, str]
+):
+    answer = Desk(served.url).post(path, body)
+    assert (answer.status, answer.headers["content-type"]) == (503, "application/problem+json")
+    assert "`assizes up`" in answer.json["detail"]
+
+
+def test_a_server_that_does_not_answer_is_named(served: Served):
+    dead = "http://127.0.0.1:9/api"
+    with serving(served.folder, PREFECT_API_URL=dead) as url:
+        answer = Desk(url).post("/runs", {"flow": "nightly"})
+    assert (answer.status, dead in answer.json["detail"]) == (503, True)
+
+
+def test_a_page_of_another_site_begins_nothing(desk: Desk):
+    body = json.dumps({"flow": "nightly"}).encode()
+    for headers in ({**JSON, "Origin": "https://evil.test"}, {"Content-Type": "text/plain"}):
+        assert ask(f"{desk.url}/runs", method="POST", headers=headers, body=body).status in (
+            403,
+            422,
+        )
+
+
+def test_reading_does_not_load_prefect():
+    code = "import sys, deployments.api; assert 'prefect' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
