@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import quote, urlencode
@@ -192,7 +191,7 @@ def compare(
 @router.get("/view/trends")
 def trends(request: Request, books: Shelf, filled: Filled) -> HTMLResponse:
     """The history of a run name."""
-    from tasks.reports.trend_chart import trend_chart
+    from tasks.reports.trend_chart import trend_charts
 
     series: SeriesConfig = request.app.state.series
     listed = books.runs(RunQuery(status="complete", limit=1000)).data
@@ -203,14 +202,7 @@ def trends(request: Request, books: Shelf, filled: Filled) -> HTMLResponse:
         found = books.reading(lambda store: stored_trends(store, Span(name=name), series))
     except (StoreError, ConfigurationError) as error:
         return answer("trends", data | {"fault": str(error)}, "/view/trends")
-    drawing = base64.b64encode(trend_chart(found).encode()).decode()
-    data |= {
-        "found": found,
-        "chart": f"data:image/svg+xml;base64,{drawing}",
-        "chart_alt": f"Line charts of {len(found.series)} series over {found.runs} runs; the table "
-        "above has the last values.",
-    }
-    return answer("trends", data, "/view/trends")
+    return answer("trends", data | {"found": found, "chart": trend_charts(found)}, "/view/trends")
 
 
 def _before(books: Library) -> dict[str, str]:

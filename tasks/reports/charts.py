@@ -182,8 +182,9 @@ def _both(title: str, text: str, drawing: Callable[[Theme], alt.Chart]) -> Chart
     return Chart(light=light, dark=dark, alt=text, title=title)
 
 
-def _image(drawing: alt.Chart, theme: Theme) -> str:
-    quiet = {
+def axis_of(theme: Theme) -> dict[str, Any]:
+    """Axes that leave the eye to the data."""
+    return {
         "labelColor": theme.text,
         "titleColor": theme.text,
         "gridColor": theme.grid,
@@ -194,13 +195,20 @@ def _image(drawing: alt.Chart, theme: Theme) -> str:
         "titleFontWeight": "normal",
         "labelPadding": 6,
     }
+
+
+def data_uri(svg: str) -> str:
+    """A drawing as the source of an image."""
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+
+
+def _image(drawing: alt.Chart, theme: Theme) -> str:
     styled = drawing.properties(
         background="transparent", padding=4, autosize=alt.AutoSizeParams(type="fit-x")
     ).configure(
         font="system-ui, sans-serif",
-        axis=quiet,
+        axis=axis_of(theme),
         legend={"labelColor": theme.text, "labelFontSize": 12, "symbolType": "square"},
         view={"stroke": None},
     )
-    svg = vl_convert.vegalite_to_svg(styled.to_dict(), allowed_base_urls=[])
-    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+    return data_uri(vl_convert.vegalite_to_svg(styled.to_dict(), allowed_base_urls=[]))

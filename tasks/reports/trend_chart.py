@@ -8,41 +8,56 @@ import altair as alt
 import vl_convert
 
 from judge.series.trends import Trend, Trends
-from tasks.reports.charts import LIGHT, WIDTH, label_of
+from tasks.reports.charts import DARK, LIGHT, WIDTH, Chart, Theme, axis_of, data_uri, label_of
 
 MAX_SERIES: Final = 12
 HEIGHT: Final = 110
 
 
-def trend_chart(found: Trends) -> str:
+def trend_charts(found: Trends) -> Chart:
+    """The drawing for a page, in either colour scheme."""
+    light, dark = (
+        data_uri(trend_chart(found, theme, background="transparent")) for theme in (LIGHT, DARK)
+    )
+    said = (
+        f"Line charts of {len(found.series)} series over {found.runs} runs; the table above "
+        "has the last values."
+    )
+    return Chart(light=light, dark=dark, alt=said, title="Series")
+
+
+def trend_chart(found: Trends, theme: Theme = LIGHT, background: str = "white") -> str:
     """An SVG with a panel a series, the first twelve of them; a mark at each run with a signal."""
-    panels = [_panel(one) for one in found.series[:MAX_SERIES]]
+    panels = [_panel(one, theme) for one in found.series[:MAX_SERIES]]
     drawing = alt.vconcat(*panels, spacing=14).resolve_scale(x="shared", y="independent")
-    styled = drawing.properties(background="white", padding=8).configure(
-        font="system-ui, sans-serif", view={"stroke": None}
+    styled = drawing.properties(background=background, padding=8).configure(
+        font="system-ui, sans-serif",
+        axis=axis_of(theme),
+        title={"color": theme.text},
+        view={"stroke": None},
     )
     svg: str = vl_convert.vegalite_to_svg(styled.to_dict(), allowed_base_urls=[])
     return svg
 
 
-def _panel(trend: Trend) -> Any:
+def _panel(trend: Trend, theme: Theme) -> Any:
     values = [_value(point.model_dump(mode="json"), trend) for point in trend.points]
     base = alt.Chart(alt.InlineData(values=values), width=WIDTH, height=HEIGHT).encode(
-        x=alt.X("at:T", title=None)
+        x=alt.X("at:T", title=None, axis=alt.Axis(format="%d %b %H:%M", tickCount=4))
     )
     scale = alt.Scale(zero=False)
     line = base.encode(y=alt.Y("bridged:Q", title=None, scale=scale))
     layers: list[Any] = [
-        base.mark_area(color=LIGHT.other, opacity=0.45).encode(
+        base.mark_area(color=theme.other, opacity=0.45).encode(
             y=alt.Y("low:Q", title=None, scale=scale), y2="high:Q"
         ),
-        line.mark_line(color=LIGHT.main, strokeWidth=1.5),
-        line.mark_point(color=LIGHT.main, filled=True, size=14),
-        line.mark_point(color=LIGHT.bad, filled=True, size=46).transform_filter("datum.signal"),
+        line.mark_line(color=theme.main, strokeWidth=1.5),
+        line.mark_point(color=theme.main, filled=True, size=14),
+        line.mark_point(color=theme.bad, filled=True, size=46).transform_filter("datum.signal"),
     ]
     if trend.reference is not None:
         usual = alt.Chart(alt.InlineData(values=[{"usual": trend.reference}]))
-        rule = usual.mark_rule(color=LIGHT.text, strokeDash=[4, 3])
+        rule = usual.mark_rule(color=theme.text, strokeDash=[4, 3])
         layers.append(rule.encode(y=alt.Y("usual:Q", scale=scale)))
     name = f"{trend.series} [{trend.slice_of}]" if trend.slice_of else trend.series
     return alt.layer(*layers).properties(title=f"{label_of(name)}: {trend.state}")

@@ -204,7 +204,11 @@ def _generated(operation: Any, asked: set[str]) -> None:
     )
     def put(case: Any) -> None:
         asked.add(operation.label)
-        case.call_and_validate()
+        answer = case.call()
+        # There is no Prefect server here: that is said, and is no defect.
+        gone = answer.status_code == 503 and "`assizes up`" in answer.json()["detail"]
+        known = [schemathesis.checks.not_a_server_error] if gone else []
+        case.validate_response(answer, excluded_checks=known)
 
     put()
 
