@@ -23,6 +23,7 @@ from deployments import (
     trust_cli,
     upkeep_cli,
 )
+from deployments.help import Grouped
 from deployments.options import (
     AsJson,
     Batch,
@@ -40,6 +41,7 @@ from judge.errors import AssizesError, ConfigurationError
 
 app = typer.Typer(
     name="assizes",
+    cls=Grouped,
     help="Judge agent conversations and say whether they got worse.",
     no_args_is_help=True,
     add_completion=False,

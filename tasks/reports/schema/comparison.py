@@ -7,7 +7,8 @@ from typing import Literal
 from pydantic import Field
 
 from judge.compare import Ending
-from judge.statistical_verdict import Exploratory, MetricVerdict, Mix, Word
+from judge.statistical_verdict import Exploratory, MetricVerdict, Mix
+from judge.statistics.effects import Word
 from tasks.reports.schema.parts import OfMany, Part
 
 
