@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
-import click
 from typer.core import TyperGroup
 
 SECTIONS: Final[Mapping[str, Sequence[str]]] = {
@@ -22,10 +21,10 @@ OTHERS: Final = "Others"
 class Grouped(TyperGroup):
     """Lists its commands under headings, each with the whole of its first sentence."""
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the list; a command without a heading stands at its end."""
         for title, names in self.sections().items():
-            rows = [(name, _first(self.commands[name])) for name in names]
+            rows = [(name, _first(self.commands[name].help)) for name in names]
             with formatter.section(title):
                 formatter.write_dl(rows)
 
@@ -40,6 +39,6 @@ class Grouped(TyperGroup):
         return {title: names for title, names in known.items() if names}
 
 
-def _first(command: click.Command) -> str:
-    """The first line of what it says of itself."""
-    return (command.help or "").strip().partition("\n\n")[0].replace("\n", " ")
+def _first(said: str | None) -> str:
+    """The first paragraph of what a command says of itself, as a line."""
+    return (said or "").strip().partition("\n\n")[0].replace("\n", " ")

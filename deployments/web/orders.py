@@ -96,9 +96,7 @@ class Compare(_Order):
     parameters: CompareParameters
 
 
-Order = Annotated[
-    Evaluate | Nightly | Backfill | AfterDeployment | Compare, Field(discriminator="flow")
-]
+Order = Evaluate | Nightly | Backfill | AfterDeployment | Compare
 
 
 def given(order: BaseModel) -> dict[str, Any]:

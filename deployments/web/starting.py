@@ -27,7 +27,9 @@ Key = Annotated[
 
 
 @router.post("/runs", status_code=202, tags=["runs"], responses=documented(400, 409, 503))
-def start(request: Request, order: Annotated[Order, Body()], key: Key = None) -> Begun:
+def start(
+    request: Request, order: Annotated[Order, Body(discriminator="flow")], key: Key = None
+) -> Begun:
     """Begin a run: a flow run of a deployment that `assizes deploy` registered, for a worker."""
     api_url = _server()
     from deployments.registration.begin import begin

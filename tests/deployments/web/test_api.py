@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
+from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from tests.command import assizes
 from tests.deployments.web.conftest import STORE, Served, ask, serving
@@ -208,6 +209,10 @@ def _generated(operation: Any, asked: set[str]) -> None:
         # There is no Prefect server here: that is said, and is no defect.
         gone = answer.status_code == 503 and "`assizes up`" in answer.json()["detail"]
         known = [schemathesis.checks.not_a_server_error] if gone else []
+        if answer.status_code == 422 and "is before since" in answer.text:
+            known.append(
+                positive_data_acceptance
+            )  # no schema can say that one day comes after another
         case.validate_response(answer, excluded_checks=known)
 
     put()

@@ -119,6 +119,7 @@ def test_what_cannot_be_begun_is_a_problem_that_names_the_field(
 ):
     answer = desk.post("/runs", wanted)
     assert (answer.status, told in answer.json["detail"]) == (422, True), answer
+    assert len(answer.json["errors"]) == 1
 
 
 async def test_the_event_of_a_deployment_begins_a_run_once(desk: Desk):
