@@ -15,6 +15,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from tests.command import assizes
 from tests.deployments.web.conftest import STORE, Served, ask, serving
+from tests.tasks.reports.sample import DESCRIBED
 
 
 @pytest.mark.row("000-48", "000-49", "000-50", "000-51")
@@ -176,6 +177,13 @@ def test_a_port_that_is_taken_is_one_line(served: Served):
     assert answer.code == 2
     assert f"--port {port}" in answer.err
     assert "Traceback" not in answer.err
+
+
+def test_the_report_files_of_the_demo_are_as_their_schema_says(served: Served):
+    files = sorted(served.folder.rglob("report.json"))
+    assert {file.parent.name for file in files} == {served.baseline, served.candidate}
+    for file in files:
+        DESCRIBED.validate(json.loads(file.read_text(encoding="utf-8")))
 
 
 def test_a_store_that_is_not_there_is_a_problem_and_not_a_crash(tmp_path: Path):
