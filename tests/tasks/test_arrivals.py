@@ -12,9 +12,10 @@ import pytest
 
 from judge.case import Case
 from judge.catalog import court
-from judge.config import RunConfig, TranscriptsConfig
+from judge.config import Again, RunConfig, TranscriptsConfig
 from judge.errors import ConfigurationError
 from judge.formats import native_line
+from tasks.again import again_choice
 from tasks.arrivals import Arrivals, ended_at, run_choice
 from tasks.collecting import Collected
 from tasks.days import NothingDue
@@ -23,7 +24,7 @@ from tasks.intake import Plan, plan_intake, read_shard
 from tasks.objects import Spool
 from tasks.plan import Request, plan_run
 from tasks.room import sitting
-from tasks.scan import Handling
+from tasks.scan import Choice, Handling
 from tasks.store import open_store
 from tests.builders import agent, case, user
 from tests.tasks.test_selected_runs import run
@@ -62,7 +63,7 @@ def judged(wanted: RunConfig, run_id: str) -> list[str]:
         return store.table(run_id, "cases")["case_id"].to_list()
 
 
-def planned(wanted: TranscriptsConfig, choice: Arrivals | None = None) -> tuple[Plan, list[str]]:
+def planned(wanted: TranscriptsConfig, choice: Choice | None = None) -> tuple[Plan, list[str]]:
     """A plan at noon, and the ids of the cases that its shards hold."""
     with Spool.of(wanted) as spool:
         plan = plan_intake(wanted, 2, spool, handling=Handling(choice))
@@ -141,6 +142,20 @@ async def test_a_day_that_was_judged_is_the_same_run_again_and_its_overlap_is_le
         async with sitting(wanted) as room:
             again = await plan_run.fn(room, Request("nightly", date=day))
         assert (again.run_id, again.finished) == (run_id, True)
+
+
+async def test_a_mended_record_is_taken_up_without_what_was_judged_before(tmp_path: Path):
+    written(tmp_path / "in/a.jsonl", spoken("c1"))
+    await run(config(tmp_path))
+    lines = [native_line(spoken("c2")), b"{broken\n", native_line(spoken("c1"))]
+    (tmp_path / "in/b.jsonl").write_bytes(b"".join(lines))
+    second, summary = await run(config(tmp_path))
+    assert (summary.counts["judged"], summary.counts["quarantined"]) == (1, 1)
+    written(tmp_path / "in/b.jsonl", spoken("c2"), spoken("c3"), spoken("c1"))
+    with open_store(config(tmp_path).store) as store:
+        choice = again_choice(store, Again(run=second, only="quarantined"))
+    _, found = planned(config(tmp_path).transcripts, choice)
+    assert found == ["c3"]
 
 
 async def test_a_forecast_foresees_what_is_left(tmp_path: Path):
