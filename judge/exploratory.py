@@ -14,7 +14,7 @@ import polars as pl
 from judge.contrasts import Pairing, differences, in_points, sampled
 from judge.exact import rounded
 from judge.executions import collected
-from judge.labels import labelled
+from judge.labels import TOOL, labelled, tools_called
 from judge.measures import TABLE, Measure
 from judge.paired_metrics import aligned
 from judge.statistical_verdict import Exploratory
@@ -52,11 +52,12 @@ def metric_look(sides: Sides, pairing: Pairing, alpha: float) -> Look | None:
 def slice_looks(
     measures: Sequence[Sides], tables: Tables, fields: Sequence[str], pairing: Pairing, alpha: float
 ) -> Iterator[Look]:
-    """Measures over the cases with one value of a field or tag, by that of the baseline's case."""
+    """Measures over the cases with one value of a field or tag, by that of the baseline's case.
+
+    Slices by tool overlap: a case is in that of every tool it called.
+    """
     for field in fields:
-        labels = [labelled(table, field).drop_nulls() for table in tables]
-        if pairing.paired:
-            labels[1] = labels[0]
+        labels = _labels(tables, field, paired=pairing.paired)
         for value in sorted(set(labels[0]["label"]) & set(labels[1]["label"])):
             ids = [side.filter(pl.col("label") == value) for side in labels]
             for sides in measures:
@@ -67,6 +68,13 @@ def slice_looks(
                 part = (sides[0]._replace(cases=cut[0]), sides[1]._replace(cases=cut[1]))
                 if found := _look("slice", f"{field}={value}", part, pairing, alpha):
                     yield found
+
+
+def _labels(tables: Tables, field: str, *, paired: bool) -> list[pl.DataFrame]:
+    if field == TOOL:
+        return tools_called(tables, paired=paired)
+    labels = [labelled(table, field).drop_nulls() for table in tables]
+    return [labels[0], labels[0]] if paired else labels
 
 
 def code_looks(
