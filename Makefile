@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := check
-.PHONY: demo test check format lint types contracts ids test-s3 soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-privacy bench-reading bench-serving lock clean
+.PHONY: demo test check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-privacy bench-reading bench-serving lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -37,6 +37,9 @@ ids: $(STAMP)  ## rows of the feature checklist that no test asserts
 
 test-s3: $(STAMP)  ## the store's tests on the gateway of Ceph (packages radosgw, ceph-mon, ceph-osd)
 	ASSIZES_S3=ceph $(BIN)/pytest -q -n 0 tests/tasks/store tests/tasks/test_replies.py -k s3
+
+test-server: $(STAMP)  ## a Prefect server and a worker: schedules, events, automations, a killed backfill
+	ASSIZES_SERVER_TESTS=1 $(BIN)/python -m pytest -n 0 -p no:randomly tests/server
 
 soak-quick: $(STAMP)  ## kills, lost acknowledgements, damage, collectors: under two minutes
 	$(BIN)/python -m tests.soak short

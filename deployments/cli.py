@@ -11,11 +11,18 @@ import sys
 import traceback
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from deployments import intake_cli, occasions_cli, reading_cli, trust_cli, upkeep_cli
+from deployments import (
+    intake_cli,
+    occasions_cli,
+    operate_cli,
+    reading_cli,
+    trust_cli,
+    upkeep_cli,
+)
 from deployments.options import (
     AsJson,
     Batch,
@@ -49,8 +56,17 @@ INTERNAL_ERROR = 70
 
 
 @app.callback()
-def _every_command(verbose: Verbose = False) -> None:
+def _every_command(
+    verbose: Verbose = False,
+    log_format: Annotated[
+        Literal["text", "json"], typer.Option(help="Of what is logged on stderr.")
+    ] = "text",
+) -> None:
     """Judge agent conversations and say whether they got worse."""
+    if log_format == "json":
+        from deployments.json_log import log_json
+
+        log_json()
 
 
 @app.command()
@@ -286,6 +302,7 @@ def down() -> None:
     print("stopped" if stop_server() else "no background server was running")  # noqa: T201  # the command's answer
 
 
+app.add_typer(operate_cli.app)
 app.add_typer(trust_cli.app)
 app.add_typer(intake_cli.app)
 

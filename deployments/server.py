@@ -17,8 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from deployments.settings import PREFECT_DEFAULTS, home
-from judge.errors import AssizesError
+from deployments.settings import PREFECT_DEFAULTS, configured_api_url, home
+from judge.errors import AssizesError, ConfigurationError
 
 START = ("-m", "prefect", "server", "start", "--host", "127.0.0.1")
 HEALTH_TIMEOUT_S = 1.0
@@ -47,6 +47,25 @@ class Server:
 
 def _state_file() -> Path:
     return home() / "server.json"
+
+
+def known_server() -> str | None:
+    """The address of the API that the user has configured, else that of `assizes up`.
+
+    Raises:
+        ConfigurationError: when the configured one does not answer.
+        AssizesError: when the other is there and does not answer.
+    """
+    configured = configured_api_url()
+    if configured is None:
+        server = running_server()
+        return server.api_url if server else None
+    if healthy(configured, API_TIMEOUT_S):
+        return configured
+    raise ConfigurationError(
+        f"PREFECT_API_URL {configured!r} does not answer; start that server, or unset it (in "
+        "the environment or the Prefect profile)"
+    )
 
 
 def running_server() -> Server | None:

@@ -24,6 +24,8 @@ PREFECT_DEFAULTS = {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "PREFECT_LOGGING_EXTRA_LOGGERS": "judge,tasks,flows",
     "PREFECT_CLI_COLORS": "false",
+    # `assizes deploy` has the server close runs that are silent for three of these.
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
 }
 """Set unless the environment says otherwise, before Prefect is first imported."""
 

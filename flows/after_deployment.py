@@ -15,7 +15,7 @@ from prefect.runtime import flow_run
 from prefect.states import Running
 
 from flows.evaluate import evaluate
-from flows.outcome import RunOutcome
+from flows.outcome import RunOutcome, reached
 from judge.config import RunConfig
 from tasks.baselines import LATEST, PREVIOUS_VERSION
 from tasks.collecting import Collected
@@ -62,7 +62,7 @@ async def after_deployment(
     # Prefect types an async flow called with return_state as if it had been awaited already.
     work: Any = evaluate(_over(one, began), "deployment", return_state=True)
     state: State[Any] = await work
-    ended: Any = await state.aresult(raise_on_failure=False)
+    ended: Any = reached(await state.aresult(raise_on_failure=False))
     if not isinstance(ended, RunOutcome):
         return state
     if found < wanted:

@@ -7,6 +7,7 @@ import logging
 from dataclasses import replace
 from typing import Any
 
+from flows.outcome import reached
 from judge.errors import AssizesError
 from tasks.anchor_runs import anchor_config, anchors_due, anchors_id
 from tasks.anchoring import attribute_change
@@ -42,7 +43,7 @@ async def _judge(room: Room, run: PlannedRun) -> None:
         run_id=anchors_id(run.run_id),
         return_state=True,
     )
-    outcome = await (await work).aresult(raise_on_failure=False)
+    outcome = reached(await (await work).aresult(raise_on_failure=False))
     if isinstance(outcome, AssizesError):
         log.warning("the anchors could not be judged: %s", " ".join(str(outcome).split()))
     elif isinstance(outcome, BaseException):

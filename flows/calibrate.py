@@ -11,6 +11,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
 from flows.evaluate import evaluate
+from flows.outcome import reached
 from judge.config import RunConfig
 from tasks.calibrations import Calibrated, calibrate_run
 from tasks.reports.calibration import calibration_markdown
@@ -47,7 +48,7 @@ async def calibrate_judge(config: RunConfig, run_id: str | None = None) -> State
 async def _judged(config: RunConfig) -> str:
     # Prefect types an async flow called with return_state as if it had been awaited already.
     work: Any = evaluate(config, return_state=True)
-    outcome = await (await work).aresult(raise_on_failure=False)
+    outcome = reached(await (await work).aresult(raise_on_failure=False))
     if isinstance(outcome, BaseException):
         raise outcome
     run_id: str = outcome.run_id

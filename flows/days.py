@@ -13,7 +13,7 @@ from prefect.states import Completed, Failed
 from pydantic import BaseModel, ConfigDict
 
 from flows.evaluate import evaluate
-from flows.outcome import EXIT_CODES, Conclusion, RunOutcome
+from flows.outcome import EXIT_CODES, Conclusion, RunOutcome, reached
 from judge.config import RunConfig, Trigger
 from judge.errors import AssizesError, Halted, Inconclusive, NotComparable, OverBudget
 from tasks.parts import Part
@@ -98,7 +98,7 @@ async def judge_part(config: RunConfig, trigger: Trigger, part: Part) -> PartOut
         state: State[Any] = await work
     except PrefectHTTPStatusError as error:  # the server was too busy to take note of the run
         return _fault(part, error, "Failed")
-    ended: Any = await state.aresult(raise_on_failure=False)
+    ended: Any = reached(await state.aresult(raise_on_failure=False))
     if isinstance(ended, RunOutcome):
         return _reached(part, ended)
     if isinstance(ended, BaseException):

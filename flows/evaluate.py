@@ -14,6 +14,7 @@ from flows.spread import judge_shards
 from judge.config import Manner, RunConfig, Trigger
 from tasks.incidents import tell_incidents
 from tasks.plan import Request, at_work, plan_run
+from tasks.progress_shown import progress_shown
 from tasks.publishing import publish_report
 from tasks.room import sitting
 from tasks.summaries import compare_with_baseline, summarise_run
@@ -42,7 +43,7 @@ async def evaluate(
     """
     async with sitting(config) as room:
         run = await plan_run(room, Request(trigger, run_id, on, manner))
-        async with at_work(room, run):
+        async with at_work(room, run), progress_shown(config.name):
             lost = await ask_by_batch(room, run)
             lost = await judge_shards(room, run, lost)
             summary = await summarise_run(room, run, lost=bool(lost))

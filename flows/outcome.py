@@ -73,6 +73,15 @@ class RunOutcome(BaseModel):
     reports: dict[str, str]
 
 
+def reached(found: Any) -> Any:
+    """What a subflow `evaluate` ended with: a `RunOutcome`, or an error.
+
+    Where a flow run is taken up again, Prefect gives back what its finished subflows returned, as
+    the JSON that was kept.
+    """
+    return RunOutcome.model_validate(found) if isinstance(found, dict) else found
+
+
 def conclude(
     record: RunRecord,
     summary: RunSummary,

@@ -281,6 +281,10 @@ class ReportConfig(_Table):
     """[report]: where reports are written, one folder a run."""
 
     uri: str = "reports"
+    metrics: str | None = Field(
+        default=None,
+        description="folder of a Prometheus textfile collector; each run replaces its file there",
+    )
     storage_options: dict[str, Any] = Field(default_factory=dict)
 
 

@@ -18,7 +18,9 @@ class _Table(BaseModel):
 class NightlyConfig(_Table):
     """[nightly]: yesterday's transcripts, every night."""
 
-    cron: str = Field(default="0 4 * * *", description="when, in the time zone below")
+    cron: str = Field(
+        default="0 4 * * *", description="when, in the time zone below; empty: never by itself"
+    )
     time_zone: str = Field(
         default="UTC", description="whose days the date placeholders mean, e.g. Europe/Berlin"
     )

@@ -15,6 +15,7 @@ import math
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
@@ -57,6 +58,47 @@ QUIET_S: Final = 3.0
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class SharedLimit:
+    """A global concurrency limit as every process sets it up.
+
+    Args:
+        name: on the Prefect server.
+        per_minute: requests or tokens.
+        slots_each: slots that one of them takes.
+    """
+
+    name: str
+    per_minute: int
+    slots_each: int
+
+    @property
+    def slots(self) -> int:
+        """Of the limit, all in all: a minute's."""
+        return self.per_minute * self.slots_each
+
+    @property
+    def decay(self) -> float:
+        """Slots that become free in a second."""
+        return SHARED * self.slots / MINUTE_S
+
+
+def shared_limits(
+    limits: LimitsConfig, model: str
+) -> tuple[SharedLimit | None, SharedLimit | None]:
+    """The limits of a model's requests and of its tokens that all runs share; null for none."""
+    stem = f"{limits.shared}-{re.sub(r'[^a-z0-9._-]+', '-', model.lower())}"
+
+    def one(what: str, per_minute: int | None, slots: int) -> SharedLimit | None:
+        shares = limits.shared is not None and per_minute is not None
+        return SharedLimit(f"{stem}-{what}", per_minute or 0, slots) if shares else None
+
+    return (
+        one("requests", limits.requests_per_minute, SLOTS_PER_REQUEST),
+        one("tokens", limits.tokens_per_minute, SLOTS_PER_TOKEN),
+    )
+
+
 class PrefectLeases:
     """Shares `[limits] requests_per_minute` and `tokens_per_minute` of each model among all runs
     with the same `[limits] shared` on a Prefect server.
@@ -72,19 +114,13 @@ class PrefectLeases:
 
     def paces(self, model: str, wake: Callable[[], None]) -> tuple[Pace | None, Pace | None]:
         """The shared paces of a model's requests and of its tokens."""
-        limits = self._limits
-        stem = f"{limits.shared}-{re.sub(r'[^a-z0-9._-]+', '-', model.lower())}"
-        return (
-            self._pace(f"{stem}-requests", limits.requests_per_minute, SLOTS_PER_REQUEST, wake),
-            self._pace(f"{stem}-tokens", limits.tokens_per_minute, SLOTS_PER_TOKEN, wake),
-        )
+        requests, tokens = shared_limits(self._limits, model)
+        return self._pace(requests, wake), self._pace(tokens, wake)
 
-    def _pace(
-        self, name: str, per_minute: int | None, slots: int, wake: Callable[[], None]
-    ) -> Pace | None:
-        if per_minute is None:
+    def _pace(self, limit: SharedLimit | None, wake: Callable[[], None]) -> Pace | None:
+        if limit is None:
             return None
-        keeper = _Keeper(_SharedLimit(name, per_minute, slots), wake)
+        keeper = _Keeper(_Leasing(limit), wake)
         self._keepers.append(keeper)
         return keeper.pace
 
@@ -97,7 +133,7 @@ class PrefectLeases:
 class _Keeper:
     """Leases units of one limit ahead of who uses them, as long as somebody wants some."""
 
-    def __init__(self, limit: _SharedLimit, wake: Callable[[], None]) -> None:
+    def __init__(self, limit: _Leasing, wake: Callable[[], None]) -> None:
         self.pace = Leased(limit.per_minute, self._want)
         self._limit = limit
         self._wake = wake
@@ -137,13 +173,14 @@ class _Keeper:
         self._wake()
 
 
-class _SharedLimit:
-    """One limit on the Prefect server."""
+class _Leasing:
+    """One limit on the Prefect server, as this process leases of it."""
 
-    def __init__(self, name: str, per_minute: int, slots: int) -> None:
-        self.per_minute = per_minute
-        self.name = name
-        self._slots = slots
+    def __init__(self, limit: SharedLimit) -> None:
+        self.per_minute = limit.per_minute
+        self.name = limit.name
+        self._limit = limit
+        self._slots = limit.slots_each
         self._took_s = 0.0
         self._client: PrefectClient
         self._unreachable = False
@@ -182,9 +219,9 @@ class _SharedLimit:
         return Block(at=now + ahead_s, units=slots / self._slots, rate=decay / self._slots)
 
     async def _upsert(self) -> None:
-        most = self.per_minute * self._slots
+        limit = self._limit
         await self._client.upsert_global_concurrency_limit_by_name(
-            self.name, most, SHARED * most / MINUTE_S
+            limit.name, limit.slots, limit.decay
         )
 
     async def _take(self, slots: int) -> None:

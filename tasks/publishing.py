@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.events import emit_event
 
-from judge.compare import RunComparison
-from judge.summary import RunSummary
+from judge.compare import Ending, RunComparison
+from judge.errors import AssizesError
+from judge.summary import Outcome, RunSummary
 from tasks.plan import PlannedRun
 from tasks.reports.artifacts import publish_artifacts
 from tasks.reports.data import REGRESSION
+from tasks.reports.metrics_file import write_metrics
 from tasks.reports.stored import render_stored
 from tasks.room import Room
 from tasks.store import RunRecord
 
+log = logging.getLogger(__name__)
+
+TAG = "assizes"
+"""On every flow run of ours, so that one that died can be told from those of others."""
+
 EVENT_FINISHED = "assizes.run.finished"
 EVENT_REGRESSION = "assizes.regression.detected"
 EVENT_INCONCLUSIVE = "assizes.run.inconclusive"
+EVENT_FAILED = "assizes.run.failed"
+"""A failed gate, a run that was not finished, one that could not be compared: neither of the above."""
+
+RUN_RESOURCE = "assizes.run"
+"""Before the id of a run, the resource that these events are about."""
 
 
 @task(name="publish_report", cache_policy=NO_CACHE, result_serializer="json")
@@ -35,9 +48,20 @@ async def publish_report(
         render_stored, room.store, run.record, comparison, room.config.report
     )
     await publish_artifacts(data, links)
+    if (folder := room.config.report.metrics) is not None:
+        await asyncio.to_thread(_write_metrics, room, run.record, folder)
     fell = data["verdict"]["outcome"] == REGRESSION
-    _emit(run.record, summary, comparison, links, fell=fell)
+    names = _emit(run.record, summary, comparison, links, fell=fell)
+    log.info("run %s is %s: %s", run.run_id, run.record.status, ", ".join(names))
     return links
+
+
+def _write_metrics(room: Room, record: RunRecord, folder: str) -> None:
+    """A run that was judged and paid for does not fail for the sake of its metrics file."""
+    try:
+        write_metrics(room.store, record, folder)
+    except AssizesError as error:
+        log.warning("%s", error)
 
 
 def _emit(
@@ -47,16 +71,13 @@ def _emit(
     links: dict[str, str],
     *,
     fell: bool,
-) -> None:
-    names = [EVENT_FINISHED]
-    if fell:
-        names.append(EVENT_REGRESSION)
-    if summary.outcome == "inconclusive":
-        names.append(EVENT_INCONCLUSIVE)
+) -> list[str]:
+    """Ids, numbers and the reasons of the verdict; nothing of a transcript."""
     payload = {
         "run_id": record.run_id,
         "name": record.name,
         "trigger": record.trigger,
+        "status": record.status,
         "outcome": summary.outcome,
         "weighted_metrics_score_pct": summary.weighted_metrics_score_pct,
         "cases_pass_rate_pct": summary.cases_pass_rate_pct,
@@ -65,13 +86,41 @@ def _emit(
         "reasons": comparison.verdict.why if comparison else [],
         "report": links.get("html"),
     }
+    ending = _ending(comparison, fell=fell)
+    names = event_names(record.status, summary.outcome, ending)
     for name in names:
         emit_event(
             name,
             resource={
-                "prefect.resource.id": f"assizes.run.{record.run_id}",
+                "prefect.resource.id": f"{RUN_RESOURCE}.{record.run_id}",
                 "prefect.resource.name": record.run_id,
                 "assizes.name": record.name,
+                "assizes.trigger": record.trigger,
             },
             payload=payload,
         )
+    return names
+
+
+def _ending(comparison: RunComparison | None, *, fell: bool) -> Ending:
+    """Of the comparison, as the run concludes it: while the judge moved, a fall is no regression."""
+    if fell:
+        return "regressed"
+    ending = comparison.verdict.ending if comparison else "fine"
+    return "inconclusive" if ending == "regressed" else ending
+
+
+def event_names(status: str, outcome: Outcome, ending: Ending) -> list[str]:
+    """What is told of a run: that it finished, and what somebody may want to be woken for.
+
+    Args:
+        status: of its row.
+        outcome: of its own gates.
+        ending: of its comparison; `fine` without one.
+    """
+    if ending == "regressed":
+        return [EVENT_FINISHED, EVENT_REGRESSION]
+    if "inconclusive" in (outcome, ending):
+        return [EVENT_FINISHED, EVENT_INCONCLUSIVE]
+    passed = status == "complete" and outcome == "passed" and ending == "fine"
+    return [EVENT_FINISHED] if passed else [EVENT_FINISHED, EVENT_FAILED]

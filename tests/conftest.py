@@ -23,6 +23,9 @@ os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "CRITICAL"
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["DO_NOT_TRACK"] = "1"
 
+# Minutes long, with workers and schedules: `make test-server`.
+collect_ignore = [] if os.environ.get("ASSIZES_SERVER_TESTS") else ["server"]
+
 pytest_plugins = ["tests.doubles.fixtures", "tests.doubles.s3"]
 
 

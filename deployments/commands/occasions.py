@@ -19,6 +19,7 @@ from deployments.commands.output import (
     print_table,
 )
 from deployments.commands.run import check_places, find_server, progress, run_flows
+from deployments.json_log import logs_json
 from judge.config import RunConfig
 from tasks.days import check_dated
 from tasks.parts import backfill_parts
@@ -124,7 +125,12 @@ def _reached(config: RunConfig, work: Callable[[], Awaitable[Any]], shown: Shown
 
 
 async def _ended(work: Callable[[], Awaitable[Any]]) -> Any:
-    state = await work()
+    from prefect import tags
+
+    from tasks.publishing import TAG
+
+    with tags(TAG):
+        state = await work()
     outcome = await state.aresult(raise_on_failure=False)
     if isinstance(outcome, BaseException):
         raise outcome
@@ -134,6 +140,9 @@ async def _ended(work: Callable[[], Awaitable[Any]]) -> Any:
 @contextlib.contextmanager
 def _telling() -> Iterator[None]:
     """Lines of progress on stderr, for people and for the log of whatever runs the command."""
+    if logs_json():
+        yield
+        return
     handler = _Lines(logging.INFO)
     handler.addFilter(lambda record: record.levelno == logging.INFO)
     loggers = [logging.getLogger(name) for name in TOLD]

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from deployments.commands.output import print_json, print_outcome
 from deployments.commands.stores import store_config
-from deployments.server import API_TIMEOUT_S, healthy, running_server
-from deployments.settings import configured_api_url, prepare_environment, stored_config
+from deployments.server import known_server
+from deployments.settings import prepare_environment, stored_config
 from judge.catalog import court
 from judge.compare import COMPLETE
 from judge.config import Manner, RunConfig, Trigger
@@ -175,28 +175,26 @@ def find_server(*, verbose: bool) -> None:
     Raises:
         ConfigurationError: when the configured Prefect server does not answer.
     """
-    configured = configured_api_url()
-    if configured is not None and not healthy(configured, API_TIMEOUT_S):
-        raise ConfigurationError(
-            f"PREFECT_API_URL {configured!r} does not answer; start that server, or unset it (in "
-            "the environment or the Prefect profile)"
-        )
-    server = None if configured else running_server()
-    prepare_environment(verbose=verbose, api_url=server.api_url if server else None)
-    if server is None and configured is None:
+    api_url = known_server()
+    prepare_environment(verbose=verbose, api_url=api_url)
+    if api_url is None:
         _say("starting a temporary Prefect server (12 to 20 s; `assizes up` keeps one running)")
 
 
 async def _evaluate_all(wanted: list[Wanted]) -> list[RunOutcome]:
+    from prefect import tags
+
     from flows.evaluate import evaluate
+    from tasks.publishing import TAG
 
     outcomes = []
     for one in wanted:
-        # Prefect types an async flow called with return_state as if it had been awaited already.
-        work: Any = evaluate(
-            one.config, one.trigger, one.run_id, one.on, one.manner, return_state=True
-        )
-        outcome = await (await work).aresult(raise_on_failure=False)
+        with tags(TAG, one.trigger):
+            # Prefect types an async flow called with return_state as if it had been awaited.
+            work: Any = evaluate(
+                one.config, one.trigger, one.run_id, one.on, one.manner, return_state=True
+            )
+            outcome = await (await work).aresult(raise_on_failure=False)
         if isinstance(outcome, BaseException):
             raise outcome
         outcomes.append(outcome)

@@ -1,4 +1,4 @@
-"""The report in the Prefect UI: a Markdown artifact and a table of the metrics.
+"""The report in the Prefect UI: a Markdown artifact, a table of the metrics, a link to the whole.
 
 Keys are stable for a run's name, so that the UI keeps a timeline of its runs.
 """
@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from prefect.artifacts import acreate_markdown_artifact, acreate_table_artifact
+from prefect.artifacts import (
+    acreate_link_artifact,
+    acreate_markdown_artifact,
+    acreate_table_artifact,
+)
 
 from tasks.reports import words
 from tasks.reports.markdown import markdown_report
@@ -22,11 +27,11 @@ async def publish_artifacts(
     *,
     keys: tuple[str, str] = ("assizes-report", "assizes-metrics"),
 ) -> None:
-    """Create both artifacts of a run.
+    """Create the artifacts of a run.
 
     Args:
         data: what `report_data` returned.
-        links: where the written files lie, by suffix.
+        links: where the written files lie, by suffix; without `html` there is no link.
         keys: of the Markdown and of the table; the run's name is put behind each.
     """
     report, metrics = keys
@@ -37,6 +42,15 @@ async def publish_artifacts(
         markdown_report(data) + where, key=f"{report}-{name}", description=verdict
     )
     await acreate_table_artifact(metrics_table(data), key=f"{metrics}-{name}", description=verdict)
+    if "html" in links:
+        await acreate_link_artifact(
+            as_link(links["html"]), "the full report", f"{report}-link-{name}", verdict
+        )
+
+
+def as_link(where: str) -> str:
+    """A URI as it is; a path as a browser opens it."""
+    return where if "://" in where else Path(where).absolute().as_uri()
 
 
 def metrics_table(data: Mapping[str, Any]) -> list[dict[str, Any]]:

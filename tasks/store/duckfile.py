@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import duckdb
 import polars as pl
+from tenacity import retry, retry_if_exception_message, stop_after_delay, wait_fixed
 
 from judge.errors import SchemaVersion, StoreBusy, StoreError
 from judge.rows import LATER, SCHEMA_VERSION, TABLES, lacking
@@ -42,17 +43,22 @@ _IDENTITY: Final = "create table if not exists _identity (store VARCHAR)"
 
 MEMORY: Final = Path(":memory:")
 
+_LOCKED: Final = "Conflicting lock"
 _MAGIC: Final = slice(8, 12)
 _TORN: Final = re.compile(
     r"corrupt|checksum|INTERNAL|FATAL|serializ|WAL|beyond the end|could not read", re.IGNORECASE
 )
 
 
+PATIENCE_S: Final = 3.0
+"""So long a process that wants to write waits for others: who only looks lets go of a file soon."""
+
+
 def connected(uri: str, path: Path, *, writing: bool) -> duckdb.DuckDBPyConnection:
     """A connection to the file.
 
     Raises:
-        StoreBusy: when another process holds it.
+        StoreBusy: when another process holds it, for writing one that does not let go of it.
         StoreError: when it is not there to be read, damaged, or no DuckDB file.
     """
     try:
@@ -60,11 +66,21 @@ def connected(uri: str, path: Path, *, writing: bool) -> duckdb.DuckDBPyConnecti
             path.parent.mkdir(parents=True, exist_ok=True)
         elif not path.exists():
             raise StoreError(f"no store at {uri}: run `assizes run` first")
-        return _untouched(duckdb.connect(path, read_only=not writing))
+        return _untouched(_to_write(path) if writing else duckdb.connect(path, read_only=True))
     except OSError as error:
         raise StoreError(f"{uri}: cannot make its folder: {error.strerror or error}") from error
     except duckdb.Error as error:
         raise _refusal(uri, path, str(error)) from error
+
+
+@retry(
+    retry=retry_if_exception_message(match=rf"(?s).*{_LOCKED}"),
+    stop=stop_after_delay(PATIENCE_S),
+    wait=wait_fixed(0.05),
+    reraise=True,
+)
+def _to_write(path: Path) -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(path)
 
 
 def _untouched(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
@@ -176,7 +192,7 @@ def _all_of(listed: Committed) -> str:
 
 def _refusal(uri: str, path: Path, message: str) -> StoreError:
     """What DuckDB's refusal to open a file means, and what to do."""
-    if "Conflicting lock" in message:
+    if _LOCKED in message:
         owner = re.search(r"PID (\d+)", message)
         holder = f"process {owner[1]} on {socket.gethostname()}" if owner else "another process"
         return StoreBusy(

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from prefect import flow
 from prefect.artifacts import Artifact
 
 from tasks.reports import markdown_report
-from tasks.reports.artifacts import publish_artifacts
+from tasks.reports.artifacts import as_link, publish_artifacts
 from tests.tasks.reports.sample import Said, run
 
 LINKS = {"html": "s3://reports/nightly-aaaaaaaaaaaa/report.html"}
+
+
+def test_a_report_on_this_machine_is_linked_as_a_browser_opens_it(tmp_path: Path):
+    assert as_link(f"{tmp_path}/a b/report.html") == f"file://{tmp_path}/a%20b/report.html"
+    assert as_link("s3://reports/report.html") == "s3://reports/report.html"
 
 
 @flow
@@ -21,7 +27,7 @@ async def publish(data: dict[str, object]) -> None:
 
 
 @pytest.mark.usefixtures("prefect_server")
-async def test_both_artifacts_are_created_under_keys_that_stay_the_same():
+async def test_the_artifacts_are_created_under_keys_that_stay_the_same():
     data = run([Said("a", (5, 5)), Said("b", (1, 2), done=False)], name="my_suite").data()
     await publish(data)
     report = await Artifact.aget("assizes-report-my-suite")
@@ -32,6 +38,9 @@ async def test_both_artifacts_are_created_under_keys_that_stay_the_same():
         f"{markdown_report(data)}\n\nThe full report: "
         "`s3://reports/nightly-aaaaaaaaaaaa/report.html`\n"
     )
+    link = await Artifact.aget("assizes-report-link-my-suite")
+    assert link is not None
+    assert link.data == f"[the full report]({LINKS['html']})"
     assert report.description == "FAILED: nightly-aaaaaaaaaaaa"
     assert json.loads(str(metrics.data))[0] == {
         "metric": "tool_routing",

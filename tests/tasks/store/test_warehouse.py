@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -87,6 +89,13 @@ def test_a_second_process_is_refused_naming_the_writer_and_what_to_do(duckdb_pla
                 "or point [store] uri to a folder, which takes several writers"
             )
     open_store(duckdb_place, writing=True).close()
+
+
+def test_a_writer_waits_for_one_who_only_looks(duckdb_place):
+    open_store(duckdb_place, writing=True).close()
+    with _held(duckdb_place, "reading") as pid:
+        threading.Timer(0.5, os.kill, (pid, signal.SIGKILL)).start()
+        open_store(duckdb_place, writing=True).close()
 
 
 def test_several_processes_read_at_once(duckdb_place):

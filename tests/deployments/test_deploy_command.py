@@ -1,0 +1,257 @@
+"""`assizes deploy` against a real Prefect server: what is there afterwards, and what a second time does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from prefect.blocks.system import Secret
+from prefect.blocks.webhook import Webhook
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import DeploymentUpdate
+
+from deployments.commands.deploy import Order, registered
+from deployments.commands.serve_flows import serve
+from deployments.registration.apply import Registered
+from deployments.settings import validated
+from judge.config import RunConfig
+from judge.errors import ConfigurationError
+from tests.command import ROOT, assizes
+
+FLOWS = ("nightly", "after-deployment", "backfill", "evaluate", "compare", "calibrate")
+
+PREFECT = (sys.executable, "-m", "prefect", "--no-prompt")
+
+TOML = """
+name = "{name}"
+[transcripts]
+uri = "in/{{date}}"
+[nightly]
+cron = "{cron}"
+time_zone = "Europe/Berlin"
+[runner]
+work_pool = "assizes-tests"
+"""
+
+
+def toml(name: str, more: str = "", cron: str = "30 3 * * *") -> str:
+    return TOML.format(name=name, cron=cron) + more
+
+
+def config(name: str, more: str = "", cron: str = "30 3 * * *") -> RunConfig:
+    return validated(tomllib.loads(toml(name, more, cron)), "test")
+
+
+def pooled(wanted: RunConfig, pool: str) -> RunConfig:
+    runner = wanted.runner.model_copy(update={"work_pool": pool})
+    return wanted.model_copy(update={"runner": runner})
+
+
+async def deployed(wanted: RunConfig, **how: Any) -> dict[str, Registered]:
+    done = await registered(Order(wanted, folder="/srv/nights", **how))
+    return {one.name: one for one in done}
+
+
+async def states(wanted: RunConfig, **how: Any) -> dict[str, str]:
+    return {name: one.state for name, one in (await deployed(wanted, **how)).items()}
+
+
+async def saved_webhook(name: str) -> str:
+    hook = Webhook(url="http://127.0.0.1:9/none", allow_private_urls=True)
+    await hook.save(name, overwrite=True)
+    return f'[notify]\nblock = "webhook/{name}"\n'
+
+
+@pytest.mark.usefixtures("prefect_server")
+async def test_everything_is_registered_once_and_a_second_time_changes_nothing():
+    wanted = pooled(config("twice"), "pool-twice")
+    foretold = await states(wanted, dry_run=True)
+    async with get_client() as client:
+        pools = {pool.name for pool in await client.read_work_pools()}
+    assert "pool-twice" not in pools, "a dry run writes nothing"
+    assert await states(wanted) == foretold
+    names = {f"{flow}/assizes-twice" for flow in FLOWS}
+    assert names | {"judge-partition/assizes"} <= foretold.keys()
+    assert set((await states(wanted)).values()) == {"unchanged"}
+    async with get_client() as client:
+        nightly = await client.read_deployment_by_name("nightly/assizes-twice")
+        pool = await client.read_work_pool("pool-twice")
+    (schedule,) = nightly.schedules
+    assert (schedule.schedule.cron, schedule.schedule.timezone) == ("30 3 * * *", "Europe/Berlin")
+    assert nightly.global_concurrency_limit.limit == 1
+    assert nightly.concurrency_options.collision_strategy == "ENQUEUE"
+    assert nightly.pull_steps[0].popitem()[1] == {"directory": "/srv/nights"}
+    assert nightly.parameters["config"]["name"] == "twice"
+    assert pool.type == "process"
+
+
+@pytest.mark.usefixtures("prefect_server")
+async def test_what_differs_is_changed_and_named_and_what_was_switched_off_stays_off():
+    await deployed(config("changes"))
+    async with get_client() as client:
+        nightly = await client.read_deployment_by_name("nightly/assizes-changes")
+        await client.update_deployment_schedule(nightly.id, nightly.schedules[0].id, active=False)
+        (trigger,) = await client.read_automations_by_name("assizes changes: after a deployment")
+        await client.pause_automation(trigger.id)
+        backfill = await client.read_deployment_by_name("backfill/assizes-changes")
+        await client.update_deployment(backfill.id, DeploymentUpdate(tags=["mine"]))
+    again = await deployed(config("changes", cron="15 5 * * *"))
+    assert set(again["nightly/assizes-changes"].differs) == {"parameters", "schedules"}
+    assert "tags" in again["backfill/assizes-changes"].differs
+    assert again["assizes changes: after a deployment"].state == "unchanged"
+    async with get_client() as client:
+        nightly = await client.read_deployment_by_name("nightly/assizes-changes")
+        (trigger,) = await client.read_automations_by_name("assizes changes: after a deployment")
+    assert [(one.schedule.cron, one.active) for one in nightly.schedules] == [("15 5 * * *", False)]
+    assert not trigger.enabled
+
+
+@pytest.mark.usefixtures("prefect_server")
+async def test_what_is_not_wanted_any_more_is_removed_and_nothing_else():
+    await deployed(config("stays"))
+    first = await states(config("goes", await saved_webhook("removal")))
+    assert first["assizes goes: regression"] == "created"
+    second = await states(config("goes"))
+    assert second["assizes goes: regression"] == "removed"
+    assert second["assizes goes: missed nightly"] == "removed"
+    last = await states(config("goes"), remove=True)
+    assert {f"{flow}/assizes-goes" for flow in FLOWS} <= last.keys()
+    assert set(last.values()) == {"removed"}
+    assert set((await states(config("stays"))).values()) == {"unchanged"}
+
+
+@pytest.mark.row("O11")
+@pytest.mark.usefixtures("prefect_server")
+async def test_who_is_told_of_what():
+    told = 'on = ["failed", "finished"]\nmissed_after_hours = 30\n'
+    found = await deployed(config("told", await saved_webhook("told") + told))
+    ours = {name.partition(": ")[2] for name in found if name.startswith("assizes told: ")}
+    assert ours == {"after a deployment", "failed", "finished", "broken", "missed nightly"}
+    async with get_client() as client:
+        (missed,) = await client.read_automations_by_name("assizes told: missed nightly")
+    assert missed.trigger.within.total_seconds() == 30 * 3600
+    assert str(found["nightly/assizes-told"].id) in str(missed.trigger.match_related)
+    assert missed.trigger.posture == "Proactive"
+
+
+@pytest.mark.usefixtures("prefect_server")
+async def test_shared_limits_are_those_that_runs_lease_from():
+    shared = '[limits]\nshared = "acme"\nrequests_per_minute = 60\n'
+    found = await states(config("limits", shared + '[judge]\nmodel = "openai/gpt-4.1"\n'))
+    name = "acme-openai-gpt-4.1-requests"
+    assert found[name] == "created"
+    async with get_client() as client:
+        limit = await client.read_global_concurrency_limit_by_name(name)
+    assert limit.limit == 6000
+    assert limit.slot_decay_per_second == pytest.approx(98)
+
+
+@pytest.mark.usefixtures("prefect_server")
+async def test_a_block_that_cannot_tell_anything_is_refused():
+    for named in ("webhook/nobody", "nothing/nobody"):
+        with pytest.raises(ConfigurationError, match=f"no block '{named}'"):
+            await deployed(config("blocks", f'[notify]\nblock = "{named}"\n'))
+    with pytest.raises(ConfigurationError, match="'oncall' is no type/name"):
+        await deployed(config("blocks", '[notify]\nblock = "oncall"\n'))
+    await Secret(value="x").save("mute", overwrite=True)
+    with pytest.raises(ConfigurationError, match="neither notifies nor is a webhook"):
+        await deployed(config("blocks", '[notify]\nblock = "secret/mute"\n'))
+
+
+@pytest.mark.usefixtures("prefect_server")
+async def test_a_schedule_may_be_left_out_but_not_be_nonsense():
+    with pytest.raises(ConfigurationError, match="cron: 'at night' is no cron expression"):
+        await deployed(config("cron", cron="at night"))
+    dateless = toml("cron").replace("in/{date}", "in")
+    with pytest.raises(ConfigurationError, match=r"no schedule: \[nightly\] cron"):
+        await deployed(validated(tomllib.loads(dateless), "test"))
+    await deployed(config("cron", cron=""))
+    async with get_client() as client:
+        nightly = await client.read_deployment_by_name("nightly/assizes-cron")
+    assert nightly.schedules == []
+
+
+async def test_the_command_says_what_it_did(prefect_server: str, tmp_path: Path):
+    (tmp_path / "assizes.toml").write_text(toml("command"))
+    wanted = validated(tomllib.loads(toml("command")), "test")
+    before = await registered(Order(wanted, folder=str(tmp_path)))
+    env = {"PREFECT_API_URL": prefect_server}
+    answer = await asyncio.to_thread(assizes, "deploy", "--json", cwd=tmp_path, env=env)
+    assert answer.code == 0, answer.err
+    said = json.loads(answer.out)
+    assert said["server"] == prefect_server
+    assert [one["name"] for one in said["objects"]] == [one.name for one in before]
+    assert {one["state"] for one in said["objects"]} == {"unchanged"}
+
+
+def test_without_a_server_it_says_how_to_have_one(tmp_path: Path):
+    (tmp_path / "assizes.toml").write_text(toml("alone"))
+    env = {"ASSIZES_HOME": str(tmp_path), "PREFECT_HOME": str(tmp_path)}
+    answer = assizes("deploy", cwd=tmp_path, env=env)
+    assert (answer.code, len(answer.err.splitlines())) == (2, 1)
+    assert "no Prefect server" in answer.err
+    away = assizes("deploy", cwd=tmp_path, env={"PREFECT_API_URL": "http://127.0.0.1:9/api"})
+    assert (away.code, len(away.err.splitlines())) == (2, 1)
+    assert "does not answer" in away.err
+
+
+async def test_prefects_own_command_registers_the_yaml(prefect_server: str):
+    env = {**os.environ, "PREFECT_API_URL": prefect_server}
+
+    def prefect(*args: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "prefect", "--no-prompt", *args]
+        return subprocess.run(
+            command, cwd=ROOT, env=env, capture_output=True, text=True, check=False
+        )
+
+    prefect("work-pool", "create", "assizes", "--type", "process")
+    done = prefect("deploy", "--all", "--prefect-file", "deployments/prefect.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    async with get_client() as client:
+        nightly = await client.read_deployment_by_name("nightly/assizes-evaluation")
+        (trigger,) = await client.read_automations_by_name("assizes evaluation: after a deployment")
+    assert nightly.pull_steps[0].popitem()[1] == {"directory": str(ROOT)}
+    assert nightly.parameters["config"]["transcripts"]["uri"] == "transcripts/{date}"
+    template = trigger.actions[0].parameters["version"]["value"]["template"]
+    assert template == "{{ event.payload.version | string | tojson }}"
+
+
+async def test_flows_are_served_without_a_work_pool(prefect_server: str, tmp_path: Path):
+    (tmp_path / "assizes.toml").write_text(toml("served"))
+    env = {**os.environ, "PREFECT_API_URL": prefect_server, "PYTHONPATH": str(ROOT)}
+    serving = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "deployments.cli", "serve-flows"),
+        cwd=tmp_path,
+        env=env,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        nightly = await there(prefect_server, "nightly/assizes-served", paused=False)
+        assert nightly["work_pool_name"] is None
+        await there(prefect_server, "calibrate/assizes-served", paused=False)
+    finally:
+        serving.terminate()
+        await serving.wait()
+    await deployed(config("served"))
+    after = await there(prefect_server, "nightly/assizes-served", paused=False)
+    assert after["work_pool_name"] == "assizes-tests"
+    with pytest.raises(ConfigurationError, match="belongs to the work pool 'assizes-tests'"):
+        await serve(config("served"), 1)
+
+
+async def there(server: str, name: str, *, paused: bool) -> dict[str, Any]:
+    """The deployment, as soon as the server has it so."""
+    async with httpx.AsyncClient() as client, asyncio.timeout(90):
+        while True:
+            answer = await client.get(f"{server}/deployments/name/{name}")
+            if answer.status_code == 200 and answer.json()["paused"] is paused:
+                return answer.json()
+            await asyncio.sleep(0.3)

@@ -1,0 +1,96 @@
+"""Logs for programs: ids and hashes, never what somebody said."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from deployments.json_log import REPEATS, JsonLines
+from deployments.samples import sample_cases
+from judge.formats import native_line
+from tests.command import assizes
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def logger(clock: Clock):
+    own = logging.getLogger("judge.tests_of_json")
+    handler = JsonLines(clock)
+    own.addHandler(handler)
+    own.setLevel(logging.INFO)
+    own.propagate = False
+    yield own
+    own.removeHandler(handler)
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+    return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+
+
+@pytest.mark.row("O6")
+def test_what_repeats_is_held_back_and_counted(
+    logger: logging.Logger, clock: Clock, capsys: pytest.CaptureFixture[str]
+):
+    for number in range(50):
+        logger.warning("provider %s is away", f"p{number}")
+    logger.warning("something else")
+    clock.now = 61.0
+    logger.warning("provider %s is away", "again")
+    said = lines(capsys)
+    assert [one["message"] for one in said] == [
+        *(f"provider p{number} is away" for number in range(REPEATS)),
+        "something else",
+        "provider again is away",
+    ]
+    assert said[-1]["not_repeated"] == 50 - REPEATS
+
+
+@pytest.mark.row("O6")
+def test_an_error_is_told_by_its_kind_alone(
+    logger: logging.Logger, capsys: pytest.CaptureFixture[str]
+):
+    error = ValueError("the user said: my card is 4111")
+    logger.error("a judge broke\non a case", exc_info=error)
+    (one,) = lines(capsys)
+    assert (one["error"], one["level"]) == ("ValueError", "error")
+    assert one["message"] == "a judge broke on a case"
+    assert "4111" not in json.dumps(one)
+
+
+@pytest.mark.row("O6")
+def test_a_run_logs_its_states_with_ids_and_no_text_of_a_transcript(
+    prefect_server: str, tmp_path: Path
+):
+    cases = sample_cases()[:3]
+    (tmp_path / "in.jsonl").write_bytes(b"".join(map(native_line, cases)))
+    (tmp_path / "assizes.toml").write_text(
+        '[transcripts]\nuri = "in.jsonl"\n[thresholds]\nmetrics_pass_threshold = 0\n'
+        "cases_pass_threshold = 0\n"
+    )
+    env = {"PREFECT_API_URL": prefect_server}
+    answer = assizes("--log-format", "json", "run", "--json", cwd=tmp_path, env=env)
+    assert answer.code == 0, answer.err
+    run_id = json.loads(answer.out)["run_id"]
+    said = [json.loads(line) for line in answer.err.splitlines()]
+    (committed,) = [one for one in said if str(one["message"]).startswith("shard ")]
+    assert (committed["run_id"], committed["attempt"]) == (run_id, 1)
+    assert committed["shard"] in committed["message"]
+    assert {len(str(one["config_hash"])) for one in said} == {16}
+    (ended,) = [one for one in said if "is complete" in str(one["message"])]
+    assert "assizes.run.finished" in ended["message"]
+    texts = {turn.text for case in cases for turn in case.transcript.turns if turn.text}
+    assert not any(text in answer.err for text in texts)
