@@ -14,7 +14,7 @@ import polars as pl
 from judge.contrasts import Pairing, differences, in_points, sampled
 from judge.exact import rounded
 from judge.executions import collected
-from judge.labels import TOOL, labelled, tools_called
+from judge.labels import TOOL, by_tool, labelled
 from judge.measures import TABLE, Measure
 from judge.paired_metrics import aligned
 from judge.statistical_verdict import Exploratory
@@ -57,9 +57,7 @@ def slice_looks(
     Slices by tool overlap: a case is in that of every tool it called.
     """
     for field in fields:
-        labels = _labels(tables, field, paired=pairing.paired)
-        for value in sorted(set(labels[0]["label"]) & set(labels[1]["label"])):
-            ids = [side.filter(pl.col("label") == value) for side in labels]
+        for value, ids in _slices(tables, field, paired=pairing.paired):
             for sides in measures:
                 cut = [
                     one.cases.join(at, on="case_id", how="semi")
@@ -70,11 +68,18 @@ def slice_looks(
                     yield found
 
 
-def _labels(tables: Tables, field: str, *, paired: bool) -> list[pl.DataFrame]:
+def _slices(
+    tables: Tables, field: str, *, paired: bool
+) -> Iterator[tuple[str, Sequence[pl.DataFrame]]]:
+    """The values that both runs have, each with its cases on both sides."""
     if field == TOOL:
-        return tools_called(tables, paired=paired)
+        yield from by_tool(tables, paired=paired)
+        return
     labels = [labelled(table, field).drop_nulls() for table in tables]
-    return [labels[0], labels[0]] if paired else labels
+    if paired:
+        labels[1] = labels[0]
+    for value in sorted(set(labels[0]["label"]) & set(labels[1]["label"])):
+        yield value, [side.filter(pl.col("label") == value) for side in labels]
 
 
 def code_looks(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Final
 
 import polars as pl
@@ -30,39 +31,44 @@ def labelled(table: pl.DataFrame, field: str) -> pl.DataFrame:
     return table.select("case_id", label=label)
 
 
-def tools_called(tables: tuple[pl.DataFrame, pl.DataFrame], *, paired: bool) -> list[pl.DataFrame]:
-    """`case_id` and `label` of both runs: a row for each tool that a case called.
+def by_tool(
+    tables: tuple[pl.DataFrame, pl.DataFrame], *, paired: bool
+) -> Iterator[tuple[str, list[pl.DataFrame]]]:
+    """Each of the tools that most cases called, with the `case_id`s of both runs that called it.
 
     Of paired cases the tools of both runs count, and only cases whose tools both runs tell: cases
     picked by what the agent did in one run would look better in the other by that alone.
     """
-    sides = [table.select("case_id", "tools").drop_nulls() for table in tables]
-    labels = [_one_each(side) for side in sides]
-    if paired:
-        known = sides[0].join(sides[1], on="case_id", how="semi").select("case_id")
-        both = pl.concat(labels).unique().join(known, on="case_id", how="semi")
-        labels = [both, both]
-    counts = (
-        pl.concat(labels).group_by("label").len().sort("len", "label", descending=[True, False])
-    )
-    most = counts["label"].head(MAX_VALUES)
-    return [side.filter(pl.col("label").is_in(most.implode())).sort("case_id") for side in labels]
+    told = [_told(table) for table in tables]
+    counts = pl.concat(told).explode("names").group_by("names").agg(pl.col("cases").sum())
+    ranked = counts.sort("cases", "names", descending=[True, False]).head(MAX_VALUES)
+    untold = pl.concat([table.filter(pl.col("tools").is_null()) for table in tables])
+    for name in sorted(ranked["names"]):
+        ids = [_calling(name, *side) for side in zip(told, tables, strict=True)]
+        if paired:
+            both = pl.concat(ids).unique().join(untold, on="case_id", how="anti")
+            ids = [both, both]
+        yield name, ids
 
 
-def _one_each(side: pl.DataFrame) -> pl.DataFrame:
-    told = side["tools"].unique().cast(pl.String)
-    pairs = [(text, name) for text in told for name in text.split(BETWEEN) if name]
-    names = pl.DataFrame(pairs, schema={"text": pl.String, "label": pl.String}, orient="row")
-    rows = side.with_columns(text=pl.col("tools").cast(pl.String))
-    return rows.join(names, on="text", how="inner").select("case_id", "label")
+def _told(table: pl.DataFrame) -> pl.DataFrame:
+    """The sets of tools that cases called, their `names`, and how many `cases` called them."""
+    text = pl.col("tools").cast(pl.String)
+    sets = table.drop_nulls("tools").group_by("tools").agg(cases=pl.len())
+    return sets.filter(text != "").with_columns(names=text.str.split(BETWEEN))
+
+
+def _calling(name: str, told: pl.DataFrame, table: pl.DataFrame) -> pl.DataFrame:
+    sets = told.filter(pl.col("names").list.contains(name))
+    return table.join(sets, on="tools", how="semi").select("case_id")
 
 
 def fields_of(table: pl.DataFrame) -> list[str]:
-    """The fields and tags that cut the cases into 2 to `MAX_VALUES` parts, and the tools."""
+    """The fields and tags that cut the cases into 2 to `MAX_VALUES` parts; the tools, if any."""
     tags = {name for text in table["tags"].unique() if text for name in json.loads(text)}
     found = [
         field
         for field in (*FIELDS, *sorted(tags - {TOOL}))
         if 2 <= labelled(table, field)["label"].drop_nulls().n_unique() <= MAX_VALUES
     ]
-    return [*found, TOOL]
+    return [*found, TOOL] if _told(table).height else found

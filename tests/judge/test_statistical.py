@@ -225,6 +225,8 @@ def test_no_tool_is_shown_where_the_rows_of_one_side_hold_none():
     known, unknown = routed([True] * 20, "find"), suite([False] * 20)
     assert by_tool(found(unknown, known).exploratory) == {}
     assert by_tool(found(known, unknown, slices=("tool",)).exploratory) == {}
+    assert by_tool(found(known, renamed(unknown, "other-")).exploratory) == {}
+    assert by_tool(found(known, renamed(routed([False] * 20, "pay"), "other-")).exploratory) == {}
     assert by_tool(found(routed([True] * 20), routed([False] * 20)).exploratory) == {}
 
 
