@@ -74,7 +74,7 @@ def trends(
         list[str] | None, typer.Option(help="Series to watch [default: as configured, else all].")
     ] = None,
     slice_by: Annotated[
-        list[str] | None, typer.Option("--slice", help="agent, agent_version or tags.NAME.")
+        list[str] | None, typer.Option("--slice", help="agent, agent_version, tool or tags.NAME.")
     ] = None,
     since: Annotated[
         datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Runs from this day (UTC) on.")

@@ -43,7 +43,7 @@ def _bridges(found: StatisticalVerdict, runs: Compared, anchors: Compared) -> It
 
 
 def _effect(both: Compared, name: str) -> Effect | None:
-    before, after = (side.measures.get(name) for side in (both.before, both.after))
+    before, after = (side.measure(name) for side in (both.before, both.after))
     if before is None or after is None:
         return None
     one = contrast(before, after, both.pairing, both.limits.alpha)

@@ -208,6 +208,17 @@ def compare(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig)
     )
 
 
+def gated(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig) -> Compared:
+    """Two runs with the measures that `thresholds` gates on, for what is worked out beside them."""
+    both = Compared.of(baseline, candidate, thresholds)
+    scores = (baseline.scores, candidate.scores)
+    wanted = {key: name for key, name in metric_names(scores).items() if name in thresholds.gating}
+    repeated = PairedCases.of(baseline.cases, candidate.cases).repeated
+    for pair in paired_metrics(scores, wanted, repeated=repeated):
+        both.add(pair)
+    return both
+
+
 def _metrics(
     scores: Scores, names: Names, cases: PairedCases, both: Compared | None
 ) -> list[MetricAggregate]:

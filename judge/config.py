@@ -241,7 +241,7 @@ class ComparisonConfig(_Table):
         description="tag, agent or agent_version by which different cases are made alike",
     )
     slices: tuple[str, ...] | None = Field(
-        default=None, description="tags, agent or agent_version; null: every one with few values"
+        default=None, description="tags, agent, agent_version, tool; null: every one of few values"
     )
     critical_cases: tuple[str, ...] = Field(
         default=(), description="case ids that must not turn from pass to fail"

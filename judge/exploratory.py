@@ -14,7 +14,7 @@ import polars as pl
 from judge.contrasts import Pairing, differences, in_points, sampled
 from judge.exact import rounded
 from judge.executions import collected
-from judge.labels import labelled
+from judge.labels import TOOL, by_tool, labelled
 from judge.measures import TABLE, Measure
 from judge.paired_metrics import aligned
 from judge.statistical_verdict import Exploratory
@@ -52,13 +52,12 @@ def metric_look(sides: Sides, pairing: Pairing, alpha: float) -> Look | None:
 def slice_looks(
     measures: Sequence[Sides], tables: Tables, fields: Sequence[str], pairing: Pairing, alpha: float
 ) -> Iterator[Look]:
-    """Measures over the cases with one value of a field or tag, by that of the baseline's case."""
+    """Measures over the cases with one value of a field or tag, by that of the baseline's case.
+
+    Slices by tool overlap: a case is in that of every tool it called.
+    """
     for field in fields:
-        labels = [labelled(table, field).drop_nulls() for table in tables]
-        if pairing.paired:
-            labels[1] = labels[0]
-        for value in sorted(set(labels[0]["label"]) & set(labels[1]["label"])):
-            ids = [side.filter(pl.col("label") == value) for side in labels]
+        for value, ids in _slices(tables, field, paired=pairing.paired):
             for sides in measures:
                 cut = [
                     one.cases.join(at, on="case_id", how="semi")
@@ -67,6 +66,20 @@ def slice_looks(
                 part = (sides[0]._replace(cases=cut[0]), sides[1]._replace(cases=cut[1]))
                 if found := _look("slice", f"{field}={value}", part, pairing, alpha):
                     yield found
+
+
+def _slices(
+    tables: Tables, field: str, *, paired: bool
+) -> Iterator[tuple[str, Sequence[pl.DataFrame]]]:
+    """The values that both runs have, each with its cases on both sides."""
+    if field == TOOL:
+        yield from by_tool(tables, paired=paired)
+        return
+    labels = [labelled(table, field).drop_nulls() for table in tables]
+    if paired:
+        labels[1] = labels[0]
+    for value in sorted(set(labels[0]["label"]) & set(labels[1]["label"])):
+        yield value, [side.filter(pl.col("label") == value) for side in labels]
 
 
 def code_looks(

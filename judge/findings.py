@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Final
 
 from judge.ask_records import AskRecord, Heard
 from judge.case import Case
@@ -15,6 +15,10 @@ from judge.rows import as_json
 from judge.score import Metric, Score
 from judge.suspicion import SUSPECT, suspicion
 from judge.verdict import Verdict, verdict
+
+MAX_TOOLS: Final = 50
+MAX_TOOL_NAME: Final = 120
+"""So many tools of a case are kept, in order of their names, and so many characters of a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +135,14 @@ def _case_row(origin: Origin, case: Case) -> dict[str, Any]:
         "agent_input_tokens": usage and usage.input_tokens,
         "agent_output_tokens": usage and usage.output_tokens,
         "agent_cost_usd": transcript.cost_usd(),
+        "tools": _tools(case),
     }
+
+
+def _tools(case: Case) -> list[str]:
+    """The distinct names of the tools that the agent called; calls within a call are not its own."""
+    names = {call.name[:MAX_TOOL_NAME] for _, call in case.transcript.calls()}
+    return sorted(names)[:MAX_TOOLS]
 
 
 def _verdict_row(found: Verdict) -> dict[str, Any]:

@@ -11,6 +11,9 @@ from judge.executions import collected, executions
 PASS_RATE: Final = "pass_rate"
 SCORE: Final = "overall_score"
 
+BETWEEN: Final = "\x1f"
+"""Stands between the tools of a case in a case table: a list a case would take many times more."""
+
 SORTED: Final = 100_000
 """Up to so many cases are in the order of their ids: what is drawn from them must not depend on the
 order of the rows. Of more nothing is drawn.
@@ -48,7 +51,8 @@ class CaseTable(NamedTuple):
 
 def case_table(cases: pl.LazyFrame) -> CaseTable:
     """One row a case: `case_id` and `cluster` (hashed), `runs`, `passes`, `errors`, `agent`,
-    `agent_version`, `tags`, and the figures of the overall score.
+    `agent_version`, `tags`, `tools` (of all its repetitions, joined by `BETWEEN`; null where rows
+    hold none), and the figures of the overall score.
     """
     errored = pl.col("state") == "errored"
     score = pl.when(~errored).then("overall_score")
@@ -62,6 +66,7 @@ def case_table(cases: pl.LazyFrame) -> CaseTable:
         rows = executed.group_by("case_id").agg(
             own.first(),
             *(label.first() for label in labels),
+            _tools_of_all().cast(pl.Categorical),
             runs=pl.len(),
             passes=(pl.col("state") == "passed").sum(),
             errors=errored.sum(),
@@ -74,6 +79,7 @@ def case_table(cases: pl.LazyFrame) -> CaseTable:
             "case_id",
             own,
             *labels,
+            pl.col("tools").list.join(BETWEEN).cast(pl.Categorical),
             runs=pl.lit(1, pl.UInt32),
             passes=(pl.col("state") == "passed").cast(pl.UInt32),
             errors=errored.cast(pl.UInt32),
@@ -84,6 +90,13 @@ def case_table(cases: pl.LazyFrame) -> CaseTable:
     found = _in_order(rows)
     more = found.filter(pl.col("scored") > 1)
     return CaseTable(found, float(more["squares"].sum()), int((more["scored"] - 1).sum()))
+
+
+def _tools_of_all() -> pl.Expr:
+    """The tools of the repetitions of a case; null where those of one are not known."""
+    tools = pl.col("tools")
+    named = tools.explode().drop_nulls().unique().sort().str.join(BETWEEN)
+    return pl.when(tools.is_not_null().all()).then(named).alias("tools")
 
 
 def _in_order(rows: pl.LazyFrame) -> pl.DataFrame:

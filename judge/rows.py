@@ -92,6 +92,7 @@ CASES: Final[dict[str, Any]] = {
     "agent_input_tokens": pl.Int64,
     "agent_output_tokens": pl.Int64,
     "agent_cost_usd": pl.Float64,
+    "tools": pl.List(pl.String),
 }
 
 RUNS: Final[dict[str, Any]] = {
@@ -164,6 +165,9 @@ KEYS: Final[dict[str, tuple[str, ...]]] = {
     "calibrations": ("at", "fingerprint", "metric", "labels_hash"),
 }
 
+LATER: Final[dict[str, tuple[str, ...]]] = {"cases": ("tools",)}
+"""Columns, the last of their tables, that rows written before them lack: read as null."""
+
 SHARD_TABLES: Final = ("scores", "asks", "cases", "rejects")
 """The tables a shard writes; the others are written once per run."""
 
@@ -176,6 +180,20 @@ def frame(table: str, rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     """
     schema = TABLES[table]
     return pl.DataFrame(list(rows), schema=schema, orient="row").sort(KEYS[table])
+
+
+def lacking(table: str, columns: Iterable[str]) -> dict[str, Any]:
+    """The later columns of a table that are not among these, with their types."""
+    held = set(columns)
+    return {name: TABLES[table][name] for name in LATER.get(table, ()) if name not in held}
+
+
+def completed(table: str, rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows as they were stored, with the table's later columns: null where they lack one."""
+    nulls = [
+        pl.lit(None, dtype).alias(name) for name, dtype in lacking(table, rows.columns).items()
+    ]
+    return rows.with_columns(nulls)
 
 
 def as_json(value: object) -> str:

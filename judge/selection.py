@@ -20,7 +20,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from judge.case import Case
 from judge.rows import as_json
 
-LATER: Final = ("filter", "number", "stratify_by", "per_stratum", "seed", "always")
+LATER: Final = (
+    *("filter", "number", "stratify_by", "per_stratum", "seed", "always"),
+    *("since_last", "quiet_minutes", "manifest"),
+)
 """Settings that came after the first runs; unset they are no part of what a run is known by."""
 
 ALWAYS: Final = "always"
@@ -82,6 +85,19 @@ class SelectionConfig(BaseModel):
         default=(), description="case ids that are judged whatever the sample is"
     )
     limit: int | None = Field(default=None, ge=1, description="judge at most so many cases")
+    since_last: bool = Field(
+        default=False,
+        description="leave out what an earlier run of this name in this store has judged",
+    )
+    quiet_minutes: float | None = Field(
+        default=None,
+        gt=0,
+        le=525_600,
+        description="leave conversations that ended later than so long ago to a later run",
+    )
+    manifest: bool = Field(
+        default=False, description="the uri is a list of objects, and those hold the transcripts"
+    )
 
     @field_validator("filter")
     @classmethod

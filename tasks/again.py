@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 import polars as pl
 
@@ -20,6 +21,12 @@ from tasks.scan import DUE, REJECTED, UNSELECTED, Choice
 from tasks.sources import Source
 from tasks.store import RunRecord, Store
 from tasks.store.record import COMPLETE
+
+_PARTLY: Final = (
+    *("limit", "number", "per_stratum", "stratify_by"),
+    *("since_last", "quiet_minutes"),
+)
+"""Settings under which a run takes only some of the records that it could read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +136,7 @@ def _quarantined(store: Store, run: RunRecord) -> Quarantined:
     for earlier in _earlier(store, run):
         judged |= dict(_hashes(store.table(earlier, "cases")))
     told = run.config.get("transcripts", {})
-    limited = any(told.get(name) for name in ("limit", "number", "per_stratum", "stratify_by"))
+    limited = any(told.get(name) for name in _PARTLY)
     return Quarantined(left, judged, limited)
 
 

@@ -47,7 +47,12 @@ def bucket_sources(rest: str, options: Mapping[str, Any]) -> list[Source]:
         base = "/".join(until_magic(rest.split("/"))).rstrip("/")
         exists = functools.cache(lambda path: path in found or fs.exists(path))
         return [
-            Source(f"s3://{path}", _unquoted(info["ETag"]), int(info["size"]))
+            Source(
+                f"s3://{path}",
+                _unquoted(info["ETag"]),
+                int(info["size"]),
+                info.get("LastModified"),
+            )
             for path, info in found.items()
             if (path == rest and not rest.endswith("/"))
             or (

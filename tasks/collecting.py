@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from judge.config import TranscriptsConfig
 from judge.errors import Inconclusive
-from tasks.days import day_sources
+from tasks.manifests import transcript_sources
 from tasks.objects import Spool
 from tasks.scan import AS_IT_IS, Scan
 from tasks.sources import Source
@@ -28,11 +28,11 @@ class Collected:
         Raises:
             ConfigurationError: the transcripts cannot be reached.
         """
-        try:
-            sources = day_sources(self.config, None)
-        except Inconclusive:
-            sources = []
         with Spool.of(self.config) as spool:
+            try:
+                sources = transcript_sources(self.config, None, spool)
+            except Inconclusive:
+                sources = []
             known = self._cases
             self._cases = {
                 source: known[source] if source in known else self._read(source, spool)

@@ -8,10 +8,9 @@ from typing import Any
 import polars as pl
 
 from judge.bridge import bridged
-from judge.compare import RunComparison, RunData, compare
+from judge.compare import RunComparison, RunData, compare, gated
 from judge.config import ComparisonConfig
 from judge.rows import as_json
-from judge.statistical import Compared
 from judge.summary import RunSummary
 from tasks.anchor_runs import judged_anchors
 from tasks.baselines import RULES, by_rule
@@ -116,8 +115,8 @@ def _bridged(
     golden = [run_data(store, record.run_id) for record in records if record is not None]
     found = bridged(
         verdict.statistics,
-        Compared.of(*sides, thresholds),
-        Compared.of(golden[0], golden[1], thresholds),
+        gated(*sides, thresholds),
+        gated(golden[0], golden[1], thresholds),
     )
     update = {"verdict": verdict.model_copy(update={"statistics": found})}
     return comparison.model_copy(update=update)

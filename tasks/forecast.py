@@ -29,7 +29,7 @@ from judge.run_forecast import (
     total,
 )
 from judge.seats import Seats, seats
-from tasks.again import again_choice
+from tasks.arrivals import run_choice
 from tasks.clerk import SandboxClerk
 from tasks.intake import Plan, Record, plan_intake, read_shard
 from tasks.judging import hear_all
@@ -65,6 +65,7 @@ async def forecast(config: RunConfig, on: date | None = None) -> RunForecast:
     bench = court(config.judge)
     found = await asyncio.to_thread(seats, config, bench)
     treatment = await asyncio.to_thread(Treatment.of, config)
+    choice = await asyncio.to_thread(_left_before, config, bench, on)
     spool, clerk = Spool.of(config.transcripts), SandboxClerk()
     try:
         uri = expand(config.transcripts.uri, on)
@@ -75,7 +76,7 @@ async def forecast(config: RunConfig, on: date | None = None) -> RunForecast:
             config.shard_size,
             spool,
             on_progress=lambda read: watcher.get()("reading", read, 0),
-            handling=Handling(await asyncio.to_thread(_left_before, config), treatment),
+            handling=Handling(choice, treatment),
         )
         known = await asyncio.to_thread(_Known, config, bench, found, intake)
         forecaster = Forecaster(found, known.replies(), clerk)
@@ -93,12 +94,17 @@ async def forecast(config: RunConfig, on: date | None = None) -> RunForecast:
     return _told(Figures(scene, forecaster.tallies), known, intake, heard)
 
 
-def _left_before(config: RunConfig) -> Choice | None:
-    """What an earlier run left, for a run that takes it up; its store is read for no other."""
-    if config.transcripts.again is None:
-        return None
-    with open_store(config.store) as store:
-        return again_choice(store, config.transcripts.again)
+def _left_before(config: RunConfig, bench: Court, on: date | None) -> Choice | None:
+    """What earlier runs left; the store is read only for a run that asks for it."""
+    if config.transcripts.again is None and not config.transcripts.since_last:
+        return run_choice(None, config, bench, on)
+    try:
+        with open_store(config.store) as store:
+            return run_choice(store, config, bench, on)
+    except StoreError as error:
+        if config.transcripts.again is not None or type(error) is not StoreError:
+            raise
+        return run_choice(None, config, bench, on)  # there is no store yet
 
 
 async def _heard(

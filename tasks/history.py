@@ -17,6 +17,7 @@ from judge.calibration.fingerprint import judge_fingerprint
 from judge.calibration.settings import VERDICT
 from judge.errors import ConfigurationError, StoreError
 from judge.executions import collected
+from judge.labels import TOOL
 from judge.series.control import Point
 from judge.series.settings import SeriesConfig
 from judge.series.trends import Bridges, Series, Trends, trends
@@ -133,7 +134,8 @@ def _points(
     sliced = ["", *slices]
     for place, name in enumerate(sliced):
         of = pl.lit("") if not name else pl.col(f"slice_{place}")
-        known = values.with_columns(of=of).drop_nulls("of")
+        labelled = values.with_columns(of=of)
+        known = (labelled.explode("of") if name == TOOL else labelled).drop_nulls("of")
         for (series, value), mean, se, items in _means(known):
             point = Point(
                 record.run_id, record.started_at, mean, se, items, judge=judge, usable=usable
@@ -152,20 +154,22 @@ def _covered(record: RunRecord) -> bool:
 
 
 def _slice_columns(slices: Sequence[str]) -> list[pl.Expr]:
-    """Columns `slice_1`, ... by what each slice names.
+    """Columns `slice_1`, ... by what each slice names; of tools a list, as a case calls several.
 
     Raises:
-        ConfigurationError: for anything but agent, agent_version, tags.NAME.
+        ConfigurationError: for anything but agent, agent_version, tool, tags.NAME.
     """
     found = []
     for place, name in enumerate(slices, 1):
         if name in _SLICES:
             column = pl.col(name)
+        elif name == TOOL:
+            column = pl.col("tools")
         elif name.startswith("tags.") and name != "tags.":
             escaped = name.removeprefix("tags.").replace("'", "\\'")
             column = pl.col("tags").str.json_path_match(f"$['{escaped}']")
         else:
-            known = [*_SLICES, "tags.NAME"]
+            known = [*_SLICES, TOOL, "tags.NAME"]
             raise ConfigurationError.unknown("slice", name, known, "[series] slices")
         found.append(column.alias(f"slice_{place}"))
     return found

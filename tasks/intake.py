@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice, pairwise
-from typing import Any
+from typing import Any, Final
 
 from judge.case import Case
 from judge.config import TranscriptsConfig
@@ -21,17 +21,20 @@ from judge.errors import ConfigurationError, DataError
 from judge.formats import FORMATS, Format
 from judge.reconcile import reconcile
 from judge.rows import as_json
-from tasks.days import NothingDue, day_sources
+from tasks.days import NothingDue
 from tasks.draw import sampled
 from tasks.lines import Raw, sha256_of
-from tasks.objects import Source, Spool, expand, relisted
+from tasks.manifests import as_it_is_now, transcript_sources
+from tasks.objects import Source, Spool, expand
 from tasks.records import case_of, digest, excerpt_of, raw_records
 from tasks.scan import (
     AS_IT_IS,
     DUE,
     DUPLICATE,
+    JUDGED_BEFORE,
+    LEFT_OUT,
+    NOT_QUIET,
     REJECTED,
-    UNSELECTED,
     Choice,
     Handling,
     Scan,
@@ -39,6 +42,8 @@ from tasks.scan import (
 )
 from tasks.shard import Shard
 from tasks.treatment import AS_READ, Treatment
+
+_PASSED: Final = {JUDGED_BEFORE: "judged_before", NOT_QUIET: "not_quiet"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,8 @@ class Plan:
         truth_digest: of the file with the ground truth.
         kept: turns, calls, results of the cases, and what became of parts that a case has no place
             for, as `judge.formats.fidelity` counts them.
+        passed: those of the unselected that were left out for the sake of other runs, by reason:
+            `judged_before` by an earlier one, `not_quiet` and so left to a later one.
     """
 
     shards: tuple[Shard, ...]
@@ -74,6 +81,7 @@ class Plan:
     truth: dict[str, int] = field(default_factory=dict)
     truth_digest: str | None = None
     kept: dict[str, int] = field(default_factory=dict)
+    passed: dict[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -165,19 +173,19 @@ def plan_intake(
     """
     choice = handling.choice
     scan = Scan(config, spool, on_progress or (lambda _: None), handling)
-    for source in _sources(config, date, choice):
+    for source in _sources(config, date, choice, spool):
         scan.read(source)
     scan.settle_twins()
     plan = _plan(scan, shard_size, handling.treatment, sampled(scan.objects, config))
     plan.check()
     if not plan.due:
-        where = config.uri if choice else expand(config.uri, date)
+        where = config.uri if config.again else expand(config.uri, date)
         raise NothingDue(_no_data(where, plan), plan)
     return plan
 
 
 def _sources(
-    config: TranscriptsConfig, date: dt.date | None, choice: Choice | None
+    config: TranscriptsConfig, date: dt.date | None, choice: Choice | None, spool: Spool
 ) -> Iterator[Source]:
     """The objects to read; one that an earlier run named and that is gone is passed on as it was."""
     if choice is None and config.again is not None:
@@ -185,14 +193,16 @@ def _sources(
             "[transcripts] again: needs the store of the earlier run; `assizes requeue RUN --dry-run` "
             "counts what is left of it"
         )
-    if choice is None:
-        yield from day_sources(config, date)
+    if choice is None and (config.since_last or config.quiet_minutes is not None):
+        raise ConfigurationError(
+            "[transcripts] since_last, quiet_minutes: need the earlier runs and the time; judge with "
+            "`assizes run`, or plan with `assizes plan`"
+        )
+    if choice is None or choice.objects is None:
+        yield from transcript_sources(config, date, spool)
         return
     for source in choice.objects:
-        try:
-            yield relisted(source, config.storage_options)
-        except DataError:
-            yield source
+        yield as_it_is_now(source, config.storage_options)
 
 
 def read_shard(
@@ -236,7 +246,7 @@ def _plan(scan: Scan, shard_size: int, treatment: Treatment, design: dict[str, A
         due=fates[DUE],
         duplicates=fates[DUPLICATE],
         rejected=fates[REJECTED],
-        unselected=fates[UNSELECTED],
+        unselected=sum(fates[fate] for fate in LEFT_OUT),
         content_hash=hashlib.sha256(as_json(content).encode("utf-8", "surrogatepass")).hexdigest(),
         objects=_object_counts(objects),
         odd=dict(sorted(scan.odd.items())),
@@ -245,6 +255,7 @@ def _plan(scan: Scan, shard_size: int, treatment: Treatment, design: dict[str, A
         truth=truth.counts(scan.case_ids) if truth else {},
         truth_digest=treatment.digest,
         kept=dict(sorted(scan.kept.items())),
+        passed={name: fates[fate] for fate, name in _PASSED.items() if fates[fate]},
     )
 
 
@@ -273,7 +284,7 @@ def _cuts(fates: bytearray, shard_size: int) -> Iterator[tuple[int, int]]:
 
 def _shard(number: int, scanned: Scanned, start: int, stop: int) -> Shard:
     fates, offsets = scanned.fates[start:stop], scanned.offsets
-    unselected = fates.count(UNSELECTED)
+    unselected = sum(fates.count(fate) for fate in LEFT_OUT)
     body: dict[str, Any] = {
         "uri": scanned.source.uri,
         "etag": scanned.source.etag,
@@ -301,9 +312,10 @@ def _positions(fates: bytearray, wanted: int, start: int) -> tuple[int, ...]:
 
 def _no_data(uri: str, plan: Plan) -> str:
     why = ", ".join(f"{code} {count}" for code, count in plan.reasons.items()) or "none"
+    passed = "".join(f", {count} of them {name}" for name, count in plan.passed.items())
     return (
         f"no_data: nothing to judge in {uri!r}: {plan.read} records read, "
-        f"{plan.rejected} rejected ({why}), {plan.unselected} not selected"
+        f"{plan.rejected} rejected ({why}), {plan.unselected} not selected{passed}"
     )
 
 

@@ -309,7 +309,9 @@ def _is_packed_file(source: Source, path: Path) -> bool:
 
 def _local_source(path: Path) -> Source:
     try:
-        return Source(path.as_posix(), _local_etag(path), path.stat().st_size)
+        etag, state = _local_etag(path), path.stat()
+        modified = dt.datetime.fromtimestamp(state.st_mtime, dt.UTC)
+        return Source(path.as_posix(), etag, state.st_size, modified)
     except OSError as error:
         raise _unlistable(error) from error
 

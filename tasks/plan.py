@@ -15,7 +15,7 @@ from prefect.cache_policies import NO_CACHE
 from judge.catalog import fingerprints
 from judge.config import Manner, Trigger
 from judge.errors import ConfigurationError
-from tasks.again import again_choice
+from tasks.arrivals import run_choice
 from tasks.baselines import DAY, SEQUENCE, next_sequence
 from tasks.compared import baseline_id
 from tasks.days import NothingDue
@@ -81,7 +81,7 @@ async def plan_run(room: Room, request: Request) -> PlannedRun:
     """
     if request.manner == "resume":
         return await asyncio.to_thread(_resumed, room, request)
-    choice = await asyncio.to_thread(again_choice, room.store, room.config.transcripts.again)
+    choice = await asyncio.to_thread(run_choice, room.store, room.config, room.court, request.date)
     intake = await asyncio.to_thread(_intake, room, request, choice)
     failpoint("plan.listed")
     begun = await asyncio.to_thread(_begun, room, request, intake)

@@ -41,6 +41,12 @@ REJECTED: Final = ord("r")
 """Fate of a record that cannot be read, or contradicts another of the same identity."""
 UNSELECTED: Final = ord("u")
 """Fate of a good record that the configuration does not ask for."""
+JUDGED_BEFORE: Final = ord("b")
+"""Fate of one that an earlier run has judged."""
+NOT_QUIET: Final = ord("q")
+"""Fate of one whose conversation may go on: it is left for a later run."""
+LEFT_OUT: Final = (UNSELECTED, JUDGED_BEFORE, NOT_QUIET)
+"""All three count as not selected."""
 
 _PROGRESS_EVERY: Final = 1000
 _FILTERED_AT_ONCE: Final = 256
@@ -55,11 +61,11 @@ class Failure(NamedTuple):
 
 
 class Choice(Protocol):
-    """Which of the records that a configuration means are wanted, of what an earlier run left."""
+    """Which of the records that a configuration means are wanted, after earlier runs."""
 
     @property
-    def objects(self) -> Iterable[Source]:
-        """Those it left something in, as they were then."""
+    def objects(self) -> Iterable[Source] | None:
+        """Those an earlier run left something in, as they were then; null: all that are there."""
         ...
 
     def fate(self, source: Source, position: int, case: Case) -> int:

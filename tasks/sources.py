@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 
 from judge.errors import DataError
@@ -36,11 +37,14 @@ class Source:
         uri: a posix path as the configuration gives it (not made absolute), or `s3://bucket/key`.
         etag: on S3 the store's own, without quotes; locally the BLAKE2b of the content, 32 hex.
         size: bytes as stored, so before decompression.
+        modified: when it was last written, as listed; null where that is not known. It is no part
+            of what the object is known by.
     """
 
     uri: str
     etag: str
     size: int
+    modified: datetime | None = field(default=None, compare=False)
 
 
 def changed(source: Source) -> DataError:

@@ -27,7 +27,7 @@ from judge.run_numbers import run_metrics
 from judge.spending import with_ledger
 from judge.summary import RunSummary, summarise
 from judge.windows import TRUNCATED
-from tasks import draw
+from tasks import arrivals, draw
 from tasks.compared import baseline_id, compare_stored
 from tasks.failpoints import failpoint
 from tasks.intake import Plan
@@ -100,6 +100,7 @@ def _with_intake(room: Room, run: PlannedRun, summary: RunSummary) -> RunSummary
         *told(intake.odd),
         *fidelity.lines(intake.kept),
         *([_GONE.format(gone)] if gone else ()),
+        *arrivals.told(intake.passed),
         *draw.told(intake.design, intake.truth, of_all),
         *_truncated(room, run.run_id),
     )
@@ -128,8 +129,11 @@ def _truncated(room: Room, run_id: str) -> tuple[str, ...]:
 
 
 def _kept(intake: Plan) -> dict[str, float]:
-    """What the transcripts hold, and what became of parts that a case has no place for."""
-    return {f"transcripts/{name}": float(count) for name, count in intake.kept.items()}
+    """What the transcripts hold, what became of parts that a case has no place for, and what was
+    left to other runs.
+    """
+    counts = {**intake.kept, **intake.passed}
+    return {f"transcripts/{name}": float(count) for name, count in counts.items()}
 
 
 def _intake_counts(run: PlannedRun, committed: Mapping[str, Mapping[str, int]]) -> dict[str, int]:

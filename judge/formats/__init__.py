@@ -121,6 +121,20 @@ def _beginnings(head: bytes) -> Iterator[Any]:
     cuts = (whole[: len(whole) >> halved] for halved in range(1, len(whole).bit_length()))
     for text in (whole, *whole.split("\n"), *cuts):
         try:
-            yield jiter.from_json(text.encode(), partial_mode="trailing-strings")
+            yield _begun(text.encode())
         except ValueError:
             continue
+
+
+def _begun(text: bytes) -> Any:
+    """The value that a text is, or begins; a whole value with more behind it is no line.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        return jiter.from_json(text)
+    except ValueError as error:
+        if "trailing" in str(error):
+            raise
+    return jiter.from_json(text, partial_mode="trailing-strings")

@@ -14,7 +14,8 @@ class SeriesConfig(BaseModel):
         default=(), description="series to watch; empty: pass_rate, overall_score, all metrics"
     )
     slices: tuple[str, ...] = Field(
-        default=(), description="agent, agent_version or tags.NAME: a series a value, exploratory"
+        default=(),
+        description="agent, agent_version, tool or tags.NAME: a series a value, exploratory",
     )
     reference_runs: int = Field(
         default=28, ge=5, description="first runs of a judge, which say what is usual"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from judge.compare import ComparisonVerdict
+from judge.labels import TOOL
 from judge.statistical_verdict import LABELS, SHOWN, Exploratory, MetricVerdict, StatisticalVerdict
 from tasks.reports import words
 from tasks.reports.case_rows import ID_CHARS, LINE_CHARS
@@ -31,6 +32,7 @@ def statistics(verdict: ComparisonVerdict) -> dict[str, Any] | None:
         "mix": [one.model_dump() | {"by": name_of(one.by)} for one in found.mix],
         "moved": sum(one.moved for one in found.exploratory),
         "explored": len(found.exploratory),
+        "by_tool": any(one.name.startswith(f"{TOOL}=") for one in found.exploratory),
         "exploratory": [_explored(one) for one in found.exploratory[:MAX_EXPLORED]],
         "noise": _noise(found),
     }

@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,13 +16,13 @@ import polars as pl
 from tenacity import retry, retry_if_exception_message, stop_after_delay, wait_fixed
 
 from judge.errors import SchemaVersion, StoreBusy, StoreError
-from judge.rows import SCHEMA_VERSION, TABLES
+from judge.rows import LATER, SCHEMA_VERSION, TABLES, lacking
 from tasks.failpoints import failpoint
 from tasks.store.journal import Committed, Journal, entries, lost
 
 log = logging.getLogger(__name__)
 
-_TYPES: Final[dict[Any, str]] = {
+TYPES: Final[dict[Any, str]] = {
     pl.String: "VARCHAR",
     pl.Int32: "INTEGER",
     pl.Int64: "BIGINT",
@@ -123,6 +124,7 @@ def see_to_it(con: duckdb.DuckDBPyConnection, uri: str, journal: Journal, *, wri
 def identify(con: duckdb.DuckDBPyConnection) -> None:
     """A file that was looked at: it may be written, and has an id, which its journal names."""
     con.execute("pragma enable_checkpoint_on_shutdown")
+    add_later_columns(con)
     con.execute(_IDENTITY)
     if not con.execute("select store from _identity").fetchall():
         con.execute("insert into _identity values (?)", [uuid.uuid4().hex])
@@ -230,7 +232,28 @@ def tables_in(con: duckdb.DuckDBPyConnection) -> set[str]:
     return {name for (name,) in found}
 
 
+def columns_in(con: duckdb.DuckDBPyConnection, table: str) -> list[str]:
+    """The columns that a table of a file has."""
+    return con.sql(f"select * from {table} limit 0").columns
+
+
+def add_later_columns(con: duckdb.DuckDBPyConnection) -> None:
+    """Give the tables of an older file the columns that were added since; null in its rows."""
+    for table in LATER:
+        for name, dtype in lacking(table, columns_in(con, table)).items():
+            con.execute(f'alter table {table} add column "{name}" {TYPES[dtype]}')
+
+
+def selection(con: duckdb.DuckDBPyConnection, table: str, columns: Iterable[str]) -> str:
+    """What to select for these columns of a table; null for one that an older file lacks."""
+    absent = lacking(table, columns_in(con, table)) if table in LATER else {}
+    return ", ".join(
+        f'null::{TYPES[absent[name]]} as "{name}"' if name in absent else f'"{name}"'
+        for name in columns
+    )
+
+
 def create(table: str) -> str:
     """The statement that makes a public table where there is none."""
-    columns = ", ".join(f'"{name}" {_TYPES[dtype]}' for name, dtype in TABLES[table].items())
+    columns = ", ".join(f'"{name}" {TYPES[dtype]}' for name, dtype in TABLES[table].items())
     return f"create table if not exists {table} ({columns})"

@@ -13,6 +13,7 @@ from polars.io.plugins import register_io_source
 
 from judge.rows import KEYS, TABLES
 from tasks.store.arrow import ArrowView
+from tasks.store.duckfile import selection
 from tasks.store.record import newest_first
 
 _BLOCK_ROWS: Final = 1 << 15
@@ -30,7 +31,7 @@ def insert(con: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> No
 
 def rows_of(con: duckdb.DuckDBPyConnection, table: str, run_id: str | None = None) -> pl.DataFrame:
     """All rows of a table, or those of one run, sorted by the table's keys."""
-    query = f"select * from {table}"
+    query = f"select {selection(con, table, TABLES[table])} from {table}"
     if run_id is None:
         relation = con.sql(query)
     else:
@@ -84,7 +85,7 @@ def _block(
     con: duckdb.DuckDBPyConnection, table: str, run_id: str, columns: list[str], start: int
 ) -> pl.DataFrame:
     """Some columns of a run's rows among the `_BLOCK_ROWS` row ids from `start` on."""
-    names = ", ".join(f'"{name}"' for name in columns)
+    names = selection(con, table, columns)
     query = (
         f"select {names} from {table} where rowid >= $start and rowid < $stop and run_id = $run_id"
     )

@@ -189,7 +189,7 @@ class Lake(Closing):
         if name == "run_metrics":
             return self._metrics(run_id)
         frames = self._manifest.steadily(
-            run_id, lambda now: list(self._manifest.frames(now.parts(name)))
+            run_id, lambda now: list(self._manifest.frames(name, now.parts(name)))
         )
         return pl.concat([frame(name, []), *frames], rechunk=True).sort(
             KEYS[name], maintain_order=True
@@ -204,7 +204,13 @@ class Lake(Closing):
         sources = self.sources(run_id, name)
         if not sources:
             return frame(name, []).lazy()
-        return pl.scan_parquet(sources, glob=False, hive_partitioning=False)
+        return pl.scan_parquet(
+            sources,
+            glob=False,
+            hive_partitioning=False,
+            schema=TABLES[name],
+            missing_columns="insert",
+        )
 
     def sources(self, run_id: str, name: str) -> list[Path] | list[bytes]:
         """What polars or DuckDB can scan for a table: files of a folder, the bytes of a bucket."""

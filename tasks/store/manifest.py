@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 import polars as pl
 
 from judge.errors import StoreError
-from judge.rows import SHARD_TABLES
+from judge.rows import SHARD_TABLES, completed
 from tasks.failpoints import failpoint
 from tasks.store.documents import Document, Documents, encoded
 from tasks.store.objects import Objects, size_error
@@ -164,8 +164,10 @@ class Manifest:
             kept.update(part.name for one in after for part in one.parts.get(table, ()))
         return kept
 
-    def frames(self, parts: Mapping[str, Part]) -> Iterator[pl.DataFrame]:
-        """The rows of parts, one after the other, each checked against its size and SHA-256.
+    def frames(self, table: str, parts: Mapping[str, Part]) -> Iterator[pl.DataFrame]:
+        """The rows of a table's parts, one after the other, each checked against size and SHA-256.
+
+        A part of before a column was added has it too, null.
 
         Raises:
             StoreError: when one is missing or is not what was committed.
@@ -175,7 +177,8 @@ class Manifest:
             some = names[first : first + _AT_ONCE]
             found = self._objects.read(some)
             for name in some:
-                yield pl.read_parquet(io.BytesIO(self._checked(name, parts[name], found.get(name))))
+                data = self._checked(name, parts[name], found.get(name))
+                yield completed(table, pl.read_parquet(io.BytesIO(data)))
 
     def _checked(self, name: str, part: Part, data: bytes | None) -> bytes:
         where = self._objects.where

@@ -103,7 +103,7 @@ def _rows(copy: Lake, run_id: str) -> Iterator[tuple[str, pl.DataFrame]]:
     """The rows of a run by table, in pieces large enough to be inserted quickly."""
     for table in SHARD_TABLES:
         piece: list[pl.DataFrame] = []
-        for rows in copy.manifest.frames(copy.manifest.parts(run_id, table)):
+        for rows in copy.manifest.frames(table, copy.manifest.parts(run_id, table)):
             piece.append(rows)
             if sum(one.height for one in piece) >= _PIECE:
                 yield table, pl.concat(piece)

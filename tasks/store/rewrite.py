@@ -77,7 +77,7 @@ class Rewriter:
             kept = {table: list(self._now.parts(table).values()) for table in SHARD_TABLES}
             held: list[Part] = []
             for table in OF_CASES:
-                frames = self._manifest.frames(self._now.parts(table))
+                frames = self._manifest.frames(table, self._now.parts(table))
                 for place, (part, rows) in enumerate(zip(kept[table], frames, strict=True)):
                     others = rows.filter(~pl.col("case_id").is_in(list(case_ids)))
                     if others.height < rows.height:
@@ -102,7 +102,7 @@ class Rewriter:
         if len(group) == 1:
             return group[0]
         parts = {f"runs/{self._run_id}/parts/{part.name}": part for part in group}
-        rows = pl.concat(self._manifest.frames(parts)).sort(KEYS[table], maintain_order=True)
+        rows = pl.concat(self._manifest.frames(table, parts)).sort(KEYS[table], maintain_order=True)
         return self._write(table, rows)
 
     def _write(self, table: str, rows: pl.DataFrame) -> Part:

@@ -11,9 +11,9 @@ import duckdb
 import polars as pl
 
 from judge.errors import ConfigurationError
-from judge.rows import SHARD_TABLES, TABLES, frame
+from judge.rows import LATER, SHARD_TABLES, TABLES, completed, frame, lacking
 from tasks.store.arrow import ArrowView
-from tasks.store.duckfile import first_line
+from tasks.store.duckfile import TYPES, columns_in, first_line, selection
 from tasks.store.lake import Lake
 from tasks.store.protocol import Store
 
@@ -42,8 +42,8 @@ def ask(store: Store, file: Path | None, statement: str, run_id: str | None = No
         wanted = _tables(con, statement)
         if isinstance(store, Lake):
             _show_lake(con, store, wanted, run)
-        elif run is not None:
-            _show_run(con, wanted, run)
+        else:
+            _show_file(con, wanted, run)
         return pl.DataFrame(ArrowView(con.sql(statement)))
     except duckdb.Error as error:
         raise ConfigurationError(f"the query cannot be run: {first_line(error)}") from error
@@ -63,12 +63,16 @@ def _tables(con: duckdb.DuckDBPyConnection, statement: str) -> set[str]:
     return set(TABLES) & set(_WORD.findall(statement.lower()))
 
 
-def _show_run(con: duckdb.DuckDBPyConnection, wanted: Iterable[str], run: str) -> None:
-    """Views before the tables of the file, that show one run."""
+def _show_file(con: duckdb.DuckDBPyConnection, wanted: Iterable[str], run: str | None) -> None:
+    """Views before the tables of the file: of one run, and with the columns an older file lacks."""
     ((name,),) = con.execute("select current_database()").fetchall()
     for table in wanted:
-        source = f'"{name}".main.{table}'
-        con.execute(f"create temp view {table} as select * from {source} {_of(table, run)}")
+        older = table in LATER and lacking(table, columns_in(con, table))
+        if run is None and not older:
+            continue
+        shown = selection(con, table, TABLES[table]) if older else "*"
+        rows = f'select {shown} from "{name}".main.{table} {_of(table, run) if run else ""}'
+        con.execute(f"create temp view {table} as {rows}")
 
 
 def _of(table: str, run: str) -> str:
@@ -108,9 +112,14 @@ def _show_parts(con: duckdb.DuckDBPyConnection, lake: Lake, table: str, runs: li
         sources += lake.sources(run_id, table)
     if sources and isinstance(sources[0], Path):
         # A relation reads names as they are; in SQL text a name with [ or * would be a pattern.
-        con.read_parquet([_escaped(path) for path in sources]).create_view(table)
+        files = con.read_parquet([_escaped(path) for path in sources], union_by_name=True)
+        nulls = [
+            f'null::{TYPES[dtype]} as "{column}"'
+            for column, dtype in lacking(table, files.columns).items()
+        ]
+        files.project(", ".join(["*", *nulls])).create_view(table)
         return
-    found = [frame(table, []), *(pl.read_parquet(data) for data in sources)]
+    found = [frame(table, []), *(completed(table, pl.read_parquet(data)) for data in sources)]
     con.register("_incoming", ArrowView(pl.concat(found)))
     con.execute(f"create temp table {table} as select * from _incoming")
     con.unregister("_incoming")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import logging
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from prefect.settings import get_current_settings
@@ -19,30 +20,42 @@ from tests.builders import agent, call, case, result, user
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
-KEY = "sk-proj-" + "Zq8x" * 10
 TABLES = ("scores", "asks", "cases", "rejects", "run_metrics")
-MAIL = "ada.planted@example.com"
 
 
-def planted() -> bytes:
+class Words(NamedTuple):
+    """What is planted, another in each test: they share Prefect's database."""
+
+    key: str
+    mail: str
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Words:
+    own = hashlib.sha256(str(tmp_path).encode()).hexdigest()
+    return Words(f"sk-proj-{own[:40]}", f"ada.{own[40:52]}@example.com")
+
+
+def planted(words: Words) -> bytes:
     """A case that has it everywhere, and records that cannot be read with it at their front."""
+    key, mail = words
     whole = case(
-        user(f"Hi, {MAIL}, my key is {KEY}."),
-        agent(f"Use {KEY}", calls=[call("login", api_key=KEY, mail=MAIL)]),
-        result(f'{{"token": "{KEY}", "mail": "{MAIL}"}}'),
-        agent(f"A mail went to {MAIL}. {KEY}"),
-        tags={"trace": KEY},
-        agent=f"bot {KEY}",
-        metadata={"provider": {"key": KEY}, KEY: "x"},
+        user(f"Hi, {mail}, my key is {key}."),
+        agent(f"Use {key}", calls=[call("login", api_key=key, mail=mail)]),
+        result(f'{{"token": "{key}", "mail": "{mail}"}}'),
+        agent(f"A mail went to {mail}. {key}"),
+        tags={"trace": key},
+        agent=f"bot {key}",
+        metadata={"provider": {"key": key}, key: "x"},
     )
-    broken = f'{{"{KEY}": "{MAIL}", "case_id": \n'.encode()
-    foreign = f'{{"case_id": "x", "{KEY}": 1, "transcript": {{}}}}\n'.encode()
+    broken = f'{{"{key}": "{mail}", "case_id": \n'.encode()
+    foreign = f'{{"case_id": "x", "{key}": 1, "transcript": {{}}}}\n'.encode()
     return native_line(whole) + broken + foreign
 
 
-def config(folder: Path, base: str, **privacy: Any) -> RunConfig:
+def config(folder: Path, base: str, words: Words, **privacy: Any) -> RunConfig:
     (folder / "in").mkdir(exist_ok=True)
-    (folder / "in" / "t.jsonl").write_bytes(planted())
+    (folder / "in" / "t.jsonl").write_bytes(planted(words))
     return RunConfig.model_validate(
         {
             "transcripts": {"uri": f"{folder}/in"},
@@ -103,42 +116,47 @@ async def written(folder: Path, wanted: RunConfig, caplog: pytest.LogCaptureFixt
 @pytest.mark.row("004-96")
 @pytest.mark.parametrize("send", ["redacted", "raw"])
 async def test_a_planted_key_is_in_no_byte_written_or_sent(
-    tmp_path: Path, judge_server, caplog: pytest.LogCaptureFixture, send: str, monkeypatch
+    tmp_path: Path,
+    judge_server,
+    caplog: pytest.LogCaptureFixture,
+    send: str,
+    monkeypatch,
+    words: Words,
 ):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    wanted = config(tmp_path, judge_server.api_base, send=send)
-    assert KEY not in await written(tmp_path, wanted, caplog)
+    wanted = config(tmp_path, judge_server.api_base, words, send=send)
+    assert words.key not in await written(tmp_path, wanted, caplog)
     sent = str(judge_server.requests())
     assert "[SECRET_1]" in sent
-    assert KEY not in sent
+    assert words.key not in sent
 
 
 async def test_addresses_are_in_no_byte_written_where_they_are_to_be_hidden(
-    tmp_path: Path, judge_server, caplog: pytest.LogCaptureFixture, monkeypatch
+    tmp_path: Path, judge_server, caplog: pytest.LogCaptureFixture, monkeypatch, words: Words
 ):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    wanted = config(tmp_path, judge_server.api_base, redact=["secret", "email"])
-    assert MAIL not in await written(tmp_path, wanted, caplog)
-    assert MAIL not in str(judge_server.requests())
+    wanted = config(tmp_path, judge_server.api_base, words, redact=["secret", "email"])
+    assert words.mail not in await written(tmp_path, wanted, caplog)
+    assert words.mail not in str(judge_server.requests())
 
 
 async def test_sent_raw_a_model_sees_addresses_and_the_rows_do_not(
-    tmp_path: Path, judge_server, caplog: pytest.LogCaptureFixture, monkeypatch
+    tmp_path: Path, judge_server, caplog: pytest.LogCaptureFixture, monkeypatch, words: Words
 ):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    wanted = config(tmp_path, judge_server.api_base, redact=["secret", "email"], send="raw")
+    wanted = config(tmp_path, judge_server.api_base, words, redact=["secret", "email"], send="raw")
     await written(tmp_path, wanted, caplog)
-    assert MAIL in str(judge_server.requests())
+    assert words.mail in str(judge_server.requests())
     rows = rows_of(wanted.store)
-    assert MAIL not in rows
+    assert words.mail not in rows
     reports = tmp_path / "reports"
-    assert MAIL.encode() not in bytes_of(reports)
+    assert words.mail.encode() not in bytes_of(reports)
 
 
 async def test_the_scan_would_have_found_it(
-    tmp_path: Path, judge_server, caplog: pytest.LogCaptureFixture, monkeypatch
+    tmp_path: Path, judge_server, caplog: pytest.LogCaptureFixture, monkeypatch, words: Words
 ):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    wanted = config(tmp_path, judge_server.api_base, redact=[])
-    assert KEY in await written(tmp_path, wanted, caplog)
-    assert KEY in str(judge_server.requests())
+    wanted = config(tmp_path, judge_server.api_base, words, redact=[])
+    assert words.key in await written(tmp_path, wanted, caplog)
+    assert words.key in str(judge_server.requests())

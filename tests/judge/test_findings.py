@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from judge.case import Case, Expected
+from judge.case import Case, Expected, ToolCall
 from judge.catalog import Court
 from judge.engine import Heard
 from judge.findings import Origin, findings, has_ground_truth
 from judge.fixes import GENERATION_FIX, RETRIEVAL_FIX
 from judge.score import Metric, Scale, Score
-from tests.builders import agent, case, user
+from tests.builders import agent, call, case, result, user
 from tests.judge.quality_scores import Promising, rated
 
 ORIGIN = Origin("run", "t.jsonl", 0)
@@ -128,3 +128,17 @@ def test_ground_truth_is_an_expected_response_or_facts_that_say_something(expect
 def test_the_order_of_causes_follows_the_ground_truth_of_the_case(response, cause):
     row, _ = rows(expecting(response=response), correctness="no", chunk_relevance="no")
     assert row["root_cause"] == cause
+
+
+def test_a_case_names_the_tools_its_agent_called_once_each():
+    inner = ToolCall(name="inner")
+    calls = [call("pay"), call("find"), ToolCall(name="pay", tool_calls=(inner,))]
+    row, _ = rows(case(user("hi"), agent(calls=calls), result("done", name="told"), agent("ok")))
+    assert row["tools"] == ["find", "pay"]
+    assert rows(case(user("hi"), agent("hello")))[0]["tools"] == []
+
+
+def test_the_names_of_tools_are_bounded():
+    calls = [call(f"{n:03}{'x' * 200}") for n in range(60)]
+    row, _ = rows(case(user("hi"), agent(calls=calls)))
+    assert row["tools"] == [f"{n:03}{'x' * 117}" for n in range(50)]

@@ -65,7 +65,18 @@ def amount(case_id: str, metric: str, raw: float | None):
 
 
 def summed(*scores, cases=()) -> RunSummary:
-    tables = (lazy("cases", cases), lazy("scores", scores), lazy("asks", []))
+    """Of a run in which the judge did not apply wherever no score of it is given."""
+    ids = sorted({row["case_id"] for row in (*cases, *scores)})
+    cases = cases or [case_row(case_id) for case_id in ids]
+    found = {(row["case_id"], row["metric"]) for row in scores if not row["part"]}
+    nothing = {"status": "skipped", "reason": "not asked", "raw": None, "value": None}
+    skipped = [
+        fraction_row(case_id, metric.name, 0.0, judge="rag") | nothing
+        for case_id in ids
+        for metric in JUDGE.metrics
+        if (case_id, metric.name) not in found
+    ]
+    tables = (lazy("cases", cases), lazy("scores", [*scores, *skipped]), lazy("asks", []))
     return summarise(*tables, config(), {"read": len(cases)}, [JUDGE])
 
 

@@ -169,6 +169,77 @@ def test_the_slice_that_moved_comes_first():
     assert (first.moved, first.delta) == (True, -50.0)
 
 
+def routed(passed, *tools, **rest):
+    """Cases that called these tools."""
+    return suite(passed, tools=list(tools), **rest)
+
+
+def renamed(cases, start):
+    return [row | {"case_id": f"{start}{row['case_id']}"} for row in cases]
+
+
+def by_tool(explored):
+    return {one.name: one for one in explored if one.name.startswith("tool=")}
+
+
+@pytest.mark.parametrize("same_cases", [True, False])
+def test_the_tool_that_got_worse_comes_first(same_cases):
+    fine = renamed(routed([True] * 60, "find", "log"), "a")
+    before = [*fine, *renamed(routed([True] * 30, "log", "pay"), "b")]
+    after = [*fine, *renamed(routed([False] * 20 + [True] * 10, "log", "pay"), "b")]
+    after = after if same_cases else renamed(after, "other-")
+    explored = found(before, after).exploratory
+    assert [(one.kind, one.name, one.moved) for one in explored[:2]] == [
+        ("slice", "tool=pay", True)
+    ] * 2
+    rate = next(one for one in explored if one.measure == "pass_rate")
+    assert (rate.cases, rate.delta) == (30, pytest.approx(-66.666667))
+    looks = by_tool(explored)
+    assert looks["tool=find"].moved is False
+    assert by_tool(found(before, after, slices=("agent",)).exploratory) == {}
+
+
+def test_a_tool_that_goes_with_failure_is_no_change_of_an_agent_that_stayed():
+    def one_night(failing):
+        verdicts = [i not in failing for i in range(60)]
+        return [
+            row | {"tools": ["find"] if row["passed"] else ["find", "give_up"]}
+            for row in suite(verdicts)
+        ]
+
+    before, after = one_night(range(10)), one_night(range(50, 60))
+    looks = by_tool(found(before, after).exploratory)
+    assert (looks["tool=give_up"].delta, looks["tool=give_up"].cases) == (0.0, 20)
+
+
+def test_a_case_belongs_to_every_tool_of_its_repetitions():
+    def twice(passed):
+        first, second = routed(passed, "find"), routed(passed, "pay")
+        return [*first, *(row | {"repetition": 1} for row in second)]
+
+    looks = by_tool(found(twice([True] * 20), twice([False] * 20)).exploratory)
+    assert {name: one.cases for name, one in looks.items()} == {"tool=find": 20, "tool=pay": 20}
+
+
+def test_no_tool_is_shown_where_the_rows_of_one_side_hold_none():
+    known, unknown = routed([True] * 20, "find"), suite([False] * 20)
+    assert by_tool(found(unknown, known).exploratory) == {}
+    assert by_tool(found(known, unknown, slices=("tool",)).exploratory) == {}
+    assert by_tool(found(known, renamed(unknown, "other-")).exploratory) == {}
+    assert by_tool(found(known, renamed(routed([False] * 20, "pay"), "other-")).exploratory) == {}
+    assert by_tool(found(routed([True] * 20), routed([False] * 20)).exploratory) == {}
+
+
+def test_of_many_tools_those_that_most_cases_called_are_shown():
+    cases = [
+        row | {"tools": ["common", f"rare{i // 10:02}"]}
+        for i, row in enumerate(suite([True] * 300))
+    ]
+    worse = [row | {"passed": i % 2 == 0} for i, row in enumerate(cases)]
+    names = sorted(by_tool(found(cases, worse).exploratory))
+    assert names == ["tool=common", *(f"tool=rare{n:02}" for n in range(19))]
+
+
 def test_a_failure_code_that_spreads_is_found():
     cases = suite([True] * 40)
     clean = [score_row(row["case_id"]) for row in cases]

@@ -93,6 +93,22 @@ def test_slices_by_tag_are_series_of_their_own(store: Store):
     }
 
 
+def test_a_case_is_in_the_series_of_every_tool_it_called(store: Store):
+    good = [replace(one, tools=("find", "log")) for one in cases(4, 4, "refund")]
+    bad = [replace(one, tools=("log", "pay")) for one in cases(1, 4, "booking")]
+    put(store, night(0, [*good, *bad, Said("bare", (5, 5))]))
+    of = SeriesConfig(slices=("tool", "agent"), metrics=("pass_rate", "tool_routing"))
+    found = by_name(stored_trends(store, Span(), of))
+    assert {name: values for name, values in found.items() if name[0] == "pass_rate"} == {
+        ("pass_rate", ""): [pytest.approx(6 / 9)],
+        ("pass_rate", "agent=airline"): [pytest.approx(6 / 9)],
+        ("pass_rate", "tool=find"): [1.0],
+        ("pass_rate", "tool=log"): [pytest.approx(5 / 8)],
+        ("pass_rate", "tool=pay"): [0.25],
+    }
+    assert found["tool_routing", "tool=pay"] == [pytest.approx(0.4)]
+
+
 def test_runs_of_other_names_before_a_day_or_incomplete_are_left_out(store: Store):
     for number in range(4):
         put(store, night(number, cases(number, 4)))

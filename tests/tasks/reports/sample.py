@@ -44,6 +44,7 @@ class Said:
     agent: str = "airline"
     tags: Mapping[str, str] = field(default_factory=dict)
     latency_ms: float | None = 800.0
+    tools: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -168,6 +169,7 @@ def _case_row(one: Said, place: int) -> dict[str, Any]:
         "agent_tokens": 1200,
         "agent_input_tokens": 1000,
         "agent_output_tokens": 200,
+        "tools": list(one.tools),
     }
 
 

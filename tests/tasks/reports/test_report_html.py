@@ -282,6 +282,20 @@ def test_a_run_without_findings_still_has_a_page(of: Run):
     assert page(of).find("section")["id"] == "verdict"
 
 
+def test_slices_by_tool_are_shown_and_said_to_overlap():
+    def night(name: str, level: int, *tools: str) -> Run:
+        said = [Said(f"c{n:02}", (level, level), done=level > 3, tools=tools) for n in range(20)]
+        return run(said, run_id=name)
+
+    def moved(*tools: str) -> str:
+        data = compared(night("before", 5, *tools), night("after", 1, *tools))
+        return BeautifulSoup(html_report(data), "html.parser").get_text()
+
+    assert "tool=find" in moved("find", "pay")
+    assert "of every tool it called, so these overlap" in moved("find", "pay")
+    assert "overlap" not in moved()
+
+
 def test_a_report_of_ten_thousand_cases_stays_under_five_megabytes(record_property, capsys):
     long = "The agent repeated the same call with the same arguments. " * 40
     outcomes = tuple((f"Statement {place}. {long}", place != 1, long) for place in range(5))

@@ -1,0 +1,130 @@
+"""Rows written before a column was added: both kinds of store read them, with null in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from judge.config import StoreConfig
+from judge.rows import CASES, LATER, completed, frame
+from tasks.store import ask_store, open_store, rebuild_store
+from tasks.store.protocol import Store
+from tests.tasks.store.rows import COUNTS, ended, run_metrics, run_record, shard
+
+TOOLS = pl.List(pl.String)
+
+
+def with_tools(case_id: str, *tools: str) -> dict[str, pl.DataFrame]:
+    """A shard of today."""
+    frames = shard(case_id=case_id)
+    named = frames["cases"].with_columns(tools=pl.Series([list(tools)], dtype=TOOLS))
+    return frames | {"cases": named}
+
+
+@pytest.fixture
+def older(place: StoreConfig, monkeypatch: pytest.MonkeyPatch) -> StoreConfig:
+    """A store with one shard of a run, as it was written when cases had no tools."""
+    with monkeypatch.context() as before:
+        before.delitem(CASES, "tools")
+        before.delitem(LATER, "cases")
+        with open_store(place, writing=True) as store:
+            store.begin(run_record())
+            store.commit_shard("nightly-1", "s0", shard(), COUNTS)
+            assert "tools" not in store.table("nightly-1", "cases").columns
+    return place
+
+
+def resumed(place: StoreConfig) -> None:
+    """Judge the second shard of the run today, and end it."""
+    with open_store(place, writing=True) as store:
+        begun = store.begin(run_record())
+        store.commit_shard("nightly-1", "s1", with_tools("c2", "find", "pay"), COUNTS)
+        store.finish(ended(begun), run_metrics())
+
+
+def tools_in(store: Store) -> dict[str, list[str] | None]:
+    """What both ways of reading say of the cases."""
+    whole = store.table("nightly-1", "cases")
+    assert whole.schema == pl.Schema(CASES)
+    lazy = store.scan("nightly-1", "cases")
+    assert lazy.collect_schema()["tools"] == TOOLS
+    assert lazy.sort("case_id").collect(engine="streaming").equals(whole)
+    narrow = lazy.select("case_id", "tools").sort("case_id").collect(engine="streaming")
+    assert narrow.equals(whole.select("case_id", "tools"))
+    known = lazy.filter(pl.col("tools").is_not_null()).select("case_id").collect()
+    assert known.height == whole["tools"].count()
+    return dict(whole.select("case_id", "tools").rows())
+
+
+def test_an_older_store_is_read_with_null_where_rows_hold_no_tools(older):
+    for _ in range(2):  # reading changes nothing that would have to be there
+        with open_store(older) as store:
+            assert tools_in(store) == {"c1": None}
+
+
+def test_a_run_begun_before_the_column_is_resumed_and_holds_both_kinds_of_rows(older):
+    resumed(older)
+    with open_store(older) as store:
+        assert tools_in(store) == {"c1": None, "c2": ["find", "pay"]}
+        assert store.table("nightly-1", "scores").height == 6
+
+
+def test_sql_over_an_older_store_has_the_column(older):
+    assert ask_store(older, "select tools from cases").rows() == [(None,)]
+    assert ask_store(older, "select tools from cases", "nightly-1").rows() == [(None,)]
+    resumed(older)
+    wanted = "select case_id, tools from cases order by case_id"
+    both = [("c1", None), ("c2", ["find", "pay"])]
+    assert ask_store(older, wanted).rows() == both
+    assert ask_store(older, wanted, "nightly-1").rows() == both
+    calls = "select tool, count(*) from (select unnest(tools) as tool from cases) group by all order by tool"
+    assert ask_store(older, calls).rows() == [("find", 1), ("pay", 1)]
+
+
+def test_an_older_file_gets_the_column_when_it_is_next_opened_for_writing(
+    duckdb_place, monkeypatch
+):
+    with monkeypatch.context() as before:
+        before.delitem(CASES, "tools")
+        before.delitem(LATER, "cases")
+        open_store(duckdb_place, writing=True).close()
+    for _ in range(2):
+        open_store(duckdb_place, writing=True).close()
+    described = "select column_name from (describe cases)"
+    assert ask_store(duckdb_place, described)["column_name"].to_list() == list(CASES)
+
+
+@pytest.mark.parametrize("act", ["compact", "forget"])
+def test_parts_of_both_kinds_are_rewritten_together(older, act):
+    resumed(older)
+    with open_store(older, writing=True) as store:
+        if act == "forget":
+            store.forget("nightly-1", ["c1"])
+            assert tools_in(store) == {"c2": ["find", "pay"]}
+            return
+        if not older.uri.startswith("duckdb:"):
+            assert store.compact("nightly-1").after == 3
+        assert tools_in(store) == {"c1": None, "c2": ["find", "pay"]}
+
+
+def test_a_file_is_rebuilt_from_an_older_parquet_copy(tmp_path: Path, monkeypatch):
+    copy = StoreConfig(uri=str(tmp_path / "lake"))
+    with monkeypatch.context() as before:
+        before.delitem(CASES, "tools")
+        before.delitem(LATER, "cases")
+        with open_store(copy, writing=True) as store:
+            store.begin(run_record())
+            store.commit_shard("nightly-1", "s0", shard(), COUNTS)
+    resumed(copy)
+    place = StoreConfig(uri=f"duckdb:///{tmp_path}/made.duckdb")
+    assert rebuild_store(place, copy).kept == ["nightly-1"]
+    with open_store(place) as store:
+        assert tools_in(store) == {"c1": None, "c2": ["find", "pay"]}
+
+
+def test_rows_that_lack_nothing_are_left_as_they_are():
+    today = frame("cases", [{"run_id": "r", "case_id": "c", "repetition": 0, "tools": []}])
+    assert completed("cases", today).equals(today)
+    assert completed("asks", frame("asks", [])).schema == frame("asks", []).schema
