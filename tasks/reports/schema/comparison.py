@@ -56,6 +56,7 @@ class Statistics(Part):
     mix: list[Mix]
     moved: int
     explored: int
+    by_tool: bool = Field(description="whether slices by the tools of cases are among the next")
     exploratory: list[Explored]
     noise: Within | None = Field(description="null: no case was repeated")
 
