@@ -16,7 +16,7 @@ demo: $(STAMP)  ## two runs over bundled transcripts, one with a planted regress
 	$(BIN)/assizes demo
 
 test: $(STAMP)  ## every test
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 3 --dist loadgroup
 
 check: format lint types contracts test  ## all that CI asks for
 

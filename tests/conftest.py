@@ -40,11 +40,14 @@ atexit.register(_stop_server)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests over the Prefect server share one process: it is started once."""
+    """The tests of a file that need the Prefect server run in one process: what is set up for the
+    file is set up once. Each process starts a server of its own.
+    """
     for item in items:
         if "prefect_server" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.server)
-            item.add_marker(pytest.mark.xdist_group("server"))
+            file = item.nodeid.partition("::")[0]
+            item.add_marker(pytest.mark.xdist_group("web" if "/web/" in file else file))
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from prefect.client.orchestration import get_client
+from prefect.exceptions import ObjectNotFound
 
 from judge.errors import ConfigurationError
 from tasks.partitions import Partition, check_spread, orders_config, partitions
@@ -129,6 +132,10 @@ async def test_workers_need_a_server_that_they_reach(tmp_path: Path, monkeypatch
 
 
 async def test_a_deployment_that_is_not_there_is_named(tmp_path: Path, prefect_server: str):
+    async with get_client() as client:  # other tests of this server may have registered it
+        with suppress(ObjectNotFound):
+            there = await client.read_deployment_by_name("judge-partition/assizes")
+            await client.delete_deployment(there.id)
     with pytest.raises(ConfigurationError, match="judge-partition/assizes.*assizes deploy"):
         async with sitting(spread(tmp_path)):
             pass
