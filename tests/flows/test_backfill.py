@@ -32,14 +32,14 @@ from tests.flows.nights import cases_of, dated, ended, lay, rows
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
-FIRST, LAST = date(2026, 3, 15), date(2026, 4, 13)
-DAYS = [FIRST + timedelta(days=number) for number in range(30)]
-EMPTY = {date(2026, 3, 20), date(2026, 4, 5)}
+FIRST, LAST = date(2026, 3, 24), date(2026, 4, 6)
+DAYS = [FIRST + timedelta(days=number) for number in range(14)]
+EMPTY = {date(2026, 3, 26), date(2026, 4, 5)}
 BROKEN = date(2026, 3, 29)
 
 
-def month(folder: Path, count: int = 2) -> None:
-    """30 days of transcripts, over the day the clocks change: two are empty, one has broken files."""
+def fortnight(folder: Path, count: int = 2) -> None:
+    """Two weeks of transcripts, over the day the clocks change: two are empty, one has broken files."""
     for day in DAYS:
         if day == BROKEN:
             lay(folder, day, [], b'{"cut off\n')
@@ -76,7 +76,7 @@ def answered(ledger: Path) -> int:
 async def test_every_day_is_a_run_and_neither_an_empty_nor_a_broken_one_ends_the_others(
     tmp_path: Path,
 ):
-    month(tmp_path, 1)
+    fortnight(tmp_path, 1)
     config = dated(
         tmp_path, backfill={"in_flight": 4}, comparison={"baseline": "latest", "mode": "rules"}
     )
@@ -86,20 +86,20 @@ async def test_every_day_is_a_run_and_neither_an_empty_nor_a_broken_one_ends_the
     assert list(found) == [day.isoformat() for day in DAYS]
     assert {day for day, said in found.items() if said == "NoData"} == {str(one) for one in EMPTY}
     assert found[BROKEN.isoformat()] == "Inconclusive"
-    assert len({one.run_id for one in outcome.parts}) == 30
-    assert (no_case_twice(config), len(rows(config)), outcome.left) == (27, 30, [])
+    assert len({one.run_id for one in outcome.parts}) == 14
+    assert (no_case_twice(config), len(rows(config)), outcome.left) == (11, 14, [])
     assert {row["status"] for row in rows(config)} == {"complete"}
     assert state.name == outcome.conclusion
     assert await filled(config, FIRST, LAST) == outcome
     async with get_client() as client:
         run = await client.read_flow_run(state.state_details.flow_run_id)
-        assert run.name == "backfill-suite-2026-03-15..2026-04-13"
+        assert run.name == "backfill-suite-2026-03-24..2026-04-06"
         progress = await client.read_artifacts(
             artifact_filter=_key("assizes-backfill-progress-suite")
         )
         assert {float(one.data) for one in progress} == {100.0}
         tables = await client.read_artifacts(artifact_filter=_key("assizes-backfill-suite"))
-        assert len(json.loads(tables[0].data)) == 30
+        assert len(json.loads(tables[0].data)) == 14
 
 
 def _key(name: str) -> ArtifactFilter:
@@ -123,16 +123,16 @@ async def test_two_backfills_at_once_over_the_same_days_leave_no_duplicate_and_p
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("OPENAI_API_KEY", OPENAI_KEY)
-    month(tmp_path)
+    fortnight(tmp_path)
     with running_openai_server("--latency", "0.2") as model:
         judge = {"model": "openai/gpt-4o-mini", "api_base": model.api_base}
         ahead = dated(tmp_path, judge=judge, backfill={"in_flight": 2})
         behind = dated(tmp_path, judge=judge, backfill={"in_flight": 2, "order": "newest"})
         one, two = await asyncio.gather(
-            filled(ahead, DAYS[0], DAYS[11]), filled(behind, DAYS[4], DAYS[14])
+            filled(ahead, DAYS[0], DAYS[7]), filled(behind, DAYS[3], DAYS[9])
         )
-    assert no_case_twice(ahead) == answered(tmp_path / "ledger.db") == 2 * 13
-    assert len(rows(ahead)) == 15
+    assert no_case_twice(ahead) == answered(tmp_path / "ledger.db") == 2 * 8
+    assert len(rows(ahead)) == 10
     shared = {part.part: part for part in one.parts}
     for part in two.parts:
         assert shared.get(part.part, part) == part
@@ -173,25 +173,25 @@ async def test_killed_in_the_middle_it_goes_on_and_finished_days_cost_nothing(
     tmp_path: Path, prefect_server: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("OPENAI_API_KEY", OPENAI_KEY)
-    month(tmp_path)
+    fortnight(tmp_path)
     with running_openai_server("--latency", "0.05") as model:
         judge = {"model": "openai/gpt-4o-mini", "api_base": model.api_base}
         store = {"uri": f"duckdb:///{tmp_path}/rows.duckdb"}
         config = dated(tmp_path, judge=judge, store=store)
         process = started(config, prefect_server)
-        wait_for(model, 21)
+        wait_for(model, 9)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         before = len([row for row in rows(config) if row["status"] == "complete"])
-        assert 5 < before < 30
+        assert 2 < before < 14
         outcome = await filled(config, FIRST, LAST)
         asked = model.stats()["requests"]
         assert await filled(config, FIRST, LAST) == outcome
         assert model.stats()["requests"] == asked
     paid = answered(tmp_path / "ledger.db")
-    assert len(outcome.parts) == 30
-    assert no_case_twice(config) == 54
-    assert 54 - 2 <= paid <= 54  # two of the day in flight may have been paid and not settled
+    assert len(outcome.parts) == 14
+    assert no_case_twice(config) == 22
+    assert 22 - 2 <= paid <= 22  # two of the day in flight may have been paid and not settled
     assert outcome.cost_usd is not None
     assert outcome.cost_usd > 0
 
@@ -238,7 +238,7 @@ def test_the_newest_day_comes_first_where_that_is_wanted(tmp_path: Path):
     [
         ({}, "give the first day"),
         ({"until": LAST}, "give the first day"),
-        ({"since": LAST, "until": FIRST}, "ends 2026-03-15, before it begins 2026-04-13"),
+        ({"since": LAST, "until": FIRST}, "ends 2026-03-24, before it begins 2026-04-06"),
         ({"since": FIRST, "uris": ["a.jsonl"]}, "not both"),
     ],
 )

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -158,9 +159,11 @@ async def begun_by_the_event() -> list[FlowRun]:
 
 
 def test_a_configuration_that_is_not_deployed_is_told_with_what_to_do(
-    served: Served, prefect_server: str
+    served: Served, prefect_server: str, tmp_path: Path
 ):
-    with serving(served.folder, PREFECT_API_URL=prefect_server) as url:
+    file = tmp_path / "assizes.toml"
+    file.write_text('name = "never-deployed"\n\n[transcripts]\nuri = "in"\n')
+    with serving(served.folder, "-c", str(file), PREFECT_API_URL=prefect_server) as url:
         answer = Desk(url).post("/runs", {"flow": "evaluate"})
     assert answer.status == 400
     assert "`assizes deploy`" in answer.json["detail"]
