@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -28,6 +29,18 @@ async def registered(pool: str) -> None:
         "assizes", work_pool_name=pool, entrypoint_type=EntrypointType.MODULE_PATH
     )
     await deployment.aapply()
+
+
+async def online(pool: str, *names: str) -> None:
+    """Wait until workers of these names have told the server that they are there."""
+    deadline = time.monotonic() + 120
+    async with get_client() as client:
+        while time.monotonic() < deadline:
+            known = await client.read_workers_for_work_pool(pool)
+            if {one.name for one in known} >= set(names):
+                return
+            await asyncio.sleep(0.2)
+    raise AssertionError(f"no worker came of {', '.join(names)}")
 
 
 @contextmanager

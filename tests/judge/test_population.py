@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
 
 from judge.population import population_numbers
 from judge.rows import CASES
@@ -102,3 +105,29 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
             scale = 100 if name == "avg_overall_score" else 1
             held[name] += number.low <= truth * scale <= number.high
     assert all(0.91 * 300 <= times <= 300 for times in held.values()), held
+
+
+draws = st.lists(st.integers(0, 1000).map(lambda tenths: tenths / 10), min_size=2, max_size=12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(draws, draws, st.integers(1, 500), st.integers(1, 500))
+def test_a_mean_of_strata_and_its_interval_are_those_of_the_textbook(voice, chat, more, others):
+    """Cochran, Sampling Techniques, 5.3 and 5.6: W_h^2 (1 - f_h) s_h^2 / n_h, t with n - L."""
+    drawn = {"voice": voice, "chat": chat}
+    sizes = {"voice": len(voice) + more, "chat": len(chat) + others}
+    rows = [(name, True, score) for name, scores in drawn.items() for score in scores]
+    strata = {VOICE: (sizes["voice"], len(voice)), CHAT: (sizes["chat"], len(chat))}
+    found = population_numbers(frame(rows), design(**strata), ())["avg_overall_score"]
+    total = sum(sizes.values())
+    mean = sum(sizes[name] / total * np.mean(scores) for name, scores in drawn.items())
+    variance = sum(
+        (sizes[name] / total) ** 2
+        * (1 - len(scores) / sizes[name])
+        * np.var(scores, ddof=1)
+        / len(scores)
+        for name, scores in drawn.items()
+    )
+    half = stats.t.ppf(0.975, len(rows) - 2) * np.sqrt(variance)
+    wanted = (mean, max(0.0, mean - half), min(100.0, mean + half))
+    assert (found.value, found.low, found.high) == pytest.approx(wanted, rel=1e-9, abs=1e-9)

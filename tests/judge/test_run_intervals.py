@@ -93,12 +93,12 @@ def test_mean_latency_has_the_interval_of_t_and_its_quantiles_those_of_woodruff(
     found = summary_of(rows).intervals
     mean = found["latency_avg_ms"]
     low, high = stats.t.interval(0.95, 39, np.mean(measured), stats.sem(measured))
-    assert (mean.low, mean.high) == pytest.approx((low, high), abs=1e-6)
+    assert (mean.low, mean.high) == pytest.approx((low, high), rel=1e-9, abs=1e-9)
     assert (mean.method, mean.coverage, mean.worst) == ("clustered_t", pytest.approx(40 / 41), None)
     wilson = stats.binomtest(20, 40).proportion_ci(0.95, method="wilson")
     median = found["latency_p50_ms"]
     wanted = np.quantile(measured, [wilson.low, wilson.high])
-    assert (median.low, median.high) == pytest.approx(tuple(wanted), abs=1e-6)
+    assert (median.low, median.high) == pytest.approx(tuple(wanted), rel=1e-9, abs=1e-9)
     assert median.method == "woodruff"
     assert found["latency_p95_ms"].low > median.high
 

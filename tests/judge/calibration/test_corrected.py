@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
 
 from judge.calibration.corrected import JudgeErrors, Observed, corrected_rate, design_effect
 
@@ -26,6 +31,36 @@ def test_a_faultless_judge_changes_nothing_but_the_interval_knows_that_labels_ar
     many = corrected_rate(Observed(70, 100), errors((1000, 1000), (1000, 1000)))
     assert few.value == many.value == 0.7
     assert few.high - few.low > many.high - many.low
+
+
+rights = st.integers(2, 200).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
+
+
+@given(rights, rights, rights, st.floats(1, 5))
+def test_rate_and_interval_are_the_formulas_in_exact_fractions(seen, passes, fails, deff):
+    """Rogan and Gladen's rate; the interval of Lang and Reiczigel (2014), worked out apart."""
+    found = corrected_rate(Observed(*seen, deff), errors(passes, fails))
+    sure = Fraction(passes[0], passes[1]) + Fraction(fails[0], fails[1]) - 1
+    if sure <= 0:
+        assert found.value is None
+        return
+    rate = (Fraction(*seen) + Fraction(fails[0], fails[1]) - 1) / sure
+    assert found.value == pytest.approx(float(min(1, max(0, rate))), abs=1e-9)
+    z = Fraction(stats.norm.ppf(0.975))
+    alone = Fraction(seen[1]) / Fraction(deff)
+    p = (alone * Fraction(*seen) + z**2 / 2) / (alone + z**2)
+    q1, q0 = (Fraction(right + 1, of + 2) for right, of in (passes, fails))
+    gain = q0 + q1 - 1
+    if gain <= 0:
+        return
+    theta = (p + q0 - 1) / gain
+    a, b = q1 * (1 - q1) / (passes[1] + 2), q0 * (1 - q0) / (fails[1] + 2)
+    middle = theta + 2 * z**2 * (theta * a - (1 - theta) * b)
+    variance = p * (1 - p) / (alone + z**2) + (1 - theta) ** 2 * b + theta**2 * a
+    half = float(z) * float(variance) ** 0.5 / float(gain)
+    low, high = (min(1.0, max(0.0, float(middle) + side)) for side in (-half, half))
+    assert found.low == pytest.approx(min(low, found.value), abs=1e-9)
+    assert found.high == pytest.approx(max(high, found.value), abs=1e-9)
 
 
 @pytest.mark.parametrize(
