@@ -17,8 +17,8 @@ from prefect.client.schemas.objects import State
 from prefect.context import hydrated_context, serialize_context
 from prefect.states import Crashed
 
-from judge.config import RunnerConfig
 from judge.errors import ConfigurationError
+from judge.runner import RunnerConfig
 from tasks.flow_runs import ended, halt, open_runs, tags_of
 from tasks.partitions import Ended, Order, Partition
 

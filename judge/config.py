@@ -20,6 +20,7 @@ from judge.occasions import AfterDeploymentConfig, BackfillConfig, NightlyConfig
 from judge.prices import Price
 from judge.privacy.settings import PrivacyConfig
 from judge.rows import as_json
+from judge.runner import RunnerConfig
 from judge.selection import LATER, SelectionConfig
 from judge.series.settings import SeriesConfig
 
@@ -285,47 +286,6 @@ class ReportConfig(_Table):
         description="folder of a Prometheus textfile collector; each run replaces its file there",
     )
     storage_options: dict[str, Any] = Field(default_factory=dict)
-
-
-class RunnerConfig(_Table):
-    """[runner]: how a run is spread."""
-
-    kind: Literal["local", "workers", "dask"] = Field(
-        default="local",
-        description="workers: partitions of a run are flow runs that workers of a Prefect work pool "
-        "take up; dask: they are tasks of a Dask cluster",
-    )
-    work_pool: str = Field(
-        default="assizes", description="whose workers run the deployments and the partitions"
-    )
-    partition_shards: int = Field(default=8, ge=1, description="shards in a partition")
-    partitions_in_flight: int = Field(
-        default=32, ge=1, le=500, description="partitions given out at once, at most"
-    )
-    lost_after_s: float = Field(
-        default=90.0,
-        ge=2,
-        description="a partition that shows no life for so long is given out anew",
-    )
-    dask_address: str | None = Field(
-        default=None, description="scheduler, tcp://host:8786; null: a cluster of this machine"
-    )
-    shard_size: int | None = Field(
-        default=None, ge=1, description="cases per task; null: twice max_in_flight, at least 20"
-    )
-    shards_in_flight: int = Field(default=3, ge=1)
-    batch: bool = Field(
-        default=False, description="ask through the provider's batch endpoint: half price, slower"
-    )
-    batch_poll_s: float = Field(
-        default=2.0,
-        gt=0,
-        le=60,
-        description="pause before the second look at a batch; doubled up to 60 s",
-    )
-    fail_flow: bool = Field(
-        default=True, description="end the flow as Failed on a regression or a failed gate"
-    )
 
 
 class RunConfig(_Table):

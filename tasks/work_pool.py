@@ -19,8 +19,8 @@ from prefect.settings import PREFECT_API_URL
 from prefect.states import Crashed
 from tenacity import retry, retry_if_exception, stop_after_delay, wait_random_exponential
 
-from judge.config import RunnerConfig
 from judge.errors import AssizesError, ConfigurationError, Inconclusive
+from judge.runner import RunnerConfig
 from tasks.flow_runs import ended, halt, open_runs, runs_of, tags_of
 from tasks.partitions import Ended, Order, Partition
 from tasks.pulse import BEAT
