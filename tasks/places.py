@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from tenacity import retry, retry_if_exception_type, stop_after_attempt
+
 from judge.errors import ConfigurationError
 
-_PROBE: Final = ".assizes-probe"
+_PROBE: Final = ".assizes-probe-"
 
 
 def write_probe(uri: str, storage_options: Mapping[str, Any], where: str) -> None:
@@ -28,18 +31,23 @@ def write_probe(uri: str, storage_options: Mapping[str, Any], where: str) -> Non
 
     with writable(uri, where):
         files, root = url_to_fs(uri, **storage_options)
-        path = f"{root.rstrip('/')}/{_PROBE}"
-        local = "file" in files.protocol
-        made = _missing(Path(root)) if local else []
+        made = _missing(Path(root)) if "file" in files.protocol else []
         try:
-            if local:  # elsewhere it would make the bucket, and objects need no folder
-                files.makedirs(root, exist_ok=True)
-            files.pipe_file(path, b"assizes")
-            files.rm_file(path)
+            _probe(files, root)
         finally:
             for folder in made:
                 with contextlib.suppress(OSError):
                     folder.rmdir()
+
+
+@retry(retry=retry_if_exception_type(FileNotFoundError), stop=stop_after_attempt(10), reraise=True)
+def _probe(files: Any, root: str) -> None:
+    """Another process that probes may take away the folders it made under this one's feet."""
+    path = f"{root.rstrip('/')}/{_PROBE}{uuid.uuid4().hex}"
+    if "file" in files.protocol:  # elsewhere it would make the bucket, and objects need no folder
+        files.makedirs(root, exist_ok=True)
+    files.pipe_file(path, b"assizes")
+    files.rm_file(path)
 
 
 @contextlib.contextmanager

@@ -73,14 +73,16 @@ async def beating(lost_after_s: float) -> AsyncIterator[Pulse]:
 
 
 async def _beat(pulse: Pulse, own: UUID, every_s: float) -> None:
+    """One that was told to end lives until it has kept what it is still asking."""
     looks = max(1, round(every_s / HEED_S))
+    ending = False
     async with get_client() as client:
         for look in count():
             number = None if look % looks else look // looks
             why = await _told(client, own, number)
-            if why is not None:
+            if why is not None and not ending:
+                ending = True
                 pulse.end(why)
-                return
             await asyncio.sleep(every_s / looks)
 
 

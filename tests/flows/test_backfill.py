@@ -18,7 +18,12 @@ from typing import Any
 import polars as pl
 import pytest
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
+from prefect.client.schemas.filters import (
+    ArtifactFilter,
+    ArtifactFilterKey,
+    FlowRunFilter,
+    FlowRunFilterId,
+)
 
 from flows.backfill import backfill
 from flows.days import SeriesOutcome
@@ -95,10 +100,14 @@ async def test_every_day_is_a_run_and_neither_an_empty_nor_a_broken_one_ends_the
         run = await client.read_flow_run(state.state_details.flow_run_id)
         assert run.name == "backfill-suite-2026-03-24..2026-04-06"
         progress = await client.read_artifacts(
-            artifact_filter=_key("assizes-backfill-progress-suite")
+            artifact_filter=_key("assizes-backfill-progress-suite"),
+            flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[run.id])),
         )
         assert {float(one.data) for one in progress} == {100.0}
-        tables = await client.read_artifacts(artifact_filter=_key("assizes-backfill-suite"))
+        tables = await client.read_artifacts(
+            artifact_filter=_key("assizes-backfill-suite"),
+            flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[run.id])),
+        )
         assert len(json.loads(tables[0].data)) == 14
 
 

@@ -136,7 +136,7 @@ async def test_a_cancelled_run_and_a_stopped_one_call_their_partitions_back_and_
     tmp_path: Path, workers, model
 ):
     cases = 32
-    wanted = spread(tmp_path, cases, model, runner={"lost_after_s": 15, "partition_shards": 8})
+    wanted = spread(tmp_path, cases, model, runner={"partition_shards": 8})
     work = asyncio.create_task(outcome_of(wanted, run_id="halted"))
     await until("the workers ask nothing", lambda: model.stats()["requests"] >= 3)
     work.cancel()

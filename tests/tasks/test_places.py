@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,15 @@ def test_a_probe_leaves_a_place_as_it_was(tmp_path: Path):
     for place in ("there", "there/new/deep", "other/new"):
         write_probe(str(tmp_path / place), {}, "[report] uri")
     assert sorted(tmp_path.rglob("*")) == [tmp_path / "there"]
+
+
+def test_probes_of_several_processes_do_not_take_each_other_s_away(tmp_path: Path):
+    def probe(_: int) -> None:
+        write_probe(str(tmp_path / "new" / "deep"), {}, "[limits] ledger in")
+
+    with ThreadPoolExecutor(4) as threads:
+        assert len(list(threads.map(probe, range(400)))) == 400
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
