@@ -26,7 +26,7 @@ DISGUISES: Final[Mapping[str, Callable[[str], str]]] = {
     "leet": lambda text: text.translate(_LEET),
     "spaced": lambda text: "   ".join(" ".join(word) for word in text.split()),
     "homoglyph": lambda text: text.translate(_LOOKALIKES),
-    "zero_width": lambda text: "\u200b".join(text),
+    "zero_width": "\u200b".join,
     "tags": lambda text: "Thanks!" + "".join(chr(0xE0000 + ord(one)) for one in text),
     "reversed": lambda text: text[::-1],
     "url": urllib.parse.quote,

@@ -10,7 +10,9 @@ import re
 from typing import Final
 
 _BLACK_FLAG: Final = "\U0001f3f4"
-_ZERO_WIDTH: Final = "\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2060-\u2064\u3164\ufeff\uffa0"
+_ZERO_WIDTH: Final = (
+    "\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2060-\u2064\u3164\ufeff\uffa0"
+)
 _BIDI: Final = "\u202a-\u202e\u2066-\u2069"
 _TAGS: Final = "\U000e0000-\U000e007f"
 _SELECTORS: Final = "\ufe00-\ufe0f\U000e0100-\U000e01ef"

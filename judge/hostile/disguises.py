@@ -23,7 +23,9 @@ _SPACED: Final = re.compile(r"(?<!\w)(?:\w[ .\-_*]){3,}\w(?!\w)")
 _MIXED_DIGITS: Final = re.compile(r"[a-z][0134578@$]+[a-z]|[0134578@$]+[a-z]{2}")
 _LETTERS: Final = str.maketrans("0134578@$", "oieastbas")
 _CYRILLIC_IN_LATIN: Final = re.compile(r"[a-z][\u0370-\u04ff]|[\u0370-\u04ff][a-z]")
-_LOOKALIKES: Final = str.maketrans("асеорхуіјѕһԁтмквнαορεικντυχ", "aceopxyijshdtmkbhaopeikvtux")  # noqa: RUF001  # they are the point
+_LOOKALIKES: Final = str.maketrans(
+    "асеорхуіјѕһԁтмквнαορεικντυχ", "aceopxyijshdtmkbhaopeikvtux"
+)  # they are the point
 
 _TURNED: Final = ("erongi", "tcurtsni", "egduj", "rotaulave", "erocs", "cirbur", "redarg")
 _ROTATED: Final = ("vtaber", "vafgehpg", "whqtr", "rinyhngbe", "fpber", "ehoevp", "tenqre")
@@ -79,7 +81,9 @@ def _rot13(text: str) -> str:
 
 def _reversed(text: str) -> str:
     low = without_hidden(text).lower()
-    return "\n".join(line[::-1] for line in low.split("\n")) if any(c in low for c in _TURNED) else ""
+    return (
+        "\n".join(line[::-1] for line in low.split("\n")) if any(c in low for c in _TURNED) else ""
+    )
 
 
 def _leet(text: str) -> str:

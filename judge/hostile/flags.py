@@ -60,13 +60,20 @@ def _texts(case: Case) -> Iterator[tuple[str, str]]:
         parts = [turn.text or "", *(part for call in turn.tool_calls for part in _call(call))]
         if (result := turn.tool_result) is not None:
             parts += [result.content, result.call_id or "", result.name or ""]
-        parts += [one for chunk in turn.chunks or () for one in (chunk.content, chunk.doc_uri or "")]
+        parts += [
+            one for chunk in turn.chunks or () for one in (chunk.content, chunk.doc_uri or "")
+        ]
         yield f"turn {index}", "\n".join(part for part in parts if part)
-    chunks = [one for chunk in transcript.chunks or () for one in (chunk.content, chunk.doc_uri or "")]
+    chunks = [
+        one for chunk in transcript.chunks or () for one in (chunk.content, chunk.doc_uri or "")
+    ]
     yield "retrieved context", "\n".join(chunks)
     tools = [text for tool in transcript.tools for text in (tool.name, tool.description)]
     yield "agent setup", "\n".join((transcript.system or "", *tools))
-    yield "ids", "\n".join((case.case_id, case.agent or "", case.agent_version or "", case.cluster or ""))
+    yield (
+        "ids",
+        "\n".join((case.case_id, case.agent or "", case.agent_version or "", case.cluster or "")),
+    )
     yield "expected", "\n".join(_strings(case.expected.model_dump(exclude_defaults=True)))
     yield "metadata", "\n".join(_strings([case.tags, case.metadata]))
 
