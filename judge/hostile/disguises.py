@@ -5,20 +5,26 @@ from __future__ import annotations
 import base64
 import binascii
 import codecs
+import itertools
 import re
 import unicodedata
 import urllib.parse
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from judge.invisible import without_hidden
 
-MAX_DECODED: Final = 200
+SHORTEST_PIECE: Final = 20
+"""Characters from which on a word can be an encoded sentence."""
+
+MAX_DECODED: Final = 2_000
 """So many encoded pieces of a text are decoded, the first ones."""
 
 _BASE64: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{20,}={0,2}(?![A-Za-z0-9+/=])")
 _HEX: Final = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}){12,}(?![0-9A-Fa-f])")
 _ESCAPED: Final = re.compile(r"%[0-9A-Fa-f]{2}")
+_DOTTED: Final = re.compile(r"(?:\w[.\-_*]){3}\w")
 _SPACED: Final = re.compile(r"(?<!\w)(?:\w[ .\-_*]){3,}\w(?!\w)")
 _MIXED_DIGITS: Final = re.compile(r"[a-z][0134578@$]+[a-z]|[0134578@$]+[a-z]{2}")
 _LETTERS: Final = str.maketrans("0134578@$", "oieastbas")
@@ -31,6 +37,29 @@ _TURNED: Final = ("erongi", "tcurtsni", "egduj", "rotaulave", "erocs", "cirbur",
 _ROTATED: Final = ("vtaber", "vafgehpg", "whqtr", "rinyhngbe", "fpber", "ehoevp", "tenqre")
 
 
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What can be told of a text at little cost: its words, and how long and how short they are."""
+
+    words: str
+    longest: int
+    single: int
+    ascii: bool
+
+    @classmethod
+    def of(cls, text: str) -> _Shape:
+        tokens = text.lower().split()
+        lengths = [len(one) for one in tokens]
+        words = "\n".join(set(tokens))
+        return cls(words, max(lengths, default=0), lengths.count(1), text.isascii())
+
+    def spaced(self) -> bool:
+        return self.single >= 6 or _DOTTED.search(self.words) is not None
+
+    def holds(self, cues: tuple[str, ...]) -> bool:
+        return any(cue in self.words for cue in cues)
+
+
 def plain(text: str) -> str:
     """The text as patterns read it: compatibility forms, lower case, nothing hidden, single blanks."""
     seen = text if text.isascii() else unicodedata.normalize("NFKC", without_hidden(text))
@@ -39,8 +68,9 @@ def plain(text: str) -> str:
 
 def readings(text: str) -> Iterator[tuple[str, str]]:
     """What else a text may say, with the name of its disguise; `text` as it was written."""
-    for disguise, read in _READERS.items():
-        said = read(text)
+    shape = _Shape.of(text)
+    for disguise, (may, read) in _READERS.items():
+        said = read(text) if may(shape) else ""
         if said:
             yield disguise, plain(said)
 
@@ -57,6 +87,10 @@ def _decoded(text: str, pattern: re.Pattern[str], decode: Callable[[str], bytes]
     return "\n".join(found)
 
 
+def _at_least(count: int, pattern: re.Pattern[str], text: str) -> bool:
+    return len(list(itertools.islice(pattern.finditer(text), count))) == count
+
+
 def _unpacked(piece: str) -> bytes:
     bare = piece.rstrip("=").translate(str.maketrans("-_", "+/"))
     return base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
@@ -71,48 +105,40 @@ def _hex(text: str) -> str:
 
 
 def _url(text: str) -> str:
-    return urllib.parse.unquote(text) if len(_ESCAPED.findall(text[:20_000])) >= 3 else ""
+    return urllib.parse.unquote(text) if _at_least(3, _ESCAPED, text) else ""
 
 
 def _rot13(text: str) -> str:
-    low = text.lower()
-    return codecs.encode(text, "rot13") if any(cue in low for cue in _ROTATED) else ""
+    return codecs.encode(text, "rot13")
 
 
 def _reversed(text: str) -> str:
-    low = without_hidden(text).lower()
-    return (
-        "\n".join(line[::-1] for line in low.split("\n")) if any(c in low for c in _TURNED) else ""
-    )
+    return "\n".join(line[::-1] for line in without_hidden(text).split("\n"))
 
 
 def _leet(text: str) -> str:
     low = text.lower()
-    return low.translate(_LETTERS) if len(_MIXED_DIGITS.findall(low[:20_000])) >= 3 else ""
+    return low.translate(_LETTERS) if _at_least(3, _MIXED_DIGITS, low) else ""
 
 
 def _spaced(text: str) -> str:
-    if len(_SPACED.findall(text[:20_000])) < 2:
+    if not _at_least(2, _SPACED, text):
         return ""
     return _SPACED.sub(lambda found: re.sub(r"[ .\-_*]", "", found[0]), text)
 
 
 def _lookalikes(text: str) -> str:
-    if text.isascii():
-        return ""
     low = text.lower()
-    if len(_CYRILLIC_IN_LATIN.findall(low)) < 3:
-        return ""
-    return low.translate(_LOOKALIKES)
+    return low.translate(_LOOKALIKES) if _at_least(3, _CYRILLIC_IN_LATIN, low) else ""
 
 
-_READERS: Final[dict[str, Callable[[str], str]]] = {
-    "base64": _base64,
-    "hex": _hex,
-    "url": _url,
-    "rot13": _rot13,
-    "reversed": _reversed,
-    "leet": _leet,
-    "spaced": _spaced,
-    "lookalikes": _lookalikes,
+_READERS: Final[dict[str, tuple[Callable[[_Shape], bool], Callable[[str], str]]]] = {
+    "base64": (lambda shape: shape.longest >= SHORTEST_PIECE, _base64),
+    "hex": (lambda shape: shape.longest >= SHORTEST_PIECE, _hex),
+    "url": (lambda shape: "%" in shape.words, _url),
+    "rot13": (lambda shape: shape.holds(_ROTATED), _rot13),
+    "reversed": (lambda shape: shape.holds(_TURNED) or not shape.ascii, _reversed),
+    "leet": (lambda shape: _MIXED_DIGITS.search(shape.words) is not None, _leet),
+    "spaced": (_Shape.spaced, _spaced),
+    "lookalikes": (lambda shape: not shape.ascii, _lookalikes),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -23,12 +23,11 @@ class Family:
     cues: tuple[str, ...]
     patterns: tuple[re.Pattern[str], ...]
 
-    def place(self, text: str) -> int | None:
-        """Where it first speaks in a text that `plain` has read; null where it does not."""
-        if not any(cue in text for cue in self.cues):
-            return None
-        found = (pattern.search(text) for pattern in self.patterns)
-        return min((one.start() for one in found if one), default=None)
+    def speaks(self, bare: str) -> bool:
+        """Whether it does in a text that `plain` has read."""
+        return any(cue in bare for cue in self.cues) and any(
+            pattern.search(bare) for pattern in self.patterns
+        )
 
 
 @lru_cache(maxsize=1)
@@ -52,12 +51,31 @@ def families() -> tuple[Family, ...]:
     )
 
 
-def speaking(text: str) -> Iterator[str]:
-    """The names of the families that speak in a text; `base64:NAME` for one under a disguise."""
+@lru_cache(maxsize=1)
+def _cues() -> tuple[tuple[str, bool], ...]:
+    """All cues, and whether each stands within a word."""
+    return tuple((cue, cue.isalnum()) for cue in {cue for one in families() for cue in one.cues})
+
+
+def candidates(text: str) -> tuple[Family, ...]:
+    """The families that may speak in a text or in a part of it, found at little cost."""
     bare = plain(text)
-    for family in families():
-        if family.place(bare) is not None:
+    # A text repeats its words: looking for cues among the different ones is what makes this fast.
+    words = "\n".join(set(bare.split()))
+    held = {cue for cue, in_word in _cues() if cue in (words if in_word else bare)}
+    return tuple(one for one in families() if not held.isdisjoint(one.cues))
+
+
+def speaking(text: str, among: Sequence[Family] | None = None) -> Iterator[str]:
+    """The names of the families that speak in a text, `among` those that may."""
+    bare = plain(text)
+    for family in families() if among is None else among:
+        if family.speaks(bare):
             yield family.name
+
+
+def disguised(text: str) -> Iterator[str]:
+    """The names of the disguises under which a family speaks in a text."""
     for disguise, said in readings(text):
-        if any(family.place(said) is not None for family in families()):
+        if any(one.speaks(said) for one in candidates(said)):
             yield disguise

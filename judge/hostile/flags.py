@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from judge.case import Case, ToolCall
-from judge.hostile.families import speaking
+from judge.hostile.families import candidates, disguised, speaking
 from judge.invisible import hidden_count
 
 INJECTION: Final = "injection:"
 """Begins the flag of a family: `injection:ignore_instructions`."""
+
+DISGUISED: Final = "disguised:"
+"""Begins the flag of a family that speaks under a disguise: `disguised:base64`."""
 
 HIDDEN_TEXT: Final = "hidden_text"
 """Flag of a text with so many hidden characters that they can hold words."""
@@ -35,22 +38,17 @@ def flags(case: Case) -> tuple[Flag, ...]:
     Every text is looked at that comes from outside, ids and names too, whether a prompt shows it
     or not. The test author's own emphasis is not: it is there to speak to the judge.
     """
+    texts = {text: place for place, text in reversed(list(_texts(case))) if text}
+    whole = "\n".join(texts)
+    among, hidden, disguises = candidates(whole), hidden_count(whole), any(disguised(whole))
     found: dict[str, str] = {}
-    seen: set[str] = set()
-    for place, text in _texts(case):
-        if text in seen:
-            continue
-        seen.add(text)
-        for name in _in(text):
+    for text, place in reversed(texts.items()):
+        names = [f"{INJECTION}{name}" for name in speaking(text, among)] if among else []
+        names += [f"{DISGUISED}{name}" for name in disguised(text)] if disguises else []
+        names += [HIDDEN_TEXT] if hidden > MOST_HIDDEN < hidden_count(text) else []
+        for name in names:
             found.setdefault(name, place)
     return tuple(Flag(name, place) for name, place in sorted(found.items()))
-
-
-def _in(text: str) -> Iterator[str]:
-    if hidden_count(text) > MOST_HIDDEN:
-        yield HIDDEN_TEXT
-    for family in speaking(text):
-        yield f"{INJECTION}{family}"
 
 
 def _texts(case: Case) -> Iterator[tuple[str, str]]:
