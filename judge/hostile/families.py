@@ -12,22 +12,57 @@ from typing import Final
 
 from judge.hostile.disguises import plain, readings
 
+BEFORE: Final = 200
+AFTER: Final = 400
+"""Characters around a cue in which its family is looked for; the longest pattern spans 400."""
+
 _WORD: Final = re.compile(r"\{([a-z_]+)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One way of talking to a judge: patterns, tried where one of the cues occurs."""
+    """One way of talking to a judge: patterns, tried around each cue, and where `near` is given
+    only where one of those words stands near the cue.
+    """
 
     name: str
     cues: tuple[str, ...]
+    near: tuple[str, ...]
     patterns: tuple[re.Pattern[str], ...]
 
     def speaks(self, bare: str) -> bool:
         """Whether it does in a text that `plain` has read."""
-        return any(cue in bare for cue in self.cues) and any(
-            pattern.search(bare) for pattern in self.patterns
+        return any(
+            pattern.search(bare, start, end)
+            for start, end in self._windows(bare)
+            for pattern in self.patterns
         )
+
+    def _windows(self, bare: str) -> Iterator[tuple[int, int]]:
+        for start, end in _merged(sorted(_places(bare, self.cues))):
+            if not self.near or any(bare.find(word, start, end) >= 0 for word in self.near):
+                yield start, end
+
+
+def _places(bare: str, cues: Sequence[str]) -> Iterator[int]:
+    for cue in cues:
+        at = bare.find(cue)
+        while at >= 0:
+            yield at
+            at = bare.find(cue, at + 1)
+
+
+def _merged(places: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The surroundings of places, those that overlap as one."""
+    start = end = -1
+    for place in places:
+        if place - BEFORE > end:
+            if end >= 0:
+                yield start, end
+            start = max(0, place - BEFORE)
+        end = place + AFTER
+    if end >= 0:
+        yield start, end
 
 
 @lru_cache(maxsize=1)
@@ -45,6 +80,7 @@ def families() -> tuple[Family, ...]:
         Family(
             one["name"],
             tuple(one["cues"]),
+            tuple(one.get("near", ())),
             tuple(re.compile(whole(pattern), re.MULTILINE) for pattern in one["patterns"]),
         )
         for one in data["family"]
