@@ -31,7 +31,7 @@ PLAIN: Final[Record] = {
         "response_quality": "Says that it is moved.",
         "acceptance_criteria": "Says that it is moved.",
         "search_results": ["AX7"],
-        "has_chart": True,
+        "chart_type": "line",
         "retrieved_context": [{"doc_uri": "doc:1"}],
     },
 }

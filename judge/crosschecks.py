@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from judge.case import Case, Transcript
@@ -59,7 +59,7 @@ def contradicted(case: Case, scores: Sequence[Score]) -> dict[str, str]:
     return {name: f"value {values[name]:g}, but {why}" for name, why in found.items()}
 
 
-def _against_tools(case: Case, high: set[str]) -> Mapping[str, str]:
+def _against_tools(case: Case, high: set[str]) -> dict[str, str]:
     tools = tool_evidence(case)
     found: dict[str, str] = {}
     if tools.recall == 0 and "tool_routing" in high:

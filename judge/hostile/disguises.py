@@ -39,11 +39,13 @@ _ROTATED: Final = ("vtaber", "vafgehpg", "whqtr", "rinyhngbe", "fpber", "ehoevp"
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What can be told of a text at little cost: its words, and how long and how short they are."""
+    """What can be told of a text at little cost: its words, the longest of them, and whether some are
+    spelled out letter by letter.
+    """
 
     words: str
     longest: int
-    single: int
+    spelled: bool
     ascii: bool
 
     @classmethod
@@ -51,10 +53,11 @@ class _Shape:
         tokens = text.lower().split()
         lengths = [len(one) for one in tokens]
         words = "\n".join(set(tokens))
-        return cls(words, max(lengths, default=0), lengths.count(1), text.isascii())
+        spelled = "1111" in "".join(["1" if one == 1 else "0" for one in lengths])
+        return cls(words, max(lengths, default=0), spelled, text.isascii())
 
     def spaced(self) -> bool:
-        return self.single >= 6 or _DOTTED.search(self.words) is not None
+        return self.spelled or _DOTTED.search(self.words) is not None
 
     def holds(self, cues: tuple[str, ...]) -> bool:
         return any(cue in self.words for cue in cues)
@@ -63,7 +66,7 @@ class _Shape:
 def plain(text: str) -> str:
     """The text as patterns read it: compatibility forms, lower case, nothing hidden, single blanks."""
     seen = text if text.isascii() else unicodedata.normalize("NFKC", without_hidden(text))
-    return re.sub(r"[^\S\n]+", " ", seen.lower())
+    return "\n".join([" ".join(line.split()) for line in seen.lower().split("\n")])
 
 
 def readings(text: str) -> Iterator[tuple[str, str]]:

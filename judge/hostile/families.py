@@ -54,14 +54,14 @@ def _places(bare: str, cues: Sequence[str]) -> Iterator[int]:
 
 def _merged(places: Sequence[int]) -> Iterator[tuple[int, int]]:
     """The surroundings of places, those that overlap as one."""
-    start = end = -1
+    start = end = 0
     for place in places:
-        if place - BEFORE > end:
-            if end >= 0:
-                yield start, end
-            start = max(0, place - BEFORE)
+        if end and place - BEFORE > end:
+            yield start, end
+            end = 0
+        start = start if end else max(0, place - BEFORE)
         end = place + AFTER
-    if end >= 0:
+    if end:
         yield start, end
 
 
