@@ -38,9 +38,11 @@ def _counted(
     runs: tuple[RunData, RunData], names: Names, cases: PairedCases, both: Compared | None
 ) -> list[CountedMetric]:
     """The metrics of which counts say all: none gates, and every case stands alone in both runs."""
-    plain = not cases.repeated and cases.keys is None and all(run.sliceable for run in runs)
+    plain = not cases.repeated and cases.keys is None
     if not plain or (both is not None and not both.alone):
         return []
     gating = () if both is None else both.limits.gating
     wanted = {key: name for key, name in names.items() if name not in gating}
-    return counted_metrics((runs[0].scores, runs[1].scores), wanted) or []
+    sliceable = all(run.sliceable for run in runs)
+    scores = (runs[0].scores, runs[1].scores)
+    return counted_metrics(scores, wanted, sliceable=sliceable) or []

@@ -45,12 +45,20 @@ class CountedMetric(NamedTuple):
     rows: pl.DataFrame
 
 
-def counted_metrics(scores: Scores, names: Names, block: int = BLOCK) -> list[CountedMetric] | None:
+def counted_metrics(
+    scores: Scores, names: Names, block: int = BLOCK, *, sliceable: bool = True
+) -> list[CountedMetric] | None:
     """Every metric of two runs in which each case was judged once; null where their rows stand in
-    different orders, or hold too many different values. `block`: rows read at once.
+    different orders, hold too many different values, or cannot be had block by block.
+
+    Args:
+        scores: rows of `scores` of both runs.
+        names: the metrics wanted, by judge and metric.
+        block: so many rows are read at once.
+        sliceable: some rows from the middle cost no more than those rows.
     """
     before, after = (int(collected(side.select(pl.len())).item()) for side in scores)
-    if before != after:
+    if before != after or (before > block and not sliceable):
         return None
     found: pl.DataFrame | None = None
     for start in range(0, before, block):

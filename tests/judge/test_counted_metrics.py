@@ -89,6 +89,13 @@ def test_a_case_that_one_side_gave_another_metric_is_joined():
     assert counted(before, after) is None
 
 
+def test_rows_that_cannot_be_had_block_by_block_are_counted_only_in_one():
+    one = run([score_row(f"c{number:02d}", "level", 3) for number in range(CASES)], "before")
+    assert counted(one, one, block=CASES, sliceable=False) is not None
+    assert counted(one, one, block=CASES - 1, sliceable=False) is None
+    assert counted(one, one, block=CASES - 1) is not None
+
+
 def test_parts_of_a_metric_do_not_count():
     parts = [score_row("c00", "level", 1, part="step 1"), score_row("c01", "level", 3)]
     before = run([score_row("c00", "level", 3), *parts], "before")
