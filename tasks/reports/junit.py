@@ -16,7 +16,16 @@ MAX_CASES: Final = 20_000
 
 TEXT_CHARS: Final = 2000
 
-_COLUMNS: Final = ("case_id", "repetition", "status", "passed", "summary", "error", "root_cause", "flags")
+_COLUMNS: Final = (
+    "case_id",
+    "repetition",
+    "status",
+    "passed",
+    "summary",
+    "error",
+    "root_cause",
+    "flags",
+)
 
 
 def junit_report(data: Mapping[str, Any], cases: pl.LazyFrame) -> str:
