@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from judge.case import Turn
 from judge.formats.fidelity import Tally
+
+_SUMMARY: Final = 2
+"""A summary is a turn, or a turn and what the agent answers to it."""
 
 
 class Exchange(NamedTuple):
@@ -71,7 +75,7 @@ def stitched(parts: Iterable[Sequence[Turn]], tally: Tally) -> tuple[Turn, ...]:
 def rejoined(parts: Iterable[Sequence[Turn]], tally: Tally) -> tuple[Turn, ...]:
     """Parts of which a later one may hold a summary in place of the beginning.
 
-    What stands at its end of what was there already is found again there.
+    What stood at the end of what was there already is found again behind the summary.
     """
     turns: tuple[Turn, ...] = ()
     for part in parts:
@@ -82,9 +86,30 @@ def rejoined(parts: Iterable[Sequence[Turn]], tally: Tally) -> tuple[Turn, ...]:
 
 
 def _overlap(turns: Sequence[Turn], part: Sequence[Turn]) -> int:
-    """Up to which turn of the part everything has been said: the last that is known."""
-    known = {_said(turn) for turn in turns}
-    return max((place for place, turn in enumerate(part, 1) if _said(turn) in known), default=0)
+    """Up to which turn of the part everything has been said.
+
+    Up to where the longest end of the turns stands in it, the first time; where none does, as far
+    as both begin alike. What is said often (`Done.`) is no such end by itself: before it stand at
+    most a summary of two turns, or as much that is known as is not, and behind it something new.
+    """
+    told, said = [_said(turn) for turn in turns], [_said(turn) for turn in part]
+    known = set(told)
+    strange = [0, *itertools.accumulate(one not in known for one in said)]
+    best, longest_end = 0, 0
+    for stop in range(1, len(said) + 1):
+        size = _end_in_common(told, said[:stop]) if said[stop - 1] in known else 0
+        start = stop - size
+        new_before = strange[start]
+        if new_before and (new_before > max(_SUMMARY, start // 2) or stop == len(said)):
+            continue
+        if size > longest_end:
+            best, longest_end = stop, size
+    return best or shared(turns, part)
+
+
+def _end_in_common(one: Sequence[Any], other: Sequence[Any]) -> int:
+    pairs = zip(reversed(one), reversed(other), strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def shared(one: Sequence[Turn], other: Sequence[Turn]) -> int:
