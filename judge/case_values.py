@@ -59,5 +59,10 @@ def clusters_of(cases: pl.LazyFrame) -> pl.DataFrame:
 
 def sample(frame: pl.DataFrame, column: str, clusters: pl.DataFrame) -> Sample:
     """The known values of a column with their clusters."""
-    known = frame.select(KEY, column).drop_nulls().join(clusters, on=KEY).sort("code", column)
+    return coded_sample(frame.select(KEY, column).drop_nulls().join(clusters, on=KEY), column)
+
+
+def coded_sample(rows: pl.DataFrame, column: str) -> Sample:
+    """The same of rows that have their clusters' numbers already, as `code`."""
+    known = rows.select("code", column).drop_nulls().sort("code", column)
     return Sample(known[column].to_numpy(), known["code"].to_numpy())
