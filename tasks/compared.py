@@ -150,6 +150,7 @@ def run_data(store: Store, run_id: str) -> RunData:
         scores=store.scan(record.run_id, "scores"),
         status=record.status,
         answered_by=_answered_by(store.scan(record.run_id, "asks")),
+        sliceable=store.sliceable,
     )
 
 
