@@ -92,12 +92,14 @@ def _overlap(turns: Sequence[Turn], part: Sequence[Turn]) -> int:
     as both begin alike. What is said often (`Done.`) is no such end by itself: before it stand at
     most a summary of two turns, or as much that is known as is not, and behind it something new.
     """
-    told, said = [_said(turn) for turn in turns], [_said(turn) for turn in part]
+    codes: dict[tuple[Any, ...], int] = {}
+    told, said = (
+        [codes.setdefault(_said(turn), len(codes)) for turn in side] for side in (turns, part)
+    )
     known = set(told)
     strange = [0, *itertools.accumulate(one not in known for one in said)]
     best, longest_end = 0, 0
-    for stop in range(1, len(said) + 1):
-        size = _end_in_common(told, said[:stop]) if said[stop - 1] in known else 0
+    for stop, size in enumerate(_ends_in_common(told, said), 1):
         start = stop - size
         new_before = strange[start]
         if new_before and (new_before > max(_SUMMARY, start // 2) or stop == len(said)):
@@ -107,9 +109,21 @@ def _overlap(turns: Sequence[Turn], part: Sequence[Turn]) -> int:
     return best or shared(turns, part)
 
 
-def _end_in_common(one: Sequence[Any], other: Sequence[Any]) -> int:
-    pairs = zip(reversed(one), reversed(other), strict=False)
-    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+def _ends_in_common(told: Sequence[int], said: Sequence[int]) -> list[int]:
+    """For every beginning of `said`, how much of the end of `told` it ends with: the Z-algorithm
+    over both backwards, linear however often they repeat themselves.
+    """
+    line = [*reversed(told), -1, *reversed(said)]
+    sizes = [0] * len(line)
+    left = right = 0
+    for at in range(1, len(line)):
+        size = min(right - at, sizes[at - left]) if at < right else 0
+        while at + size < len(line) and line[size] == line[at + size]:
+            size += 1
+        if at + size > right:
+            left, right = at, at + size
+        sizes[at] = size
+    return sizes[: len(told) : -1]
 
 
 def shared(one: Sequence[Turn], other: Sequence[Turn]) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from judge.case import Turn
@@ -46,3 +48,10 @@ def test_a_history_whose_old_results_were_cleared_is_no_second_conversation():
     found = rejoined([first, again], Tally())
     assert [turn.text for turn in found][-4:] == ["r4", "Done.", "bye", "Bye"]
     assert len(found) == len(first) + 2
+
+
+def test_a_conversation_that_repeats_one_word_is_put_together_at_once():
+    told = [Turn(role="user", text="ok")] * 20_000
+    begun = time.process_time()
+    assert len(rejoined([told, [*told[1:], *turns("So?")]], Tally())) == 20_001
+    assert time.process_time() - begun < 3.0  # it compared each with each
