@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
 from judge.bridge import bridged
 from judge.compare import RunComparison, RunData, compare, gated
 from judge.config import ComparisonConfig
+from judge.config_diff import TRUTH
 from judge.rows import as_json
 from judge.summary import RunSummary
 from tasks.anchor_runs import judged_anchors
 from tasks.baselines import RULES, by_rule
 from tasks.failpoints import failpoint
 from tasks.store import RunRecord, Store
+
+HELD: Final = 200_000
+"""Rows of a table that a comparison may hold."""
+
+TEXTS: Final = ("reason", "details", "turns")
 
 
 def baseline_id(store: Store, wanted: str | None, record: RunRecord) -> str | None:
@@ -105,9 +111,12 @@ def _bridged(
     sides: tuple[RunData, RunData],
     thresholds: ComparisonConfig,
 ) -> RunComparison:
-    """The comparison, with a bridge where the judges differ and both judged the same anchors."""
+    """The comparison, with a bridge where the judges differ and both judged the same anchors; other
+    ground truth moves the run's cases, not the anchors.
+    """
     verdict = comparison.verdict
-    if verdict.statistics is None or not any(one.of_judge for one in verdict.mismatches):
+    differing = {one.field for one in verdict.mismatches if one.of_judge}
+    if verdict.statistics is None or not differing or TRUTH in differing:
         return comparison
     records = [judged_anchors(store, store.run(side.run_id)) for side in sides]
     if None in records or records[0] == records[1]:
@@ -135,7 +144,7 @@ def _configured(rows: pl.DataFrame, record: RunRecord) -> pl.Series:
 def run_data(store: Store, run_id: str) -> RunData:
     """A stored run as the comparison wants it."""
     record = store.run(run_id)
-    cases = store.scan(record.run_id, "cases")
+    cases = _handy(store, record.run_id, "cases")
     return RunData(
         run_id=record.run_id,
         name=record.name,
@@ -143,11 +152,21 @@ def run_data(store: Store, run_id: str) -> RunData:
         config=record.config,
         summary=RunSummary.model_validate(record.summary) if record.summary else None,
         cases=cases,
-        scores=store.scan(record.run_id, "scores"),
+        scores=_handy(store, record.run_id, "scores"),
         status=record.status,
         answered_by=_answered_by(store.scan(record.run_id, "asks")),
         sliceable=store.sliceable,
     )
+
+
+def _handy(store: Store, run_id: str, name: str) -> pl.LazyFrame:
+    """A table as the comparison goes through it, many times: where each time costs a query of its
+    own and the rows are few, they are held, without the long texts that it has no use for.
+    """
+    rows = store.scan(run_id, name)
+    if store.sliceable or rows.select(pl.len()).collect().item() > HELD:
+        return rows
+    return rows.drop(TEXTS, strict=False).collect().lazy()
 
 
 def _answered_by(asks: pl.LazyFrame) -> tuple[str, ...]:
