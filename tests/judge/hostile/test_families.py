@@ -93,3 +93,9 @@ def test_what_may_speak_in_a_part_may_speak_in_the_whole():
     for text in attacks("open")[:40]:
         said = set(speaking(text))
         assert said <= {one.name for one in candidates(f"Hello.\n{text}\nThank you.")}
+
+
+def test_every_attack_of_the_open_corpus_is_noticed_and_nearly_every_one_kept_back():
+    seen = {part: [bool(names(text)) for text in attacks(part)] for part in ("open", "held_out")}
+    assert all(seen["open"])
+    assert sum(seen["held_out"]) >= 0.95 * len(seen["held_out"])
