@@ -14,8 +14,8 @@ from judge.errors import AssizesError
 from judge.summary import Outcome, RunSummary
 from tasks.plan import PlannedRun
 from tasks.reports.artifacts import publish_artifacts
-from tasks.reports.data import REGRESSION
 from tasks.reports.metrics_file import write_metrics
+from tasks.reports.outcomes import REGRESSION
 from tasks.reports.stored import render_stored
 from tasks.room import Room
 from tasks.store import RunRecord
