@@ -128,6 +128,20 @@ async def test_what_is_not_wanted_any_more_is_removed_and_nothing_else():
     assert set((await states(config("stays"))).values()) == {"unchanged"}
 
 
+@pytest.mark.usefixtures("prefect_server")
+async def test_what_is_to_be_removed_is_found_behind_any_number_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    notify = await saved_webhook("pages")
+    first = await states(config("pages", notify))
+    monkeypatch.setattr("deployments.registration.apply.PAGE", 2)
+    last = await states(config("pages"), remove=True)
+    ours = {name for name in first if "pages" in name and not name.startswith("pool")}
+    assert ours == last.keys()
+    async with get_client() as client:
+        assert await client.read_automations_by_name("assizes pages: regression") == []
+
+
 @pytest.mark.row("O11")
 @pytest.mark.usefixtures("prefect_server")
 async def test_who_is_told_of_what():
