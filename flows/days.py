@@ -161,12 +161,12 @@ def _reached(part: Part, ended: RunOutcome) -> PartOutcome:
 
 def _fault(part: Part, error: Any, state: str) -> PartOutcome:
     """A part of which there is no outcome; the log says why."""
-    said = " ".join(str(error).split()) if isinstance(error, AssizesError) else None
-    if said is None:
-        kind = type(error).__name__ if isinstance(error, BaseException) else state
-        said = " ".join(f"{kind}: {error}".split())
+    kind = "" if isinstance(error, AssizesError) else f"{state}: "
+    if kind and isinstance(error, BaseException):
+        kind = f"{type(error).__name__}: "
+    said = " ".join(f"{kind}{error}".split())
     ended = next((one for kind, one in _OF_ERRORS if isinstance(error, kind)), "Failed")
-    log.error("%s could not be judged: %s", part.label, said)
+    log.error("%s could not be judged: %s%s", part.label, kind, error)
     code = error.exit_code if isinstance(error, AssizesError) else _UNKNOWN_FAULT
     return PartOutcome(
         part=part.label, run_id=None, conclusion=ended, exit_code=code, reasons=[said]

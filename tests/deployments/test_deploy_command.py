@@ -17,6 +17,7 @@ from prefect.blocks.system import Secret
 from prefect.blocks.webhook import Webhook
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import DeploymentUpdate
+from prefect.exceptions import ObjectNotFound
 
 from deployments.commands.deploy import Order, registered
 from deployments.commands.serve_flows import serve
@@ -259,6 +260,37 @@ async def test_flows_are_served_without_a_work_pool(prefect_server: str, tmp_pat
     assert after["work_pool_name"] == "assizes-tests"
     with pytest.raises(ConfigurationError, match="belongs to the work pool 'assizes-tests'"):
         await serve(config("served"), 1)
+
+
+@pytest.mark.usefixtures("prefect_server")
+async def test_a_block_that_is_none_is_refused_before_anything_is_served():
+    with pytest.raises(ConfigurationError, match="'oncall' is no type/name"):
+        await serve(config("mistyped", '[notify]\nblock = "oncall"\n'), 1)
+    async with get_client() as client:
+        with pytest.raises(ObjectNotFound):
+            await client.read_deployment_by_name("nightly/assizes-mistyped")
+
+
+@pytest.mark.usefixtures("prefect_server")
+async def test_what_is_served_no_more_is_removed():
+    async def served(wanted: set[str], more: str = "") -> None:
+        """Serve until the automations are those, which is never where they are not."""
+        task = asyncio.create_task(serve(config("fewer", more), 1))
+        ours: set[str] = set()
+        try:
+            async with get_client() as client, asyncio.timeout(60):
+                while ours != wanted:
+                    await asyncio.sleep(0.3)
+                    assert not task.done(), task.exception()
+                    found = [one.name.partition(": ") for one in await client.read_automations()]
+                    ours = {what for whose, _, what in found if whose == "assizes fewer"}
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    told = {"broken", "failed", "inconclusive", "regression", "missed nightly"}
+    await served({"after a deployment"} | told, await saved_webhook("fewer"))
+    await served({"after a deployment"})
 
 
 async def there(server: str, name: str, *, paused: bool) -> dict[str, Any]:
