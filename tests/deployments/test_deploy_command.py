@@ -230,7 +230,10 @@ async def test_prefects_own_command_registers_the_yaml(prefect_server: str):
     prefect("work-pool", "create", "assizes", "--type", "process")
     done = prefect("deploy", "--all", "--prefect-file", "deployments/prefect.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
+    beat = prefect("automation", "create", "--from-file", "deployments/heartbeat.yaml")
+    assert beat.returncode == 0, beat.stdout + beat.stderr
     async with get_client() as client:
+        await client.read_deployment_by_name("compare/assizes-evaluation")
         nightly = await client.read_deployment_by_name("nightly/assizes-evaluation")
         (trigger,) = await client.read_automations_by_name("assizes evaluation: after a deployment")
     assert nightly.pull_steps[0].popitem()[1] == {"directory": str(ROOT)}
