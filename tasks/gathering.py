@@ -36,12 +36,12 @@ def plain_path(spool: Spool, source: Source) -> Path:
 
     Raises:
         DataError: as `Spool.path`, or what is wrong with the archive.
+        ConfigurationError: as `Spool.path`.
     """
     path = spool.path(source)
     if not is_archive(path):
         return path
-    cap = spool.bounds.object_bytes
-    return spool.made(source, "lines", lambda target: spread(path, target, cap))
+    return spool.made(source, "lines", lambda target: spread(path, target, spool.bounds))
 
 
 def lines_path(spool: Spool, source: Source, format_: Format) -> Path:
