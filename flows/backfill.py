@@ -17,7 +17,7 @@ from flows.days import PartOutcome, SeriesOutcome, conclude_parts, judge_part, s
 from judge.config import RunConfig
 from tasks.day_runs import days_taken, takes_many
 from tasks.parts import Part, backfill_parts
-from tasks.progress import Progress
+from tasks.progress import Progress, shown_at_best
 from tasks.reports.artifacts import artifact_key
 from tasks.room import watcher
 
@@ -74,7 +74,7 @@ async def backfill(
     sitting = _Backfill(_shared_out(config, at_once), parts, at_once, alone=not many)
     left = await sitting.judge()
     ended = sitting.in_order(parts)
-    await _publish(config.name, ended)
+    await publish(config.name, ended)
     fail = config.runner.fail_flow
     return conclude_parts(config.name, ended, left, fail=fail, empty_counts=False)
 
@@ -169,7 +169,8 @@ class _Backfill:
         await self._progress.tell(done / self._total, f"{done} of {self._total}{cost}; {line}")
 
 
-async def _publish(name: str, parts: Sequence[PartOutcome]) -> None:
+async def publish(name: str, parts: Sequence[PartOutcome]) -> None:
+    """Show what became of the parts, where the server is there."""
     rows = [
         {
             "part": one.part,
@@ -183,4 +184,5 @@ async def _publish(name: str, parts: Sequence[PartOutcome]) -> None:
         }
         for one in parts
     ]
-    await acreate_table_artifact(rows, key=f"assizes-backfill-{artifact_key(name)}")
+    with shown_at_best():
+        await acreate_table_artifact(rows, key=f"assizes-backfill-{artifact_key(name)}")

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
+import httpx
 from prefect.client.schemas.objects import State
-from prefect.exceptions import PrefectHTTPStatusError
 from prefect.states import Completed, Failed
 from pydantic import BaseModel, ConfigDict
 
@@ -96,7 +96,9 @@ async def judge_part(config: RunConfig, trigger: Trigger, part: Part) -> PartOut
     work: Any = evaluate(part.config(config), trigger, None, part.on, return_state=True)
     try:
         state: State[Any] = await work
-    except PrefectHTTPStatusError as error:  # the server was too busy to take note of the run
+    except (httpx.HTTPError, RuntimeError) as error:
+        # What befalls the run is in its state: this is the server, away or too busy to take note
+        # of the run. Prefect says "Failed to reach API" as a RuntimeError.
         return _fault(part, error, "Failed")
     ended: Any = reached(await state.aresult(raise_on_failure=False))
     if isinstance(ended, RunOutcome):
