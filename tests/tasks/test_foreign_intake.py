@@ -123,6 +123,27 @@ def test_langfuse_in_parquet_by_its_manifest_reads_what_the_manifest_names(tmp_p
         plan_intake(config, 2, spool)
 
 
+def test_what_a_manifest_names_is_pinned_with_it(tmp_path: Path):
+    root = tmp_path / "export" / "project"
+    for folder in ("observations_v2", "manifests"):
+        (root / folder).mkdir(parents=True)
+    other = {**OBSERVED, "id": "ob9", "trace_id": "t2"}
+    (root / "observations_v2" / "a.jsonl").write_bytes(lines(OBSERVED, other))
+    manifest = {"files": [{"key": "prefix/project/observations_v2/a.jsonl"}]}
+    (root / "manifests" / "a.json").write_text(json.dumps(manifest), encoding="utf-8")
+    config = TranscriptsConfig(uri=str(root / "manifests"))
+    with Spool.of(config) as spool:
+        plan = plan_intake(config, 1, spool)
+        assert plan_intake(config, 1, spool) == plan
+    assert [shard.named is not None for shard in plan.shards] == [True]
+    (root / "observations_v2" / "a.jsonl").write_bytes(lines({**OBSERVED, "output": "!"}, other))
+    with Spool.of(config) as spool:
+        found = [one for shard in plan.shards for one in read_shard(shard, config, spool)]
+        assert plan_intake(config, 1, spool).content_hash != plan.content_hash
+    assert [one.reject and one.reject.code for one in found] == ["changed"] * plan.due
+    assert plan.due == 1
+
+
 def test_a_manifest_on_s3_is_followed_to_its_files(s3: S3):
     bucket = s3.bucket()
     keys = [f"prefix/p/{name}" for name in ("observations_v2/a.jsonl", "scores/a.jsonl")]
