@@ -90,10 +90,26 @@ class SeriesOutcome(BaseModel):
     cost_usd: float | None = None
 
 
-async def judge_part(config: RunConfig, trigger: Trigger, part: Part) -> PartOutcome:
-    """One evaluation. Whatever becomes of it is told as a value, so that the others go on."""
+async def judge_part(
+    config: RunConfig, trigger: Trigger, part: Part, begun: str | None = None
+) -> PartOutcome:
+    """One evaluation. Whatever becomes of it is told as a value, so that the others go on.
+
+    Args:
+        config: everything about the runs.
+        trigger: what started them.
+        part: which it is about.
+        begun: the id of its run, to go on by what was planned then.
+    """
     # Prefect types an async flow called with return_state as if it had been awaited already.
-    work: Any = evaluate(part.config(config), trigger, None, part.on, return_state=True)
+    work: Any = evaluate(
+        part.config(config),
+        trigger,
+        begun,
+        part.on,
+        "begin" if begun is None else "resume",
+        return_state=True,
+    )
     try:
         state: State[Any] = await work
     except (httpx.HTTPError, RuntimeError) as error:
