@@ -1,4 +1,4 @@
-"""A run as JUnit XML, which CI systems show as tests: its gates, its comparison, its cases."""
+"""A run as JUnit XML, which CI systems show as tests: verdict, gates, comparison, cases."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 import polars as pl
 
 from judge.executions import PASS_FLAGGED, collected
+from tasks.reports.outcomes import REGRESSION
 from tasks.reports.words import clean, one_line
 
 MAX_CASES: Final = 20_000
@@ -48,6 +49,7 @@ def junit_report(data: Mapping[str, Any], cases: pl.LazyFrame) -> str:
     }
     for name, value in facts.items():
         ET.SubElement(properties, "property", name=name, value=_text(str(value)))
+    suite.append(_verdict(data["verdict"]))
     suite.extend(_gates(data))
     suite.extend(_case(row) for row in _ranked(cases))
     for name, tag in (("tests", "testcase"), ("failures", "*/failure"), ("errors", "*/error")):
@@ -63,6 +65,17 @@ def _ranked(cases: pl.LazyFrame) -> Iterator[dict[str, Any]]:
     return collected(first).iter_rows(named=True)
 
 
+def _verdict(verdict: Mapping[str, Any]) -> ET.Element:
+    """What the report says in its first line; a CI system is never greener than it."""
+    test = ET.Element("testcase", classname="verdict", name="verdict")
+    if verdict["outcome"] != "passed":
+        kind = "failure" if verdict["outcome"] in ("failed", REGRESSION) else "error"
+        _put(
+            test, kind, f"{verdict['word']}: {verdict['headline']} {'; '.join(verdict['reasons'])}"
+        )
+    return test
+
+
 def _gates(data: Mapping[str, Any]) -> Iterator[ET.Element]:
     for one in data["verdict"]["dimensions"]:
         test = ET.Element("testcase", classname="gates", name=one["name"].lower())
@@ -74,7 +87,7 @@ def _gates(data: Mapping[str, Any]) -> Iterator[ET.Element]:
     if (compared := data["comparison"]) is not None:
         test = ET.Element("testcase", classname="comparison", name="no regression")
         why = "; ".join(compared["why"]) or "no reason was kept"
-        if compared["ending"] == "regressed":
+        if data["verdict"]["outcome"] == REGRESSION:
             _put(test, "failure", why)
         elif compared["ending"] != "fine":
             _put(test, "error", why)
