@@ -140,6 +140,15 @@ def test_escaped_text_reads_as_it_was(payload: str):
     assert inline(f"x {code(payload)}").replace("\u2060", "") == f"x {shown}"
 
 
+@given(st.text(max_size=80) | st.from_regex(r"[-+*>#=~`|0-9.) \t]{1,6}[a-z ]{0,4}"))
+def test_any_text_begins_no_block_of_its_own(text: str):
+    kinds = [token.type for token in GITHUB.parse(plain(text))]
+    assert kinds in ([], ["paragraph_open", "inline", "paragraph_close"])
+    assert not plain(text) or inline(plain(text)).replace("\u2060", "") == clean(
+        one_line(text), 280
+    )
+
+
 @given(st.text(max_size=80))
 def test_any_text_reads_as_it_was_and_is_one_cell(text: str):
     shown = clean(one_line(text), 280)

@@ -1,0 +1,20 @@
+"""Text, paths and bytes that try to become something else: one JSON string a line in each list."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+_FOLDER = Path(__file__).parent
+
+
+def listed(name: str) -> tuple[str, ...]:
+    """The strings of a list, such as `xss`; none stands twice."""
+    lines = (_FOLDER / f"{name}.jsonl").read_text("utf-8").splitlines()
+    found = tuple(json.loads(line) for line in lines)
+    assert len(set(found)) == len(found)
+    return found
+
+
+XSS = listed("xss")
+"""Tries to be markup, a link, an image, a template or a script where it is shown."""
