@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import time
@@ -10,6 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
+
+from deployments.terminal import json_text
 
 PACKAGES: Final = ("judge", "tasks", "flows", "deployments")
 
@@ -51,7 +52,7 @@ class JsonLines(logging.Handler):
             body["error"] = record.exc_info[0].__name__
         if dropped:
             body["not_repeated"] = dropped
-        sys.stderr.write(json.dumps(body, ensure_ascii=False, default=str) + "\n")
+        sys.stderr.write(json_text(body) + "\n")
 
     def _passed(self, record: logging.LogRecord) -> int | None:
         """How many of its kind were left out since the last line; null where this one is as well."""

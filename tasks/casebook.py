@@ -140,7 +140,7 @@ async def retold(record: RunRecord, kept: Kept, judge: str) -> list[Retold]:
     if isinstance(case, DataError):
         raise case
     rows = [row for row in kept.asks if row["judge"] == judge]
-    clerk = SandboxClerk()
+    clerk = SandboxClerk.of(config)
     try:
         for one in court(config.judge).judges:
             if one.name == judge:

@@ -17,6 +17,7 @@ from judge.formats import Format
 from judge.formats.containers import Gathered
 from judge.formats.intake import strict_json
 from tasks.archives import is_archive, spread
+from tasks.links import Home, is_file, leads_out
 from tasks.objects import Source, Spool
 from tasks.sources import BOM
 
@@ -75,8 +76,24 @@ def _named(spool: Spool, source: Source, format_: Gathered) -> list[Path]:
         return [path]
     base = f"{source.uri.rsplit('/', 2)[0]}/" if source.uri.count("/") > 1 else ""
     # A key counts from the bucket, wherever a copy of the export lies: its last two steps are sure.
-    wanted = (f"{base}{'/'.join(key.split('/')[-2:])}" for key in keys)
+    wanted = [f"{base}{_steps(key)}" for key in keys]
+    home = None if "://" in base else Home(Path(base))
+    for uri in wanted:
+        if home is not None and is_file(uri) and not home.holds(Path(uri)):
+            raise leads_out(uri)
     return [plain_path(spool, spool.listed(uri)) for uri in dict.fromkeys(wanted)]
+
+
+def _steps(key: str) -> str:
+    """The last two steps of a key.
+
+    Raises:
+        DataError: `vanished`: no export names its files so.
+    """
+    steps = key.split("/")[-2:]
+    if {"", ".", ".."} & set(steps):
+        raise DataError("vanished", f"a manifest names {key!r}, which is no file of an export")
+    return "/".join(steps)
 
 
 def _keys(path: Path, format_: Gathered) -> list[str]:

@@ -15,6 +15,7 @@ from deployments.commands.output import print_json, print_outcome
 from deployments.commands.stores import store_config
 from deployments.server import known_server
 from deployments.settings import prepare_environment, stored_config
+from deployments.terminal import say
 from judge.catalog import court
 from judge.compare import COMPLETE
 from judge.config import Manner, RunConfig, Trigger
@@ -178,7 +179,7 @@ def find_server(*, verbose: bool) -> None:
     api_url = known_server()
     prepare_environment(verbose=verbose, api_url=api_url)
     if api_url is None:
-        _say("starting a temporary Prefect server (12 to 20 s; `assizes up` keeps one running)")
+        say("starting a temporary Prefect server (12 to 20 s; `assizes up` keeps one running)")
 
 
 async def _evaluate_all(wanted: list[Wanted]) -> list[RunOutcome]:
@@ -211,8 +212,3 @@ def progress() -> Iterator[None]:
 
     with watching():
         yield
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(f"assizes: {line}\n")
-    sys.stderr.flush()

@@ -18,3 +18,12 @@ def listed(name: str) -> tuple[str, ...]:
 
 XSS = listed("xss")
 """Tries to be markup, a link, an image, a template or a script where it is shown."""
+
+ESCAPES = listed("escapes")
+"""Tries to steer a terminal, or to write lines that are not there."""
+
+CELLS = listed("cells")
+"""Tries to be a formula in a spreadsheet."""
+
+PATHS = listed("paths")
+"""Tries to lead somewhere else where it becomes part of a path or a URI."""
