@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from judge.errors import DataError
+from judge.formats.intake import strict_json
 
 if sys.version_info >= (3, 14):
     import zipfile
@@ -64,7 +65,12 @@ def spread(path: Path, target: Path, cap_bytes: int) -> None:
     spreader(path, target, cap_bytes)
 
 
-def _parquet(path: Path, target: Path, cap_bytes: int) -> None:
+def spread_parquet(path: Path, target: Path, cap_bytes: int) -> None:
+    """Write the rows of a Parquet file as lines; a file that crashes its reader crashes a child.
+
+    Raises:
+        DataError: `parquet` for one that cannot be read, `bomb` for too much.
+    """
     raw = target.with_name(f"{target.name}.raw")
     done = subprocess.run(
         [sys.executable, "-I", "-c", _TO_LINES, str(path), str(target), str(cap_bytes)],
@@ -92,7 +98,7 @@ def _inspect(path: Path, target: Path, cap_bytes: int) -> None:
             names = archive.namelist()
             if "header.json" not in names:
                 raise DataError("archive", "a zip archive without header.json; no inspect_ai log")
-            header = json.loads(_member(archive, "header.json", cap_bytes))
+            header = strict_json(_member(archive, "header.json", cap_bytes))
             log = json.dumps(header.get("eval") if isinstance(header, dict) else None).encode()
             left = cap_bytes
             for name in names:
@@ -129,6 +135,6 @@ def _too_much(cap_bytes: int) -> DataError:
 
 
 _SPREADERS: Final[dict[bytes, Callable[[Path, Path, int], None]]] = {
-    b"PAR1": _parquet,
+    b"PAR1": spread_parquet,
     b"PK\x03\x04": _inspect,
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -11,6 +10,7 @@ from typing import Any, Final
 
 from judge.config import TranscriptsConfig
 from judge.errors import ConfigurationError, DataError
+from judge.formats.intake import strict_json
 from tasks.days import NothingDue, day_sources
 from tasks.links import LINK
 from tasks.objects import Spool, relisted
@@ -121,8 +121,8 @@ def _entries(manifest: Source, spool: Spool, where: str) -> list[Any]:
         text = path.read_bytes().removeprefix(BOM).decode().strip()
         if not text.startswith(("[", "{")):
             return [line for line in text.splitlines() if line.strip()]
-        entries = json.loads(text)
-    except ValueError as error:
+        entries = strict_json(text.encode())
+    except (UnicodeDecodeError, DataError) as error:
         raise ConfigurationError(f"{where}: {error}; wanted {_ACCEPTED}, in UTF-8") from None
     if not isinstance(entries, list):
         raise ConfigurationError(f"{where} is a JSON object; wanted {_ACCEPTED}")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deployments.web.problems import problem
@@ -17,6 +19,11 @@ from deployments.web.problems import problem
 MAX_BODY_BYTES: Final = 64 * 1024
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+
+_DIGITS: Final = 18
+"""Of a Content-Length that is read as a number at all."""
+
+_HOST: Final = re.compile(r"(?:\[([0-9a-f:.%]+)\]|([^\[\]:/@#?\\\s]+))(?::\d{0,5})?")
 
 _OPEN: Final = "/health"
 """Answers without a token: it says nothing but that somebody is there."""
@@ -48,8 +55,11 @@ class Access:
     token: str | None = None
 
 
-class _TooLarge(Exception):
-    """The body is longer than any request needs."""
+class _TooLarge(HTTPException):
+    """The body is longer than any request needs; FastAPI passes on no other error of a body."""
+
+    def __init__(self) -> None:
+        super().__init__(413, f"at most {MAX_BODY_BYTES:,} bytes")
 
 
 class Guard:
@@ -61,6 +71,9 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve or refuse one request."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -68,11 +81,7 @@ class Guard:
         if refusal is not None:
             await problem(*refusal[:2], headers=refusal[2])(scope, receive, _with_headers(send))
             return
-        try:
-            await self._app(scope, _bounded(receive), _with_headers(send))
-        except _TooLarge:
-            too_large = problem(413, f"at most {MAX_BODY_BYTES:,} bytes")
-            await too_large(scope, receive, _with_headers(send))
+        await self._app(scope, _bounded(receive), _with_headers(send))
 
     def _refusal(self, scope: Scope) -> tuple[int, str, dict[str, str]] | None:
         headers = Headers(scope=scope)
@@ -99,11 +108,9 @@ class Guard:
 
 
 def host_of(header: str) -> str:
-    """The name in a `Host` header, without its port and brackets, in lower case."""
-    name = header.strip().lower()
-    if name.startswith("["):
-        return name[1:].partition("]")[0]
-    return name.partition(":")[0]
+    """The name in a `Host` header, without port and brackets, in lower case; empty for no such."""
+    found = _HOST.fullmatch(header.strip().lower())
+    return (found[1] or found[2]) if found else ""
 
 
 def allowed_hosts(bound: str, more: Iterable[str] = ()) -> frozenset[str]:
@@ -124,7 +131,8 @@ def _token_in(header: str) -> str:
 
 
 def _is_small(length: str) -> bool:
-    return length.isascii() and length.isdigit() and int(length) <= MAX_BODY_BYTES
+    digits = length.isascii() and length.isdigit() and len(length) <= _DIGITS
+    return digits and int(length) <= MAX_BODY_BYTES
 
 
 def _bounded(receive: Receive) -> Receive:
