@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := check
-.PHONY: demo test check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-privacy bench-reading bench-serving screenshots lock clean
+.PHONY: demo test check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-privacy bench-reading bench-serving bench-surface screenshots lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -85,6 +85,9 @@ bench-privacy: $(STAMP)  ## recall and precision of the privacy rules
 
 bench-serving: $(STAMP)  ## the HTTP API over runs of 10,000 cases
 	$(BIN)/python -m benchmarks.serving
+
+bench-surface: $(STAMP)  ## hostile input: reports, pages, CSV, paths, SQL; what got through (needs chromium)
+	$(BIN)/python -m benchmarks.surface
 
 screenshots: $(STAMP)  ## every page of the demo, wide and narrow, light and dark, into screenshots/ (needs chromium)
 	$(BIN)/python docs/screenshots.py screenshots
