@@ -67,7 +67,7 @@ def _score_lines(score: Mapping[str, Any]) -> Iterator[str]:
         words.append(score["failure_code"])
     if score["turns"]:
         words.append(f"turns {', '.join(map(str, score['turns']))}")
-    yield one_line(" ".join(words))
+    yield "  ".join(map(one_line, words))
     if score["reason"]:
         yield f"  reason: {one_line(score['reason'])}"
     for name, value in score["details"].items():

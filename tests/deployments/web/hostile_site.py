@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -118,6 +119,9 @@ def hostile_site(folder: Path, prefect_server: str) -> Iterator[Hostile]:
     done = assizes("run", "--json", cwd=folder, env={"PREFECT_API_URL": prefect_server})
     outcome = json.loads(done.out)
     assert outcome["summary"]["counts"]["judged"] == len(XSS)
+    # No id, tag or tool name became the name of a file.
+    names = {path.name for path in folder.rglob("*")}
+    assert [name for name in names if not re.fullmatch(r"[\w.=-]+", name)] == []
     with open_store(StoreConfig(uri=f"duckdb:///{folder}/s.duckdb"), writing=True) as store:
         judged = put(store, run(verdicts(), judge={"model": f"openai/{XSS[0]}"}))
     with serving(folder, store=None, PREFECT_API_URL="") as url:
