@@ -69,16 +69,21 @@ def rendered_transcript(transcript: Transcript, window: range | None = None) -> 
     `[index] call: name(arguments)`. Later lines of a text are indented: what starts at the margin
     is never the text of a turn, so no text can pose as another turn.
     """
+    return "\n".join(rendered_turns(transcript, window))
+
+
+def rendered_turns(transcript: Transcript, window: range | None = None) -> list[str]:
+    """The block of each turn by itself."""
     names: dict[str, str] = {}
-    lines: list[str] = []
+    blocks: list[str] = []
     unanswered = _unanswered(transcript)
     for index, turn in enumerate(transcript.turns):
         if window is None or index in window:
-            lines.append(f"[{index}] {_speaker(turn, names)}: {_said(turn)}")
-            lines.extend(f"[{index}] call: {text}" for text in _calls(turn, unanswered))
+            calls = (f"[{index}] call: {text}" for text in _calls(turn, unanswered))
+            blocks.append("\n".join([f"[{index}] {_speaker(turn, names)}: {_said(turn)}", *calls]))
         # Ids may be used again later in a conversation: the latest call of an id has it.
         names.update({call.id: call.name for call in turn.tool_calls if call.id is not None})
-    return "\n".join(lines)
+    return blocks
 
 
 def _speaker(turn: Turn, names: Mapping[str, str]) -> str:

@@ -191,7 +191,7 @@ class ConversationJudge:
         found: list[list[Score]] = []
         for window in seen.windows:
             part = window if len(seen.windows) > 1 else None
-            said = findings_so_far(seen.windows, found)
+            said = findings_so_far(seen, found)
             user = user_message(shown, tools, self.weighted, part, said)
             found.append((yield from self._asked(case, tools, user)))
         scores = found[0] if len(found) == 1 else reduced(self.weighted, found)
