@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := check
-.PHONY: demo test check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-privacy bench-hostile bench-reading bench-serving screenshots lock clean
+.PHONY: demo test check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-privacy bench-hostile bench-surface bench-reading bench-serving screenshots lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -88,6 +88,9 @@ bench-hostile: $(STAMP)  ## attacks on the judge: contained, noticed, and what t
 
 bench-serving: $(STAMP)  ## the HTTP API over runs of 10,000 cases
 	$(BIN)/python -m benchmarks.serving
+
+bench-surface: $(STAMP)  ## hostile input: reports, pages, CSV, paths, SQL; what got through (needs chromium)
+	$(BIN)/python -m benchmarks.surface
 
 screenshots: $(STAMP)  ## every page of the demo, wide and narrow, light and dark, into screenshots/ (needs chromium)
 	$(BIN)/python docs/screenshots.py screenshots

@@ -15,6 +15,8 @@ from judge.errors import ConfigurationError
 
 DEFAULT_FILE = Path("assizes.toml")
 PREFIX = "ASSIZES_"
+MAX_FILE_BYTES = 1 << 20
+"""Of a configuration file; none that a person wrote comes near."""
 
 PREFECT_DEFAULTS = {
     "DO_NOT_TRACK": "1",
@@ -198,10 +200,12 @@ def _fault(error: Any) -> str:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise ConfigurationError(f"{path}: a configuration of over {MAX_FILE_BYTES:,} bytes")
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigurationError(f"{path}: no such file; `assizes init` writes one") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+    except (ValueError, RecursionError, OSError) as error:
         raise ConfigurationError(f"{path}: cannot be read as TOML: {error}") from None
 
 
@@ -246,5 +250,5 @@ def _toml_value(text: str) -> Any:
     """A TOML value where the text is one, else the text itself (a bare model name, a path)."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text

@@ -78,6 +78,9 @@ class TranscriptsConfig(SelectionConfig):
     salvage: bool = Field(
         default=False, description="judge the whole lines in front of where a packed object breaks"
     )
+    databases: str | None = Field(
+        default=None, description="folder of the databases that cases name; null: the current one"
+    )
     again: Again | None = Field(
         default=None, description="only what an earlier run could not read, or could not judge"
     )
@@ -354,8 +357,9 @@ class RunConfig(_Table):
         """The part that can change a result: not where rows, replies and reports go, nor how fast."""
         body = self.model_dump(mode="json", include={"name", "transcripts", "judge", "thresholds"})
         del body["transcripts"]["storage_options"]
+        unset = TranscriptsConfig(uri="").model_dump(mode="json")
         for name in LATER:  # a run of an older version goes on where they are not used
-            if body["transcripts"][name] == SelectionConfig().model_dump(mode="json")[name]:
+            if body["transcripts"][name] == unset[name]:
                 del body["transcripts"][name]
         if self.judge.flagged_passes == "apart":
             del body["judge"]["flagged_passes"]

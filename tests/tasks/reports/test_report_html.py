@@ -324,3 +324,16 @@ def test_a_report_of_ten_thousand_cases_stays_under_five_megabytes(record_proper
         )
     assert len(html.encode()) < 5_000_000
     assert len(raw.encode()) < 5_000_000
+
+
+@pytest.mark.parametrize("name", ["__proto__", "constructor", "toString", "valueOf"])
+def test_a_name_that_every_object_has_is_drawn_as_any_other(name: str, capfd):
+    data = {
+        "metrics": [],
+        "failure_codes": {"shown": [{"code": name, "count": 3}, {"code": "other", "count": 2}]},
+        "scores": {"bins": []},
+    }
+    (chart,) = charts(data).values()
+    drawing = base64.b64decode(chart.light.partition("base64,")[2]).decode()
+    assert name in drawing
+    assert "ERROR" not in capfd.readouterr().err
