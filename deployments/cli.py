@@ -38,6 +38,8 @@ from deployments.options import (
     Verbose,
 )
 from judge.errors import AssizesError, ConfigurationError
+from judge.privacy.concealment import concealed
+from tasks.discretion import keep_secrets
 
 app = typer.Typer(
     name="assizes",
@@ -328,9 +330,9 @@ def _internal_error(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
     """The last resort, as `sys.excepthook`: one line, and a code that is no finding of a run."""
-    said = " ".join(f"{kind.__name__}: {error}".split())
+    said = concealed(" ".join(f"{kind.__name__}: {error}".split()))
     if _verbose():
-        traceback.print_exception(kind, error, trace)
+        sys.stderr.write(concealed("".join(traceback.format_exception(kind, error, trace))))
     hint = "" if _verbose() else " (rerun as `assizes --verbose ...` for the traceback)"
     sys.stderr.write(f"assizes: internal error: {said}{hint}\n")
     raise SystemExit(INTERNAL_ERROR)
@@ -344,6 +346,7 @@ def _verbose() -> bool:
 def main() -> None:
     """Run the command; every fault is one line on stderr and an exit code of design section 6."""
     sys.excepthook = _internal_error
+    keep_secrets()
     if not _verbose():  # Prefect's log, when it is shown, holds the warnings as well
         _show_warnings()
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -59,6 +60,8 @@ def prepare_environment(*, verbose: bool = False, api_url: str | None = None) ->
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", level)
     if api_url:
         os.environ["PREFECT_API_URL"] = api_url
+    if os.environ.get("LITELLM_LOG", "").upper() == "DEBUG":
+        sys.stderr.write("assizes: LITELLM_LOG=DEBUG: the log holds the text of transcripts\n")
 
 
 def configured_api_url() -> str | None:

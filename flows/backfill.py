@@ -16,6 +16,7 @@ from prefect.runtime import flow_run
 from flows.days import PartOutcome, SeriesOutcome, conclude_parts, judge_part, spent
 from judge.config import RunConfig
 from tasks.day_runs import days_taken, takes_many
+from tasks.discretion import discreet
 from tasks.parts import Part, backfill_parts
 from tasks.progress import Progress
 from tasks.reports.artifacts import artifact_key
@@ -38,6 +39,7 @@ def _named() -> str:
     return f"backfill-{config.name}-{what}"
 
 
+@discreet
 @flow(name="backfill", flow_run_name=_named, result_serializer="json")
 async def backfill(
     config: RunConfig,
