@@ -13,13 +13,13 @@ from pydantic import ValidationError
 
 from judge.config import RunConfig
 from judge.errors import ConfigurationError
+from tasks import QUIET
 
 DEFAULT_FILE = Path("assizes.toml")
 PREFIX = "ASSIZES_"
 
 PREFECT_DEFAULTS = {
-    "DO_NOT_TRACK": "1",
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    **QUIET,
     "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "true",
     # The temporary server needs 12 to 20 s on two cores; Prefect's own limit is 20.
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
