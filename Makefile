@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := check
-.PHONY: demo test check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-privacy bench-reading bench-serving screenshots lock clean
+.PHONY: demo test check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-privacy bench-reading bench-serving audit screenshots lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -40,6 +40,9 @@ test-s3: $(STAMP)  ## the store's tests on the gateway of Ceph (packages radosgw
 
 test-server: $(STAMP)  ## a Prefect server and a worker: schedules, events, automations, a killed backfill
 	ASSIZES_SERVER_TESTS=1 $(BIN)/python -m pytest -n 0 -p no:randomly tests/server
+
+audit: $(STAMP)  ## what is installed beside the lock, known bad releases, code that runs unasked, licences
+	$(BIN)/python -m tests.supply --sbom sbom.json
 
 soak-quick: $(STAMP)  ## kills, lost acknowledgements, damage, collectors: under two minutes
 	$(BIN)/python -m tests.soak short
