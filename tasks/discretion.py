@@ -1,4 +1,8 @@
-"""Keeps secrets out of what Prefect and the log get to see: parameters, errors, lines."""
+"""Keeps secrets out of what Prefect and the log get to see: parameters, errors, lines.
+
+And keeps out of our flows what somebody put into Prefect's result storage: results are JSON, but a
+stored one says itself how it is to be read, and a pickle runs what it holds.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import logging
 import os
 import traceback
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -25,9 +30,13 @@ _LONGEST_CHAIN: Final = 20
 def discreet(made: _Made) -> _Made:
     """A flow or task whose errors carry no secret, and a flow whose recorded parameters do not.
 
+    Within it no result is read that is a pickle: a flow run that is tried again reads those of its
+    subflows from the storage.
+
     Prefect records what a flow is called with before the configuration refuses a secret in it.
     """
     keep_secrets()
+    _refuse_pickles()
     made.fn = _sealed(made.fn)
     flow: Any = made  # Prefect has no hook for this
     if (recorded := getattr(flow, "serialize_parameters", None)) is not None:
@@ -63,11 +72,34 @@ class _Discreet:
         return record
 
 
+_OURS: Final = ContextVar("assizes_flow", default=False)
+
+
+def _refuse_pickles() -> None:
+    """Have Prefect read no pickle while a flow or task of ours runs; flows of others read theirs."""
+    from prefect.serializers import PickleSerializer
+
+    load = PickleSerializer.loads
+    if hasattr(load, "__wrapped__"):
+        return
+
+    @wraps(load)
+    def loads(self: PickleSerializer[Any], blob: bytes) -> Any:
+        if _OURS.get():
+            raise ValueError(
+                "a result in Prefect's storage is a pickle, which is not read; ours are JSON"
+            )
+        return load(self, blob)
+
+    PickleSerializer.loads = loads  # type: ignore[method-assign]  # Prefect has no setting for it
+
+
 class _Seal:
-    """Hides secrets in an error that passes."""
+    """Marks what runs as ours, and hides secrets in an error that passes."""
 
     def __enter__(self) -> None:
         keep_secrets()
+        self._before = _OURS.set(True)
 
     def __exit__(
         self,
@@ -75,6 +107,7 @@ class _Seal:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
+        _OURS.reset(self._before)
         if error is not None:
             hide(error)
 
