@@ -93,9 +93,9 @@ screenshots: $(STAMP)  ## every page of the demo, wide and narrow, light and dar
 	$(BIN)/python docs/screenshots.py screenshots
 	cp screenshots/report.png screenshots/case.png docs/images/
 
-lock:  ## resolve requirements.lock anew from the ranges in pyproject.toml
+lock:  ## resolve requirements.lock anew from the ranges in pyproject.toml; no release younger than a week
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-annotate --no-header \
-		--python-version 3.11 --upgrade --quiet --output-file requirements.lock
+		--python-version 3.11 --upgrade --exclude-newer "7 days" --quiet --output-file requirements.lock
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
