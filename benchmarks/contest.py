@@ -4,7 +4,7 @@
 
 `floor` posts the bodies with aiohttp; `litellm` is a loop of `litellm.acompletion`; `engine` judges
 with ours: prompts, calls, parsing, scores and rows; `flow` runs the whole Prefect flow, with rows
-stored. All send the same conversation prompt, one call a case. The last line is JSON: `wall_s`,
+stored, and `steps` what that flow does without Prefect: plan, shards, commits, summary, report. All send the same conversation prompt, one call a case. The last line is JSON: `wall_s`,
 `cpu_s` (this process, from a warm start on), `cases`, `scored` (headline scores), `peak_mib`.
 """
 
@@ -32,6 +32,7 @@ from judge.formats import FORMATS
 from judge.hearing import Hearing
 from judge.llm import model_for
 from judge.rows import frame
+from judge.summary import RunSummary
 from tasks.room import settled_heap
 
 WARM_UP = 64
@@ -178,19 +179,54 @@ async def flow(contest: Contest) -> dict[str, float]:
     """Ours inside the Prefect flow, rows stored; PREFECT_API_URL names the server."""
     from flows.evaluate import evaluate
 
+    async def run(config: RunConfig) -> RunSummary:
+        work: Any = evaluate(config, return_state=True)
+        outcome = await (await work).aresult(raise_on_failure=False)
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome.summary
+
+    return await _timed(contest, run)
+
+
+async def steps(contest: Contest) -> dict[str, float]:
+    """The steps of the flow, one after the other, with no flow and no task run."""
+    from tasks.judging import judge_shard
+    from tasks.plan import Request, at_work, plan_run
+    from tasks.publishing import publish_report
+    from tasks.room import sitting
+    from tasks.summaries import compare_with_baseline, summarise_run
+
+    async def run(config: RunConfig) -> RunSummary:
+        async with sitting(config) as room:
+            planned = await plan_run.fn(room, Request())
+            async with at_work(room, planned):
+                jobs = [
+                    lambda shard=shard: judge_shard.fn(room, planned.run_id, shard)
+                    for shard in planned.intake.shards
+                ]
+                await pooled(config.runner.shards_in_flight, jobs)
+                summary = await summarise_run.fn(room, planned, lost=False)
+            against = await compare_with_baseline.fn(room, planned)
+            await publish_report.fn(room, planned, summary, against.comparison)
+        return summary
+
+    return await _timed(contest, run)
+
+
+async def _timed(
+    contest: Contest, run: Callable[[RunConfig], Awaitable[RunSummary]]
+) -> dict[str, float]:
     few = contest.file.with_name(f"few-of-{contest.file.name}")
     with contest.file.open() as lines:
         few.write_text("".join(islice(lines, WARM_UP)))
     for file in (few, contest.file):  # the first run is the warm-up
         folder = contest.file.parent / f"flow-{time.time_ns()}"
         folder.mkdir()
-        work: Any = evaluate(_run_config(contest, file, folder), return_state=True)
         clock = Clock()
-        outcome = await (await work).aresult(raise_on_failure=False)
-        if isinstance(outcome, BaseException):
-            raise outcome
-    counts = outcome.summary.counts
-    scored = sum(metric.scored for metric in outcome.summary.metrics)
+        summary = await run(_run_config(contest, file, folder))
+    scored = sum(metric.scored for metric in summary.metrics)
+    counts = summary.counts
     return clock.result(counts["judged"] + counts["errored"], scored)
 
 
@@ -208,7 +244,13 @@ def _run_config(contest: Contest, file: Path, folder: Path) -> RunConfig:
     )
 
 
-CONTESTANTS = {"floor": floor, "litellm": bare_litellm, "engine": engine, "flow": flow}
+CONTESTANTS = {
+    "floor": floor,
+    "litellm": bare_litellm,
+    "engine": engine,
+    "steps": steps,
+    "flow": flow,
+}
 
 
 def main() -> None:

@@ -127,12 +127,16 @@ def latency_bound(figures: Figures, bench: Court, count: int, rounds: int) -> No
 
 
 def orchestration(figures: Figures, bench: Court, count: int) -> None:
-    """1 s a call: what Prefect adds to the engine's wall clock and CPU (P5)."""
+    """1 s a call: what Prefect adds to the wall clock and CPU of the same steps without it (P5),
+    and what reading, storing, summing up and reporting add to judging.
+    """
     with running_openai_server("--latency", "1.0") as server:
-        found = best(bench, ("engine", "flow"), server, count, "wall_s", 1)
-    engine, flow = found["engine"], found["flow"]
-    figures.add("prefect_wall_share", 1 - engine["wall_s"] / flow["wall_s"], most=0.02)
-    figures.add("flow_engine_cpu_ms", 1000 * (flow["cpu_s"] - engine["cpu_s"]) / count)
+        found = best(bench, ("engine", "steps", "flow"), server, count, "wall_s", 2)
+    engine, steps, flow = found["engine"], found["steps"], found["flow"]
+    figures.add("prefect_wall_share", 1 - steps["wall_s"] / flow["wall_s"], most=0.02)
+    figures.add("prefect_cpu_ms", 1000 * (flow["cpu_s"] - steps["cpu_s"]) / count, most=1.0)
+    figures.add("rows_and_report_wall_share", 1 - engine["wall_s"] / steps["wall_s"])
+    figures.add("rows_and_report_cpu_ms", 1000 * (steps["cpu_s"] - engine["cpu_s"]) / count)
 
 
 def faults(figures: Figures, bench: Court, count: int) -> None:

@@ -19,6 +19,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from benchmarks import bulk_rows
 from benchmarks.bulk import ended
@@ -56,6 +57,7 @@ def main() -> None:
                 for name, path in LISTS.items():
                     _add(figures, f"{kind}: {name}", f"{url}{path}", most=50)
                 _add(figures, f"{kind}: compare", f"{url}{COMPARE}", most=300)
+            _add_report(figures, kind, uri, Path(folder, f"{kind}-report"))
     figures.close()
 
 
@@ -63,6 +65,21 @@ def _add(figures: Figures, name: str, url: str, most: float) -> None:
     took = sorted(_asked_ms(url) for _ in range(TIMES))
     figures.add(f"{name}, median ms", statistics.median(took))
     figures.add(f"{name}, p95 ms", took[int(TIMES * 0.95)], most=most)
+
+
+def _add_report(figures: Figures, kind: str, uri: str, folder: Path) -> None:
+    """P12: the report as `assizes report` writes it, from the start of the command on."""
+    began = time.perf_counter()
+    command = [sys.executable, "-m", "deployments.cli", "report", "cand"]
+    rest = ["--store", uri, "--output", str(folder)]
+    subprocess.run([*command, *rest], env=_env(), check=True, capture_output=True)
+    figures.add(f"{kind}: report s", time.perf_counter() - began, most=5)
+    (html,) = folder.rglob("*.html")
+    figures.add(f"{kind}: report MB", html.stat().st_size / 1e6, most=5)
+
+
+def _env() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
 def _asked_ms(url: str) -> float:
@@ -79,9 +96,7 @@ def served(uri: str) -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "deployments.cli", "serve", "--store", uri]
-    process = subprocess.Popen(
-        [*command, "--port", str(port)], env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
+    process = subprocess.Popen([*command, "--port", str(port)], env=_env())
     url = f"http://127.0.0.1:{port}"
     try:
         _wait(url)

@@ -57,7 +57,16 @@ def clusters_of(cases: pl.LazyFrame) -> pl.DataFrame:
     )
 
 
-def sample(frame: pl.DataFrame, column: str, clusters: pl.DataFrame) -> Sample:
-    """The known values of a column with their clusters."""
+def sample(frame: pl.DataFrame, column: str, clusters: pl.DataFrame | None) -> Sample:
+    """The known values of a column with their clusters; without those each row is its own."""
+    if clusters is None:
+        return Sample.of(frame[column].drop_nulls().sort().to_numpy())
     known = frame.select(KEY, column).drop_nulls().join(clusters, on=KEY).sort("code", column)
     return Sample(known[column].to_numpy(), known["code"].to_numpy())
+
+
+def counted(frame: pl.DataFrame, column: str) -> Counted:
+    """The known values of a column, each so often as its `rows` say."""
+    known = frame.select(pl.col(column).cast(pl.Float64), "rows").drop_nulls(column)
+    found = known.group_by(column).agg(pl.col("rows").sum().cast(pl.Float64)).sort(column)
+    return Counted(found[column].to_numpy(), found["rows"].to_numpy())

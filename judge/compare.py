@@ -26,14 +26,15 @@ from judge.compare_cases import (
     case_comparisons,
     joined_metrics,
 )
+from judge.compare_metrics import compared_metrics
 from judge.compare_rules import Figures, reasons
 from judge.config import ComparisonConfig
 from judge.config_diff import FieldChange, config_diff, judge_changes
 from judge.errors import NotComparable
 from judge.exact import rounded
-from judge.executions import agent_latency, executions
+from judge.executions import executions, latency_quantile
 from judge.paired_cases import PairedCases
-from judge.paired_metrics import Names, Scores, metric_aggregate, metric_names, paired_metrics
+from judge.paired_metrics import metric_names, paired_metrics
 from judge.statistical import Compared, statistical_verdict
 from judge.statistical_verdict import Noise, StatisticalVerdict
 from judge.summary import RunSummary
@@ -50,7 +51,8 @@ Ending = Literal["fine", "regressed", "inconclusive", "not_comparable"]
 @dataclass(frozen=True, slots=True, eq=False)
 class RunData:
     """A stored run: its row and its tables. `config` is the snapshot taken when it began;
-    `answered_by` names the models whose replies it holds.
+    `answered_by` names the models whose replies it holds; `sliceable`: some rows from the middle of
+    a table cost no more than those rows.
     """
 
     run_id: str
@@ -62,6 +64,7 @@ class RunData:
     scores: pl.LazyFrame
     status: str
     answered_by: tuple[str, ...] = ()
+    sliceable: bool = True
 
 
 class _Part(BaseModel):
@@ -179,7 +182,7 @@ def compare(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig)
     numbers = {
         **_deltas(cases, *summaries),
         "latency_p95_delta_ms": _p95_delta(baseline, candidate, cases),
-        "per_metric_aggregate_deltas": _metrics(scores, names, cases, both),
+        "per_metric_aggregate_deltas": compared_metrics((baseline, candidate), names, cases, both),
     }
     found = None if both is None else _statistics(both, differing, cases)
     listed = case_comparisons(cases.listed, joined_metrics(scores, cases.listed, names))
@@ -217,18 +220,6 @@ def gated(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig) -
     for pair in paired_metrics(scores, wanted, repeated=repeated):
         both.add(pair)
     return both
-
-
-def _metrics(
-    scores: Scores, names: Names, cases: PairedCases, both: Compared | None
-) -> list[MetricAggregate]:
-    """The averages of every metric, which the statistics see on the way."""
-    found = []
-    for pair in paired_metrics(scores, names, repeated=cases.repeated):
-        found.append(metric_aggregate(pair, cases))
-        if both is not None:
-            both.add(pair)
-    return sorted((one for one in found if one is not None), key=lambda one: one.metric)
 
 
 def _statistics(
@@ -323,7 +314,7 @@ def _p95(run: RunData, cases: PairedCases) -> float | None:
         executed = executed.with_columns(pl.col("case_id").hash()).join(
             cases.keys.lazy(), on="case_id", how="semi"
         )
-    return agent_latency(executed).p95
+    return latency_quantile(executed, 0.95)
 
 
 def _judge_warning(changes: list[FieldChange]) -> Iterator[str]:

@@ -31,12 +31,13 @@ def figures(cases: pl.DataFrame, side: str, *, paired: bool) -> Figures:
         paired: average over the cases that both sides scored, or measured; else over the side's
             own.
     """
-    own = cases.drop_nulls(f"{side}_runs")
+    runs = cases[f"{side}_runs"]
+    own = cases.filter(runs.is_not_null()) if runs.null_count() else cases
     sides = ("baseline", "candidate") if paired else (side,)
 
     def average(name: str) -> float | None:
-        known = own.drop_nulls([f"{one}_{name}" for one in sides])
-        return unrounded_mean(known[f"{side}_{name}"].to_list()) if known.height else None
+        known = own.select(f"{one}_{name}" for one in sides).drop_nulls()
+        return unrounded_mean(known[f"{side}_{name}"]) if known.height else None
 
     return Figures(_pass_rate(own, side), average("score"), average("agent_latency"))
 

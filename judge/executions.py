@@ -58,12 +58,25 @@ def agent_latency(executed: pl.LazyFrame) -> Latency:
 
     100, 200 .. 2000 has a p95 of 1905 (DuckDB: `quantile_cont`).
     """
-    found = collected(executed.select(pl.col("agent_latency_ms").drop_nulls()))["agent_latency_ms"]
-    p50, p95 = (found.quantile(share, interpolation="linear") for share in (0.5, 0.95))
+    found = _latencies(executed)
     longest = found.max()
     return Latency(
-        p50=None if p50 is None else rounded(p50),
-        p95=None if p95 is None else rounded(p95),
+        p50=_quantile(found, 0.5),
+        p95=_quantile(found, 0.95),
         max=longest if isinstance(longest, float) else None,
         avg=rounded(unrounded_mean(found)) if found.len() else None,
     )
+
+
+def latency_quantile(executed: pl.LazyFrame, share: float) -> float | None:
+    """One percentile of it, at a share 0..1; null where none was measured."""
+    return _quantile(_latencies(executed), share)
+
+
+def _latencies(executed: pl.LazyFrame) -> pl.Series:
+    return collected(executed.select(pl.col("agent_latency_ms").drop_nulls())).to_series()
+
+
+def _quantile(latencies: pl.Series, share: float) -> float | None:
+    found = latencies.quantile(share, interpolation="linear")
+    return None if found is None else rounded(found)

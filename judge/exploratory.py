@@ -12,6 +12,7 @@ from typing import Final, Literal, NamedTuple
 import polars as pl
 
 from judge.contrasts import Pairing, differences, in_points, sampled
+from judge.counted_metrics import CountedMetric, counted_moves
 from judge.exact import rounded
 from judge.executions import collected
 from judge.labels import TOOL, by_tool, labelled
@@ -47,6 +48,16 @@ class Look(NamedTuple):
 def metric_look(sides: Sides, pairing: Pairing, alpha: float) -> Look | None:
     """A metric that does not gate; null where it says nothing."""
     return _look("metric", sides[0].name, sides, pairing, alpha)
+
+
+def counted_look(metric: CountedMetric, alpha: float) -> Look | None:
+    """The same of a metric whose values are counted."""
+    found = counted_moves(metric)
+    if found is None or found.moved.clusters < MIN_CLUSTERS:
+        return None
+    effect = plain_effect(found.moved, 1 - alpha, share=found.share)
+    shown = in_points(effect) if found.share else effect
+    return Look("metric", metric.name, metric.name, found.means, shown)
 
 
 def slice_looks(

@@ -5,7 +5,7 @@ yes or no of the quality judges together.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
@@ -216,10 +216,9 @@ def published_names(metrics: Iterable[MetricSummary]) -> dict[tuple[str, str], s
     }
 
 
-def tier_scores(scores: pl.LazyFrame, errored: pl.LazyFrame) -> dict[str, float]:
-    """Mean score 0..100 of each tier over the cases that have a verdict.
-
-    Within a case: sum(value x weight) / sum(weight) x 100 over the tier's scored metrics.
+def tier_counts(scores: pl.LazyFrame, errored: pl.LazyFrame) -> dict[str, pl.DataFrame]:
+    """How often each score of a tier occurs (`points` of 0..100, `rows`), over the cases that have
+    a verdict.
 
     Args:
         scores: rows of `scores`.
@@ -228,7 +227,23 @@ def tier_scores(scores: pl.LazyFrame, errored: pl.LazyFrame) -> dict[str, float]
     scored = _weighing(scores).select(pl.col("tier").unique())
     tiers = collected(scored.sort("tier"))["tier"].to_list()
     # One tier at a time: a run of many cases is held as one number a case, not as one a tier too.
-    means = {tier: _tier_mean(tier_points(scores, errored, tier)) for tier in tiers}
+    found = {tier: _counted(tier_points(scores, errored, tier)) for tier in tiers}
+    return {tier: counts for tier, counts in found.items() if counts.height}
+
+
+def _counted(by_case: pl.LazyFrame) -> pl.DataFrame:
+    return collected(by_case.group_by("points").agg(rows=pl.len()).sort("points"))
+
+
+def tier_scores(counted: Mapping[str, pl.DataFrame]) -> dict[str, float]:
+    """Mean score of each tier, 0..100.
+
+    Within a case: sum(value x weight) / sum(weight) x 100 over the tier's scored metrics.
+
+    Args:
+        counted: what `tier_counts` found.
+    """
+    means = {tier: mean_of_counts(counts.rows()) for tier, counts in counted.items()}
     return {tier: points for tier, points in means.items() if points is not None}
 
 
@@ -243,8 +258,3 @@ def tier_points(scores: pl.LazyFrame, errored: pl.LazyFrame, tier: str) -> pl.La
     weighted = pl.col("value") * pl.col("weight")
     points = (weighted.sum() / pl.col("weight").sum() * 100).round(2)
     return scored.join(errored, on=CASE, how="anti").group_by(CASE).agg(points=points)
-
-
-def _tier_mean(by_case: pl.LazyFrame) -> float | None:
-    counted = by_case.group_by("points").agg(rows=pl.len()).sort("points")
-    return mean_of_counts(collected(counted).rows())

@@ -6,7 +6,7 @@ together: neither more repetitions nor more turns of one user look like more evi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Literal, Protocol
@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
-from judge.case_values import KEY, Number, clusters_of
+from judge.case_values import KEY, Number, clusters_of, counted
 from judge.exact import rounded
 from judge.executions import collected, executions
 from judge.headlines import MetricSummary, headlines, published_names
@@ -68,7 +68,7 @@ def run_intervals(
     scores: pl.LazyFrame,
     metrics: Sequence[MetricSummary],
     counts: pl.DataFrame,
-    tiers: Sequence[str] = (),
+    tiers: Mapping[str, pl.DataFrame],
 ) -> dict[str, NumberInterval]:
     """The intervals of a run's numbers, by the names that `run_metrics` gives the numbers.
 
@@ -77,27 +77,27 @@ def run_intervals(
         scores: rows of `scores`.
         metrics: what they came to.
         counts: what `metric_counts` found in the scores.
-        tiers: those that the run has a score for.
+        tiers: what `tier_counts` found in them.
     """
     executed = executions(cases)
     by_score = collected(executed.group_by("state", "overall_score").agg(rows=pl.len()))
     repeated, clustered = collected(
         executed.select((pl.col("repetition") > 0).any(), pl.col("cluster").is_not_null().any())
     ).row(0)
-    values: _Values = (
-        _Grouped(cases, scores, repeated=repeated)
-        if repeated or clustered
-        else _Alone(by_score, counts)
-    )
     # One number after the other: all of them at once take hundreds of bytes a case.
-    clusters = clusters_of(cases)
+    clusters = clusters_of(cases) if repeated or clustered else None
+    values: _Values = (
+        _Alone(by_score, counts) if clusters is None else _Grouped(cases, scores, repeated=repeated)
+    )
     numbers = chain(
         _case_numbers(by_score, values),
         _metric_numbers(metrics, values),
         agent_numbers(cases, clusters),
         assessment_numbers(scores, metrics, clusters),
         tier_numbers(cases, scores, tiers, clusters),
-        trial_numbers(cases, scores, metrics, clusters) if repeated else (),
+        trial_numbers(cases, scores, metrics, clusters)
+        if repeated and clusters is not None
+        else (),
     )
     return {name: _interval(number) for name, number in numbers if number.values.size}
 
@@ -118,17 +118,11 @@ class _Alone:
         self._scored = counts.filter(status="scored")
 
     def of_cases(self, column: str) -> Counted:
-        return _counted(self._cases, column)
+        return counted(self._cases, column)
 
     def of_metric(self, metric: MetricSummary) -> Callable[[str], Counted]:
         rows = self._scored.filter(judge=metric.judge, metric=metric.name)
-        return partial(_counted, rows)
-
-
-def _counted(rows: pl.DataFrame, column: str) -> Counted:
-    known = rows.select(pl.col(column).cast(pl.Float64), "rows").drop_nulls(column)
-    found = known.group_by(column).agg(pl.col("rows").sum().cast(pl.Float64)).sort(column)
-    return Counted(found[column].to_numpy(), found["rows"].to_numpy())
+        return partial(counted, rows)
 
 
 class _Grouped:

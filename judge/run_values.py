@@ -4,13 +4,13 @@ assessment, repeated trials, the agent's latency and cost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import comb
 from typing import Final
 
 import polars as pl
 
-from judge.case_values import KEY, Number, key, sample
+from judge.case_values import KEY, Number, counted, key, sample
 from judge.executions import CASE, collected, executions
 from judge.headlines import (
     METRIC,
@@ -22,14 +22,18 @@ from judge.headlines import (
     tier_points,
 )
 from judge.statistics.clusters import Sample
+from judge.statistics.counted import Counted
 
 _LATENCIES: Final = {"latency_avg_ms": None, "latency_p50_ms": 0.5, "latency_p95_ms": 0.95}
 
 
-def agent_numbers(cases: pl.LazyFrame, clusters: pl.DataFrame) -> Iterator[tuple[str, Number]]:
+def agent_numbers(
+    cases: pl.LazyFrame, clusters: pl.DataFrame | None
+) -> Iterator[tuple[str, Number]]:
     """Latency over the executions that measured it, cost over those that recorded it.
 
-    The interval of the total cost is that of another run of as many such executions.
+    The interval of the total cost is that of another run of as many such executions. Without
+    `clusters` every case stands alone and was executed once.
     """
     measured = collected(
         executions(cases).select(
@@ -38,10 +42,12 @@ def agent_numbers(cases: pl.LazyFrame, clusters: pl.DataFrame) -> Iterator[tuple
         )
     )
     for name, quantile in _LATENCIES.items():
-        rows = measured if quantile is not None else _averaged(measured, "agent_latency_ms")
+        averaged = quantile is None and clusters is not None
+        rows = _averaged(measured, "agent_latency_ms") if averaged else measured
         values = sample(rows, "agent_latency_ms", clusters)
         yield name, _amount(values, measured["agent_latency_ms"])._replace(quantile=quantile)
-    values = sample(_averaged(measured, "agent_cost_usd"), "agent_cost_usd", clusters)
+    rows = measured if clusters is None else _averaged(measured, "agent_cost_usd")
+    values = sample(rows, "agent_cost_usd", clusters)
     cost = _amount(values, measured["agent_cost_usd"])
     yield "total_agent_cost_usd", cost._replace(times=float(cost.known))
 
@@ -56,23 +62,31 @@ def _amount(values: Sample, column: pl.Series) -> Number:
 
 
 def tier_numbers(
-    cases: pl.LazyFrame, scores: pl.LazyFrame, tiers: Sequence[str], clusters: pl.DataFrame
+    cases: pl.LazyFrame,
+    scores: pl.LazyFrame,
+    tiers: Mapping[str, pl.DataFrame],
+    clusters: pl.DataFrame | None,
 ) -> Iterator[tuple[str, Number]]:
-    """Mean score of each tier, 0..100; an errored case has none."""
+    """Mean score of each tier, 0..100; an errored case has none.
+
+    Where every case stands alone, `tiers` say all: how often each score occurs.
+    """
     errored = executions(cases).filter(pl.col("state") == "errored").select(CASE)
     missing = collected(errored.select(pl.len())).item()
-    for tier in tiers:
-        points = tier_points(scores, errored, tier)
-        found = collected(
-            points.group_by(key()).agg(pl.col("points").mean(), rows=pl.len()).sort(KEY)
-        )
-        known = int(found["rows"].sum())
-        values = sample(found, "points", clusters)
+    for tier, counts in tiers.items():
+        known = int(counts["rows"].sum())
+        values: Sample | Counted
+        if clusters is None:
+            values = counted(counts, "points")
+        else:
+            points = tier_points(scores, errored, tier).group_by(key())
+            averaged = collected(points.agg(pl.col("points").mean()).sort(KEY))
+            values = sample(averaged, "points", clusters)
         yield f"tiers/{tier}", Number(values, known, missing, most=100.0)
 
 
 def assessment_numbers(
-    scores: pl.LazyFrame, metrics: Sequence[MetricSummary], clusters: pl.DataFrame
+    scores: pl.LazyFrame, metrics: Sequence[MetricSummary], clusters: pl.DataFrame | None
 ) -> Iterator[tuple[str, Number]]:
     """The share of yes among the cases where the quality judges come to a yes or a no."""
     if not any(metric.gate == "quality" for metric in metrics):

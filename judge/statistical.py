@@ -15,8 +15,16 @@ import polars as pl
 from judge.comparability import Mismatch
 from judge.config import ComparisonConfig
 from judge.contrasts import FILLINGS, Contrast, Pairing, contrast
+from judge.counted_metrics import CountedMetric
 from judge.exact import rounded
-from judge.exploratory import Look, code_looks, explored, metric_look, slice_looks
+from judge.exploratory import (
+    Look,
+    code_looks,
+    counted_look,
+    explored,
+    metric_look,
+    slice_looks,
+)
 from judge.labels import fields_of, labelled
 from judge.measures import (
     PASS_RATE,
@@ -108,6 +116,16 @@ class Compared:
         elif before is not None and after is not None:
             look = metric_look((before, after), self.pairing, self.limits.alpha)
             self.looks.extend([look] if look else [])
+
+    def add_counted(self, metric: CountedMetric) -> None:
+        """Take in a metric that does not gate, by how often its values occur."""
+        look = counted_look(metric, self.limits.alpha)
+        self.looks.extend([look] if look else [])
+
+    @property
+    def alone(self) -> bool:
+        """Whether every case of both runs is its own cluster."""
+        return all(bool((one["cluster"] == one["case_id"]).all()) for one in self.tables)
 
     @property
     def tables(self) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -19,6 +19,7 @@ from judge.headlines import (
     metric_summaries,
     published_names,
     published_numbers,
+    tier_counts,
     tier_scores,
 )
 from judge.population import PopulationNumber
@@ -203,7 +204,7 @@ def summarise(
     """
     tally = _tally(cases)
     metrics = metric_summaries(found := metric_counts(scores), judges)
-    tiers = tier_scores(scores, _errored(cases))
+    tiers = tier_counts(scores, _errored(cases))
     coverage = _coverage(cases, scores, metrics)
     gates = _gate_numbers(cases, tally, config)
     return RunSummary.model_validate(
@@ -214,7 +215,7 @@ def summarise(
             "outcome": _outcome(tally, coverage, gates),
             "coverage": coverage,
             "gates": _gate_counts(cases),
-            "tier_scores": tiers,
+            "tier_scores": tier_scores(tiers),
             "metrics": metrics,
             "failure_codes": _failure_codes(scores),
             "failures": _failures(scores),
@@ -223,7 +224,7 @@ def summarise(
             "judges": judge_spending(asks),
             "published": published_numbers(scores, metrics),
             **_equations(tally, intake, judges, metrics),
-            **_how_sure(cases, scores, metrics, (found, tuple(tiers))),
+            **_how_sure(cases, scores, metrics, (found, tiers)),
             "cost_estimated": estimated_share(asks),
             "warnings": cautions(cases, asks),
         }
@@ -380,7 +381,7 @@ def _how_sure(
     cases: pl.LazyFrame,
     scores: pl.LazyFrame,
     metrics: Sequence[MetricSummary],
-    counted: tuple[pl.DataFrame, Sequence[str]],
+    counted: tuple[pl.DataFrame, Mapping[str, pl.DataFrame]],
 ) -> dict[str, Any]:
     intervals = run_intervals(cases, scores, metrics, *counted)
     steady = reliability(cases, scores, published_names(metrics))

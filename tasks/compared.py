@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
@@ -16,6 +16,11 @@ from tasks.anchor_runs import judged_anchors
 from tasks.baselines import RULES, by_rule
 from tasks.failpoints import failpoint
 from tasks.store import RunRecord, Store
+
+HELD: Final = 200_000
+"""Rows of a table that a comparison may hold."""
+
+TEXTS: Final = ("reason", "details", "turns")
 
 
 def baseline_id(store: Store, wanted: str | None, record: RunRecord) -> str | None:
@@ -135,7 +140,7 @@ def _configured(rows: pl.DataFrame, record: RunRecord) -> pl.Series:
 def run_data(store: Store, run_id: str) -> RunData:
     """A stored run as the comparison wants it."""
     record = store.run(run_id)
-    cases = store.scan(record.run_id, "cases")
+    cases = _handy(store, record.run_id, "cases")
     return RunData(
         run_id=record.run_id,
         name=record.name,
@@ -143,10 +148,21 @@ def run_data(store: Store, run_id: str) -> RunData:
         config=record.config,
         summary=RunSummary.model_validate(record.summary) if record.summary else None,
         cases=cases,
-        scores=store.scan(record.run_id, "scores"),
+        scores=_handy(store, record.run_id, "scores"),
         status=record.status,
         answered_by=_answered_by(store.scan(record.run_id, "asks")),
+        sliceable=store.sliceable,
     )
+
+
+def _handy(store: Store, run_id: str, name: str) -> pl.LazyFrame:
+    """A table as the comparison goes through it, many times: where each time costs a query of its
+    own and the rows are few, they are held, without the long texts that it has no use for.
+    """
+    rows = store.scan(run_id, name)
+    if store.sliceable or rows.select(pl.len()).collect().item() > HELD:
+        return rows
+    return rows.drop(TEXTS, strict=False).collect().lazy()
 
 
 def _answered_by(asks: pl.LazyFrame) -> tuple[str, ...]:

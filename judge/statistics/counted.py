@@ -47,3 +47,7 @@ class Counted:
             return float("inf")
         squares = float(np.square(self.values - self.mean) @ self.times)
         return float(np.sqrt(squares / (count - 1) / count))
+
+    def with_cases(self, *values: float) -> Counted:
+        """These values added, each a case of its own."""
+        return Counted(np.append(self.values, values), np.append(self.times, np.ones(len(values))))

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import bdtr, ndtr, stdtr  # type: ignore[import-untyped]  # it has no types
 
 from judge.statistics.clusters import Floats, Sample, cluster_sums
+from judge.statistics.counted import Counted
 from judge.statistics.effects import DRAWS, MAX_DRAWN, SEED, Effect
 from judge.statistics.intervals import Span, mean_interval, t_of
 
@@ -55,7 +56,7 @@ def paired_effect(differences: Sample, confidence: float, *, share: bool) -> Eff
     )
 
 
-def plain_effect(differences: Sample, confidence: float, *, share: bool) -> Effect:
+def plain_effect(differences: Sample | Counted, confidence: float, *, share: bool) -> Effect:
     """The same by closed forms, Student's t in place of draws: for many slices at once."""
     added = differences.with_cases(1.0, -1.0) if share else differences
     center, error, degrees = added.mean, added.error, max(1, added.clusters - 1)

@@ -57,6 +57,8 @@ _ENDS: Final = (SUCCESS, "STOPPED.json")
 class Lake(Closing):
     """The Parquet store; see `tasks.store.protocol.Store` for what its methods promise."""
 
+    sliceable: Final = True
+
     def __init__(self, uri: str, objects: Objects, *, writing: bool) -> None:
         self.uri = uri
         self._objects = objects

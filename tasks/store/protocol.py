@@ -30,6 +30,11 @@ class Store(Protocol):
         """Whether several processes may write to it at once."""
         ...
 
+    @property
+    def sliceable(self) -> bool:
+        """Whether a slice of what `scan` gives costs no more than its rows."""
+        ...
+
     def begin(self, run: RunRecord) -> RunRecord:
         """Freeze a run, or return the one already there: the same configuration and input.
 

@@ -62,6 +62,8 @@ to a folder beside the file.
 class Warehouse(Closing):
     """The DuckDB store; see `tasks.store.protocol.Store` for what its methods promise."""
 
+    sliceable: Final = False
+
     def __init__(self, uri: str, path: Path, *, writing: bool) -> None:
         self.uri = uri
         self._lock = threading.Lock()
