@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from judge.completions import completion_of
 from judge.config import RunConfig
 from judge.errors import ConfigurationError, DataError, ModelError
+from judge.privacy import concealment
 from judge.privacy.concealment import (
     HIDDEN,
     concealed,
@@ -145,3 +146,8 @@ def test_a_configuration_with_a_secret_in_it_is_refused(table, place: str):
 
 def test_places_of_keys_are_named():
     assert list(keys_in({"a": [KEY, "no key"], "b": 3})) == ["a.0"]
+
+
+def test_a_process_without_secrets_looks_for_none(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(concealment._Own, "values", ())
+    assert own_rules() == ()
