@@ -22,7 +22,8 @@ _NAME = {"socket.getaddrinfo": 0, "socket.gethostbyname": 0, "socket.gethostbyad
 def stays(host: object) -> bool:
     """Whether this is no host of the outside."""
     name = host.decode("ascii", "replace") if isinstance(host, bytes) else host
-    if not isinstance(name, str) or name in ("", "localhost") or name.endswith(NOWHERE):
+    own = ("", "localhost", os.uname().nodename)
+    if not isinstance(name, str) or name in own or name.endswith(NOWHERE):
         return True
     try:
         address = ipaddress.ip_address(name.partition("%")[0])
