@@ -4,13 +4,15 @@
 
 Every text is a sentence with one thing that should be hidden, in one of the ways people write it,
 or with a decoy that should not: order numbers, dates, amounts, hashes. Some ways are written out
-(`ada at example dot com`): the rules are known to miss them, and they count as missed.
+(`ada at example dot com`): the rules are known to miss them, and they count as missed. So does what
+is hidden in part.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import re
 import string
 import sys
 from collections import Counter
@@ -50,7 +52,11 @@ def _card(rng: random.Random) -> str:
     prefix, size = rng.choice((("4", 16), ("51", 16), ("2221", 16), ("37", 15), ("6011", 16)))
     number = _luhn(rng, prefix, size)
     cut = rng.choice(("", " ", "-"))
-    return cut.join(number[at : at + 4] for at in range(0, size, 4))
+    written = cut.join(number[at : at + 4] for at in range(0, size, 4))
+    expiry = f"{rng.randint(1, 12):02d}/{rng.randint(26, 35)}"
+    behind = ("", "", "", "", f" {expiry}", f" {_digits(rng, 3)}", f"-{_digits(rng, 3)}")
+    before = ("", "", "", "", f"{expiry} ", f"{_digits(rng, 3)} ")
+    return f"{rng.choice(before)}{written}{rng.choice(behind)}"
 
 
 def _iban(rng: random.Random) -> str:
@@ -83,6 +89,11 @@ def _secret(rng: random.Random) -> str:
             f"api_key={digits[10:]}",
             f"Authorization: Bearer {digits}",
             f"-----BEGIN PRIVATE KEY-----\n{value}\n{value}\n-----END PRIVATE KEY-----",
+            f"-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,{value[:16]}\n\n"
+            f"{value}\n-----END RSA PRIVATE KEY-----",
+            f"-----BEGIN PGP PRIVATE KEY BLOCK-----\nVersion: GnuPG v2\n\n{value}\n"
+            f"-----END PGP PRIVATE KEY BLOCK-----",
+            f'"token": "{value}7"',
             f"password: {value[:8]}!1",
             f"my password is {value[:8]}1",
             f"my password: {_chars(rng, string.ascii_lowercase, 10)}",  # known to be missed
@@ -152,6 +163,7 @@ KINDS: Final[dict[str, Made]] = {
     "CARD": _card,
     "IBAN": _iban,
 }
+_LONG: Final = re.compile(r"[A-Za-z0-9]{8,}")
 FRAMES: Final = (
     "Sure, it is {}, thanks.",
     "{}",
@@ -159,6 +171,12 @@ FRAMES: Final = (
     '{{"note": "{}", "ok": true}}',
     "We talked about {} yesterday\nand that was it.",
 )
+
+
+def _left(thing: str, shown: str) -> bool:
+    """Whether a thing, or a long part of it that holds a digit, is still to be seen."""
+    parts = [part for part in _LONG.findall(thing) if re.search(r"\d", part)]
+    return thing in shown or any(part in shown for part in parts)
 
 
 def measured(texts: int, seed: int = SEED) -> dict[str, dict[str, Any]]:
@@ -173,7 +191,7 @@ def measured(texts: int, seed: int = SEED) -> dict[str, dict[str, Any]]:
         shown = EVERYTHING.text(rng.choice(FRAMES).replace("{}", thing))
         found = {name for name in KINDS if f"[{name}_1]" in shown}
         there[kind] += 1
-        hit[kind] += kind in found and thing not in shown
+        hit[kind] += kind in found and not _left(thing, shown)
         false.update(found - {kind})
     return {
         kind: {

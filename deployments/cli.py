@@ -24,6 +24,7 @@ from deployments import (
     upkeep_cli,
 )
 from deployments.help import Grouped
+from deployments.json_log import log_json, tell
 from deployments.options import (
     AsJson,
     Batch,
@@ -68,8 +69,6 @@ def _every_command(
 ) -> None:
     """Judge agent conversations and say whether they got worse."""
     if log_format == "json":
-        from deployments.json_log import log_json
-
         log_json()
 
 
@@ -334,7 +333,7 @@ def _internal_error(
     if _verbose():
         sys.stderr.write(concealed("".join(traceback.format_exception(kind, error, trace))))
     hint = "" if _verbose() else " (rerun as `assizes --verbose ...` for the traceback)"
-    sys.stderr.write(f"assizes: internal error: {said}{hint}\n")
+    tell(f"internal error: {said}{hint}", error=error)
     raise SystemExit(INTERNAL_ERROR)
 
 
@@ -353,11 +352,11 @@ def main() -> None:
         # The app itself would put an excepthook of its own in the place of ours.
         typer.main.get_command(app)()
     except AssizesError as error:
-        sys.stderr.write(f"assizes: {' '.join(str(error).split())}\n")
+        tell(str(error), error=error)
         raise SystemExit(error.exit_code) from None
     except SystemExit as end:
         if end.code == INTERRUPTED:  # what typer makes of Ctrl-C
-            sys.stderr.write("assizes: interrupted; run the same command again to resume\n")
+            tell("interrupted; run the same command again to resume")
         raise
 
 

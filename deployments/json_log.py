@@ -11,12 +11,32 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from judge.errors import (
+    ConfigurationError,
+    Halted,
+    NotComparable,
+    OverBudget,
+    ServerGone,
+    StoreError,
+)
+
 PACKAGES: Final = ("judge", "tasks", "flows", "deployments")
 
 REPEATS: Final = 5
-"""So many lines of one kind are written in a window; the next one after it says how many were not."""
+"""So many warnings of one kind are written in a window; the next one after it says how many were not."""
 
 WINDOW_S: Final = 60.0
+
+_OF_SETTINGS: Final = (
+    ConfigurationError,
+    StoreError,
+    ServerGone,
+    NotComparable,
+    OverBudget,
+    Halted,
+)
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -27,7 +47,10 @@ class _Seen:
 
 
 class JsonLines(logging.Handler):
-    """Writes what our packages log. An error is told by its kind: its text may quote a transcript."""
+    """Writes what our packages log. An error is told by its kind: its text may quote a transcript.
+
+    Of warnings and errors that repeat the first few are written; states of a run are all.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Nothing was seen yet."""
@@ -44,7 +67,7 @@ class JsonLines(logging.Handler):
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": " ".join(record.getMessage().split()),
+            "message": " ".join(_message(record).split()),
             **dict(_ids()),
         }
         if record.exc_info and record.exc_info[0]:
@@ -55,6 +78,8 @@ class JsonLines(logging.Handler):
 
     def _passed(self, record: logging.LogRecord) -> int | None:
         """How many of its kind were left out since the last line; null where this one is as well."""
+        if record.levelno < logging.WARNING:
+            return 0
         now = self._clock()
         kind = (record.name, record.levelno, str(record.msg))
         seen = self._seen.setdefault(kind, _Seen(now))
@@ -80,6 +105,34 @@ def log_json() -> None:
 def logs_json() -> bool:
     """Whether lines for people would stand among those for programs."""
     return any(isinstance(one, JsonLines) for one in logging.getLogger(PACKAGES[0]).handlers)
+
+
+def tell(line: str, *, error: BaseException | None = None) -> None:
+    """A line of the command itself on stderr: for people, or as one of the log in JSON.
+
+    Args:
+        line: what to say.
+        error: what the command ends by; in JSON its kind is told, and its text only where it is
+            about settings and places and not about a transcript.
+    """
+    if not logs_json():
+        sys.stderr.write(f"assizes: {' '.join(line.split())}\n")
+        sys.stderr.flush()
+    elif error is None:
+        _log.info("%s", line)
+    else:
+        said = line if isinstance(error, _OF_SETTINGS) else "the command failed"
+        _log.error("%s", said, exc_info=error)
+
+
+def _message(record: logging.LogRecord) -> str:
+    """The message with errors among its arguments by their kind."""
+    if not isinstance(record.args, tuple):
+        return record.getMessage()
+    safe = tuple(
+        type(one).__name__ if isinstance(one, BaseException) else one for one in record.args
+    )
+    return str(record.msg) % safe if safe else str(record.msg)
 
 
 def _ids() -> Iterator[tuple[str, Any]]:

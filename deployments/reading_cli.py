@@ -93,10 +93,11 @@ def report(
         str | None, typer.Option("-o", "--output", help="Folder or URI [default: as configured].")
     ] = None,
     junit: Annotated[
-        Path | None, typer.Option(help="Write JUnit XML to this file, and nothing else.")
+        Path | None, typer.Option(help="Write JUnit XML to this file, and no report files.")
     ] = None,
     brief: Annotated[
-        bool, typer.Option("--brief", help="Print a few lines of Markdown, and write nothing.")
+        bool,
+        typer.Option("--brief", help="Print a few lines of Markdown, and write no report files."),
     ] = False,
     schema: ReportSchema = False,  # its callback answers
     config: ConfigFile = None,

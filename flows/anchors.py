@@ -45,7 +45,7 @@ async def _judge(room: Room, run: PlannedRun) -> None:
     )
     outcome = reached(await (await work).aresult(raise_on_failure=False))
     if isinstance(outcome, AssizesError):
-        log.warning("the anchors could not be judged: %s", " ".join(str(outcome).split()))
+        log.warning("the anchors could not be judged: %s", outcome)
     elif isinstance(outcome, BaseException):
         raise outcome
     elif (labels := room.config.anchors.labels) is not None:

@@ -34,15 +34,17 @@ class Losses:
     reasons: Counter[str] = field(default_factory=Counter)
     stop: AssizesError | None = None
 
-    def note(self, error: AssizesError | str) -> None:
-        """One more shard is lost."""
-        reason = " ".join(str(error).split())
+    def note(self, error: Exception | str) -> None:
+        """One more shard is lost. The log gets the error itself: it may not be told by its text."""
+        kind = f"{type(error).__name__}: "
+        named = isinstance(error, Exception) and not isinstance(error, AssizesError)
+        reason = " ".join(f"{kind if named else ''}{error}".split())
         self.reasons[reason] += 1
         if isinstance(error, ENDINGS) and self.stop is None:
             self.stop = error
-            log.warning("no further shard is begun: %s", reason)
+            log.warning("no further shard is begun: %s", error)
         elif self.reasons[reason] == 1 and not isinstance(error, ENDINGS):
-            log.error("a shard could not be judged: %s", reason)
+            log.error("a shard could not be judged: %s%s", kind if named else "", error)
 
     def __bool__(self) -> bool:
         """Whether any shard is lost."""
@@ -67,7 +69,7 @@ class _Sitting:
         self._room = room
         self._run_id = run_id
         self._lost = lost
-        self._pending: set[asyncio.Task[AssizesError | str | None]] = set()
+        self._pending: set[asyncio.Task[Exception | str | None]] = set()
 
     async def judge(self, due: Sequence[Shard]) -> None:
         """Judge them all, or as many as can be."""
@@ -103,7 +105,7 @@ class _Sitting:
         self._pending = set()
 
 
-async def _fault(room: Room, run_id: str, shard: Shard) -> AssizesError | str | None:
+async def _fault(room: Room, run_id: str, shard: Shard) -> Exception | str | None:
     """Why a shard could not be judged; null when it was."""
     # Prefect types an async task called with return_state as if it had been awaited already.
     work: Any = judge_shard(room, run_id, shard, return_state=True)
@@ -112,6 +114,4 @@ async def _fault(room: Room, run_id: str, shard: Shard) -> AssizesError | str | 
         return None
     error: Any = await state.aresult(raise_on_failure=False)
     forget_frames(error)
-    if isinstance(error, AssizesError):
-        return error
-    return f"{type(error).__name__}: {error}" if isinstance(error, Exception) else state.name
+    return error if isinstance(error, Exception) else state.name

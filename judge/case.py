@@ -10,11 +10,15 @@ import hashlib
 import statistics
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 Role = Literal["user", "assistant", "tool"]
+
+
+MOST_TOKENS: Final = 10**12
+"""More than any model call takes: sums of such counts still fit into 64 bits."""
 
 
 def _with_zone(moment: datetime) -> datetime:
@@ -58,8 +62,8 @@ class ToolResult(_Record):
 class Usage(_Record):
     """Tokens of one model call."""
 
-    input_tokens: int = 0
-    output_tokens: int = 0
+    input_tokens: int = Field(default=0, ge=-MOST_TOKENS, le=MOST_TOKENS)
+    output_tokens: int = Field(default=0, ge=-MOST_TOKENS, le=MOST_TOKENS)
 
 
 class Chunk(_Record):
@@ -250,7 +254,7 @@ class Case(_Record):
     """One conversation to be judged. `(case_id, repetition)` is its identity in a run."""
 
     case_id: str = Field(min_length=1, max_length=512)
-    repetition: int = Field(default=0, ge=0)
+    repetition: int = Field(default=0, ge=0, le=10**9)
     transcript: Transcript
     expected: Expected = Field(default_factory=Expected)
     agent: str | None = None

@@ -61,7 +61,12 @@ def sample(frame: pl.DataFrame, column: str, clusters: pl.DataFrame | None) -> S
     """The known values of a column with their clusters; without those each row is its own."""
     if clusters is None:
         return Sample.of(frame[column].drop_nulls().sort().to_numpy())
-    known = frame.select(KEY, column).drop_nulls().join(clusters, on=KEY).sort("code", column)
+    return coded_sample(frame.select(KEY, column).drop_nulls().join(clusters, on=KEY), column)
+
+
+def coded_sample(rows: pl.DataFrame, column: str) -> Sample:
+    """The same of rows that have their clusters' numbers already, as `code`."""
+    known = rows.select("code", column).drop_nulls().sort("code", column)
     return Sample(known[column].to_numpy(), known["code"].to_numpy())
 
 

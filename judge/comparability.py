@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
-from judge.config_diff import FINGERPRINTS, PRIVACY, FieldChange
+from judge.config_diff import FINGERPRINTS, PRIVACY, TRUTH, FieldChange
 
 MIN_OVERLAP: Final = 0.95
 """Share of the larger run's cases that both must hold for a comparison case by case."""
@@ -15,7 +15,7 @@ MIN_OVERLAP: Final = 0.95
 DISJOINT: Final = 0.05
 """Under this overlap the runs are two samples of the same traffic, compared as such."""
 
-_TABLES: Final = ("judge", FINGERPRINTS, PRIVACY, "thresholds")
+_TABLES: Final = ("judge", FINGERPRINTS, PRIVACY, TRUTH, "thresholds")
 _READING: Final = ("transcripts.writes", "transcripts.redact", "transcripts.format")
 _PLACES: Final = ("judge.rubrics", "judge.api_base")
 # Where rubrics and endpoints are; what they say and who answered is compared by itself.
@@ -44,13 +44,17 @@ def mismatches(
 ) -> tuple[Mismatch, ...]:
     """What keeps two runs from being compared; empty for runs that were judged alike.
 
+    Other ground truth makes a change of the numbers something else than the agent's where the cases
+    are the same; two samples of the traffic have each their own.
+
     Args:
         changes: the settings that differ.
         answered_by: the models that answered, of the baseline and of the candidate; where a side
             knows none it is not compared.
         overlap: shared cases / cases of the larger run, 0..1.
     """
-    return (*_settings(changes), *_models(*answered_by), *_cases(overlap))
+    told = [one for one in changes if one.field != TRUTH or overlap >= DISJOINT]
+    return (*_settings(told), *_models(*answered_by), *_cases(overlap))
 
 
 def _settings(changes: Sequence[FieldChange]) -> Iterator[Mismatch]:

@@ -16,6 +16,10 @@ FINGERPRINTS = "fingerprints"
 PRIVACY = "privacy"
 """The table of what is hidden; runs of older versions have none."""
 
+TRUTH = "ground_truth_digest"
+"""Where a snapshot keeps the hash of the file with the expected values; null: there was none."""
+
+_WHERE_BOTH = (FINGERPRINTS, PRIVACY, TRUTH)
 _NOT_A_SETTING = "transcripts.storage_options"
 
 
@@ -33,10 +37,11 @@ def config_diff(baseline: Mapping[str, Any], candidate: Mapping[str, Any]) -> li
     """The settings that differ between two configuration snapshots, by dotted name.
 
     Chosen metrics are named one by one (`judge.metrics.tool_routing`), their value the weight, or
-    `default` for the metric's own. Fingerprints and privacy count only where both snapshots carry them.
+    `default` for the metric's own. Fingerprints, privacy and the hash of the ground truth count only
+    where both snapshots carry them.
     """
     tables = list(TABLES)
-    tables += [one for one in (FINGERPRINTS, PRIVACY) if one in baseline and one in candidate]
+    tables += [one for one in _WHERE_BOTH if one in baseline and one in candidate]
     sides = [
         dict(_fields({table: side[table] for table in tables if table in side}))
         for side in (baseline, candidate)

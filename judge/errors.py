@@ -70,7 +70,7 @@ class StoreError(AssizesError):
 
 
 class UnknownRun(StoreError):
-    """No run of that id in the store."""
+    """No run of that id in the store, or several that begin so."""
 
     @classmethod
     def named(cls, run_id: str, store: str, known: Iterable[str]) -> UnknownRun:

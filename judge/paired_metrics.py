@@ -50,9 +50,7 @@ def metric_names(scores: Scores) -> dict[tuple[str, str], str]:
 def paired_metrics(scores: Scores, names: Names, *, repeated: bool) -> Iterator[PairedMetric]:
     """Every metric of two runs, by judge and name."""
     for (judge, metric), name in names.items():
-        own = pl.col("metric") == metric
-        if name != metric:
-            own &= pl.col("judge") == judge
+        own = (pl.col("metric") == metric) & (pl.col("judge") == judge)
         sides = [_side(side.filter(own), repeated=repeated) for side in scores]
         yield PairedMetric(name, *sides)
 

@@ -8,7 +8,7 @@ population correction).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -89,18 +89,18 @@ def _number(
     if set(known["stratum"]) != sizes.keys():
         return None  # of a whole stratum nothing is known
     total = sum(sizes.values())
-    value = variance = 0.0
-    freedom, measurable = -len(sizes), True
+    value, drawn_from, measurable = 0.0, list[tuple[float, int]](), True
     for (stratum,), group in known.group_by("stratum"):
         weight = sizes[str(stratum)] / total
         value += weight * float(group[name].to_numpy().mean())
         clusters, spread = _variance(group, name, sizes[str(stratum)])
-        freedom += clusters
         measurable = measurable and spread is not None
-        variance += weight**2 * (spread or 0.0)
+        if group.height < sizes[str(stratum)]:
+            drawn_from.append((weight**2 * (spread or 0.0), clusters - 1))
     span = None
     if measurable:
-        quantile = t_of(CONFIDENCE, max(1, freedom))
+        variance = sum(part for part, _ in drawn_from)
+        quantile = t_of(CONFIDENCE, _freedom(drawn_from))
         drawn = (known.height, total)
         span = _span(value, variance, quantile, drawn if name == "pass_rate" else None)
         span = span.clipped(0.0, most)
@@ -112,6 +112,20 @@ def _number(
         cases=known.height,
         population=total,
     )
+
+
+def _freedom(strata: Sequence[tuple[float, int]]) -> float:
+    """Degrees of freedom of a sum of variances, by Satterthwaite: a stratum counts as far as it
+    makes the sum uncertain, and one that was judged whole does not at all.
+
+    Args:
+        strata: of which a part was drawn: the variance of its share, and its clusters less one.
+    """
+    total = sum(variance for variance, _ in strata)
+    if total == 0:
+        return max(1, sum(freedom for _, freedom in strata))
+    parts = sum(variance**2 / freedom for variance, freedom in strata if variance > 0)
+    return max(1.0, total**2 / parts)
 
 
 def _span(value: float, variance: float, quantile: float, rate: tuple[int, int] | None) -> Span:

@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
-from judge.case_values import KEY, Number, clusters_of, counted
+from judge.case_values import KEY, Number, clusters_of, coded_sample, counted, key
 from judge.exact import rounded
 from judge.executions import collected, executions
 from judge.headlines import MetricSummary, headlines, published_names
@@ -87,7 +87,9 @@ def run_intervals(
     # One number after the other: all of them at once take hundreds of bytes a case.
     clusters = clusters_of(cases) if repeated or clustered else None
     values: _Values = (
-        _Alone(by_score, counts) if clusters is None else _Grouped(cases, scores, repeated=repeated)
+        _Alone(by_score, counts)
+        if clusters is None
+        else _Grouped(cases, scores, clusters, repeated=repeated)
     )
     numbers = chain(
         _case_numbers(by_score, values),
@@ -131,28 +133,28 @@ class _Grouped:
     Args:
         cases: rows of `cases`.
         scores: rows of `scores`.
+        clusters: of the cases, by their keys.
         repeated: whether some case was judged more than once.
     """
 
-    def __init__(self, cases: pl.LazyFrame, scores: pl.LazyFrame, *, repeated: bool) -> None:
+    def __init__(
+        self, cases: pl.LazyFrame, scores: pl.LazyFrame, clusters: pl.DataFrame, *, repeated: bool
+    ) -> None:
         self._scores = headlines(scores).filter(pl.col("status") == "scored")
+        self._clusters = clusters
         self._repeated = repeated
-        named = pl.coalesce(
-            pl.concat_str(pl.lit("c:"), "cluster"), pl.concat_str(pl.lit("i:"), "case_id")
-        )
-        self._clusters = collected(
+        of_case = (
             executions(cases)
-            .group_by(_key())
+            .group_by(key())
             .agg(
-                code=named.first().hash(),
                 passes=(pl.col("state") == "passed").mean(),
                 score=pl.when(pl.col("state") != "errored").then("overall_score").mean(),
             )
-            .with_columns(code=pl.col("code").rank("dense").cast(pl.Int64))
         )
+        self._cases = collected(of_case).join(clusters, on=KEY)
 
     def of_cases(self, column: str) -> Sample:
-        return _sample(self._clusters, column)
+        return coded_sample(self._cases, column)
 
     def of_metric(self, metric: MetricSummary) -> Callable[[str], Sample]:
         own = self._scores.filter(
@@ -161,21 +163,12 @@ class _Grouped:
         numbers = pl.col("raw", "value", "success").cast(pl.Float64)
         # Without repetitions a row is a case already, and grouping takes as much memory as rows.
         rows = (
-            own.group_by(_key()).agg(numbers.mean())
+            own.group_by(key()).agg(numbers.mean())
             if self._repeated
-            else own.select(_key(), numbers)
+            else own.select(key(), numbers)
         )
-        found = collected(rows).join(self._clusters.select(KEY, "code"), on=KEY)
-        return partial(_sample, found)
-
-
-def _key() -> pl.Expr:
-    return pl.col("case_id").hash().alias(KEY)
-
-
-def _sample(rows: pl.DataFrame, column: str) -> Sample:
-    known = rows.select("code", column).drop_nulls().sort("code", column)
-    return Sample(known[column].to_numpy(), known["code"].to_numpy())
+        found = collected(rows).join(self._clusters, on=KEY)
+        return partial(coded_sample, found)
 
 
 def _case_numbers(by_score: pl.DataFrame, values: _Values) -> Iterator[tuple[str, Number]]:

@@ -11,13 +11,14 @@ import heapq
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from judge.case import Case
+from judge.errors import ConfigurationError
 from judge.rows import as_json
 
 LATER: Final = (
@@ -72,7 +73,9 @@ class SelectionConfig(BaseModel):
         default=1.0, gt=0, le=1, description="share of the cases to judge, stable by case id"
     )
     number: int | None = Field(
-        default=None, ge=1, description="of cases to draw, instead of a share"
+        default=None,
+        ge=1,
+        description="of cases to draw, instead of a share; at least as many as there are strata",
     )
     stratify_by: tuple[str, ...] = Field(
         default=(), description="tags, agent or agent_version: the sample is drawn in each apart"
@@ -219,6 +222,9 @@ def drawn(
     Args:
         strata: the stratum of every case that may be drawn, by its id.
         config: how many are wanted. At least one is drawn from each stratum.
+
+    Raises:
+        ConfigurationError: a number is wanted, and there are more strata than that.
     """
     always = frozenset(config.always) & strata.keys()
     members: defaultdict[str, list[str]] = defaultdict(list)
@@ -259,26 +265,34 @@ def _sizes(sizes: Mapping[str, int], config: SelectionConfig) -> dict[str, int]:
     """How many to draw from each stratum."""
     if config.per_stratum is not None:
         return {name: min(size, config.per_stratum) for name, size in sizes.items()}
-    total = sum(sizes.values())
     if config.number is None:
         return {name: math.ceil(size * config.sample) for name, size in sizes.items()}
-    number = min(config.number, total)
-    shares = {name: number * size / total for name, size in sizes.items()}
-    whole = {name: min(sizes[name], max(1, math.floor(share))) for name, share in shares.items()}
-    _fill(whole, shares, sizes, number)
+    return _shared_out(min(config.number, sum(sizes.values())), sizes)
+
+
+def _shared_out(number: int, sizes: Mapping[str, int]) -> dict[str, int]:
+    """A number by the sizes of strata, at least one each: of the others rounded down, and what that
+    left to those it took most from.
+
+    Raises:
+        ConfigurationError: there are more strata than cases to draw.
+    """
+    if len(sizes) > number:
+        raise ConfigurationError(
+            f"[transcripts] number: {number} cases cannot be drawn from {len(sizes)} strata, of each "
+            "at least one; raise it, or stratify by less"
+        )
+    whole: dict[str, int] = {}
+    left, total = number, sum(sizes.values())
+    ordered = sorted(sizes, key=lambda name: (sizes[name], name))
+    for name in ordered:
+        if left * sizes[name] >= total:
+            break
+        whole[name] = 1  # less than one by its size
+        left, total = left - 1, total - sizes[name]
+    rest = ordered[len(whole) :]
+    by_loss = sorted(rest, key=lambda name: (-(left * sizes[name] % total), name))
+    whole |= {name: left * sizes[name] // total for name in rest}
+    for name in by_loss[: number - sum(whole.values())]:
+        whole[name] += 1
     return whole
-
-
-def _fill(
-    whole: dict[str, int], shares: Mapping[str, float], sizes: Mapping[str, int], number: int
-) -> None:
-    """Give what rounding down left to the strata that it took most from."""
-    by_loss = sorted(whole, key=lambda name: (whole[name] - shares[name], name))
-    for name in _rounds(by_loss, len(whole)):
-        if sum(whole.values()) >= number:
-            return
-        whole[name] += whole[name] < sizes[name]
-
-
-def _rounds(names: Iterable[str], times: int) -> list[str]:
-    return list(names) * max(1, times)

@@ -6,7 +6,8 @@ says `truncated_input` in its details, how much was cut and in how many windows 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from pydantic import Field
 from judge.case import Transcript, Turn
 from judge.entry import JudgeOptions
 from judge.prices import estimated_tokens
-from judge.prompt import rendered_transcript
+from judge.prompt import rendered_transcript, rendered_turns
 from judge.score import Metric, Score
 
 TRUNCATED: Final = "truncated_input"
@@ -28,6 +29,10 @@ others are as good as in their worst window."""
 _RESULT_CHARS: Final = (16_000, 8_000, 4_000, 2_000, 1_000, 500)
 _TEXT_CHARS: Final = (16_000, 4_000, 1_000)
 _LEAST_TOKENS: Final = 500
+_FINDINGS: Final = 4
+"""One part in so many of a window's room is for what the windows before showed."""
+_FINDING_CHARS: Final = (400, 200, 100, 50)
+_MARK_TOKENS: Final = 5
 
 
 class ReadingOptions(JudgeOptions):
@@ -49,11 +54,13 @@ class View:
         transcript: with what had to be cut in it.
         windows: ranges of turns, in order; one where a single prompt holds it all.
         cut_chars: of results and texts.
+        findings_tokens: how much a window is told at most of what those before it showed.
     """
 
     transcript: Transcript
     windows: tuple[range, ...]
     cut_chars: int = 0
+    findings_tokens: int = 0
 
     @property
     def truncated(self) -> dict[str, Any] | None:
@@ -75,19 +82,23 @@ def view(transcript: Transcript, options: ReadingOptions, around_tokens: int) ->
     if options.context_tokens is None:
         return View(transcript, (whole,))
     room = max(_LEAST_TOKENS, options.context_tokens - around_tokens)
-    if _tokens(transcript, whole) <= room:
+    if estimated_tokens(rendered_transcript(transcript)) <= room:
         return View(transcript, (whole,))
     short, cut = transcript, 0
     for most in _RESULT_CHARS:
         short, cut = _shortened(transcript, most, _with_short_result)
-        if _tokens(short, whole) <= room:
+        if estimated_tokens(rendered_transcript(short)) <= room:
             return View(short, (whole,), cut)
-    read, cut_texts = short, 0
+    findings = room // _FINDINGS
+    room -= findings
+    read, cut_texts, sizes = short, 0, _sizes(short)
     for most in _TEXT_CHARS:
-        if all(_tokens(read, range(turn, turn + 1)) <= room for turn in whole):
+        if max(sizes) <= room:
             break
         read, cut_texts = _shortened(short, most, _with_short_text)
-    return View(read, _windows(read, room, options.window_overlap), cut + cut_texts)
+        sizes = _sizes(read)
+    windows = _windows(sizes, room, options.window_overlap)
+    return View(read, windows, cut + cut_texts, findings)
 
 
 def reduced(metrics: Sequence[Metric], found: Sequence[Sequence[Score]]) -> list[Score]:
@@ -110,17 +121,60 @@ def reduced(metrics: Sequence[Metric], found: Sequence[Sequence[Score]]) -> list
     return [*scores, *kept]
 
 
-def findings_so_far(windows: Sequence[range], found: Sequence[Sequence[Score]]) -> str:
-    """What the windows before showed, for the judge of the next one."""
+def findings_so_far(seen: View, found: Sequence[Sequence[Score]]) -> str:
+    """What the windows before showed, for the judge of the next one, in at most as many tokens as
+    there is room for: where they are too many, of each metric and outcome the worst and the last
+    finding, and of these as much as fits.
+    """
+    pairs = list(zip(seen.windows, found, strict=False))
+    if not pairs:
+        return ""
     lines = []
-    for window, scores in zip(windows, found, strict=False):
-        lines.append(f"Turns {window.start} to {window.stop - 1}:")
+    for window, scores in pairs:
+        lines.append(f"{_turns(window)}:")
+        lines += [_finding(score) for score in scores]
+    text = "\n".join(lines)
+    for most in _FINDING_CHARS:
+        if estimated_tokens(text) <= seen.findings_tokens:
+            return text
+        text = "\n".join(_worst_and_last(pairs, most))
+    return _within(text, seen.findings_tokens)
+
+
+def _worst_and_last(
+    pairs: Sequence[tuple[range, Sequence[Score]]], most_chars: int
+) -> Iterator[str]:
+    by_name: dict[tuple[str, str], list[tuple[range, Score]]] = {}
+    for window, scores in pairs:
         for score in scores:
-            name = score.details.get("statement", score.metric) if score.part else score.metric
-            said = score.details.get("justification") or score.reason or ""
-            shown = score.label or {True: "passed", False: "failed", None: ""}[score.passed]
-            lines.append(f"- {name}: {shown}. {said}")
-    return "\n".join(lines)
+            by_name.setdefault((score.metric, score.part), []).append((window, score))
+    yield f"{_turns(range(pairs[-1][0].stop))}, of each the worst and the last finding:"
+    for of_name in by_name.values():
+        worst = min(of_name, key=lambda one: -1.0 if one[1].value is None else one[1].value)
+        for window, score in [worst, of_name[-1]][worst is of_name[-1] :]:
+            yield f"{_cut(_finding(score), most_chars)} ({_turns(window)})"
+
+
+def _turns(window: range) -> str:
+    return f"Turns {window.start} to {window.stop - 1}"
+
+
+def _finding(score: Score) -> str:
+    name = score.details.get("statement", score.metric) if score.part else score.metric
+    said = score.details.get("justification") or score.reason or ""
+    shown = score.label or {True: "passed", False: "failed", None: ""}[score.passed]
+    return f"- {name}: {shown}. {said}"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]} [...]"
+
+
+def _within(text: str, most_tokens: int) -> str:
+    tokens = estimated_tokens(text)
+    if tokens <= most_tokens:
+        return text
+    return _cut(text, max(0, len(text) * (most_tokens - _MARK_TOKENS) // tokens))
 
 
 def shortened(text: str, most: int) -> str:
@@ -132,22 +186,23 @@ def shortened(text: str, most: int) -> str:
     return f"{head}\n[... {left_out} characters left out here by the evaluation ...]\n{tail}"
 
 
-def _tokens(transcript: Transcript, window: range) -> int:
-    return estimated_tokens(rendered_transcript(transcript, window))
+def _sizes(transcript: Transcript) -> list[int]:
+    """How many tokens each turn is."""
+    return [estimated_tokens(block) for block in rendered_turns(transcript)]
 
 
-def _windows(transcript: Transcript, room: int, overlap: int) -> tuple[range, ...]:
+def _windows(sizes: Sequence[int], room: int, overlap: int) -> tuple[range, ...]:
     """As few as fit, each taking up some turns before the end of the last; at least one turn new."""
-    count = len(transcript.turns)
-    sizes = [_tokens(transcript, range(turn, turn + 1)) for turn in range(count)]
+    count = len(sizes)
+    up_to = [0, *itertools.accumulate(sizes)]
     found: list[range] = []
     stop = 0
     while stop < count:
         start = max(0, stop - overlap)
-        while start < stop and sum(sizes[start : stop + 1]) > room:
+        while start < stop and up_to[stop + 1] - up_to[start] > room:
             start += 1
         stop += 1
-        while stop < count and sum(sizes[start : stop + 1]) <= room:
+        while stop < count and up_to[stop + 1] - up_to[start] <= room:
             stop += 1
         found.append(range(start, stop))
     return tuple(found)

@@ -79,24 +79,31 @@ def stored_attribution(
 
     They are set beside those of the baseline, else beside the anchor run before them.
     """
+    baseline = comparison.baseline_run_id if comparison else None
+    alone = anchors_alone(store, record, baseline)
+    if alone is None or baseline is None:
+        return alone
+    data = change(overall_scores(store, store.run(baseline)), overall_scores(store, record))
+    return attribute(alone.anchors, data, _alpha(record), alone.against)
+
+
+def anchors_alone(store: Store, record: RunRecord, baseline: str | None) -> Attribution | None:
+    """Whether the judge moved, by the anchors alone; null where none were judged with the run."""
     runs = {one.run_id: one for one in anchor_runs(store, record.name)}
     own = runs.get(anchors_id(record.run_id))
     if own is None:
         return None
-    baseline = comparison.baseline_run_id if comparison else None
     earlier = [one for one in runs.values() if one.started_at < own.started_at]
     former = runs.get(anchors_id(baseline)) if baseline else None
     former = former or (earlier[-1] if earlier else None)
-    alpha = AnchorsConfig.model_validate(record.config.get("anchors", {})).alpha
-    moved = (
-        None
-        if former is None
-        else change(overall_scores(store, former), overall_scores(store, own))
-    )
-    data = None
-    if baseline is not None:
-        data = change(overall_scores(store, store.run(baseline)), overall_scores(store, record))
-    return attribute(moved, data, alpha, former.run_id if former else None)
+    if former is None:
+        return attribute(None, None, _alpha(record))
+    moved = change(overall_scores(store, former), overall_scores(store, own))
+    return attribute(moved, None, _alpha(record), former.run_id)
+
+
+def _alpha(record: RunRecord) -> float:
+    return AnchorsConfig.model_validate(record.config.get("anchors", {})).alpha
 
 
 def overall_scores(store: Store, record: RunRecord) -> Scores:

@@ -125,18 +125,21 @@ def _as_sent(
     return DataError("vanished", f"no shard of run {record.run_id} holds {uri} at {position}")
 
 
-async def retold(record: RunRecord, kept: Kept, judge: str) -> list[Retold]:
+async def retold(
+    record: RunRecord, kept: Kept, judge: str, most_bytes: int | None = None
+) -> list[Retold]:
     """What a judge of a run asked about a case, as it was sent, and what it was answered.
 
     Raises:
-        DataError: the transcript is gone or has changed since.
+        DataError: the transcript is gone or has changed since, or lies in an object of more than
+            `most_bytes`.
         ConfigurationError: the judge or the case cannot be made any more: a rubric folder or the
             ground truth is gone.
     """
     config = run_config(record)
     with Spool.of(config.transcripts) as spool:
         place = (config.transcripts, spool, Treatment.of(config))
-        case = _as_sent(record, kept.case, place)
+        case = _as_sent(record, kept.case, place, most_bytes)
     if isinstance(case, DataError):
         raise case
     rows = [row for row in kept.asks if row["judge"] == judge]

@@ -10,6 +10,7 @@ import polars as pl
 from judge.bridge import bridged
 from judge.compare import RunComparison, RunData, compare, gated
 from judge.config import ComparisonConfig
+from judge.config_diff import TRUTH
 from judge.rows import as_json
 from judge.summary import RunSummary
 from tasks.anchor_runs import judged_anchors
@@ -110,9 +111,12 @@ def _bridged(
     sides: tuple[RunData, RunData],
     thresholds: ComparisonConfig,
 ) -> RunComparison:
-    """The comparison, with a bridge where the judges differ and both judged the same anchors."""
+    """The comparison, with a bridge where the judges differ and both judged the same anchors; other
+    ground truth moves the run's cases, not the anchors.
+    """
     verdict = comparison.verdict
-    if verdict.statistics is None or not any(one.of_judge for one in verdict.mismatches):
+    differing = {one.field for one in verdict.mismatches if one.of_judge}
+    if verdict.statistics is None or not differing or TRUTH in differing:
         return comparison
     records = [judged_anchors(store, store.run(side.run_id)) for side in sides]
     if None in records or records[0] == records[1]:

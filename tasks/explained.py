@@ -23,11 +23,19 @@ _SHOWN: Final = (
 """Columns of table asks."""
 
 
-def explained(record: RunRecord, kept: Kept, metric: str) -> dict[str, Any]:
+def explained(
+    record: RunRecord, kept: Kept, metric: str, most_bytes: int | None = None
+) -> dict[str, Any]:
     """Everything behind a metric of one execution, as JSON-able data.
 
     `prompts` says whether the questions could be rendered again: they are, from the transcript where
     it lies, and checked by their hash.
+
+    Args:
+        record: the run.
+        kept: the execution.
+        metric: its name.
+        most_bytes: a transcript in a larger object is not fetched; null: any is.
 
     Raises:
         ConfigurationError: the case has no such metric.
@@ -37,7 +45,7 @@ def explained(record: RunRecord, kept: Kept, metric: str) -> dict[str, Any]:
         known = {row["metric"] for row in kept.scores}
         raise ConfigurationError.unknown("metric", metric, known, f"case {kept.case['case_id']!r}")
     judge = scores[0]["judge"]
-    told, fault, hide = _told(record, kept, judge)
+    told, fault, hide = _told(record, kept, judge, most_bytes)
     asks = [row for row in kept.asks if row["judge"] == judge]
     by_row = {id(one.row): one for one in told}
     return {
@@ -56,10 +64,12 @@ Hide = Callable[[str], str]
 """Takes out of a text what the run was not to store."""
 
 
-def _told(record: RunRecord, kept: Kept, judge: str) -> tuple[Sequence[Retold], str | None, Hide]:
+def _told(
+    record: RunRecord, kept: Kept, judge: str, most_bytes: int | None
+) -> tuple[Sequence[Retold], str | None, Hide]:
     """The questions; or why they cannot be told again. What is stored is shown all the same."""
     try:
-        found = asyncio.run(retold(record, kept, judge))
+        found = asyncio.run(retold(record, kept, judge, most_bytes))
         return found, None, Treatment.of(run_config(record)).shown_text
     except (DataError, ConfigurationError) as error:
         return [], f"cannot be rendered again: {error}", str

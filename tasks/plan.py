@@ -14,6 +14,7 @@ from prefect.cache_policies import NO_CACHE
 
 from judge.catalog import fingerprints
 from judge.config import Manner, Trigger
+from judge.config_diff import TRUTH
 from judge.errors import ConfigurationError
 from tasks.arrivals import run_choice
 from tasks.baselines import DAY, SEQUENCE, next_sequence
@@ -166,6 +167,7 @@ def _record(room: Room, request: Request, plan: dict[str, Any]) -> RunRecord:
         config={
             **config.model_dump(mode="json"),
             "fingerprints": fingerprints(room.court),
+            TRUTH: room.treatment.digest,
             "prices": room.prices(),
             SEQUENCE: next_sequence(room.store),
             **({DAY: request.date.isoformat()} if request.date else {}),

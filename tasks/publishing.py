@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -15,8 +17,8 @@ from judge.summary import Outcome, RunSummary
 from tasks.discretion import discreet
 from tasks.plan import PlannedRun
 from tasks.reports.artifacts import publish_artifacts
-from tasks.reports.data import REGRESSION
 from tasks.reports.metrics_file import write_metrics
+from tasks.reports.outcomes import REGRESSION
 from tasks.reports.stored import render_stored
 from tasks.room import Room
 from tasks.store import RunRecord
@@ -52,8 +54,10 @@ async def publish_report(
     await publish_artifacts(data, links)
     if (folder := room.config.report.metrics) is not None:
         await asyncio.to_thread(_write_metrics, room, run.record, folder)
+    payload = event_payload(run.record, summary, data, links)
     fell = data["verdict"]["outcome"] == REGRESSION
-    names = _emit(run.record, summary, comparison, links, fell=fell)
+    names = event_names(run.record.status, summary.outcome, _ending(comparison, fell=fell))
+    _emit(run.record, names, payload)
     log.info("run %s is %s: %s", run.run_id, run.record.status, ", ".join(names))
     return links
 
@@ -66,16 +70,19 @@ def _write_metrics(room: Room, record: RunRecord, folder: str) -> None:
         log.warning("%s", error)
 
 
-def _emit(
-    record: RunRecord,
-    summary: RunSummary,
-    comparison: RunComparison | None,
-    links: dict[str, str],
-    *,
-    fell: bool,
-) -> list[str]:
-    """Ids, numbers and the reasons of the verdict; nothing of a transcript."""
-    payload = {
+def event_payload(
+    record: RunRecord, summary: RunSummary, data: Mapping[str, Any], links: Mapping[str, str]
+) -> dict[str, Any]:
+    """Ids, numbers and the reasons of the verdict; nothing of a transcript.
+
+    Args:
+        record: the run at its end.
+        summary: its summary.
+        data: its report.
+        links: where the report lies, by suffix.
+    """
+    compared = data["comparison"]
+    return {
         "run_id": record.run_id,
         "name": record.name,
         "trigger": record.trigger,
@@ -84,12 +91,13 @@ def _emit(
         "weighted_metrics_score_pct": summary.weighted_metrics_score_pct,
         "cases_pass_rate_pct": summary.cases_pass_rate_pct,
         "coverage": summary.coverage,
-        "baseline": comparison.baseline_run_id if comparison else None,
-        "reasons": comparison.verdict.why if comparison else [],
+        "baseline": compared["baseline"]["run_id"] if compared else None,
+        "reasons": data["verdict"]["reasons"],
         "report": links.get("html"),
     }
-    ending = _ending(comparison, fell=fell)
-    names = event_names(record.status, summary.outcome, ending)
+
+
+def _emit(record: RunRecord, names: Iterable[str], payload: Mapping[str, Any]) -> None:
     for name in names:
         emit_event(
             name,
@@ -99,9 +107,8 @@ def _emit(
                 "assizes.name": record.name,
                 "assizes.trigger": record.trigger,
             },
-            payload=payload,
+            payload=dict(payload),
         )
-    return names
 
 
 def _ending(comparison: RunComparison | None, *, fell: bool) -> Ending:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, Final, Literal
 from deployments.commands.output import print_json, print_line
 from deployments.commands.run import Wanted, run_evaluation
 from deployments.commands.stores import store_config
+from deployments.json_log import tell
 from deployments.settings import stored_config
 from judge.config import RunConfig, StoreConfig
 from judge.errors import ConfigurationError
@@ -89,7 +89,7 @@ def take_up(
     if shown.dry_run:
         _show(counts, as_json=shown.as_json)
         return 0
-    sys.stderr.write(f"assizes: {_line(counts)}\n")
+    tell(_line(counts))
     return run_evaluation(Wanted(config), as_json=shown.as_json, verbose=shown.verbose)
 
 

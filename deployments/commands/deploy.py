@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -83,20 +84,31 @@ async def registered(order: Order) -> list[Registered]:
         AssizesError: the server does not take it.
     """
     from prefect.client.orchestration import get_client
-    from prefect.exceptions import PrefectHTTPStatusError
 
     from deployments.registration.apply import Registrar
     from deployments.registration.wanted import tag_of
 
-    async with get_client() as client:
+    async with get_client() as client, refusals_told():
         registrar = Registrar(client, dry_run=order.dry_run)
-        try:
-            if order.remove:
-                return await registrar.remove(tag_of(order.config), set())
-            return await _register(client, registrar, order)
-        except PrefectHTTPStatusError as error:
-            said = " ".join(error.response.text.split())[:300]
-            raise AssizesError(f"the Prefect server refuses: {said}") from error
+        if order.remove:
+            return await registrar.remove(tag_of(order.config), set())
+        return await _register(client, registrar, order)
+
+
+@asynccontextmanager
+async def refusals_told() -> AsyncIterator[None]:
+    """What the server does not take as one of our errors.
+
+    Raises:
+        AssizesError: the server refuses.
+    """
+    from prefect.exceptions import PrefectHTTPStatusError
+
+    try:
+        yield
+    except PrefectHTTPStatusError as error:
+        said = " ".join(error.response.text.split())[:300]
+        raise AssizesError(f"the Prefect server refuses: {said}") from error
 
 
 async def _register(client: PrefectClient, registrar: Registrar, order: Order) -> list[Registered]:

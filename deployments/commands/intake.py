@@ -33,11 +33,12 @@ def import_and_print(wanted: Wanted, *, force: bool, as_json: bool) -> int:
     """Convert, then tell what became of everything.
 
     Raises:
-        ConfigurationError: for a format that is not known, or a file that is there.
+        ConfigurationError: for a format that is not known, a file that is there, or one file for
+            both.
         Inconclusive: nothing could be read.
     """
-    _check(wanted, force=force)
     labels = wanted.labels or wanted.out.with_name(f"{_stem(wanted.out)}.labels.jsonl")
+    _check(wanted, labels, force=force)
     options: dict[str, Any] = {"endpoint_url": wanted.endpoint_url} if wanted.endpoint_url else {}
     config = TranscriptsConfig.model_validate(
         {"uri": wanted.source, "format": wanted.format, "storage_options": options}
@@ -51,13 +52,18 @@ def import_and_print(wanted: Wanted, *, force: bool, as_json: bool) -> int:
     return 0
 
 
-def _check(wanted: Wanted, *, force: bool) -> None:
+def _check(wanted: Wanted, labels: Path, *, force: bool) -> None:
     if wanted.format not in ("auto", *NAMES):
         raise ConfigurationError.unknown("format", wanted.format, ("auto", *NAMES), "import")
     if wanted.to not in ("native", *WRITERS):
         raise ConfigurationError.unknown("format", wanted.to, ("native", *WRITERS), "--to")
-    if wanted.out.exists() and not force:
-        raise ConfigurationError(f"{str(wanted.out)!r} is there; --force overwrites it")
+    if labels.resolve() == wanted.out.resolve():
+        raise ConfigurationError(
+            f"--labels {str(labels)!r} is the file the transcripts go to; name another"
+        )
+    for one in (wanted.out, labels):
+        if one.exists() and not force:
+            raise ConfigurationError(f"{str(one)!r} is there; --force overwrites it")
 
 
 def _stem(path: Path) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from deployments.commands.output import print_json, print_line
 from deployments.commands.stores import store_config
@@ -12,7 +14,7 @@ from judge.errors import ConfigurationError, StoreError
 from tasks.compared import stored_comparison
 from tasks.reports.brief import brief_report
 from tasks.reports.junit import junit_report
-from tasks.reports.stored import render_stored, stored_report_data
+from tasks.reports.stored import read_report, stored_report_data, write_stored
 from tasks.store import RunRecord, Store, open_store
 
 
@@ -36,20 +38,30 @@ def write_stored_report(
 ) -> int:
     """Write the three files and say where they lie; or one for CI.
 
+    Returns:
+        0: the exit code that gates a job is that of the run or of the comparison.
+
     Raises:
         UnknownRun: the store has no such run.
         StoreError: the run is not finished yet.
-        ConfigurationError: the files cannot be written there.
+        ConfigurationError: the files cannot be written there, or options that do not go together.
     """
+    if (wanted.brief or wanted.junit) and (as_json or wanted.output):
+        given = "--json" if as_json else "--output"
+        raise ConfigurationError(
+            f"{given} goes with the three files of a report; give it without --junit and --brief"
+        )
     configured = read_places(file).report
     target = configured.model_copy(update={"uri": wanted.output}) if wanted.output else configured
     with open_store(store_config(file, store)) as opened:
         record = opened.run(run_id)
         if record.summary is None:
             raise StoreError(f"run {record.run_id!r} is {record.status}: no summary to report yet")
+        comparison = stored_comparison(opened, record)
         if wanted.brief or wanted.junit:
-            return _for_ci(opened, record, wanted)
-        _, links = render_stored(opened, record, stored_comparison(opened, record), target)
+            return _for_ci(opened, record, stored_report_data(opened, record, comparison), wanted)
+        found = read_report(opened, record, comparison)
+    links = write_stored(found, target)  # transcripts are fetched when the store is closed
     if as_json:
         print_json(links)
     for link in [] if as_json else links.values():
@@ -57,8 +69,7 @@ def write_stored_report(
     return 0
 
 
-def _for_ci(store: Store, record: RunRecord, wanted: Wanted) -> int:
-    data = stored_report_data(store, record, stored_comparison(store, record))
+def _for_ci(store: Store, record: RunRecord, data: Mapping[str, Any], wanted: Wanted) -> int:
     if wanted.junit is not None:
         _write(wanted.junit, junit_report(data, store.scan(record.run_id, "cases")))
     if wanted.brief:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from deployments.commands.output import print_json, print_outcome
 from deployments.commands.stores import store_config
+from deployments.json_log import logs_json, tell
 from deployments.server import known_server
 from deployments.settings import prepare_environment, stored_config
 from judge.catalog import court
@@ -178,7 +179,7 @@ def find_server(*, verbose: bool) -> None:
     api_url = known_server()
     prepare_environment(verbose=verbose, api_url=api_url)
     if api_url is None:
-        _say("starting a temporary Prefect server (12 to 20 s; `assizes up` keeps one running)")
+        tell("starting a temporary Prefect server (12 to 20 s; `assizes up` keeps one running)")
 
 
 async def _evaluate_all(wanted: list[Wanted]) -> list[RunOutcome]:
@@ -203,16 +204,11 @@ async def _evaluate_all(wanted: list[Wanted]) -> list[RunOutcome]:
 
 @contextlib.contextmanager
 def progress() -> Iterator[None]:
-    """A progress bar on a terminal's stderr; elsewhere nothing but the log."""
-    if not sys.stderr.isatty():
+    """A progress bar on a terminal's stderr; elsewhere, and for programs, nothing but the log."""
+    if logs_json() or not sys.stderr.isatty():
         yield
         return
     from deployments.commands.progress import watching
 
     with watching():
         yield
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(f"assizes: {line}\n")
-    sys.stderr.flush()

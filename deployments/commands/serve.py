@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from deployments.json_log import tell
 from deployments.settings import API_TOKEN, api_token, read_places
 from judge.errors import ConfigurationError
 
@@ -48,7 +48,7 @@ def serve(file: Path | None, store: str | None, bind: Bind) -> int:
     if store is not None:
         config = config.model_copy(update={"store": config.store.model_copy(update={"uri": store})})
     app = create_app(config, Access(allowed_hosts(bind.host, bind.allowed), token))
-    sys.stderr.write(f"assizes: serving {config.store.uri} on http://{bind.host}:{bind.port}\n")
+    tell(f"serving {config.store.uri} on http://{bind.host}:{bind.port}")
     server = uvicorn.Server(
         uvicorn.Config(
             app,

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from deployments.commands.deploy import notified, register_automations, use_server
+from deployments.commands.deploy import (
+    notified,
+    refusals_told,
+    register_automations,
+    use_server,
+)
+from deployments.json_log import tell
 from judge.config import RunConfig
 from judge.errors import ConfigurationError
 
@@ -24,38 +29,41 @@ def serve_flows(config: RunConfig, limit: int) -> int:
     Its schedules rest while nothing serves them.
     """
     api_url = use_server(verbose=True)
-    sys.stderr.write(
-        f"assizes: serving the flows of {config.name!r} for {api_url}; Ctrl-C ends it\n"
-    )
+    tell(f"serving the flows of {config.name!r} for {api_url}; Ctrl-C ends it")
     asyncio.run(serve(config, limit))
     return 0
 
 
 async def serve(config: RunConfig, limit: int) -> None:
-    """Register, then take up flow runs until cancelled.
+    """Register, take away what is not wanted any more, then take up flow runs until cancelled.
 
     Raises:
-        ConfigurationError: workers serve these deployments already.
+        ConfigurationError: workers serve these deployments already, or the block is none.
+        AssizesError: the server does not take it.
     """
     from prefect.client.orchestration import get_client
     from prefect.runner import Runner
 
     from deployments.registration.apply import Registrar
     from deployments.registration.automations import Deployed
-    from deployments.registration.wanted import wanted_deployments
+    from deployments.registration.wanted import tag_of, wanted_deployments
     from tasks.work_pool import DEPLOYMENT
 
     runner = Runner(name=f"assizes-{config.name}", limit=limit, pause_on_shutdown=True)
     ids: dict[str, UUID] = {}
-    async with get_client() as client:
+    async with get_client() as client, refusals_told():
+        teller = await notified(client, config)
+        kept: set[str] = set()
         for wanted in wanted_deployments(config):
             if wanted.full_name == DEPLOYMENT:
                 continue  # a run that is spread over workers needs workers
             await _refuse_pooled(client, wanted.full_name)
             served = await _served(wanted)
             ids[wanted.flow.name] = await runner.aadd_deployment(served)
-        teller = await notified(client, config)
-        await register_automations(Registrar(client), config, Deployed(ids), teller)
+            kept.add(wanted.full_name)
+        registrar = Registrar(client)
+        told = await register_automations(registrar, config, Deployed(ids), teller)
+        await registrar.remove(tag_of(config), kept | {one.name for one in told})
     await runner.start()
 
 

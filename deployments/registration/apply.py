@@ -11,6 +11,7 @@ from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterTags
 from prefect.client.schemas.responses import DeploymentResponse
+from prefect.client.schemas.sorting import AutomationSort, DeploymentSort
 from prefect.events.schemas.automations import Automation, AutomationCore
 from prefect.exceptions import ObjectNotFound
 from prefect.workers.process import ProcessWorker
@@ -124,7 +125,7 @@ class Registrar:
     async def remove(self, tag: str, wanted: set[str]) -> list[Registered]:
         """Take away deployments and automations with this tag whose names are not wanted."""
         removed = []
-        for automation in await self._client.read_automations():
+        for automation in await self._automations():
             if tag in automation.tags and automation.name not in wanted:
                 await self._remove_automation(automation)
                 removed.append(Registered("automation", automation.name, "removed"))
@@ -137,9 +138,29 @@ class Registrar:
                 removed.append(Registered("deployment", name, "removed"))
         return removed
 
+    async def _automations(self) -> list[Automation]:
+        found: list[Automation] = []
+        while True:
+            part = await self._client.read_automations(
+                sort=AutomationSort.NAME_ASC, limit=PAGE, offset=len(found)
+            )
+            found += part
+            if len(part) < PAGE:
+                return found
+
     async def _tagged(self, tag: str) -> list[DeploymentResponse]:
         tagged = DeploymentFilter(tags=DeploymentFilterTags(all_=[tag]))
-        return await self._client.read_deployments(deployment_filter=tagged, limit=PAGE)
+        found: list[DeploymentResponse] = []
+        while True:
+            part = await self._client.read_deployments(
+                deployment_filter=tagged,
+                sort=DeploymentSort.CREATED_DESC,
+                limit=PAGE,
+                offset=len(found),
+            )
+            found += part
+            if len(part) < PAGE:
+                return found
 
     async def _remove_automation(self, automation: Automation) -> None:
         if not self._dry_run:

@@ -23,7 +23,7 @@ ASKED: Final = "assizes.asked"
 """The label that tells what a flow run was asked for, so that a key stands for one request."""
 
 _EVENTS: Final = UUID("6d5a3f0e-5a53-4c57-9f6e-1b0f1f3f7a10")
-"""In which ids of events are made of idempotency keys."""
+"""In which ids of events are made of an idempotency key and what was told with it."""
 
 
 def begin(
@@ -71,7 +71,9 @@ def begin(
 def tell_deployed(
     api_url: str, model: str, payload: Mapping[str, Any], key: str | None
 ) -> tuple[str, str]:
-    """Tell that a model was deployed; with the same key the event is the same one.
+    """Tell that a model was deployed; the same told with the same key is the same event.
+
+    Prefect passes over an event whose id it has seen in the last 30 minutes.
 
     Returns:
         Id of the event, and the resource it is about.
@@ -80,11 +82,12 @@ def tell_deployed(
         ServerGone: the server does not answer.
     """
     resource = f"model.{model}"
+    told = _digest({"key": key, "model": model, "payload": payload})
     event = Event(
         event=DEPLOYED,
         resource=Resource({"prefect.resource.id": resource}),
         payload=dict(payload),
-        id=uuid4() if key is None else uuid5(_EVENTS, key),
+        id=uuid4() if key is None else uuid5(_EVENTS, told),
     )
     with _client(api_url) as client:
         client.request("POST", "/events", json=[event.model_dump(mode="json")])

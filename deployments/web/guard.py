@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from fastapi import HTTPException
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -48,10 +49,6 @@ class Access:
     token: str | None = None
 
 
-class _TooLarge(Exception):
-    """The body is longer than any request needs."""
-
-
 class Guard:
     """ASGI middleware: turns away whom it may not serve, before anything is read."""
 
@@ -68,11 +65,7 @@ class Guard:
         if refusal is not None:
             await problem(*refusal[:2], headers=refusal[2])(scope, receive, _with_headers(send))
             return
-        try:
-            await self._app(scope, _bounded(receive), _with_headers(send))
-        except _TooLarge:
-            too_large = problem(413, f"at most {MAX_BODY_BYTES:,} bytes")
-            await too_large(scope, receive, _with_headers(send))
+        await self._app(scope, _bounded(receive), _with_headers(send))
 
     def _refusal(self, scope: Scope) -> tuple[int, str, dict[str, str]] | None:
         headers = Headers(scope=scope)
@@ -136,7 +129,7 @@ def _bounded(receive: Receive) -> Receive:
         message = await receive()
         seen += len(message.get("body", b""))
         if seen > MAX_BODY_BYTES:
-            raise _TooLarge
+            raise HTTPException(413, f"at most {MAX_BODY_BYTES:,} bytes")
         return message
 
     return bounded

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ from deployments.web.shapes import CaseItem, Page, Progress, Run, RunDetail
 from judge.compare import RunComparison, compare
 from judge.config import ComparisonConfig, StoreConfig
 from judge.executions import collected
+from tasks.anchor_runs import anchors_alone, anchors_id
 from tasks.calibrations import citation_lines, citations
 from tasks.casebook import Kept, kept_rows
 from tasks.compared import run_data
@@ -39,15 +40,24 @@ class Library:
         """Runs, newest first."""
         with open_store(self.config) as store:
             rows, compared = store.runs(), _last_comparisons(store)
+            ids = set(rows["run_id"])
             for field, value in _given(wanted, ("name", "trigger")).items():
                 rows = rows.filter(pl.col(field) == value)
             shown = [
                 (row, standing(store, row["run_id"], row["status"]))
                 for row in rows.iter_rows(named=True)
             ]
-        found = [(row, status) for row, status in shown if wanted.status in (None, status)]
-        part = found[wanted.offset : wanted.offset + wanted.limit]
-        data = [Run.of_row(row, status, compared.get(row["run_id"])) for row, status in part]
+            found = [(row, status) for row, status in shown if wanted.status in (None, status)]
+            part = found[wanted.offset : wanted.offset + wanted.limit]
+            data = [
+                _listed(
+                    store,
+                    (row, status),
+                    compared.get(row["run_id"]),
+                    anchored=anchors_id(row["run_id"]) in ids,
+                )
+                for row, status in part
+            ]
         return Page[Run](data=data, count=len(found), limit=wanted.limit, offset=wanted.offset)
 
     def run(self, run_id: str) -> RunDetail:
@@ -156,12 +166,27 @@ def _last_comparisons(store: Store) -> dict[str, dict[str, Any]]:
     return {row["candidate"]: row for row in rows.iter_rows(named=True)}
 
 
+def _listed(
+    store: Store,
+    run: tuple[Mapping[str, Any], str],
+    compared: Mapping[str, Any] | None,
+    *,
+    anchored: bool = True,
+) -> Run:
+    """A line of the list. Anchors are looked at only where they change the verdict: after a fall."""
+    row, status = run
+    found = None
+    if anchored and compared and json.loads(compared["verdict"]).get("ending") == "regressed":
+        found = anchors_alone(store, RunRecord.of_row(row, {}), compared["baseline"])
+    return Run.of_row(row, status, compared, judge_moved=bool(found and found.judge_moved))
+
+
 def _detail(store: Store, record: RunRecord) -> RunDetail:
     found = _progress(store, record)
     metrics = store.table(record.run_id, "run_metrics")
     row = replace(record, status=found.status).row()
     compared = _last_comparisons(store).get(record.run_id)
-    listed = Run.of_row(row, found.status, compared).model_dump()
+    listed = _listed(store, (row, found.status), compared).model_dump()
     return RunDetail(
         **listed | {"started_at": record.started_at, "finished_at": record.finished_at},
         config=record.config,

@@ -22,10 +22,10 @@ from judge.series.settings import SeriesConfig
 from tasks.compared import stored_comparison
 from tasks.explained import explained
 from tasks.history import Span, stored_trends
-from tasks.reports.case_page import case_page
+from tasks.reports.case_page import MAX_OBJECT_BYTES, case_pages
 from tasks.reports.explain_page import explain_page
 from tasks.reports.html import Place, Site, html_report, page, policy_of
-from tasks.reports.stored import stored_report_data
+from tasks.reports.stored import StoredReport, read_report
 from tasks.reports.versus import versus
 from tasks.store import Store
 
@@ -124,11 +124,13 @@ def run(books: Shelf, run_id: RunId) -> HTMLResponse:
     if found.summary is None:
         return answer("progress", {"run": found}, "", found.run_id)
 
-    def read(store: Store) -> dict[str, Any]:
+    def read(store: Store) -> StoredReport:
         record = store.run(found.run_id)
-        return stored_report_data(store, record, stored_comparison(store, record))
+        return read_report(store, record, stored_comparison(store, record))
 
-    return _html(html_report(books.reading(read), site("", found.run_id)))
+    # The transcripts are fetched when the store is closed: a run may want to write meanwhile.
+    data = books.reading(read).with_conversations()
+    return _html(html_report(data, site("", found.run_id)))
 
 
 @router.get("/view/runs/{run_id}/cases")
@@ -154,7 +156,7 @@ def case(
 ) -> HTMLResponse:
     """One case: its findings, and its conversation with them in place."""
     record, found = books.case(run_id, case_id, wanted.repetition)
-    executions = [case_page(record, one) for one in found]
+    executions = case_pages(record, found)
     for one in executions:
         for finding in one["findings"]:
             finding["url"] = _explain_url(record.run_id, one["case"], finding["metric"])
@@ -166,7 +168,7 @@ def case(
 def explain(books: Shelf, run: str, case: str, metric: str, repetition: int = 0) -> HTMLResponse:
     """How a score came about: the exact prompt, the reply, what it took."""
     record, (kept,) = books.case(run, case, repetition)
-    document = explain_page(explained(record, kept, metric))
+    document = explain_page(explained(record, kept, metric, MAX_OBJECT_BYTES))
     url = f"/view/runs/{quote(record.run_id, safe='')}/cases/{quote(case)}"
     return answer("explain", {**document, "case_url": url}, "")
 

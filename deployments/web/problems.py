@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.middleware.exceptions import ExceptionMiddleware
 
 from judge.errors import (
     AssizesError,
@@ -111,7 +112,10 @@ Shown = Callable[[Request, Problem], Response | None]
 
 
 def install(app: FastAPI, shown: Shown) -> None:
-    """Let the app answer every error in this shape, or as a page where one was asked for."""
+    """Let the app answer every error in this shape, or as a page where one was asked for.
+
+    A middleware that is added later stands before the answers to defects as well.
+    """
 
     def told(request: Request, answered: JSONResponse) -> Response:
         return shown(request, Problem.model_validate_json(bytes(answered.body))) or answered
@@ -136,7 +140,9 @@ def install(app: FastAPI, shown: Shown) -> None:
         answered = problem(error.status_code, str(error.detail), headers=error.headers)
         return told(request, answered)
 
-    @app.exception_handler(Exception)
-    async def _defect(request: Request, error: Exception) -> Response:
+    async def defect(request: Request, error: Exception) -> Response:
         log.error("%s %s failed", request.method, request.url.path, exc_info=error)
         return told(request, problem(500, "a defect of assizes; its log says more"))
+
+    # Not as a handler of the app: that one answers outside of every middleware, and raises again.
+    app.add_middleware(ExceptionMiddleware, handlers={Exception: defect})

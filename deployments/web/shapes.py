@@ -9,6 +9,8 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tasks.reports.outcomes import outcome_of
+
 T = TypeVar("T")
 
 
@@ -55,7 +57,12 @@ class Run(_Shape):
     judge_model: str
     started_at: datetime
     finished_at: datetime | None
-    outcome: str | None = Field(description="passed, failed, inconclusive")
+    outcome: str | None = Field(description="of its own gates: passed, failed, inconclusive")
+    verdict: str | None = Field(
+        description="as its report says, with that comparison: passed, failed, regression, "
+        "inconclusive, undecided (the data cannot tell, or the judge moved), not_comparable, "
+        "incomplete"
+    )
     weighted_metrics_score_pct: float | None = Field(description="0..100")
     cases_pass_rate_pct: float | None = Field(description="0..100")
     coverage: float | None = Field(description="scored / due, 0..1")
@@ -66,24 +73,36 @@ class Run(_Shape):
     regression_detected: bool | None = Field(description="by the documents' rules (seed 001)")
 
     @classmethod
-    def of_row(cls, row: Mapping[str, Any], status: str, compared: Mapping[str, Any] | None) -> Run:
+    def of_row(
+        cls,
+        row: Mapping[str, Any],
+        status: str,
+        compared: Mapping[str, Any] | None,
+        *,
+        judge_moved: bool = False,
+    ) -> Run:
         """From a row of table runs; a status may say more than the row knows.
 
         Args:
             row: of table runs.
             status: as people should read it.
             compared: the row of table comparisons that holds its verdict; null where none does.
+            judge_moved: whether the anchors judged with it say so.
         """
         summary = json.loads(row["summary"]) if row["summary"] else {}
         verdict = json.loads(compared["verdict"]) if compared else {}
         plain = ("run_id", "name", "trigger", "judge_model", "started_at", "finished_at")
+        own, ending = summary.get("outcome"), verdict.get("ending")
+        moved = {"judge_moved": judge_moved}
+        said = outcome_of(row["status"], own, ending or "fine", **moved) if own else None
         numbers = ("outcome", "weighted_metrics_score_pct", "cases_pass_rate_pct", "coverage")
         return cls(
             **{name: row[name] for name in plain},
             **{name: summary.get(name) for name in numbers},
             status=status,
+            verdict=said,
             baseline=compared["baseline"] if compared else None,
-            ending=verdict.get("ending"),
+            ending=ending,
             regression_detected=verdict.get("regression_detected"),
         )
 

@@ -21,7 +21,7 @@ Key = Annotated[
         min_length=1,
         max_length=128,
         pattern=r"^[A-Za-z0-9._:-]+$",
-        description="the same key with the same body again begins nothing",
+        description="the same key with the same body again begins nothing (an event: for 30 minutes)",
     ),
 ]
 

@@ -36,7 +36,7 @@ class ATIF(Layout):
     name = "atif"
 
     def fits(self, value: Any) -> bool:
-        """An object that says its version of the format, or has steps and an agent."""
+        """An object that says it is of version 1 of the format."""
         if not isinstance(value, dict):
             return False
         return str(value.get("schema_version", "")).startswith("ATIF-v1")

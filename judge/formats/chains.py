@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from judge.case import Turn
 from judge.formats.fidelity import Tally
+
+_SUMMARY: Final = 2
+"""A summary is a turn, or a turn and what the agent answers to it."""
 
 
 class Exchange(NamedTuple):
@@ -71,7 +75,7 @@ def stitched(parts: Iterable[Sequence[Turn]], tally: Tally) -> tuple[Turn, ...]:
 def rejoined(parts: Iterable[Sequence[Turn]], tally: Tally) -> tuple[Turn, ...]:
     """Parts of which a later one may hold a summary in place of the beginning.
 
-    What stands at its end of what was there already is found again there.
+    What stood at the end of what was there already is found again behind the summary.
     """
     turns: tuple[Turn, ...] = ()
     for part in parts:
@@ -82,9 +86,44 @@ def rejoined(parts: Iterable[Sequence[Turn]], tally: Tally) -> tuple[Turn, ...]:
 
 
 def _overlap(turns: Sequence[Turn], part: Sequence[Turn]) -> int:
-    """Up to which turn of the part everything has been said: the last that is known."""
-    known = {_said(turn) for turn in turns}
-    return max((place for place, turn in enumerate(part, 1) if _said(turn) in known), default=0)
+    """Up to which turn of the part everything has been said.
+
+    Up to where the longest end of the turns stands in it, the first time; where none does, as far
+    as both begin alike. What is said often (`Done.`) is no such end by itself: before it stand at
+    most a summary of two turns, or as much that is known as is not, and behind it something new.
+    """
+    codes: dict[tuple[Any, ...], int] = {}
+    told, said = (
+        [codes.setdefault(_said(turn), len(codes)) for turn in side] for side in (turns, part)
+    )
+    known = set(told)
+    strange = [0, *itertools.accumulate(one not in known for one in said)]
+    best, longest_end = 0, 0
+    for stop, size in enumerate(_ends_in_common(told, said), 1):
+        start = stop - size
+        new_before = strange[start]
+        if new_before and (new_before > max(_SUMMARY, start // 2) or stop == len(said)):
+            continue
+        if size > longest_end:
+            best, longest_end = stop, size
+    return best or shared(turns, part)
+
+
+def _ends_in_common(told: Sequence[int], said: Sequence[int]) -> list[int]:
+    """For every beginning of `said`, how much of the end of `told` it ends with: the Z-algorithm
+    over both backwards, linear however often they repeat themselves.
+    """
+    line = [*reversed(told), -1, *reversed(said)]
+    sizes = [0] * len(line)
+    left = right = 0
+    for at in range(1, len(line)):
+        size = min(right - at, sizes[at - left]) if at < right else 0
+        while at + size < len(line) and line[size] == line[at + size]:
+            size += 1
+        if at + size > right:
+            left, right = at, at + size
+        sizes[at] = size
+    return sizes[: len(told) : -1]
 
 
 def shared(one: Sequence[Turn], other: Sequence[Turn]) -> int:

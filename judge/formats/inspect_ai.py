@@ -16,6 +16,7 @@ from judge.formats.talk import Talk, call_of, usage_of
 
 _ATTACHED: Final = "attachment://"
 _GRADES: Final = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
+_LAST_EPOCH: Final = 10**6
 _MESSAGE: Final = {
     *("role", "content", "tool_calls", "tool_call_id", "function", "error", "id", "source"),
     *("model", "internal", "parse_error", "metadata"),
@@ -67,7 +68,7 @@ def _case(log: dict[str, Any], sample: dict[str, Any]) -> Case:
         raise DataError("schema", "sample.id: missing")
     return Case(
         case_id=f"{as_text(log.get('task'))}/{sample_id}".lstrip("/"),
-        repetition=max(0, int(amount(sample.get("epoch")) or 1) - 1),
+        repetition=_repetition(sample.get("epoch")),
         transcript=Transcript(
             turns=tuple(_with_usage(talk.turns, sample)),
             system="\n\n".join(talk.systems) or None,
@@ -82,6 +83,12 @@ def _case(log: dict[str, Any], sample: dict[str, Any]) -> Case:
         labels=_labels(mapping(sample.get("scores"), "scores")),
         metadata={**told, **ended, **talk.metadata()},
     )
+
+
+def _repetition(epoch: Any) -> int:
+    """From 0; what is no epoch is the first."""
+    number = amount(epoch)
+    return int(number) - 1 if number is not None and 1 <= number <= _LAST_EPOCH else 0
 
 
 def _ended(sample: dict[str, Any]) -> dict[str, Any]:

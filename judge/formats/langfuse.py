@@ -15,7 +15,7 @@ from judge.formats.containers import Gathered, Piece
 from judge.formats.fidelity import HUMAN_LABELS, Tally
 from judge.formats.genai import chunks_of
 from judge.formats.loose import add_said
-from judge.formats.shapes import amount, as_text, decoded, moment, name_of
+from judge.formats.shapes import amount, as_text, decoded, mapping, moment, name_of, sequence
 from judge.formats.spans import Kind, Span, conversation
 from judge.formats.talk import Talk, call_of, usage_of
 
@@ -127,10 +127,9 @@ def _of_trace(trace: dict[str, Any]) -> Iterator[Piece]:
     own = {"id": trace_id, "type": "SPAN", "start_time": trace.get("timestamp"), **top, **shared}
     yield Piece(trace_id, session, own)
     for kind in ("observations", "scores"):
-        for row in trace.get(kind) or ():
-            if not isinstance(row, dict):
-                raise DataError("schema", f"{kind}: found {type(row).__name__}, expected objects")
-            yield Piece(trace_id, session, {**shared, **_snake(row), "trace_id": trace_id})
+        for row in sequence(trace.get(kind), kind):
+            told = _snake(mapping(row, kind))
+            yield Piece(trace_id, session, {**shared, **told, "trace_id": trace_id})
 
 
 def _piece(row: dict[str, Any]) -> Piece | None:

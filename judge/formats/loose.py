@@ -8,7 +8,7 @@ from judge.case import Turn
 from judge.formats.anthropic_messages import add_anthropic, has_blocks
 from judge.formats.genai import add_genai_message
 from judge.formats.openai_chat import add_messages, completions
-from judge.formats.shapes import as_text, decoded, mapping
+from judge.formats.shapes import as_text, decoded, mapping, sequence
 from judge.formats.talk import Talk
 
 _ROLES: Final = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
@@ -50,7 +50,7 @@ def add_said(value: Any, role: str, talk: Talk) -> None:
 
 def _is_message(found: Any) -> bool:
     return isinstance(found, dict) and (
-        "role" in found or (found.get("type") in _ROLES and "content" in found)
+        "role" in found or (str(found.get("type")) in _ROLES and "content" in found)
     )
 
 
@@ -70,7 +70,7 @@ def _of_langchain(message: dict[str, Any]) -> dict[str, Any]:
     extra = mapping(message.get("additional_kwargs"), "additional_kwargs")
     calls = [
         {"id": one.get("id"), "function": {"name": one.get("name"), "arguments": one.get("args")}}
-        for one in message.get("tool_calls") or ()
+        for one in sequence(message.get("tool_calls"), "tool_calls")
         if isinstance(one, dict)
     ]
     kept: dict[str, Any] = {

@@ -20,6 +20,7 @@ from judge.formats.containers import Gathered, Piece
 from judge.formats.fidelity import Tally
 from judge.formats.openai_chat import add_messages, completions
 from judge.formats.shapes import (
+    amount,
     between_ms,
     content_id,
     first_name,
@@ -137,12 +138,14 @@ def _read(piece: dict[str, Any], talk: Talk) -> Exchange:
     response = _response(piece)
     add_messages(completions({"response": response}) if response else [], talk)
     answered = tuple(talk.turns[len(asked) :])
-    latency = piece.get("latency_ms", piece.get("duration_ms"))
+    took = amount(piece.get("latency_ms", piece.get("duration_ms")))
     answered = with_last_answer(
         answered,
         usage_of(response.get("usage")),
         started_at=_begun(piece),
-        latency_ms=latency if latency is not None else between_ms(_begun(piece), _ended(piece)),
+        latency_ms=took
+        if took is not None and took >= 0
+        else between_ms(_begun(piece), _ended(piece)),
     )
     return Exchange(asked, answered)
 

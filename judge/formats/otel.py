@@ -17,7 +17,7 @@ from judge.formats.containers import Gathered, Piece
 from judge.formats.fidelity import Tally
 from judge.formats.genai import genai_span
 from judge.formats.openinference import openinference_span
-from judge.formats.otlp import RESOURCE_SPANS, plain_spans
+from judge.formats.otlp import RESOURCE_SPANS, attributes_of, plain_spans
 from judge.formats.shapes import amount, name_of
 from judge.formats.spans import Span, conversation
 
@@ -113,7 +113,7 @@ def _evaluations(pieces: list[dict[str, Any]]) -> dict[str, float]:
         for event in piece["events"]:
             if not isinstance(event, dict) or event.get("name") != "gen_ai.evaluation.result":
                 continue
-            told = event.get("attributes") or {}
+            told = attributes_of(event.get("attributes"))
             name = name_of(told.get("gen_ai.evaluation.name"))
             value = amount(told.get("gen_ai.evaluation.score.value"))
             if name is not None and value is not None:

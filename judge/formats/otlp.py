@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -11,6 +12,10 @@ from judge.formats.shapes import decoded, mapping, sequence
 RESOURCE_SPANS: Final = ("resourceSpans", "resource_spans")
 _SCOPE_SPANS: Final = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans")
 _CONTEXT: Final = ("context", "spanContext", "span_context")
+
+_INT: Final = re.compile(r"-?[0-9]{1,19}")
+_DEEPEST: Final = 32
+"""So many dots of a flattened key are levels; any more are part of the last name."""
 
 
 def plain_spans(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -38,7 +43,7 @@ def _of_resource(resource: dict[str, Any]) -> Iterator[dict[str, Any]]:
             plain = _plain(found, attributes_of(found.get("attributes")))
             plain["events"] = [
                 {"name": event.get("name"), "attributes": attributes_of(event.get("attributes"))}
-                for event in sequence(found.get("events"), "events")
+                for event in (mapping(one, "events") for one in plain["events"])
             ]
             yield plain | ({"version": version} if version else {})
 
@@ -90,11 +95,11 @@ def _value(found: Any) -> Any:
         return found
     ((kind, value),) = found.items()
     if kind == "intValue":
-        return int(value) if str(value).lstrip("-").isdecimal() else value
+        return int(value) if _INT.fullmatch(str(value)) else value
     if kind == "arrayValue":
-        return [_value(one) for one in mapping(value, kind).get("values", [])]
+        return [_value(one) for one in sequence(mapping(value, kind).get("values"), kind)]
     if kind == "kvlistValue":
-        return attributes_of(mapping(value, kind).get("values", []))
+        return attributes_of(mapping(value, kind).get("values"))
     return value
 
 
@@ -106,7 +111,7 @@ def nested(attributes: dict[str, Any], prefix: str) -> Any:
     found: dict[str, Any] = {}
     for key, value in attributes.items():
         if key.startswith(f"{prefix}."):
-            _put(found, key[len(prefix) + 1 :].split("."), value)
+            _put(found, key[len(prefix) + 1 :].split(".", _DEEPEST), value)
     return _lists(found)
 
 
@@ -122,6 +127,6 @@ def _put(found: dict[str, Any], steps: list[str], value: Any) -> None:
 def _lists(found: Any) -> Any:
     if not isinstance(found, dict):
         return found
-    if found and all(key.isdecimal() for key in found):
+    if found and all(_INT.fullmatch(key) for key in found):
         return [_lists(found[key]) for key in sorted(found, key=int)]
     return {key: _lists(value) for key, value in found.items()}

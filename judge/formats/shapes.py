@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from judge.case import MOST_TOKENS
 from judge.errors import DataError
 from judge.formats.intake import strict_json
 from judge.rows import as_json
@@ -93,12 +94,14 @@ def first_name(found: Mapping[str, Any], names: Iterable[str]) -> str | None:
 
 
 def tokens(*values: Any) -> int:
-    """The sum of counts of tokens, given as numbers or text; what is none counts as 0."""
+    """The sum of counts of tokens, given as numbers or text; what is none, or more than a call can
+    have, counts as 0.
+    """
     total = 0
     for value in values:
         number = amount(value)
         total += int(number) if number is not None and number > 0 else 0
-    return total
+    return total if total <= MOST_TOKENS else 0
 
 
 def amount(value: Any) -> float | None:

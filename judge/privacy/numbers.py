@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 _IBAN_CHARS: Final = {
@@ -29,20 +30,35 @@ _IBAN_CHARS: Final = {
 
 
 def card_in(text: str) -> str | None:
-    """The text where it is a payment card's number: an issuer's first digits, 13 to 19 in all, and
-    Luhn's checksum.
+    """The payment card's number that a text begins with: an issuer's first digits, 13 to 19 in all,
+    and Luhn's checksum; null for none.
+
+    An expiry or a security code may follow in groups of its own. Without it the groups must be as
+    on a card, of three digits and more: a list of small numbers has too many beginnings to try.
     """
+    if _is_card(text):
+        return text
+    ends = [cut.start() for cut in _CUT.finditer(text)]
+    for end in reversed(ends):
+        if _SHORT.search(text[:end]) is None and _is_card(text[:end]):
+            return text[:end]
+    return None
+
+
+def _is_card(text: str) -> bool:
     digits = [int(char) for char in text if char.isdigit()]
     if not 13 <= len(digits) <= 19 or not _is_issued(digits):
-        return None
+        return False
     doubled = [sum(divmod(2 * digit, 10)) for digit in digits[-2::-2]]
-    return text if (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0 else None
+    return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
 
 
 def _is_issued(digits: list[int]) -> bool:
     return len(set(digits)) > 1 and (digits[0] in (3, 4, 5, 6) or digits[:2] in _TWENTIES)
 
 
+_CUT: Final = re.compile(r"[ -]")
+_SHORT: Final = re.compile(r"(?<!\d)\d{1,2}(?!\d)")
 _TWENTIES: Final = [[2, second] for second in range(2, 8)]
 
 

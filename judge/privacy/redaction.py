@@ -7,6 +7,7 @@ its placeholder, so nothing links the cases of one person.
 from __future__ import annotations
 
 import hashlib
+import operator
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
@@ -25,9 +26,16 @@ Finder = Callable[[str], list[tuple[int, int, str]]]
 _Value = TypeVar("_Value")
 
 _TELLING: Final = re.compile(
-    r"(?i)(?:key|secret|passw(?:or)?d|passphrase|token|authorization|phone|tel|mobile|fax)$"
+    r"(?i)(?P<one>(?:key|secret|passw(?:or)?d|passphrase|token|authorization"
+    r"|(?:phone|tel|mobile|fax)(?:[ _-]?(?:number|no|nr))?))s?$"
 )
-"""Names of fields that say what their values are."""
+"""Names of fields that say what their values are, one or several."""
+
+_PLACEHOLDER: Final = re.compile(r"\[[A-Z][A-Z0-9_]*_\d+\]")
+
+_LEAST: Final = 10**6
+_MOST: Final = 10**19
+"""Numbers of 7 to 19 digits: those of telephones and cards."""
 
 _KEPT: Final = frozenset({"case_id", "database", "cluster"})
 """Fields of a case that name things outside it: hidden they would name nothing, or too much."""
@@ -101,16 +109,21 @@ class Redactor:
             return self.text(value, known)  # type: ignore[return-value]  # a text for a text
         if isinstance(value, BaseModel):
             update = self._changed(
-                {name: part for name, part in value.__dict__.items() if name not in _KEPT}, known
+                {
+                    name: part
+                    for name, part in value.__dict__.items()
+                    if name not in _KEPT and not isinstance(part, int | float)
+                },
+                known,
             )
             return value.model_copy(update=update) if update else value
         if isinstance(value, dict):
             return self._table(value, known)  # type: ignore[return-value]  # a table for a table
         if isinstance(value, list | tuple):
-            parts = [self._value(part, known) for part in value]
-            same = all(new is old for new, old in zip(parts, value, strict=True))
-            return value if same else type(value)(parts)
-        return value
+            return _listed(value, lambda part: self._value(part, known))  # type: ignore[no-any-return]
+        number = _number(value)
+        shown = number and self.text(number, known)
+        return value if shown == number else shown  # type: ignore[return-value]
 
     def _changed(self, parts: Mapping[str, Any], known: Placeholders) -> dict[str, Any]:
         redacted = {name: self._value(part, known) for name, part in parts.items()}
@@ -124,29 +137,57 @@ class Redactor:
 
     def _named(self, name: str, part: Any, known: Placeholders) -> Any:
         """A part of a table; its name may tell what it is: `{"api_key": "..."}`."""
-        if isinstance(part, str) and _TELLING.search(name):
-            before = f"{name}: "
-            whole = self.text(before + part, known)
-            if whole.startswith(before):
-                return whole.removeprefix(before)
+        telling = _TELLING.search(name)
+        if telling is None:
+            return self._value(part, known)
+        if isinstance(part, list | tuple):
+            return _listed(part, lambda one: self._named(name, one, known))
+        text = part if isinstance(part, str) else _number(part)
+        if text is not None:
+            before = f'"{name[: telling.end("one")]}": "'
+            whole = self.text(f'{before}{text}"', known)
+            if whole.startswith(before) and whole.endswith('"'):
+                shown = whole[len(before) : -1]
+                return part if shown == text else shown
         return self._value(part, known)
+
+
+def _number(value: Any) -> str | None:
+    """A whole number as it is written where it may be a card's, or one to call."""
+    if not isinstance(value, int | float) or not _LEAST <= value < _MOST:
+        return None
+    return str(int(value)) if value == int(value) else None
+
+
+def _listed(parts: list[Any] | tuple[Any, ...], made: Callable[[Any], Any]) -> Any:
+    """Each part made anew; the very same where none changed."""
+    new = [made(part) for part in parts]
+    return parts if all(map(operator.is_, new, parts)) else type(parts)(new)
 
 
 def _applied(rule: Rule, text: str, known: Placeholders) -> str:
     """The text without what one rule finds.
 
     A candidate may run on into the next one, so the search goes on where its value ends.
+    A find without a character hides nothing.
     """
     group = VALUE if VALUE in rule.pattern.groupindex else 0
     parts, done, at = [], 0, 0
-    while (found := rule.pattern.search(text, at)) is not None:
+    while at <= len(text) and (found := rule.pattern.search(text, at)) is not None:
         candidate, start = found[group] or "", found.start(group)
-        value = None if candidate.startswith("[") else rule.found(candidate)
-        at = start + len(value) if value else found.end()
+        value = None if _PLACEHOLDER.match(candidate) else rule.found(candidate)
+        end = start + len(value) if value else _looked_at(rule, candidate, found)
+        at = max(at + 1, end)
         if value:
             parts += [text[done:start], known.of(rule.kind, rule.plain(value))]
-            done = at
+            done = end
     return "".join([*parts, text[done:]]) if done else text
+
+
+def _looked_at(rule: Rule, candidate: str, found: re.Match[str]) -> int:
+    """Up to where a text is done with, of which a candidate is none."""
+    blank = candidate.find(" ") if rule.again else -1
+    return found.end() if blank < 0 else found.start() + blank
 
 
 def _statements(case: Case) -> tuple[object, ...]:

@@ -30,6 +30,7 @@ class Rule:
         hint: what every text with a find holds, beside a needle.
         folds: whether the needles are looked for in the text in lower case.
         found: the beginning of a candidate that is one indeed; null: it is none.
+        again: whether a candidate that is none may hold one behind its first blank.
         plain: what equal finds have in common, however they are written.
     """
 
@@ -40,6 +41,7 @@ class Rule:
     plain: Callable[[str], str] = str
     hint: re.Pattern[str] | None = None
     folds: bool = False
+    again: bool = False
 
     def may_find(self, text: str) -> bool:
         """False for most texts that hold none, quickly."""
@@ -73,6 +75,11 @@ def _mixed(text: str) -> str | None:
     return text if _UNLIKE_WORDS.search(text) else None
 
 
+def _keylike(text: str) -> str | None:
+    """Whether a field's value is no word and no number: it has letters and digits."""
+    return text if re.search(r"\d", text) and re.search(r"[^\W\d]", text) else None
+
+
 def _phone(text: str) -> str | None:
     return text if 7 <= len(_digits(text)) <= 15 else None
 
@@ -97,9 +104,12 @@ _JWT: Final = re.compile(
     r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{6,8000}\.eyJ[A-Za-z0-9_-]{6,8000}(?:\.[A-Za-z0-9_-]{0,8000})?"
 )
 _PEM: Final = re.compile(
-    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----[A-Za-z0-9+/=\s\\]*"
-    r"(?:-----END [A-Z0-9 ]{0,40}-----)?"
+    r"""-----BEGIN\ [A-Z0-9 ]{0,40}PRIVATE\ KEY(?:\ BLOCK)?-----
+    (?:(?:(?!-----)[\s\S]){0,100000}+-----END\ [A-Z0-9 ]{0,40}-----
+    |[\s\\rn]{0,9}+(?:[A-Za-z-]{2,20}:[ ][^\n\\]{0,200}(?:\n|\\[rn]){1,4})*+[A-Za-z0-9+/=\s\\]*)""",
+    re.VERBOSE,
 )
+"""Up to its end whatever is in it; without an end, its headers and what may be its body."""
 _DSN: Final = re.compile(
     r"[A-Za-z][A-Za-z0-9+.-]{1,30}://[^\s:/@\"'<>]{0,100}:(?P<value>[^\s/@\"'<>]{1,200})@"
 )
@@ -112,10 +122,16 @@ _ASSIGNED: Final = re.compile(
     (?:[\\"']{0,3}\s{0,3}(?:[:=]|=>)\s{0,3}[\\"']{0,3}|[ ](?i:is|was)[ ]["']?)(?P<value>[^\s"'\\,;&<>{}()\[\]]{8,2000})""",
     re.VERBOSE,
 )
+_FIELD: Final = re.compile(
+    r"""(?i:(?P<token>token)|key)\\{0,3}["']\s{0,3}:\s{0,3}\\{0,3}["']
+    (?P<value>(?(token)[^\s"'\\,;&<>{}()\[\]]{8,2000}|[A-Za-z0-9]{20,2000}(?=[\\"'])))""",
+    re.VERBOSE,
+)
+"""A field of JSON whose name says less: only what is long enough for a key, or a token."""
 _EMAIL: Final = re.compile(
     r"(?<![\w.%+-])[\w.%+-]{1,64}@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}[A-Za-z]{2,24}(?![\w@])"
 )
-_CARD: Final = re.compile(r"(?<![\w.-])\d(?:[ -]?\d){12,18}(?![\w-])")
+_CARD: Final = re.compile(r"(?<![\w.-])\d(?:[ -]?\d){12,18}(?!\w)")
 _IBAN: Final = re.compile(r"(?<![A-Za-z0-9])[A-Z]{2}\d{2}(?: ?[A-Z0-9]){11,36}(?![a-z0-9])")
 _ABROAD: Final = re.compile(
     r"(?<![\w.+])(?:\+\d{1,3}[ .-]?|00[1-9]\d{0,2}[ .-])(?:\(\d{1,4}\)[ .-]?)?\d{1,4}(?:[ .-]?\d{2,4}){1,4}(?!\w)"
@@ -130,7 +146,12 @@ _CALLED: Final = re.compile(
     r"(?P<value>\(?\+?\d[\d ().-]{5,18}\d)(?!\w)"
 )
 
-_SCHEME: Final = re.compile(r"(?:[Bb]earer|[Bb]asic|BEARER|BASIC)[ \t]{1,4}[A-Za-z0-9._~+/-]{16}")
+_SCHEME: Final = re.compile(
+    r"(?:[Bb]earer|[Bb]asic|BEARER|BASIC)(?:[ \t]|\\t){1,4}[A-Za-z0-9._~+/-]{16}"
+)
+_KEYED: Final = re.compile(
+    r"""(?i:token|key)\\{0,8}["'](?:\s|\\[nrt]){0,3}:(?:\s|\\[nrt]){0,3}\\{0,8}["'][^\s"'\\]{8}"""
+)
 _CUTS: Final = ("", "_", "-")
 _COUNTRY: Final = re.compile(r"[A-Z]{2}\d\d")
 _LONG: Final = re.compile(r"\d(?:[ -]?\d){12}")
@@ -169,6 +190,14 @@ SECRETS: Final = (
         _mixed,
         folds=True,
     ),
+    Rule(
+        "SECRET",
+        _FIELD,
+        tuple(f"{name}{end}" for name in ("token", "key") for end in ('"', "'", "\\")),
+        _keylike,
+        hint=_KEYED,
+        folds=True,
+    ),
 )
 KEY_FORMS: Final = SECRETS[:-1]
 """Those that go by a value itself, not by a word in front of it."""
@@ -176,8 +205,8 @@ KEY_FORMS: Final = SECRETS[:-1]
 BUILT_IN: Final = {
     "secret": SECRETS,
     "email": (Rule("EMAIL", _EMAIL, ("@",), plain=str.casefold),),
-    "iban": (Rule("IBAN", _IBAN, found=iban_in, plain=_upper, hint=_COUNTRY),),
-    "card": (Rule("CARD", _CARD, found=card_in, plain=_digits, hint=_LONG),),
+    "iban": (Rule("IBAN", _IBAN, found=iban_in, plain=_upper, hint=_COUNTRY, again=True),),
+    "card": (Rule("CARD", _CARD, found=card_in, plain=_digits, hint=_LONG, again=True),),
     "phone": (
         Rule("PHONE", _ABROAD, ("+", "00"), _phone, _digits),
         Rule("PHONE", _AMERICAN, found=_phone, plain=_digits, hint=_LOCAL),

@@ -12,7 +12,7 @@ import polars as pl
 from judge.case import Case, Turn
 from judge.errors import ConfigurationError, DataError
 from judge.score import ACCEPTABLE
-from tasks.casebook import Kept, reread, reread_each
+from tasks.casebook import Kept, reread_each
 from tasks.reports.case_rows import findings_of, outcomes_of
 from tasks.reports.words import clean, one_line
 from tasks.store import RunRecord
@@ -28,26 +28,41 @@ SHOWN_TURNS: Final = 60
 """Bounds of a conversation in the report of a run, which shows twenty."""
 
 MAX_OBJECT_BYTES: Final = 256 << 20
-"""A report fetches no larger object again for the sake of a conversation."""
+"""Neither a report nor a page fetches a larger object again for the sake of a conversation."""
 
 
-def case_page(record: RunRecord, kept: Kept) -> dict[str, Any]:
-    """An execution of a case as JSON-able data; `fault` says why its conversation is not there."""
-    try:
-        turns, fault = conversation(reread(record, kept.case), kept.scores), None
-    except (DataError, ConfigurationError) as error:
-        turns, fault = [], str(error)
+def case_pages(record: RunRecord, kept: Sequence[Kept]) -> list[dict[str, Any]]:
+    """Executions of a case as JSON-able data; `fault` says why a conversation is not there.
+
+    An object that several of them lie in is fetched once.
+    """
+    found = _reread(record, [one.case for one in kept])
+    return [_case_page(case, one) for case, one in zip(found, kept, strict=True)]
+
+
+def _case_page(found: Case | DataError, kept: Kept) -> dict[str, Any]:
     return {
         "case": kept.case,
         "outcomes": outcomes_of(kept.scores),
         "findings": findings_of(kept.scores),
-        "turns": turns,
-        "fault": fault,
+        "turns": [] if isinstance(found, DataError) else conversation(found, kept.scores),
+        "fault": str(found) if isinstance(found, DataError) else None,
     }
 
 
+def heard_rows(
+    wanted: Sequence[Mapping[str, Any]], cases: pl.LazyFrame
+) -> list[dict[str, Any] | None]:
+    """The row of table cases of each; null where its id was shortened to be shown."""
+    named = cases.filter(pl.col("case_id").is_in([one["case_id"] for one in wanted]))
+    rows = {(row["case_id"], row["repetition"]): row for row in named.collect().to_dicts()}
+    return [rows.get((one["case_id"], one["repetition"])) for one in wanted]
+
+
 def conversations(
-    record: RunRecord, wanted: Sequence[Mapping[str, Any]], cases: pl.LazyFrame
+    record: RunRecord,
+    wanted: Sequence[Mapping[str, Any]],
+    heard: Sequence[Mapping[str, Any] | None],
 ) -> list[dict[str, Any]]:
     """What was said in some cases, with the findings in place: `turns`, or `fault` where it cannot
     be had, and `more` turns that are not shown.
@@ -55,15 +70,12 @@ def conversations(
     Args:
         record: the run.
         wanted: the cases, with their findings.
-        cases: table `cases` of the run.
+        heard: their rows of table cases.
     """
-    named = cases.filter(pl.col("case_id").is_in([one["case_id"] for one in wanted]))
-    rows = {(row["case_id"], row["repetition"]): row for row in named.collect().to_dicts()}
-    known = [rows.get((one["case_id"], one["repetition"])) for one in wanted]
-    found = iter(_reread(record, [row for row in known if row]))
+    found = iter(_reread(record, [row for row in heard if row]))
     return [
         _shown(next(found) if row else DataError("unknown", "its id cannot be shown"), one)
-        for one, row in zip(wanted, known, strict=True)
+        for one, row in zip(wanted, heard, strict=True)
     ]
 
 

@@ -30,6 +30,7 @@ from tasks.reports.metric_rows import (
     score_distribution,
     tier_rows,
 )
+from tasks.reports.outcomes import REGRESSION, outcome_of
 from tasks.reports.reproduce import reproduction
 from tasks.reports.versus import case_changes, versus
 from tasks.store import RunRecord
@@ -39,9 +40,6 @@ MAX_AGENTS: Final = 10
 
 _OF_OTHER_RUNS: Final[Mapping[str, Any]] = {"attribution": None, "calibration": []}
 """What only the store can tell: `tasks.reports.stored` puts it in."""
-
-REGRESSION: Final = "regression"
-"""The outcome of a run that is worse than its baseline, and whose judge held still."""
 
 _WORDS: Final = {
     "passed": ("PASSED", "Every gate was reached."),
@@ -171,18 +169,17 @@ def _outcome(
         for one in _dimensions(summary)
         if one["passed"] is False
     ]
-    if run.status != "complete":
-        left = summary.counts.get("not_attempted", 0)
-        return "incomplete", [f"{words.plural(left, 'case')} could not be judged"]
-    if summary.outcome == "inconclusive":
-        return "inconclusive", missed or ["No case has a verdict."]
     ending = "fine" if compared is None else compared["ending"]
     why = [] if compared is None else compared["why"]
-    if ending == "regressed":
-        return REGRESSION, [*why, *missed]
-    if missed or ending == "fine":
-        return summary.outcome, missed
-    return ("undecided" if ending == "inconclusive" else ending), why
+    found = outcome_of(run.status, summary.outcome, ending)
+    if found == "incomplete":
+        left = summary.counts.get("not_attempted", 0)
+        return found, [f"{words.plural(left, 'case')} could not be judged"]
+    if found == "inconclusive":
+        return found, missed or ["No case has a verdict."]
+    if found == REGRESSION:
+        return found, [*why, *missed]
+    return found, missed if found == summary.outcome else why
 
 
 def unblamed(verdict: Mapping[str, Any], found: Attribution | None) -> dict[str, Any]:
@@ -380,6 +377,10 @@ def _warnings(run: RunRecord, summary: RunSummary) -> list[str]:
         f"{words.plural(twice, 'record')} had come before; each case was judged once.": twice,
         f"{words.plural(summary.undecided_count, 'case')} had no gate to decide by: not counted as "
         "passed.": summary.undecided_count,
+        f"{words.plural(summary.pass_flagged_count, 'pass', 'passes')} flagged: the transcript speaks "
+        "to its judges, or the agent says nothing; not counted as passed.": (
+            summary.pass_flagged_count
+        ),
         "The offline baseline is a floor to measure judges against, not a substitute for one.": (
             run.judge_model == OFFLINE_MODEL
         ),

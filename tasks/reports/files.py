@@ -59,13 +59,13 @@ def _write_local(folder: Path, texts: Mapping[str, str]) -> dict[str, str]:
     written = {}
     for suffix, text in texts.items():
         target = folder / f"report.{suffix}"
-        _replace(target, text.encode())
+        replace_file(target, text.encode())
         written[suffix] = str(target)
     return written
 
 
-def _replace(target: Path, content: bytes) -> None:
-    """A reader sees the old file or the new one, never a part of either."""
+def replace_file(target: Path, content: bytes) -> None:
+    """Write a file that others may read: they see the old one or the new one, never a part."""
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     fresh = Path(name)
     try:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 
 from judge.errors import ConfigurationError
+from tasks.reports.files import replace_file
 from tasks.reports.prometheus import metrics_text
 from tasks.store import RunRecord, Store
 
@@ -22,10 +21,7 @@ def write_metrics(store: Store, record: RunRecord, folder: str) -> Path:
     path = Path(folder, f"assizes-{record.name}-{record.trigger}.prom")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as draft:
-            draft.write(text)
-        Path(draft.name).chmod(0o644)  # the collector is another user
-        os.replace(draft.name, path)  # noqa: PTH105  # what is read is always one whole text
+        replace_file(path, text.encode())
     except OSError as error:
         raise ConfigurationError(
             f"[report] metrics {folder!r} cannot be written: {error.strerror}; give a folder"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from judge.compare import RunComparison
@@ -10,16 +11,43 @@ from judge.summary import RunSummary
 from tasks.anchor_runs import stored_attribution
 from tasks.calibrations import citation_lines, citations
 from tasks.reports import words
-from tasks.reports.case_page import conversations
+from tasks.reports.case_page import conversations, heard_rows
 from tasks.reports.data import report_data, unblamed
 from tasks.reports.files import write_report
 from tasks.store import RunRecord, Store
 
 
+@dataclass(frozen=True, slots=True)
+class StoredReport:
+    """The report of a run as read from its store, which may be closed since.
+
+    Attributes:
+        record: the run.
+        data: all that it shows but what was said.
+        heard: rows of table cases of those to read first, in their order.
+    """
+
+    record: RunRecord
+    data: dict[str, Any]
+    heard: list[dict[str, Any] | None]
+
+    def with_conversations(self) -> dict[str, Any]:
+        """The data with what was said in the cases to read first: fetches their transcripts."""
+        first = self.data["cases"]["read_first"]
+        return {**self.data, "conversations": conversations(self.record, first, self.heard)}
+
+
+def read_report(store: Store, record: RunRecord, comparison: RunComparison | None) -> StoredReport:
+    """The report of a stored, summed-up run; no transcript is fetched."""
+    data = stored_report_data(store, record, comparison)
+    cases = store.scan(record.run_id, "cases")
+    return StoredReport(record, data, heard_rows(data["cases"]["read_first"], cases))
+
+
 def stored_report_data(
     store: Store, record: RunRecord, comparison: RunComparison | None
 ) -> dict[str, Any]:
-    """Everything the report of a stored, summed-up run shows."""
+    """Everything the report of a stored, summed-up run shows, but what was said in its cases."""
     cases, scores, asks = (store.scan(record.run_id, name) for name in ("cases", "scores", "asks"))
     summary = RunSummary.model_validate(record.summary)
     cited = [words.clean(one, 500) for one in citation_lines(citations(store, record))]
@@ -28,21 +56,30 @@ def stored_report_data(
     return {
         **data,
         "verdict": unblamed(data["verdict"], found),
-        "conversations": conversations(record, data["cases"]["read_first"], cases),
         "calibration": cited,
         "attribution": found and {**found.model_dump(mode="json"), "sentence": found.sentence()},
     }
 
 
-def render_stored(
-    store: Store, record: RunRecord, comparison: RunComparison | None, target: ReportConfig
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """The report of a stored run: its data, and where the written files lie by suffix.
+def write_stored(found: StoredReport, target: ReportConfig) -> dict[str, str]:
+    """Write the report; where the files lie, by suffix.
 
-    The files of one run are the same bytes however often they are written.
+    The JSON and Markdown files of one run are the same bytes however often they are written; the
+    HTML file is as long as the transcripts of the cases to read first are there.
 
     Raises:
         ConfigurationError: when they cannot be written there.
     """
-    data = stored_report_data(store, record, comparison)
-    return data, write_report(data, target.uri, target.storage_options)
+    return write_report(found.with_conversations(), target.uri, target.storage_options)
+
+
+def render_stored(
+    store: Store, record: RunRecord, comparison: RunComparison | None, target: ReportConfig
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Read and write the report of a run in a store that stays open: its data, and where it lies.
+
+    Raises:
+        ConfigurationError: when it cannot be written there.
+    """
+    found = read_report(store, record, comparison)
+    return found.data, write_stored(found, target)

@@ -276,7 +276,7 @@ def full_id(prefix: str, known: Iterable[str], store: str) -> str:
         raise UnknownRun.named(prefix, store, ids)
     if len(found) > 1:
         some = ", ".join(found[:5])
-        raise StoreError(
+        raise UnknownRun(
             f"{len(found)} runs in {store} start with {prefix!r}: {some}; give more of the id"
         )
     return found[0]

@@ -18,7 +18,7 @@ from prefect.blocks.system import Secret
 from prefect.blocks.webhook import Webhook
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolCreate
-from prefect.exceptions import ObjectAlreadyExists
+from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 
 from deployments.commands.deploy import Order, registered
 from deployments.commands.serve_flows import serve
@@ -130,6 +130,20 @@ async def test_what_is_not_wanted_any_more_is_removed_and_nothing_else():
     assert set((await states(config("stays"))).values()) == {"unchanged"}
 
 
+@pytest.mark.usefixtures("prefect_server")
+async def test_what_is_to_be_removed_is_found_behind_any_number_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    notify = await saved_webhook("pages")
+    first = await states(config("pages", notify))
+    monkeypatch.setattr("deployments.registration.apply.PAGE", 2)
+    last = await states(config("pages"), remove=True)
+    ours = {name for name in first if "pages" in name and not name.startswith("pool")}
+    assert ours == last.keys()
+    async with get_client() as client:
+        assert await client.read_automations_by_name("assizes pages: regression") == []
+
+
 @pytest.mark.row("O11")
 @pytest.mark.usefixtures("prefect_server")
 async def test_who_is_told_of_what():
@@ -219,7 +233,10 @@ async def test_prefects_own_command_registers_the_yaml(prefect_server: str):
             await client.create_work_pool(WorkPoolCreate(name="assizes", type="process"))
     done = prefect("deploy", "--all", "--prefect-file", "deployments/prefect.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
+    beat = prefect("automation", "create", "--from-file", "deployments/heartbeat.yaml")
+    assert beat.returncode == 0, beat.stdout + beat.stderr
     async with get_client() as client:
+        await client.read_deployment_by_name("compare/assizes-evaluation")
         nightly = await client.read_deployment_by_name("nightly/assizes-evaluation")
         (trigger,) = await client.read_automations_by_name("assizes evaluation: after a deployment")
     assert nightly.pull_steps[0].popitem()[1] == {"directory": str(ROOT)}
@@ -249,6 +266,37 @@ async def test_flows_are_served_without_a_work_pool(prefect_server: str, tmp_pat
     assert after["work_pool_name"] == "assizes-tests"
     with pytest.raises(ConfigurationError, match="belongs to the work pool 'assizes-tests'"):
         await serve(config("served"), 1)
+
+
+@pytest.mark.usefixtures("prefect_server")
+async def test_a_block_that_is_none_is_refused_before_anything_is_served():
+    with pytest.raises(ConfigurationError, match="'oncall' is no type/name"):
+        await serve(config("mistyped", '[notify]\nblock = "oncall"\n'), 1)
+    async with get_client() as client:
+        with pytest.raises(ObjectNotFound):
+            await client.read_deployment_by_name("nightly/assizes-mistyped")
+
+
+@pytest.mark.usefixtures("prefect_server")
+async def test_what_is_served_no_more_is_removed():
+    async def served(wanted: set[str], more: str = "") -> None:
+        """Serve until the automations are those, which is never where they are not."""
+        task = asyncio.create_task(serve(config("fewer", more), 1))
+        ours: set[str] = set()
+        try:
+            async with get_client() as client, asyncio.timeout(60):
+                while ours != wanted:
+                    await asyncio.sleep(0.3)
+                    assert not task.done(), task.exception()
+                    found = [one.name.partition(": ") for one in await client.read_automations()]
+                    ours = {what for whose, _, what in found if whose == "assizes fewer"}
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    told = {"broken", "failed", "inconclusive", "regression", "missed nightly"}
+    await served({"after a deployment"} | told, await saved_webhook("fewer"))
+    await served({"after a deployment"})
 
 
 async def there(server: str, name: str, *, paused: bool) -> dict[str, Any]:

@@ -97,3 +97,32 @@ def test_what_cannot_be_imported_is_said_in_one_line(tmp_path: Path, args, code:
     assert said in answer.err
     assert answer.err.count("\n") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["there.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("args", "kept"),
+    [
+        (("out.jsonl",), "out.labels.jsonl"),
+        (("out.jsonl", "--labels", "people.jsonl"), "people.jsonl"),
+    ],
+)
+def test_labels_that_are_there_are_overwritten_with_force_only(tmp_path: Path, args, kept: str):
+    (tmp_path / "in.jsonl").write_bytes(lines(SCORED, OBSERVED))
+    (tmp_path / kept).write_text("hours of work\n")
+    answer = assizes("import", "langfuse", "in.jsonl", *args, cwd=tmp_path)
+    assert (answer.code, answer.out) == (2, "")
+    assert f"{kept!r} is there; --force overwrites it" in answer.err
+    assert (tmp_path / kept).read_text() == "hours of work\n"
+    assert not (tmp_path / "out.jsonl").exists()
+    forced = assizes("import", "langfuse", "in.jsonl", *args, "--force", cwd=tmp_path)
+    assert forced.code == 0, forced.err
+    assert '"helpful"' in (tmp_path / kept).read_text()
+
+
+def test_labels_and_transcripts_cannot_be_one_file(tmp_path: Path):
+    (tmp_path / "in.jsonl").write_bytes(lines(SCORED, OBSERVED))
+    args = ("in.jsonl", "out.jsonl", "--labels", str(tmp_path / "out.jsonl"), "--force")
+    answer = assizes("import", "langfuse", *args, cwd=tmp_path)
+    assert (answer.code, answer.out) == (2, "")
+    assert "is the file the transcripts go to; name another" in answer.err
+    assert not (tmp_path / "out.jsonl").exists()

@@ -72,6 +72,45 @@ def test_an_error_is_told_by_its_kind_alone(
 
 
 @pytest.mark.row("O6")
+def test_an_error_among_the_arguments_is_told_by_its_kind(
+    logger: logging.Logger, capsys: pytest.CaptureFixture[str]
+):
+    logger.warning("%s could not be judged: %s", "2026-11-20", ValueError("my card is 4111"))
+    logger.error("nothing to fill in: 100 %")
+    assert [one["message"] for one in lines(capsys)] == [
+        "2026-11-20 could not be judged: ValueError",
+        "nothing to fill in: 100 %",
+    ]
+
+
+@pytest.mark.row("O6")
+def test_no_shard_that_is_committed_goes_unsaid(
+    logger: logging.Logger, capsys: pytest.CaptureFixture[str]
+):
+    for number in range(3 * REPEATS):
+        logger.info("shard %s is committed", number)
+    assert len(lines(capsys)) == 3 * REPEATS
+
+
+@pytest.mark.row("O6")
+def test_the_line_a_command_ends_with_is_json_as_well(tmp_path: Path):
+    answer = assizes("--log-format", "json", "run", cwd=tmp_path)
+    (said,) = [json.loads(line) for line in answer.err.splitlines()]
+    assert (answer.code, said["level"], said["error"]) == (2, "error", "ConfigurationError")
+    assert said["message"] == "configuration: transcripts: required"
+
+
+@pytest.mark.row("O6")
+def test_a_run_with_a_server_of_its_own_logs_json_alone(tmp_path: Path):
+    (tmp_path / "in.jsonl").write_bytes(native_line(sample_cases()[0]))
+    (tmp_path / "assizes.toml").write_text('[transcripts]\nuri = "in.jsonl"\n')
+    env = {"ASSIZES_HOME": str(tmp_path), "PREFECT_HOME": str(tmp_path)}
+    answer = assizes("--log-format", "json", "run", "--json", cwd=tmp_path, env=env)
+    said = [json.loads(line) for line in answer.err.splitlines()]
+    assert "temporary Prefect server" in str(said[0]["message"])
+
+
+@pytest.mark.row("O6")
 def test_a_run_logs_its_states_with_ids_and_no_text_of_a_transcript(
     prefect_server: str, tmp_path: Path
 ):

@@ -9,7 +9,7 @@ import pytest
 from judge.comparability import mismatches
 from judge.compare import compare
 from judge.config import ComparisonConfig
-from judge.config_diff import config_diff
+from judge.config_diff import TRUTH, config_diff
 from tests.judge.run_frames import case_row, config, run_of
 
 CASES = [case_row(f"c{i}") for i in range(40)]
@@ -104,3 +104,23 @@ def test_a_hundred_identical_pairs_are_never_blocked():
     for size in range(1, 101):
         run = run_of(CASES[: size % 40 + 1], config=snapshot(repeats=size % 25 + 1))
         assert compare(run, run, ComparisonConfig(mode="rules")).verdict.mismatches == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shared", "blocks"),
+    [
+        ({"of": "a"}, {"of": "b"}, 40, True),
+        ({"of": None}, {"of": "b"}, 40, True),
+        ({"of": "a"}, {"of": "a"}, 40, False),
+        ({}, {"of": "b"}, 40, False),  # runs of older versions did not say
+        ({"of": "a"}, {"of": "b"}, 0, False),  # two nights, each with the truth about its own
+    ],
+)
+def test_other_ground_truth_keeps_runs_over_the_same_cases_apart(before, after, shared, blocks):
+    cases = [*CASES[:shared], *(case_row(f"n{i}") for i in range(40 - shared))]
+    sides = [
+        run_of(rows, config={**snapshot(), **({TRUTH: said["of"]} if said else {})})
+        for rows, said in ((CASES, before), (cases, after))
+    ]
+    told = compare(*sides, ComparisonConfig()).verdict
+    assert [(one.field, one.of_judge) for one in told.mismatches] == [(TRUTH, True)] * blocks

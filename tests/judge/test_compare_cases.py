@@ -290,3 +290,16 @@ def test_binary_metrics_pass_when_every_repetition_does_and_others_are_averaged(
     completion, routing = comparison.test_case_comparisons[0].metric_deltas
     assert (completion.status, completion.candidate_label) == ("regression", None)
     assert (routing.baseline_score, routing.delta, routing.baseline_label) == (4.5, -0.5, None)
+
+
+def test_what_another_judge_failed_under_the_same_name_is_none_of_a_metrics_rows():
+    cases = [case_row(f"c{n}") for n in range(4)]
+    mine = [score_row(f"c{n}", judge="mine", metric="tone", raw=4) for n in range(4)]
+    theirs = [score_row(f"c{n}", judge="theirs", metric="tone", raw=None) for n in range(4)]
+    sides = [
+        compare(*(run_of(cases, scores) for scores in both), ComparisonConfig(gating=("tone",)))
+        for both in ((mine, mine), (mine + theirs, mine + theirs))
+    ]
+    alone, beside = (side.verdict.statistics.metrics for side in sides)
+    assert beside == alone
+    assert alone[0].candidate_coverage == 1.0

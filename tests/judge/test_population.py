@@ -113,7 +113,9 @@ draws = st.lists(st.integers(0, 1000).map(lambda tenths: tenths / 10), min_size=
 @settings(max_examples=60, deadline=None)
 @given(draws, draws, st.integers(1, 500), st.integers(1, 500))
 def test_a_mean_of_strata_and_its_interval_are_those_of_the_textbook(voice, chat, more, others):
-    """Cochran, Sampling Techniques, 5.3 and 5.6: W_h^2 (1 - f_h) s_h^2 / n_h, t with n - L."""
+    """Cochran, Sampling Techniques, 5.3 and 5.4: W_h^2 (1 - f_h) s_h^2 / n_h, and t with the
+    effective degrees of freedom of Satterthwaite.
+    """
     drawn = {"voice": voice, "chat": chat}
     sizes = {"voice": len(voice) + more, "chat": len(chat) + others}
     rows = [(name, True, score) for name, scores in drawn.items() for score in scores]
@@ -121,13 +123,27 @@ def test_a_mean_of_strata_and_its_interval_are_those_of_the_textbook(voice, chat
     found = population_numbers(frame(rows), design(**strata), ())["avg_overall_score"]
     total = sum(sizes.values())
     mean = sum(sizes[name] / total * np.mean(scores) for name, scores in drawn.items())
-    variance = sum(
+    parts = [
         (sizes[name] / total) ** 2
         * (1 - len(scores) / sizes[name])
         * np.var(scores, ddof=1)
         / len(scores)
         for name, scores in drawn.items()
+    ]
+    variance = sum(parts)
+    fourth = sum(
+        part**2 / (len(scores) - 1) for part, scores in zip(parts, (voice, chat), strict=True)
     )
-    half = stats.t.ppf(0.975, len(rows) - 2) * np.sqrt(variance)
+    freedom = variance**2 / fourth if fourth else len(rows) - 2
+    half = stats.t.ppf(0.975, freedom) * np.sqrt(variance)
     wanted = (mean, max(0.0, mean - half), min(100.0, mean + half))
     assert (found.value, found.low, found.high) == pytest.approx(wanted, rel=1e-9, abs=1e-9)
+
+
+def test_a_stratum_that_was_judged_whole_makes_the_others_no_surer():
+    drawn = [("voice", True, score) for score in (60.0, 80.0, 100.0)]
+    whole = [("chat", True, 50.0)] * 200
+    sizes = {VOICE: (100, 3), CHAT: (200, 200)}
+    found = population_numbers(frame(drawn + whole), design(**sizes), ())["avg_overall_score"]
+    half = stats.t.ppf(0.975, 2) * (100 / 300) * np.sqrt(400.0 / 3 * (1 - 3 / 100))
+    assert (found.low, found.high) == pytest.approx((60 - half, 60 + half))

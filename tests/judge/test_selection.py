@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections import Counter
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from judge.errors import ConfigurationError
 from judge.selection import ALWAYS, SelectionConfig, drawn, facts, kept, stratum_of
 from tests.builders import agent, call, case, user
 
@@ -85,6 +89,27 @@ def test_a_number_is_drawn_by_proportion_and_every_stratum_is_there():
     ]
     few, _ = drawn(STRATA, SelectionConfig(number=3, stratify_by=("kind",)))
     assert Counter(STRATA[one] for one in few) == {"common": 2, "rare": 1}
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=30), st.integers(0, 300))
+def test_as_many_as_were_asked_for_are_drawn_each_stratum_near_its_share(sizes, more):
+    strata = {f"{name}-{n}": str(name) for name, size in enumerate(sizes) for n in range(size)}
+    number = len(sizes) + more
+    taken, told = drawn(strata, SelectionConfig(number=number, stratify_by=("kind",)))
+    assert len(taken) == min(number, len(strata))
+    assert all(1 <= one.drawn <= one.cases for one in told)
+    assert all(one.drawn < number * one.cases / len(strata) + 1 for one in told)
+
+
+def test_more_strata_than_cases_to_draw_are_refused_before_they_cost_anything():
+    strata = {f"c{n}": f"user {n}" for n in range(30_000)}
+    with pytest.raises(ConfigurationError, match="100 cases cannot be drawn from 30000 strata"):
+        drawn(strata, SelectionConfig(number=100, stratify_by=("user",)))
+    begun = time.process_time()
+    taken, _ = drawn(strata, SelectionConfig(number=29_999 + 1, stratify_by=("user",)))
+    assert len(taken) == 30_000
+    assert time.process_time() - begun < 5.0  # it held strata times strata names
 
 
 def test_each_stratum_gives_as_many_as_it_has_at_most():

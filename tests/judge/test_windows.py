@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from judge.case import Expected
@@ -68,7 +70,7 @@ def test_every_prompt_fits_and_says_which_turns_it_shows():
     seen, prompts = [], 0
     while hearing.asks:
         (ask,) = hearing.asks
-        assert estimated_tokens(ask.prompt.system, ask.prompt.user) < 6600
+        assert estimated_tokens(ask.prompt.system, ask.prompt.user) < 6100
         turns = shown_turns(ask)
         assert f"turns {turns[0]} to {turns[-1]} of 0 to 149" in ask.prompt.user
         assert ("Your findings in the turns before" in ask.prompt.user) is bool(seen)
@@ -156,3 +158,47 @@ def test_a_limit_that_no_prompt_can_keep_is_refused():
 
     with pytest.raises(ConfigurationError, match=r"\[judge.options.conversation\] context_tokens"):
         court(JudgeConfig(options={"conversation": {"context_tokens": 10}}))
+
+
+def test_the_findings_of_many_windows_leave_no_prompt_over_the_limit():
+    hearing = Hearing(judge(context_tokens=6000), talk(600))
+    prompts = []
+    while hearing.asks:
+        (ask,) = hearing.asks
+        prompts.append(ask.prompt.user)
+        assert estimated_tokens(ask.prompt.system, ask.prompt.user) < 6100
+        level = 1 if len(prompts) == 3 else 4
+        said = f"window {len(prompts)}: {'what it showed ' * 20}"
+        hearing.answer([reply_of(ask, level, passed=level == 4, said=said)])
+    assert len(prompts) > 20
+    told = prompts[-1].partition("Your findings in the turns before")[2]
+    for name in ("tool_routing", "task_completion", "The seat is booked", "No fee is taken"):
+        findings = [line for line in told.splitlines() if line.startswith(f"- {name}:")]
+        assert ["window 3:" in line for line in findings] == [True, False]  # the worst, the last
+        assert f"window {len(prompts) - 1}:" in findings[1]
+
+
+def test_statements_too_long_for_the_room_of_findings_are_cut_there():
+    one = talk(150).model_copy(update={"expected": Expected(outcomes=("It holds. " * 40,) * 9)})
+    chosen = judge(context_tokens=12_000)
+    hearing = Hearing(chosen, one)
+    while hearing.asks:
+        (ask,) = hearing.asks
+        assert estimated_tokens(ask.prompt.system, ask.prompt.user) < 12_100
+        found = {"statement": "s", "justification": "so " * 300, "passed": True}
+        outcomes = [{**found, "number": n} for n in range(1, 10)]
+        common = {"justification": "x", "failure_code": None, "turns": []}
+        answer = {
+            "tool_routing": {**common, "score": 4},
+            "task_completion": {**common, "passed": True},
+            "expected_outcomes": outcomes,
+        }
+        hearing.answer([ask.reply.model_validate(answer)])
+
+
+def test_a_conversation_of_five_thousand_turns_is_cut_into_windows_at_once():
+    long = talk(5000, "word " * 20).transcript
+    begun = time.process_time()
+    found = view(long, ReadingOptions(context_tokens=4000), 1000)
+    assert len(found.windows) > 20
+    assert time.process_time() - begun < 3.0  # it walked the whole for every turn: 12 s

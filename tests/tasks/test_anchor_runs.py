@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from deployments.web import pages
+from deployments.web.library import Library
+from deployments.web.queries import RunQuery
 from judge.config import RunConfig, StoreConfig
 from judge.series.settings import SeriesConfig
 from tasks.anchor_runs import anchor_config, anchors_due, stored_attribution
@@ -75,6 +78,20 @@ def test_reports_say_that_the_judge_moved(store: Store):
     assert comparison.verdict.ending == "regressed"
     assert data["verdict"]["word"] == "INCONCLUSIVE"
     assert "REGRESSION" not in markdown_report(data)
+
+
+@pytest.mark.parametrize(("anchors", "tag"), [(25, "inconclusive"), (0, "▼ regression")])
+def test_the_list_of_runs_says_what_the_report_says(anchors: int, tag: str, tmp_path: Path):
+    config = StoreConfig(uri=f"duckdb:///{tmp_path}/s.duckdb")
+    with open_store(config, writing=True) as opened:
+        record, comparison = both_nights(opened, anchors=anchors, data=25)
+        data = stored_report_data(opened, record, comparison)
+    books = Library(config)
+    (listed,) = [one for one in books.runs(RunQuery()).data if one.run_id == record.run_id]
+    assert listed.verdict == books.run(record.run_id).verdict == data["verdict"]["outcome"]
+    shown = pages.runs(books, {}).body.decode()
+    assert tag in shown
+    assert ("▼ regression" in shown) is (listed.verdict == "regression")
 
 
 def test_a_report_calls_a_fall_a_regression_while_the_judge_holds_still(store: Store):

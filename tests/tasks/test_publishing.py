@@ -6,7 +6,8 @@ import pytest
 
 from judge.compare import Ending
 from judge.summary import Outcome
-from tasks.publishing import event_names
+from tasks.publishing import event_names, event_payload
+from tests.tasks.reports.sample import Said, compared, run
 
 
 @pytest.mark.parametrize(
@@ -26,3 +27,17 @@ def test_every_end_but_a_pass_has_one_event_of_its_own(
     status: str, outcome: Outcome, ending: Ending, told: list[str]
 ):
     assert event_names(status, outcome, ending) == ["assizes.run.finished", *told]
+
+
+def test_an_event_says_why_a_gate_failed_and_why_a_run_is_worse():
+    good, bad = Said("good", (5, 5)), Said("bad", (1, 2), done=False)
+    after = run([bad])
+    said = event_payload(after.record, after.summary, after.data(), {"html": "r.html"})
+    assert (said["outcome"], said["baseline"], said["report"]) == ("failed", None, "r.html")
+    assert [one.partition(":")[0] for one in said["reasons"]] == ["metrics gate", "cases gate"]
+    before = run([good], run_id="nightly-bbbbbbbbbbbb")
+    fallen = run([Said("good", (1, 2), done=False)])
+    said = event_payload(fallen.record, fallen.summary, compared(before, fallen), {})
+    assert said["baseline"] == "nightly-bbbbbbbbbbbb"
+    assert any("pass rate fell" in one for one in said["reasons"])
+    assert any(one.startswith("cases gate") for one in said["reasons"])

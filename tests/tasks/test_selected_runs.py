@@ -8,11 +8,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from judge.config import RunConfig, TranscriptsConfig
+from judge.config import ComparisonConfig, RunConfig, TranscriptsConfig
 from judge.errors import ConfigurationError
 from judge.formats import native_line
 from judge.summary import RunSummary
 from tasks.anchor_runs import anchor_config
+from tasks.compared import compare_stored
 from tasks.judging import judge_shard
 from tasks.plan import Request, plan_run
 from tasks.room import sitting
@@ -86,6 +87,10 @@ async def test_truth_from_a_file_is_what_a_case_is_judged_by(tmp_path: Path):
         await run(wanted, Request(run_id=run_id, manner="resume"))
     other, _ = await run(wanted)
     assert other != run_id
+    with open_store(wanted.store, writing=True) as store:
+        told = compare_stored(store, run_id, other, ComparisonConfig()).verdict
+    assert told.ending == "not_comparable"  # no change of the agent's
+    assert [one.field for one in told.mismatches] == ["ground_truth_digest"]
 
 
 async def test_what_was_left_of_a_conversation_is_counted(tmp_path: Path):

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from tasks.reports.html import html_report
 from tests.deployments.web.conftest import Served
+from tests.tasks.reports.sample import Said, compared, run
 
 CHROMIUM = shutil.which("chromium")
 WIDTHS = (1280, 390)
@@ -138,6 +141,28 @@ def test_no_page_is_wider_than_its_window(served: Served, tab: Watched, name: st
     tab.page.set_viewport_size({"width": width, "height": 900})
     page = tab.show(url_of(served, name))
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_rubric_that_changed_is_named_and_tables_scroll_in_their_own_box(
+    tab: Watched, tmp_path: Path
+):
+    said = [Said(f"a-case-with-quite-a-long-name-{number}", (5, 3)) for number in range(12)]
+    before = run(said, run_id="nightly-bbbbbbbbbbbb")
+    after = run([replace(one, levels=(2, 1)) for one in said])
+    prints = {"judge:conversation": "1", "metric:tool_routing": "fedcba9876543210"}
+    config = {**after.record.config, "fingerprints": prints}
+    after = replace(after, record=replace(after.record, config=config))
+    file = tmp_path / "report.html"
+    file.write_text(html_report(compared(before, after)), encoding="utf-8")
+    tab.page.set_viewport_size({"width": 390, "height": 900})
+    page = tab.show(file.as_uri())
+    changed = page.locator("#config-diff ~ .reasons li").filter(has_text="metric:tool_routing")
+    expect(changed).to_have_text("metric:tool_routing: changed")
+    assert page.locator("#config-diff ~ ul li").filter(has_text="judge:conversation").count() == 0
+    page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    boxes = "[...document.querySelectorAll('table')].map(t => t.parentElement.clientWidth)"
+    assert max(page.evaluate(boxes)) <= 390
 
 
 def test_dark_pages_are_dark(served: Served, tab: Watched):

@@ -144,6 +144,20 @@ async def test_the_event_of_a_deployment_begins_a_run_once(desk: Desk):
     ] == [{"version": "2026.11", "agent": "http-agent", "min_transcripts": 3}]
 
 
+def test_a_key_that_was_used_for_one_model_hides_no_other(desk: Desk):
+    bodies = [
+        {"model": "airline", "version": "7"},
+        {"model": "retail", "version": "7"},
+        {"model": "airline", "version": "8"},
+        {"model": "airline", "version": "7", "min_transcripts": 9},
+    ]
+    told = [desk.post("/events/model-deployed", one, key="rollout-2") for one in bodies]
+    assert [one.status for one in told] == [202] * 4
+    assert len({one.json["event_id"] for one in told}) == 4
+    again = desk.post("/events/model-deployed", bodies[0], key="rollout-2")
+    assert again.json == told[0].json
+
+
 async def begun_by_the_event() -> list[FlowRun]:
     async with get_client() as client:
         there = await client.read_deployment_by_name("after-deployment/assizes-http")

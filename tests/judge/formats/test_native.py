@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judge.case import (
+    MOST_TOKENS,
     Case,
     Chunk,
     Expected,
@@ -32,6 +33,7 @@ GOOD = b'{"case_id": "c1", "transcript": {"turns": [{"role": "user", "text": "Hi
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
 words = st.none() | texts
 numbers = st.none() | st.floats(min_value=0, allow_nan=False, allow_infinity=False)
+TOKENS = st.integers(-MOST_TOKENS, MOST_TOKENS)
 moments = st.none() | st.datetimes() | st.datetimes(timezones=st.just(UTC))
 values = st.recursive(
     st.none()
@@ -58,7 +60,7 @@ turns = st.builds(
     | st.builds(ToolResult, content=texts, call_id=words, name=words, is_error=st.booleans()),
     started_at=moments,
     latency_ms=numbers,
-    usage=st.none() | st.builds(Usage, input_tokens=st.integers(), output_tokens=st.integers()),
+    usage=st.none() | st.builds(Usage, input_tokens=TOKENS, output_tokens=TOKENS),
     cost_usd=numbers,
 )
 transcripts = st.builds(
@@ -85,7 +87,7 @@ expectations = st.builds(
 cases = st.builds(
     Case,
     case_id=st.text(st.characters(codec="utf-8"), min_size=1, max_size=512),
-    repetition=st.integers(min_value=0),
+    repetition=st.integers(0, 10**9),
     transcript=transcripts,
     expected=expectations,
     agent=words,

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from judge.case import Case, Usage
 from judge.errors import DataError
 from judge.formats import FORMATS, Format, detect
 from tests.judge.formats.foreign import FIXTURES, lines
+from tests.judge.formats.shapes_of_others import WHOLE
 from tests.judge.formats.test_foreign import OBSERVED, SCORED
 
 SPOILT = [
@@ -32,6 +34,8 @@ SPOILT = [
     [None],
     [1],
 ]
+OF_EVERY_TYPE = [None, True, -5, 1e300, "x", "--5", "5" * 5000, "120", [], [1], [[]], ["a"], {}]
+OF_EVERY_TYPE += [[{}], {"a": 1}, {"values": None}, {"intValue": "5" * 5000}]
 SPOILT += [{}, {"a": 1}, [{}], [[]], {"type": "x"}, [{"type": 3}], "2026-99-99", "1e999"]
 TRAJECTORY = {
     "schema_version": "ATIF-v1.4",
@@ -53,7 +57,7 @@ TRAJECTORY = {
 
 def documents() -> list[tuple[str, Any]]:
     """A name of a format, and a value that is a whole file of it."""
-    found: list[tuple[str, Any]] = [("atif", TRAJECTORY), ("langfuse", [OBSERVED, SCORED])]
+    found = [("atif", TRAJECTORY), ("langfuse", [OBSERVED, SCORED]), *WHOLE]
     for path in sorted(FIXTURES.glob("*.json*")):
         if path.name == "versions.json":
             continue
@@ -75,6 +79,24 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         else ()
     )
     return [path, *(one for name, below in inner for one in places(below, (*path, name)))]
+
+
+def kinds_of_places(value: Any) -> list[tuple[Any, ...]]:
+    """The first place of each kind: what holds for one message of a list holds for all."""
+    found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    for path in places(value)[1:]:
+        kind = tuple(step if isinstance(step, str) else None for step in path)
+        found.setdefault(kind, path)
+    return list(found.values())
+
+
+def changed_at(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    changed = copy.deepcopy(value)
+    holder = changed
+    for step in path[:-1]:
+        holder = holder[step]
+    holder[path[-1]] = copy.deepcopy(new)
+    return changed
 
 
 def spoilt(value: Any, rng: random.Random) -> Any:
@@ -106,9 +128,13 @@ def ends(name: str, value: Any) -> list[str]:
 
 def end(one: Format, record: Any) -> str:
     try:
-        return "case" if one.case(record).case_id else "nameless"
+        case = one.case(record)
     except DataError as error:
         return error.code if len(error.detail) < 400 else "long"
+    Case.model_validate(case.model_dump())  # nothing in it is of another type
+    used = case.transcript.agent_usage() or Usage()
+    fit = max(case.repetition, used.input_tokens, used.output_tokens) < 2**63
+    return "case" if case.case_id and fit else "beyond 64 bits"
 
 
 @pytest.mark.parametrize(("name", "value"), documents())
@@ -117,3 +143,20 @@ def test_a_spoilt_record_is_a_case_or_a_named_reason(name: str, value: Any):
     found = Counter(one for _ in range(300) for one in ends(name, spoilt(value, rng)))
     assert found.keys() <= {"case", "schema", "json"}
     assert min(found["case"], found["schema"]) > 10
+
+
+@pytest.mark.parametrize(("name", "value"), documents())
+def test_no_value_of_another_type_is_a_traceback(name: str, value: Any):
+    for path in kinds_of_places(value):
+        for new in OF_EVERY_TYPE:
+            found = ends(name, changed_at(value, path, new))
+            assert set(found) <= {"case", "schema", "json"}, (path, new)
+
+
+def test_a_flattened_key_of_a_thousand_levels_is_one_of_a_few():
+    key = "llm.input_messages" + ".0" * 3000
+    span = {"trace_id": "t", "attributes": {"openinference.span.kind": "LLM", key: "x"}}
+    assert ends("otel", span) == ["schema"]
+    key = f"llm.input_messages.{'9' * 5000}.message.content"
+    span["attributes"] |= {"llm.input_messages.0.message.role": "user", key: "x"}
+    assert set(ends("otel", span)) <= {"case", "schema"}

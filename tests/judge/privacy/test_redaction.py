@@ -101,6 +101,59 @@ def test_own_rules_go_first():
     assert own.text("#W1234567, pin 4711, pin 4712") == "[ORDER_1], pin [PIN_1], pin [PIN_2]"
 
 
+def test_a_number_of_json_is_looked_at_like_a_text():
+    told = {
+        "card_number": 4111111111111111,
+        "phone": 4155551234,
+        "phone_numbers": [4155551234, 4155551235.0],
+        "orders": [4111111111111111, 7, True, 1.5, 1700000000],
+    }
+    made = case(user("Hi"), agent(calls=[call("pay", **told)]))
+    assert redactor(ALL).case(made).transcript.turns[1].tool_calls[0].arguments == {
+        "card_number": "[CARD_1]",
+        "phone": "[PHONE_1]",
+        "phone_numbers": ["[PHONE_1]", "[PHONE_2]"],
+        "orders": ["[CARD_1]", 7, True, 1.5, 1700000000],
+    }
+
+
+def test_a_telling_name_tells_of_each_part_of_a_list():
+    told = {
+        "api_keys": ["9f8e7d6c5b4a", "9f8e7d6c5b4b"],
+        "tokens": ("9f8e7d6c5b4a",),
+        "signing_key": "9f8e7d6c5b4a9f8e7d6c5b4a",
+        "key": "order_4711_of_12",
+        "total_tokens": 12345678,
+    }
+    made = case(user("Hi"), metadata=told)
+    assert redactor(ALL).case(made).metadata == {
+        "api_keys": ["[SECRET_1]", "[SECRET_2]"],
+        "tokens": ("[SECRET_1]",),
+        "signing_key": "[SECRET_3]",
+        "key": "order_4711_of_12",
+        "total_tokens": 12345678,
+    }
+
+
+def test_a_tab_before_a_credential_does_not_hide_it_from_the_case():
+    shown = redactor(PrivacyConfig()).case(case(user("Bearer\tabcdefgh12345678")))
+    assert shown.transcript.turns[0].text == "Bearer\t[SECRET_1]"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "shown"),
+    [
+        (r"\b[A-Z]*\d*\b", "hello A1, b", "hello [OWN_1], b"),
+        (r"(?=o)", "hello", "hello"),
+        (r"\[ticket \d+\]", "see [ticket 12]", "see [OWN_1]"),
+        (r"\[.+?\]", "[SECRET_3] and [ticket 12]", "[SECRET_3] and [OWN_1]"),
+    ],
+)
+def test_an_own_rule_may_find_nothing_and_brackets(pattern: str, text: str, shown: str):
+    own = redactor(PrivacyConfig(redact=(), rules=({"name": "OWN", "pattern": pattern},)))
+    assert own.text(text) == shown
+
+
 @pytest.mark.parametrize(
     ("rule", "said"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -26,6 +27,17 @@ KEY = "sk-proj-" + "a1B2" * 10
         ("eyJhbGciOiJI.eyJzdWIiOiIx.c2lnbmF0dXJl", "[SECRET_1]"),
         ("Ada@Example.com, ada@example.com, bob@x.io.", "[EMAIL_1], [EMAIL_1], [EMAIL_2]."),
         ("4111 1111 1111 1111 and 4111111111111111", "[CARD_1] and [CARD_1]"),
+        ("4111 1111 1111 1111 12/26", "[CARD_1] 12/26"),
+        ("4111-1111-1111-1111 12/26", "[CARD_1] 12/26"),
+        ("4111 1111 1111 1111 1226 123", "[CARD_1] 1226 123"),
+        ("4111111111111111 123", "[CARD_1] 123"),
+        ("4111111111111111-123", "[CARD_1]-123"),
+        ("exp 12/31 4111 1111 1111 1111", "exp 12/31 [CARD_1]"),
+        ("cvv 123 4111111111111111.", "cvv 123 [CARD_1]."),
+        ("NO12 IS IN DE89 3704 0044 0532 0130 00", "NO12 IS IN [IBAN_1]"),
+        ('{"token": "9f8e7d6c5b"}', '{"token": "[SECRET_1]"}'),
+        ('{\\"ssh_key\\": \\"a1B2a1B2a1B2a1B2a1B2\\"}', '{\\"ssh_key\\": \\"[SECRET_1]\\"}'),
+        ("Bearer\tabcdefgh12345678", "Bearer\t[SECRET_1]"),
         ("DE89 3704 0044 0532 0130 00 THEN DE89370400440532013000,", "[IBAN_1] THEN [IBAN_1],"),
         ("ES91 2100 0418 4502 0005 1332 PAY", "[IBAN_1] PAY"),
         ("+44 20 7946 0958 or (555) 234-5678", "[PHONE_1] or [PHONE_2]"),
@@ -47,6 +59,9 @@ def test_it_is_hidden_and_the_same_value_is_called_the_same(text: str, shown: st
         "123e4567-e89b-12d3-a456-426614174000",
         "order 5552345678, tracking 009282462509",
         "the password is hidden; your token count is 12345678",
+        "4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 2 3",  # small numbers, of which sixteen would be a card
+        '{"key": "logs/2026/01/02/part-0001.json", "sort_key": "customer_12345678"}',
+        '{"token": "next page", "max_tokens": 12345678}',
         "scikit-learn, sk-learn, @mention, a@b",
         "task_live_view, hf_token, AKIA",
         "https://example.com/a:b@2",
@@ -80,6 +95,11 @@ def test_on_the_synthetic_set_little_is_missed_and_next_to_nothing_hidden_in_vai
         "-----BEGIN PRIVATE KEY-----" * 4_000,
         "a." * 50_000 + "@",
         "00 " * 30_000,
+        "4111 1111 1111 1112 " * 5_000,
+        "4 " * 50_000,
+        "DE89 " * 20_000,
+        ("-----BEGIN PRIVATE KEY-----" + "\nA: b" * 300) * 65,
+        '"key": "' * 12_000,
     ],
     ids=lambda text: text[:12],
 )
@@ -87,3 +107,26 @@ def test_a_text_made_to_be_slow_is_not(evil: str):
     begun = time.process_time()
     EVERYTHING.text(evil)
     assert time.process_time() - begun < 2.0  # 100 kB; quadratic rules took minutes
+
+
+BODY = "MIIEpAIBAAKCAQEA" * 4
+KEYS = {
+    "encrypted": f"-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,"
+    f"AB12CD34EF56AB78\n\n{BODY}\n{BODY}\n-----END RSA PRIVATE KEY-----",
+    "pgp": f"-----BEGIN PGP PRIVATE KEY BLOCK-----\nVersion: GnuPG v2.0 (a-b)\nComment: x@y, z\n\n{BODY}"
+    "\n=aB12\n-----END PGP PRIVATE KEY BLOCK-----",
+    "quoted": f"-----BEGIN PRIVATE KEY-----\n> {BODY}\n> {BODY}\n> -----END PRIVATE KEY-----",
+}
+
+
+@pytest.mark.parametrize("written", [str, lambda key: json.dumps(key)[1:-1]], ids=["text", "JSON"])
+@pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
+def test_a_private_key_is_hidden_up_to_its_end_whatever_is_in_it(key: str, written):
+    assert EVERYTHING.text(f"see {written(key)}, ok") == "see [SECRET_1], ok"
+
+
+def test_of_a_private_key_that_was_cut_off_its_headers_and_its_body_are_hidden():
+    cut = KEYS["encrypted"].partition("\n-----END")[0]
+    assert EVERYTHING.text(cut) == "[SECRET_1]"
+    talk = "It begins with -----BEGIN PRIVATE KEY-----. Then (as said: always) come 5 lines."
+    assert EVERYTHING.text(talk).endswith("Then (as said: always) come 5 lines.")

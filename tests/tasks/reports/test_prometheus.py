@@ -111,6 +111,17 @@ def test_a_folder_that_cannot_be_is_one_line(store: Store, tmp_path: Path):
         write_metrics(store, store.run(made.record.run_id), str(tmp_path / "file"))
 
 
+def test_a_file_that_cannot_be_replaced_leaves_no_draft(store: Store, tmp_path: Path):
+    made = run([Said("a", (5, 5))])
+    put(store, made)
+    folder = tmp_path / "collector"
+    taken = folder / f"assizes-nightly-{made.record.trigger}.prom"
+    taken.mkdir(parents=True)
+    with pytest.raises(ConfigurationError, match="metrics .* cannot be written"):
+        write_metrics(store, store.run(made.record.run_id), str(folder))
+    assert list(folder.iterdir()) == [taken]
+
+
 def test_a_run_without_numbers_says_so(store: Store):
     made = run([Said("a", (5, 5))])
     begun = store.begin(replace(made.record, status="running", finished_at=None, summary=None))

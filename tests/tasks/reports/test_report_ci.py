@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
+from judge.anchors import Attribution
 from tasks.reports.brief import brief_report
+from tasks.reports.data import unblamed
 from tasks.reports.junit import junit_report
 from tests.tasks.reports.hostile import PAYLOADS
 from tests.tasks.reports.sample import Run, Said, compared, run
@@ -48,6 +51,41 @@ def test_a_regression_is_a_failed_test():
     data = compared(before, after)
     assert outcome(junit(after, data), "no regression") == "failure"
     assert outcome(junit(before, compared(before, before)), "no regression") == "passed"
+
+
+def test_a_run_that_passed_has_a_verdict_that_passed():
+    assert outcome(junit(run([GOOD])), "verdict") == "passed"
+
+
+@pytest.mark.parametrize("said", [[GOOD, BAD], [BAD]])
+def test_a_missed_gate_is_a_verdict_that_failed(said: list[Said]):
+    assert outcome(junit(run(said)), "verdict") == "failure"
+
+
+def test_a_run_that_did_not_end_is_an_error_whatever_its_gates_say():
+    made = run([GOOD])
+    cut = replace(made, record=replace(made.record, status="incomplete"))
+    root = junit(cut)
+    assert outcome(root, "metrics") == "passed"
+    assert outcome(root, "verdict") == "error"
+
+
+def test_an_inconclusive_run_is_an_error():
+    assert outcome(junit(run([GOOD, LOST])), "verdict") == "error"
+
+
+def test_a_fall_while_the_judge_moved_is_an_error_and_no_failure():
+    before, after = (
+        run([GOOD, BAD], run_id="nightly-bbbbbbbbbbbb"),
+        run([BAD, replace(GOOD, levels=(0, 0))]),
+    )
+    data = compared(before, after)
+    assert data["comparison"]["ending"] == "regressed"
+    moved = Attribution(cause="judge", anchors=None, data=None, against=None)
+    root = junit(after, {**data, "verdict": unblamed(data["verdict"], moved)})
+    assert (outcome(root, "verdict"), outcome(root, "no regression")) == ("error", "error")
+    still = junit(after, data)
+    assert (outcome(still, "verdict"), outcome(still, "no regression")) == ("failure", "failure")
 
 
 @pytest.mark.parametrize("payload", [*PAYLOADS[:20], "a\x00b", "]]>", "\x1b[31m"])

@@ -1,0 +1,86 @@
+"""The files for Prefect's own command say what `assizes deploy` registers."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+import yaml
+from prefect.events.schemas.automations import AutomationCore, EventTrigger
+
+from deployments.registration.automations import Deployed, wanted_automations
+from deployments.registration.wanted import (
+    QUEUED,
+    WORKER_ENVIRONMENT,
+    WantedDeployment,
+    wanted_deployments,
+)
+from judge.config import ComparisonConfig, RunConfig, StoreConfig
+from tests.command import ROOT
+
+SAID: dict[str, Any] = yaml.safe_load((ROOT / "deployments" / "prefect.yaml").read_text())
+CONFIG = RunConfig.model_validate(SAID["definitions"]["config"])
+WANTED = {one.entrypoint: one for one in wanted_deployments(CONFIG)}
+WRITTEN = {
+    one["entrypoint"].removesuffix(".py").replace("/", ".").replace(".py:", "."): one
+    for one in SAID["deployments"]
+}
+IDS = Deployed({one.flow.name: UUID(int=7) for one in WANTED.values()})
+HEARTBEAT, AFTER = wanted_automations(CONFIG, IDS, None)
+MODELS = {"config": RunConfig, "store": StoreConfig, "thresholds": ComparisonConfig}
+
+
+def test_every_deployment_is_there_and_no_other():
+    assert WRITTEN.keys() == WANTED.keys()
+    assert len(WRITTEN) == len(SAID["deployments"])
+
+
+@pytest.mark.parametrize("entrypoint", WANTED)
+def test_a_deployment_is_the_one_that_is_registered(entrypoint: str):
+    written, wanted = WRITTEN[entrypoint], WANTED[entrypoint]
+    assert (written["name"], written["description"]) == (wanted.name, wanted.does)
+    assert sorted(written["tags"]) == sorted(wanted.tags)
+    parameters = {
+        name: MODELS[name].model_validate(value).model_dump(mode="json")
+        for name, value in written.get("parameters", {}).items()
+    }
+    assert parameters == dict(wanted.parameters)
+    pool = written["work_pool"]
+    assert pool["name"] == CONFIG.runner.work_pool
+    assert pool["job_variables"] == {"env": dict(WORKER_ENVIRONMENT)}
+    assert written.get("concurrency_limit") == queued(wanted)
+    assert [
+        (one["slug"], one["cron"], one["timezone"], one["active"])
+        for one in written.get("schedules", [])
+    ] == [
+        (one.slug, one.schedule.cron, one.schedule.timezone, one.active)
+        for one in wanted.schedules()
+    ]
+
+
+def queued(wanted: WantedDeployment) -> dict[str, Any] | None:
+    return (
+        {"limit": 1, "collision_strategy": QUEUED["collision_strategy"].value}
+        if (wanted.one_at_a_time)
+        else None
+    )
+
+
+def test_the_trigger_is_the_one_that_is_registered():
+    triggers = {name: one["triggers"] for name, one in WRITTEN.items() if "triggers" in one}
+    (name,), ((written,),) = triggers.keys(), triggers.values()
+    assert name == "flows.after_deployment.after_deployment"
+    assert (written["name"], written["enabled"]) == (AFTER.name, AFTER.enabled)
+    assert written["parameters"] == AFTER.actions[0].parameters
+    assert (
+        EventTrigger.model_validate(
+            {name: written[name] for name in written if name in EventTrigger.model_fields}
+        )
+        == AFTER.trigger
+    )
+
+
+def test_the_automation_for_dead_runs_is_the_one_that_is_registered():
+    text = (ROOT / "deployments" / "heartbeat.yaml").read_text()
+    assert AutomationCore.model_validate(yaml.safe_load(text)) == HEARTBEAT

@@ -1,0 +1,57 @@
+"""Parts of a conversation that was summed up on the way, put together again."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from judge.case import Turn
+from judge.formats.chains import rejoined
+from judge.formats.fidelity import FIDELITY, Tally
+
+
+def turns(*texts: str) -> list[Turn]:
+    """Texts of the user, small, and of the agent."""
+    return [Turn(role="user" if text[0].islower() else "assistant", text=text) for text in texts]
+
+
+BOOKED = ("hi", "Book it?", "yes", "Done.")
+
+
+@pytest.mark.parametrize(
+    ("part", "new", "repeated"),
+    [
+        (("so far", "What else?", "cancel 7", "Sure?", "yes", "Cancelled."), "all", 0),
+        (("so far", "What else?", "cancel 7", "Sure?", "yes", "Done."), "all", 0),
+        (("cancel 7", "Done."), "all", 0),
+        (("so far", "yes", "Done.", "cancel 7", "Done."), ("cancel 7", "Done."), 3),
+        (("so far", "I see.", "Done.", "thanks", "Bye"), ("thanks", "Bye"), 3),
+        ((*BOOKED, "yes", "Done."), ("yes", "Done."), 4),
+        (("hi", "Book it?", "no", "Fine."), ("no", "Fine."), 2),
+        (BOOKED, (), 4),
+    ],
+)
+def test_of_a_part_behind_a_summary_nothing_new_is_lost(part, new, repeated):
+    tally = Tally()
+    found = rejoined([turns(*BOOKED), turns(*part)], tally)
+    expected = (*BOOKED, *(part if new == "all" else new))
+    assert [turn.text for turn in found] == list(expected)
+    assert tally.metadata() == ({FIDELITY: {"repeated turn": repeated}} if repeated else {})
+
+
+def test_a_history_whose_old_results_were_cleared_is_no_second_conversation():
+    first = turns("hi", "A?", "r1", "B?", "r2", "C?", "r3", "D?", "r4", "Done.")
+    again = turns(
+        "hi", "A?", "[...]", "B?", "[...]", "C?", "[...]", "D?", "r4", "Done.", "bye", "Bye"
+    )
+    found = rejoined([first, again], Tally())
+    assert [turn.text for turn in found][-4:] == ["r4", "Done.", "bye", "Bye"]
+    assert len(found) == len(first) + 2
+
+
+def test_a_conversation_that_repeats_one_word_is_put_together_at_once():
+    told = [Turn(role="user", text="ok")] * 20_000
+    begun = time.process_time()
+    assert len(rejoined([told, [*told[1:], *turns("So?")]], Tally())) == 20_001
+    assert time.process_time() - begun < 3.0  # it compared each with each
