@@ -27,6 +27,7 @@ from deployments.settings import validated
 from judge.config import RunConfig
 from judge.errors import ConfigurationError
 from tests.command import ROOT, assizes
+from tests.outward import PYTHONPATH
 
 FLOWS = ("nightly", "after-deployment", "backfill", "evaluate", "compare", "calibrate")
 
@@ -247,7 +248,7 @@ async def test_prefects_own_command_registers_the_yaml(prefect_server: str):
 
 async def test_flows_are_served_without_a_work_pool(prefect_server: str, tmp_path: Path):
     (tmp_path / "assizes.toml").write_text(toml("served"))
-    env = {**os.environ, "PREFECT_API_URL": prefect_server, "PYTHONPATH": str(ROOT)}
+    env = {**os.environ, "PREFECT_API_URL": prefect_server, "PYTHONPATH": PYTHONPATH}
     serving = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "deployments.cli", "serve-flows"),
         cwd=tmp_path,
