@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from pydantic import ValidationError
 
 from judge.config import RunConfig
 from judge.errors import ConfigurationError
+from tasks import QUIET
 
 DEFAULT_FILE = Path("assizes.toml")
 PREFIX = "ASSIZES_"
@@ -19,8 +21,7 @@ MAX_FILE_BYTES = 1 << 20
 """Of a configuration file; none that a person wrote comes near."""
 
 PREFECT_DEFAULTS = {
-    "DO_NOT_TRACK": "1",
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    **QUIET,
     "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "true",
     # The temporary server needs 12 to 20 s on two cores; Prefect's own limit is 20.
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
@@ -61,6 +62,8 @@ def prepare_environment(*, verbose: bool = False, api_url: str | None = None) ->
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", level)
     if api_url:
         os.environ["PREFECT_API_URL"] = api_url
+    if os.environ.get("LITELLM_LOG", "").upper() == "DEBUG":
+        sys.stderr.write("assizes: LITELLM_LOG=DEBUG: the log holds the text of transcripts\n")
 
 
 def configured_api_url() -> str | None:

@@ -18,6 +18,7 @@ from judge.format_names import FormatName
 from judge.ground_truth import GroundTruthConfig
 from judge.occasions import AfterDeploymentConfig, BackfillConfig, NightlyConfig, NotifyConfig
 from judge.prices import Price
+from judge.privacy.concealment import keys_in
 from judge.privacy.settings import PrivacyConfig
 from judge.rows import as_json
 from judge.runner import RunnerConfig
@@ -333,7 +334,7 @@ class RunConfig(_Table):
 
     @model_validator(mode="after")
     def _no_secrets(self) -> RunConfig:
-        tables = self.model_dump(include={*_STORED_PLACES, "judge"})
+        tables = self.model_dump(exclude={"name", "privacy"})
         for table in _STORED_PLACES:
             for name in secret_names(tables[table]["storage_options"]):
                 raise ValueError(
@@ -345,6 +346,10 @@ class RunConfig(_Table):
                 raise ValueError(
                     f"[{table}] {place}: holds a URL with a password, key or signature in it; "
                     "secrets belong in the environment"
+                )
+            for place in keys_in(body):
+                raise ValueError(
+                    f"[{table}] {place}: holds what looks like a key; secrets belong in the environment"
                 )
         return self
 
