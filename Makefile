@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := check
-.PHONY: demo test check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-privacy bench-reading bench-serving screenshots lock clean
+.PHONY: demo test check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-privacy bench-hostile bench-reading bench-serving screenshots lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -82,6 +82,9 @@ bench-stats: $(STAMP)  ## simulations: coverage, false alarms, power, lost score
 
 bench-privacy: $(STAMP)  ## recall and precision of the privacy rules
 	$(BIN)/python -m benchmarks.privacy
+
+bench-hostile: $(STAMP)  ## attacks on the judge: contained, noticed, and what they would have done
+	$(BIN)/python -m benchmarks.hostile
 
 bench-serving: $(STAMP)  ## the HTTP API over runs of 10,000 cases
 	$(BIN)/python -m benchmarks.serving

@@ -15,16 +15,21 @@ from prefect.runtime import flow_run
 
 from flows.days import PartOutcome, SeriesOutcome, conclude_parts, judge_part, spent
 from judge.config import RunConfig
+from tasks.baselines import RULES
 from tasks.day_runs import days_taken, takes_many
 from tasks.parts import Part, backfill_parts
-from tasks.progress import Progress
+from tasks.progress import Progress, shown_at_best
 from tasks.reports.artifacts import artifact_key
 from tasks.room import watcher
+from tasks.summaries import compares_later
 
 log = logging.getLogger(__name__)
 
 LOOK_S: Final = 2.0
 """How often a backfill that could go on looks whether another one has finished with a day."""
+
+WHOLE: Final = ("Passed", "GateFailed", "Regression", "NotComparable", "Inconclusive")
+"""How a part concludes whose run is complete and has cases."""
 
 GIVEN_UP_AFTER: Final = 3
 """So many parts in a row that could not be judged to the end: the next would fare no better."""
@@ -72,9 +77,12 @@ async def backfill(
     if at_once < config.backfill.in_flight and not many:
         log.warning("one part at a time: %s takes one writer", config.store.uri)
     sitting = _Backfill(_shared_out(config, at_once), parts, at_once, alone=not many)
-    left = await sitting.judge()
+    if _in_turn(config, at_once):
+        left = await sitting.judge()
+    else:
+        left = await sitting.judge_then_compare()
     ended = sitting.in_order(parts)
-    await _publish(config.name, ended)
+    await publish(config.name, ended)
     fail = config.runner.fail_flow
     return conclude_parts(config.name, ended, left, fail=fail, empty_counts=False)
 
@@ -91,6 +99,13 @@ def _shared_out(config: RunConfig, at_once: int) -> RunConfig:
         if limits.shared is None and (whole := getattr(limits, name)) is not None:
             shares[name] = max(1, whole // at_once)
     return config.model_copy(update={"limits": limits.model_copy(update=shares)})
+
+
+def _in_turn(config: RunConfig, at_once: int) -> bool:
+    """Whether each part ends after those that its baseline is one of, or has a fixed one."""
+    if config.comparison.baseline not in RULES:
+        return True
+    return at_once == 1 and config.backfill.order == "oldest"
 
 
 class _Backfill:
@@ -127,6 +142,26 @@ class _Backfill:
             await asyncio.gather(*self._pending, return_exceptions=True)
         await self._progress.end()
         return self._waiting
+
+    async def judge_then_compare(self) -> list[Part]:
+        """Judge them, then set their runs beside their baselines, the earliest day first. What lies
+        behind a part that was not begun is compared when that has been judged as well.
+        """
+        everything = sorted(self._waiting, key=lambda one: one.on or date.min)
+        token = compares_later.set(True)
+        try:
+            left = await self.judge()
+        finally:
+            compares_later.reset(token)
+        for part in everything:
+            if part in left:
+                log.warning("%s and on: compared once that is judged", part.label)
+                break
+            ended = self._ended[part.label]
+            if ended.run_id is not None and ended.conclusion in WHOLE:
+                again = await judge_part(self._config, "backfill", part, ended.run_id)
+                self._ended[part.label] = again
+        return left
 
     async def _begin(self) -> None:
         free = self._at_once - len(self._pending)
@@ -169,7 +204,8 @@ class _Backfill:
         await self._progress.tell(done / self._total, f"{done} of {self._total}{cost}; {line}")
 
 
-async def _publish(name: str, parts: Sequence[PartOutcome]) -> None:
+async def publish(name: str, parts: Sequence[PartOutcome]) -> None:
+    """Show what became of the parts, where the server is there."""
     rows = [
         {
             "part": one.part,
@@ -183,4 +219,5 @@ async def _publish(name: str, parts: Sequence[PartOutcome]) -> None:
         }
         for one in parts
     ]
-    await acreate_table_artifact(rows, key=f"assizes-backfill-{artifact_key(name)}")
+    with shown_at_best():
+        await acreate_table_artifact(rows, key=f"assizes-backfill-{artifact_key(name)}")

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
+import httpx
 from prefect.client.schemas.objects import State
-from prefect.exceptions import PrefectHTTPStatusError
 from prefect.states import Completed, Failed
 from pydantic import BaseModel, ConfigDict
 
@@ -90,13 +90,31 @@ class SeriesOutcome(BaseModel):
     cost_usd: float | None = None
 
 
-async def judge_part(config: RunConfig, trigger: Trigger, part: Part) -> PartOutcome:
-    """One evaluation. Whatever becomes of it is told as a value, so that the others go on."""
+async def judge_part(
+    config: RunConfig, trigger: Trigger, part: Part, begun: str | None = None
+) -> PartOutcome:
+    """One evaluation. Whatever becomes of it is told as a value, so that the others go on.
+
+    Args:
+        config: everything about the runs.
+        trigger: what started them.
+        part: which it is about.
+        begun: the id of its run, to go on by what was planned then.
+    """
     # Prefect types an async flow called with return_state as if it had been awaited already.
-    work: Any = evaluate(part.config(config), trigger, None, part.on, return_state=True)
+    work: Any = evaluate(
+        part.config(config),
+        trigger,
+        begun,
+        part.on,
+        "begin" if begun is None else "resume",
+        return_state=True,
+    )
     try:
         state: State[Any] = await work
-    except PrefectHTTPStatusError as error:  # the server was too busy to take note of the run
+    except (httpx.HTTPError, RuntimeError) as error:
+        # What befalls the run is in its state: this is the server, away or too busy to take note
+        # of the run. Prefect says "Failed to reach API" as a RuntimeError.
         return _fault(part, error, "Failed")
     ended: Any = reached(await state.aresult(raise_on_failure=False))
     if isinstance(ended, RunOutcome):

@@ -13,7 +13,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
-from judge.config import OFFLINE_MODEL, JudgeConfig, MetricSelection
+from judge.config import OFFLINE_MODEL, FlaggedPasses, JudgeConfig, MetricSelection
 from judge.entry import JudgeEntry, JudgeOptions
 from judge.errors import ConfigurationError
 from judge.families import agent_steps, criteria, custom, rag
@@ -58,7 +58,8 @@ class Court:
 
     `weights` holds the conversation metrics alone and sums to 1; `metrics` is everything that the
     judges promise; `pass_threshold` is an overall score 0..100; `juries` says who answers each
-    judge that asks anything; `model_ids` are the models that answer, the shared ones first.
+    judge that asks anything; `model_ids` are the models that answer, the shared ones first;
+    `flagged_passes` says how a pass of a case that speaks to its judges counts.
     """
 
     judges: tuple[Judge, ...]
@@ -67,6 +68,7 @@ class Court:
     pass_threshold: float
     juries: Mapping[str, Jury] = field(default_factory=dict)
     model_ids: tuple[str, ...] = (OFFLINE_MODEL,)
+    flagged_passes: FlaggedPasses = "apart"
 
 
 def available_metrics(rubric_folders: Sequence[str] = ()) -> list[Metric]:
@@ -163,7 +165,15 @@ def court(config: JudgeConfig) -> Court:
     weighed = [rubric for rubric in known if rubric.name in weights]
     judges = tuple(entry.made(options[name], weighed) for name, entry in chosen.items())
     ids = _model_ids(config, juries.values())
-    return Court(judges, weights, _promised(judges), config.pass_threshold, juries, ids)
+    return Court(
+        judges,
+        weights,
+        _promised(judges),
+        config.pass_threshold,
+        juries,
+        ids,
+        config.flagged_passes,
+    )
 
 
 def resolved_weights(

@@ -343,6 +343,11 @@ def _warnings(cases: PairedCases, *summaries: RunSummary) -> Iterator[str]:
                 f"the {role} run is inconclusive (coverage {summary.coverage}, floor "
                 f"{summary.min_coverage}): that no rule fired does not mean that nothing got worse"
             )
+        if summary.pass_flagged_count:
+            yield (
+                f"the {role} run: {summary.pass_flagged_count} passes are flagged and count as not "
+                "passed (docs/judges.md)"
+            )
         for caution in summary.warnings:
             if caution.startswith(MIXED_JUDGE):
                 yield f"the {role} run: {caution}"

@@ -12,7 +12,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from judge.exact import DECIMALS, rounded
-from judge.executions import collected, executions
+from judge.executions import PASS_FLAGGED, collected, executions
 from judge.headlines import METRIC, headlines
 
 GUARD = 12
@@ -123,7 +123,7 @@ def joined_cases(baseline: pl.LazyFrame, candidate: pl.LazyFrame) -> JoinedCases
 
 def _side(cases: pl.LazyFrame, prefix: str, *, repeated: bool) -> pl.LazyFrame:
     errored = pl.col("state") == "errored"
-    undecided = pl.col("state") == "undecided"
+    undecided = pl.col("state").is_in(["undecided", PASS_FLAGGED])
     passed = pl.col("state") == "passed"
     executed = executions(cases)
     if repeated:
@@ -131,7 +131,7 @@ def _side(cases: pl.LazyFrame, prefix: str, *, repeated: bool) -> pl.LazyFrame:
             runs=pl.len(),
             passes=passed.sum(),
             errors=errored.sum(),
-            # An undecided case has no verdict: null, which never flips.
+            # An undecided case, and a flagged pass, have no verdict: null, which never flips.
             passed=pl.when(~undecided.any()).then(passed.all()),
             # One errored repetition and the case has no score: its others may be its better ones.
             score=pl.when(~errored.any()).then(pl.col("overall_score").mean().round(GUARD)),

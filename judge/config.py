@@ -93,6 +93,9 @@ class MetricSelection(_Table):
     weight: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
 
+FlaggedPasses = Literal["apart", "count"]
+
+
 class JudgeConfig(_Table):
     """[judge]: who judges, and what (seed 000)."""
 
@@ -102,6 +105,11 @@ class JudgeConfig(_Table):
     judges: tuple[str, ...] = ("conversation",)
     pass_threshold: float = Field(
         default=75.0, ge=0, le=100, description="overall score 0..100 a case needs without outcomes"
+    )
+    flagged_passes: FlaggedPasses = Field(
+        default="apart",
+        description="a pass of a case that speaks to its judges: `apart` is not passed and counted "
+        "as pass_flagged, `count` is a pass that says so",
     )
     model: str | None = Field(default=None, description=f"null: {OFFLINE_MODEL}")
     provider: str | None = Field(default=None, description="put before the model: provider/model")
@@ -349,6 +357,8 @@ class RunConfig(_Table):
         for name in LATER:  # a run of an older version goes on where they are not used
             if body["transcripts"][name] == SelectionConfig().model_dump(mode="json")[name]:
                 del body["transcripts"][name]
+        if self.judge.flagged_passes == "apart":
+            del body["judge"]["flagged_passes"]
         for name in ("ground_truth", "privacy"):
             table = getattr(self, name)
             if table != type(table)():

@@ -11,6 +11,9 @@ import polars as pl
 
 from judge.exact import rounded, unrounded_mean
 
+PASS_FLAGGED = "pass_flagged"
+"""State, and first of the flags, of a pass that does not count."""
+
 CASE = ("case_id", "repetition")
 """The identity of a row of `cases` within a run."""
 
@@ -21,9 +24,11 @@ def collected(frame: pl.LazyFrame) -> pl.DataFrame:
 
 
 def states(cases: pl.LazyFrame) -> pl.LazyFrame:
-    """Cases with a column `state`: `passed`, `failed`, `undecided`, `errored` or `skipped`.
+    """Cases with a column `state`: `passed`, `failed`, `pass_flagged`, `undecided`, `errored` or
+    `skipped`.
 
-    `undecided` is a judged case to which no gate applied; it counts as not passed.
+    `undecided` is a judged case to which no gate applied, `pass_flagged` one whose pass is not
+    believed (`judge.flagged`); both count as not passed.
     """
     state = (
         pl.when(pl.col("status").is_in(["skipped", "errored"]))
@@ -32,6 +37,8 @@ def states(cases: pl.LazyFrame) -> pl.LazyFrame:
         .then(pl.lit("passed"))
         .when(~pl.col("passed"))
         .then(pl.lit("failed"))
+        .when(pl.col("flags").list.contains(PASS_FLAGGED))
+        .then(pl.lit(PASS_FLAGGED))
         .otherwise(pl.lit("undecided"))
     )
     return cases.with_columns(state=state)

@@ -9,7 +9,9 @@ from typing import Any, Final
 from judge.ask_records import AskRecord, Heard
 from judge.case import Case
 from judge.catalog import Court
+from judge.crosschecks import contradicted
 from judge.fixes import suggested_fix
+from judge.flagged import case_flags, held_back
 from judge.protocol import Judge
 from judge.rows import as_json
 from judge.score import Metric, Score
@@ -42,7 +44,8 @@ def findings(origin: Origin, case: Case, heard: Sequence[Heard], court: Court) -
     """The rows of a case that every judge of the court has heard.
 
     The score that a failure is traced to carries the suggested fix in its details; one that its own
-    rationale contradicts says so there.
+    rationale, or the evidence, contradicts says so there. A pass of a case that speaks to its
+    judges is held back (`judge.flagged`).
     """
     scores = [score for one in heard for score in one.scores]
     found = verdict(
@@ -53,14 +56,20 @@ def findings(origin: Origin, case: Case, heard: Sequence[Heard], court: Court) -
         {metric.name: metric.gate for metric in court.metrics if metric.gate},
         has_ground_truth=has_ground_truth(case),
     )
+    apart = court.flagged_passes == "apart"
+    found, flags = held_back(found, case_flags(case), apart=apart)
+    at_odds = contradicted(case, scores)
     key = {"run_id": origin.run_id, "case_id": case.case_id, "repetition": case.repetition}
     score_rows = [
-        {**key, **_score_row(one.judge, _annotated(one.judge, score, found.root_cause), court)}
+        {
+            **key,
+            **_score_row(one.judge, _annotated(one.judge, score, found.root_cause, at_odds), court),
+        }
         for one in heard
         for score in one.scores
     ]
     ask_rows = [{**key, **_ask_row(ask)} for one in heard for ask in one.asks]
-    case_row = {**key, **_case_row(origin, case), **_verdict_row(found)}
+    case_row = {**key, **_case_row(origin, case), **_verdict_row(found), "flags": flags}
     return Findings(found, {"scores": score_rows, "asks": ask_rows, "cases": [case_row]})
 
 
@@ -70,9 +79,11 @@ def has_ground_truth(case: Case) -> bool:
     return any(text.strip() for text in said)
 
 
-def _annotated(judge: Judge, score: Score, root_cause: str | None) -> Score:
-    at_odds = suspicion(score)
-    marked = score.with_details(**{SUSPECT: at_odds}) if at_odds else score
+def _annotated(
+    judge: Judge, score: Score, root_cause: str | None, at_odds: Mapping[str, str]
+) -> Score:
+    why = suspicion(score) or (None if score.part else at_odds.get(score.metric))
+    marked = score.with_details(**{SUSPECT: why}) if why else score
     return _with_fix(judge, marked, root_cause)
 
 

@@ -191,6 +191,10 @@ class Leased:
         self._blocks.append(block)
         self._held += block.units
 
+    def counts_at_most(self, most: float) -> None:
+        """As `most` is from now on: the limit may be lower than it was, or rise again."""
+        self._most = most
+
     def fail(self, error: AssizesError) -> None:
         """No units will come any more, for this reason."""
         self._error = error

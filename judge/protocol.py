@@ -28,6 +28,14 @@ def _schema_text(reply: type[BaseModel]) -> str:
     return json.dumps(reply.model_json_schema(), sort_keys=True)
 
 
+def unheld_id(text: str) -> str:
+    """39 decimal digits drawn from a text, which does not hold them; drawn anew where it does."""
+    drawn = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
+    while (digits := f"{int(drawn.hexdigest()[:32], 16):039d}") in text:
+        drawn.update(b"again")
+    return digits
+
+
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """Two messages: `system` is stable over a run (providers cache it), `user` holds the case."""
@@ -56,17 +64,22 @@ class Ask(Generic[T]):
     @cached_property
     def prompt_hash(self) -> str:
         """SHA-256 (first 32 hex digits) over both messages and the reply schema."""
-        text = "\x00".join((self.prompt.system, self.prompt.user, _schema_text(self.reply)))
-        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        return hashlib.sha256(self._text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
-    @property
+    @cached_property
     def reply_id(self) -> str:
-        """12 hex digits that a model is told to repeat in its reply.
+        """39 decimal digits (128 bits) that close the data of the prompt and that a model is told to
+        repeat in its reply.
 
-        They depend on all of the prompt, so that no text in it can hold them: an object without
-        them is an echo of the transcript, not the model's reply.
+        They depend on all of the prompt, so that whoever wrote a part of it could not know them: a
+        delimiter without them is a fake, an object without them an echo of the transcript. The same
+        ask has the same ones, so that a kept reply fits.
         """
-        return self.prompt_hash[-12:]
+        return unheld_id(self._text)
+
+    @cached_property
+    def _text(self) -> str:
+        return "\x00".join((self.prompt.system, self.prompt.user, _schema_text(self.reply)))
 
 
 @dataclass(frozen=True, slots=True)

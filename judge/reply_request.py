@@ -10,6 +10,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from judge.prices import Price, most_tokens
+from judge.prompt import data_section, sealed
 from judge.protocol import Ask
 from judge.reply_object import REPLY_ID
 from judge.reply_text import without_surrogates
@@ -27,7 +28,8 @@ Reply id: {id}"""
 _COMPLAINT: Final = """\
 
 
-Your previous answer to this could not be used: {complaint}
+Your previous answer to this could not be used:
+{problem}
 Answer again, in full, with one JSON object that fits the schema.
 
 Reply id: {id}"""
@@ -49,9 +51,11 @@ def messages(
     reply: type[BaseModel] = ask.reply
     if in_words:
         system += _IN_WORDS + schema_text(reply)
-    user += _ID_LINE.format(key=REPLY_ID, id=reply_id)
+    user = sealed(user, reply_id) + _ID_LINE.format(key=REPLY_ID, id=reply_id)
     if complaint is not None:
-        user += _COMPLAINT.format(complaint=complaint, id=reply_id)
+        # It may repeat words of the answer, and those words of the transcript.
+        problem = sealed(data_section("Problem", complaint), reply_id)
+        user += _COMPLAINT.format(problem=problem, id=reply_id)
     return [
         {"role": "system", "content": _sendable(system)},
         {"role": "user", "content": _sendable(user)},

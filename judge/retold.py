@@ -93,9 +93,17 @@ def _retold(ask: Ask[Any], row: Row) -> Retold:
 def _attempt(ask: Ask[Any], row: Row) -> Attempt | None:
     if row["reply"] is None:
         return None
-    reply_id = None if row["provider"] == OFFLINE_PROVIDER else ask.reply_id
+    reply_id = None if row["provider"] == OFFLINE_PROVIDER else _told_id(ask, row["reply"])
     said = Completion(row["reply"], row["answered_by"] or row["model"], reply_id=reply_id)
     return read(ask, said)
+
+
+def _told_id(ask: Ask[Any], reply: str) -> str:
+    """The id that the model was told to repeat, which was a shorter one before version 3 of the
+    conversation judge.
+    """
+    former = ask.prompt_hash[-12:]
+    return former if former in reply else ask.reply_id
 
 
 def _reply(one: Retold) -> Any:

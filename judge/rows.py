@@ -93,6 +93,7 @@ CASES: Final[dict[str, Any]] = {
     "agent_output_tokens": pl.Int64,
     "agent_cost_usd": pl.Float64,
     "tools": pl.List(pl.String),
+    "flags": pl.List(pl.String),
 }
 
 RUNS: Final[dict[str, Any]] = {
@@ -165,7 +166,7 @@ KEYS: Final[dict[str, tuple[str, ...]]] = {
     "calibrations": ("at", "fingerprint", "metric", "labels_hash"),
 }
 
-LATER: Final[dict[str, tuple[str, ...]]] = {"cases": ("tools",)}
+LATER: Final[dict[str, tuple[str, ...]]] = {"cases": ("tools", "flags")}
 """Columns, the last of their tables, that rows written before them lack: read as null."""
 
 SHARD_TABLES: Final = ("scores", "asks", "cases", "rejects")

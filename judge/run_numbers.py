@@ -31,6 +31,7 @@ def _numbers(summary: RunSummary) -> Iterator[tuple[str, float | None]]:
         ("tiers/", summary.tier_scores),
         ("failures/", summary.failures),
         ("root_causes/", summary.root_causes),
+        ("flags/", summary.flags),
         ("model_calls/", summary.model_calls.model_dump()),
         ("counts/", summary.counts),
         ("", summary.pass_hat_k),

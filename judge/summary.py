@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from judge.cautions import cautions
 from judge.config import RunConfig
 from judge.exact import mean_of_counts, reaches, rounded
-from judge.executions import CASE, agent_latency, collected, executions, states
+from judge.executions import CASE, PASS_FLAGGED, agent_latency, collected, executions, states
 from judge.headlines import (
     MetricSummary,
     metric_counts,
@@ -83,6 +83,11 @@ class RunSummary(_Part):
     failed_count: int
     error_count: int
     undecided_count: int = Field(description="judged, but no gate applied; not passed")
+    pass_flagged_count: int = Field(
+        default=0,
+        description="passes of cases that speak to their judges, or whose agent says nothing: not "
+        "passed, see `flags`",
+    )
     skipped_count: int
     pass_rate: float = Field(description="passed / executions; 0 for an empty run")
     latency_p50_ms: float | None = Field(description="over each case's median agent latency")
@@ -130,6 +135,9 @@ class RunSummary(_Part):
         default_factory=dict,
         description="means under the names of seed 004, e.g. "
         "`response/llm_judged/correctness/rating/percentage`; without a rating a name is left out",
+    )
+    flags: dict[str, int] = Field(
+        default_factory=dict, description="cases by what was flagged in them, passed or not"
     )
     counts: dict[str, int] = Field(
         description="read = judged + reused + quarantined + duplicate + errored + skipped "
@@ -254,6 +262,8 @@ def _case_numbers(cases: pl.LazyFrame, tally: Counter[str]) -> dict[str, Any]:
         "failed_count": tally["failed"],
         "error_count": tally["errored"],
         "undecided_count": tally["undecided"],
+        "pass_flagged_count": tally[PASS_FLAGGED],
+        "flags": _counted(cases.select(name=pl.col("flags")).explode("name")),
         "skipped_count": tally["skipped"],
         "pass_rate": rounded(tally["passed"] / run) if run else 0.0,
         "latency_p50_ms": latency.p50,
@@ -350,7 +360,8 @@ def _failure_codes(scores: pl.LazyFrame) -> tuple[FailureCode, ...]:
 
 def _counts(tally: Counter[str], intake: Mapping[str, int]) -> dict[str, int]:
     reused = intake.get("reused", 0)
-    judged = tally["passed"] + tally["failed"] + tally["undecided"] - reused
+    decided = ("passed", "failed", PASS_FLAGGED, "undecided")
+    judged = sum(tally[state] for state in decided) - reused
     parts = {
         "judged": judged,
         "reused": reused,

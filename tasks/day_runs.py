@@ -25,7 +25,8 @@ async def due_nights(config: RunConfig, night: date) -> list[date]:
     """A night, and before it those that were missed, oldest first.
 
     Missed are nights since the first of this name in the store without a complete run, at most
-    `[nightly] catch_up` of them and none further back than that. Older ones are named in the log.
+    `[nightly] catch_up` of them and none further back than that. Older ones are named in the log, on
+    the first night after those that were missed.
 
     Raises:
         StoreError: when the store cannot be opened.
@@ -33,7 +34,8 @@ async def due_nights(config: RunConfig, night: date) -> list[date]:
     missed = await asyncio.to_thread(_missed, config, night)
     kept = [one for one in missed if (night - one).days <= config.nightly.catch_up]
     left = [one for one in missed if one not in kept]
-    if kept and left:  # said once, when the outage is over
+    over = bool(kept) or timedelta(days=1) in {night - one for one in left}
+    if left and over:  # said once, when the outage is over
         log.warning(
             "%d nights from %s to %s have no run and are not made good ([nightly] catch_up = %d); "
             "`assizes backfill --from %s --to %s` judges them",

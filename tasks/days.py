@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
@@ -76,10 +75,8 @@ def covering(uri: str, days: Sequence[date]) -> str:
     """
 
     def filled(found: re.Match[str]) -> str:
-        names = [expand(found[0], day) for day in days]
-        if any(len(one) != len(two) for one, two in pairwise(names)):
-            return "*"
-        return "".join(_one_of(chars) for chars in zip(*names, strict=True))
+        names = [expand(found[0], day).split("/") for day in days]
+        return "/".join(map(_any_of, zip(*names, strict=True)))
 
     return _PLACEHOLDER.sub(filled, uri)
 
@@ -102,8 +99,15 @@ def day_sources(config: TranscriptsConfig, day: date | None) -> list[Source]:
         raise NothingDue(str(error)) from None
 
 
+def _any_of(names: Sequence[str]) -> str:
+    """A pattern for one step of a path."""
+    if len({len(name) for name in names}) > 1:
+        return "*"
+    return "".join(map(_one_of, zip(*names, strict=True)))
+
+
 def _one_of(chars: Sequence[str]) -> str:
-    """A pattern for one place in a path: a separator is no character of a name."""
+    """A pattern for one place in a name."""
     found = sorted(set(chars))
     return found[0] if len(found) == 1 else "[" + "".join(found) + "]"
 

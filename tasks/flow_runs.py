@@ -18,15 +18,18 @@ from prefect.client.schemas.filters import (
     FlowRunFilterTags,
 )
 from prefect.client.schemas.objects import FlowRun, State, StateType
-from prefect.states import Cancelled, Running
+from prefect.exceptions import ObjectNotFound, PrefectException
+from prefect.states import Cancelled
 
 from tasks.partitions import DONE, Ended
-from tasks.pulse import HALTING
+from tasks.pulse import HALT
 
 log = logging.getLogger(__name__)
 
 _PAGE: Final = 200
 """Flow runs in one answer of the server, at most."""
+
+_GONE: Final = 404
 
 _OPEN: Final = [StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.PAUSED]
 
@@ -70,21 +73,31 @@ async def runs_of(client: PrefectClient, ids: Sequence[UUID]) -> dict[UUID, Flow
 async def halt(client: PrefectClient, tags: Sequence[str], why: str) -> None:
     """Cancel flow runs that have not begun, and let the others end by themselves.
 
-    Cancelling one that runs would kill its process with the calls it has in flight. A server that
-    cannot be reached is only a warning.
+    A server that cannot be reached is only a warning.
     """
     try:
         for run in await open_runs(client, tags):
-            if run.state is None or run.state.name != HALTING:
-                await _halt_one(client, run, why)
-    except httpx.HTTPError as error:
+            if HALT not in run.labels:
+                await call_back(client, run, why)
+    except (httpx.HTTPError, PrefectException) as error:
         log.warning("the partitions with %s could not be called back: %s", list(tags), error)
 
 
-async def _halt_one(client: PrefectClient, run: FlowRun, why: str) -> None:
-    begun = run.state is not None and run.state.is_running()
-    state: State[Any] = Running(name=HALTING, message=why) if begun else Cancelled(message=why)
-    await client.set_flow_run_state(run.id, state, force=True)
+async def call_back(client: PrefectClient, run: FlowRun, why: str) -> None:
+    """Let a flow run that was open when it was read begin no further call.
+
+    Cancelling one that runs would kill its process with the calls it has in flight, and no other
+    state may be set on it: it may have ended since, and Prefect would let it leave that end.
+    """
+    try:
+        await client.update_flow_run_labels(run.id, {HALT: why})
+        if run.state is None or not run.state.is_running():
+            await client.set_flow_run_state(run.id, Cancelled(message=why), force=True)
+    except ObjectNotFound:  # it was deleted
+        return
+    except httpx.HTTPStatusError as error:
+        if error.response.status_code != _GONE:
+            raise
 
 
 def ended(state: State[Any] | None, *, stale: bool = False) -> Ended:

@@ -14,7 +14,7 @@ import polars as pl
 from judge.case import Case
 from judge.catalog import Court, court, fingerprints
 from judge.config import RunConfig
-from judge.errors import StoreBusy, StoreError
+from judge.errors import Inconclusive, StoreBusy, StoreError
 from judge.executions import collected
 from judge.forecast import Bench, Forecaster
 from judge.kept import ReplyCache
@@ -34,7 +34,7 @@ from tasks.clerk import SandboxClerk
 from tasks.intake import Plan, Record, plan_intake, read_shard
 from tasks.judging import hear_all
 from tasks.ledger_file import known_runs, spent_by, spent_today
-from tasks.objects import Spool, expand
+from tasks.objects import Spool
 from tasks.replies import FileReplies, OwnReplies
 from tasks.room import watcher
 from tasks.run_ids import chosen_run_id, content_run_id
@@ -68,13 +68,12 @@ async def forecast(config: RunConfig, on: date | None = None) -> RunForecast:
     choice = await asyncio.to_thread(_left_before, config, bench, on)
     spool, clerk = Spool.of(config.transcripts), SandboxClerk()
     try:
-        uri = expand(config.transcripts.uri, on)
-        transcripts = config.transcripts.model_copy(update={"uri": uri})
         intake = await asyncio.to_thread(
             plan_intake,
-            transcripts,
+            config.transcripts,
             config.shard_size,
             spool,
+            date=on,
             on_progress=lambda read: watcher.get()("reading", read, 0),
             handling=Handling(choice, treatment),
         )
@@ -84,11 +83,13 @@ async def forecast(config: RunConfig, on: date | None = None) -> RunForecast:
             forecaster,
             bench,
             intake,
-            lambda shard: list(read_shard(shard, transcripts, spool, treatment)),
+            lambda shard: list(read_shard(shard, config.transcripts, spool, treatment)),
         )
     finally:
         await clerk.aclose()
         await asyncio.to_thread(spool.close)
+    if not heard:
+        raise Inconclusive("no_data: every transcript has changed or gone since it was listed")
     models = {model.name: model for model in found.models}
     scene = Scene(config, models, known.past, intake.due / heard)
     return _told(Figures(scene, forecaster.tallies), known, intake, heard)

@@ -6,6 +6,7 @@ it belongs to; then they are copied conversation by conversation. In memory are 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,12 +37,12 @@ def plain_path(spool: Spool, source: Source) -> Path:
 
     Raises:
         DataError: as `Spool.path`, or what is wrong with the archive.
+        ConfigurationError: as `Spool.path`.
     """
     path = spool.path(source)
     if not is_archive(path):
         return path
-    cap = spool.bounds.object_bytes
-    return spool.made(source, "lines", lambda target: spread(path, target, cap))
+    return spool.made(source, "lines", lambda target: spread(path, target, spool.bounds))
 
 
 def lines_path(spool: Spool, source: Source, format_: Format) -> Path:
@@ -62,21 +63,57 @@ def gathered_together(spool: Spool, sources: Sequence[Source], format_: Gathered
     Raises:
         DataError: as `lines_path`.
     """
-    paths = [path for source in sources for path in _named(spool, source, format_)]
+    paths = [
+        plain_path(spool, one)
+        for source in sources
+        for one in _named(spool, source, format_) or [source]
+    ]
     cap = spool.bounds.document_bytes
     kind = "\n".join([format_.name, *(f"{one.uri} {one.etag}" for one in sources[1:])])
     return spool.made(sources[0], kind, lambda target: gather(paths, target, format_, cap))
 
 
-def _named(spool: Spool, source: Source, format_: Gathered) -> list[Path]:
-    """The file of an object; of a manifest the files of the objects it names."""
+def named_by(spool: Spool, source: Source, format_: Format) -> str | None:
+    """What pins the objects that a manifest names, 32 hex digits; null for one that names none.
+
+    They are pinned when a spool first asks for them: whoever finds the same digest reads the same
+    bytes.
+
+    Raises:
+        DataError: `vanished` for one that is not there.
+    """
+    found = _named(spool, source, format_) if isinstance(format_, Gathered) else []
+    if not found:
+        return None
+    body = json.dumps([[one.uri, one.etag] for one in found])
+    return hashlib.blake2b(body.encode(), digest_size=16).hexdigest()
+
+
+def check_named(spool: Spool, source: Source, format_: Format, planned: str) -> None:
+    """See that the objects a manifest names are those that were planned.
+
+    Raises:
+        DataError: `changed`, or `vanished`.
+    """
+    if named_by(spool, source, format_) != planned:
+        raise DataError("changed", f"{source.uri!r} names objects that are no longer as planned")
+
+
+def _named(spool: Spool, source: Source, format_: Gathered) -> list[Source]:
+    """The objects that a manifest names, as they were when the spool was first asked for them."""
     path = plain_path(spool, source)
     if path.stat().st_size > _MANIFEST_BYTES or not (keys := _keys(path, format_)):
-        return [path]
+        return []
     base = f"{source.uri.rsplit('/', 2)[0]}/" if source.uri.count("/") > 1 else ""
     # A key counts from the bucket, wherever a copy of the export lies: its last two steps are sure.
-    wanted = (f"{base}{'/'.join(key.split('/')[-2:])}" for key in keys)
-    return [plain_path(spool, spool.listed(uri)) for uri in dict.fromkeys(wanted)]
+    wanted = dict.fromkeys(f"{base}{'/'.join(key.split('/')[-2:])}" for key in keys)
+
+    def listed(target: Path) -> None:
+        found = [spool.listed(uri) for uri in wanted]
+        target.write_text(json.dumps([[one.uri, one.etag, one.size] for one in found]), "utf-8")
+
+    kept = spool.made(source, f"named\n{format_.name}", listed)
+    return [Source(*one) for one in json.loads(kept.read_text("utf-8"))]
 
 
 def _keys(path: Path, format_: Gathered) -> list[str]:

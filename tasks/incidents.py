@@ -63,8 +63,9 @@ def incidents_at(store: Store, record: RunRecord, config: SeriesConfig) -> list[
 
 
 def _at(found: Trends, run_id: str) -> Iterator[Incident]:
-    newest = max((point.at, point.run_id) for one in found.series for point in one.points)
-    if newest[1] != run_id:
+    points = ((point.at, point.run_id) for one in found.series for point in one.points)
+    newest = max(points, default=None)  # none: no run of the name ever had a case
+    if newest is None or newest[1] != run_id:
         return
     for incident in found.incidents:
         over = incident.state == "resolved"

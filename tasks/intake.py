@@ -23,6 +23,7 @@ from judge.reconcile import reconcile
 from judge.rows import as_json
 from tasks.days import NothingDue
 from tasks.draw import sampled
+from tasks.gathering import check_named
 from tasks.lines import Raw, sha256_of
 from tasks.manifests import as_it_is_now, transcript_sources
 from tasks.objects import Source, Spool, expand
@@ -52,7 +53,8 @@ class Plan:
 
     Attributes:
         shards: those with something to read; an object with nothing to judge has none.
-        content_hash: SHA-256 over uri, etag and the fate of every record, whatever the shard size.
+        content_hash: SHA-256 over uri, etag and the fate of every record, whatever the shard size;
+            also over uri and etag of what a manifest names.
         objects: listed = read + empty + rejected, always; `reread` of them changed while they were
             read the first time.
         odd: how many records were taken in spite of something, by code of
@@ -212,7 +214,8 @@ def read_shard(
 ) -> Iterator[Record]:
     """The cases and the rejects of a shard, in order; each promised record exactly once.
 
-    Where the object has gone or changed since the plan, every promised record is a reject.
+    Where the object, or one that it names, has gone or changed since the plan, every promised record
+    is a reject.
     """
     if shard.failure is not None:
         code, detail, excerpt = shard.failure
@@ -223,6 +226,8 @@ def read_shard(
     format_ = FORMATS[shard.format]
     try:
         where = (shard.source, spool)
+        if shard.named is not None:
+            check_named(spool, shard.source, format_, shard.named)
         raws = raw_records(where, format_, config, shard.start, shard.byte_start or 0)
     except DataError as error:
         yield from (Record(position, None, error, "") for position in wanted)
@@ -236,6 +241,7 @@ def _plan(scan: Scan, shard_size: int, treatment: Treatment, design: dict[str, A
     objects, truth = scan.objects, treatment.truth
     fates = Counter(fate for scanned in objects for fate in scanned.fates)
     content: list[Any] = [(s.source.uri, s.source.etag, s.fates.decode()) for s in objects]
+    content += [(s.source.uri, s.named) for s in objects if s.named is not None]
     content += [treatment.digest] if truth else []
     cuts = (
         (scanned, start, stop)
@@ -305,6 +311,8 @@ def _shard(number: int, scanned: Scanned, start: int, stop: int) -> Shard:
         ),
         "failure": scanned.failure,
     }
+    if scanned.named is not None:
+        body["named"] = scanned.named
     return Shard(shard_id=f"{number:06d}-{digest(as_json(body), 4).hex()}", **body)
 
 

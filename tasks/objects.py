@@ -16,6 +16,7 @@ import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -184,6 +185,7 @@ class Spool:
 
         Raises:
             DataError: whatever `make` finds wrong, each time it is asked for.
+            ConfigurationError: the disk is full.
         """
         key = (f"{kind}\n{source.uri}", source.etag)
         with self._lock:
@@ -193,7 +195,8 @@ class Spool:
                 name = hashlib.blake2b("\n".join(key).encode(), digest_size=16).hexdigest()
                 target = self._temporary() / name
                 try:
-                    make(target)
+                    with _room_for(source, target):
+                        make(target)
                 except DataError as error:
                     target.unlink(missing_ok=True)
                     raise DataError(error.code, f"{source.uri!r}: {error.detail}") from error
@@ -241,7 +244,7 @@ class Spool:
         target = self._temporary() / name
         packing = packing_of(source.uri, stream)
         try:
-            with target.open("wb") as out:
+            with _room_for(source, target), target.open("wb") as out:
                 self._copy(stream, out, packing)
         except DataError as error:
             told = DataError(error.code, f"{source.uri!r}: {error.detail}")
@@ -250,13 +253,6 @@ class Spool:
                 return target
             target.unlink()
             raise told from error
-        except OSError as error:
-            target.unlink(missing_ok=True)
-            if error.errno not in _FULL:
-                raise
-            raise ConfigurationError(
-                f"no room in {str(target.parent)!r} to unpack {source.uri!r}; free some, or set TMPDIR"
-            ) from error
         return target
 
     def _copy(self, stream: IO[bytes], out: IO[bytes], packing: Packing | None) -> None:
@@ -275,6 +271,20 @@ class Spool:
             if self._folder is None:
                 self._folder = tempfile.TemporaryDirectory(prefix="assizes-")
             return Path(self._folder.name)
+
+
+@contextmanager
+def _room_for(source: Source, target: Path) -> Iterator[None]:
+    """A full disk is told in words; whatever fails on it, nothing is left there."""
+    try:
+        yield
+    except OSError as error:
+        target.unlink(missing_ok=True)
+        if error.errno not in _FULL:
+            raise
+        raise ConfigurationError(
+            f"no room in {str(target.parent)!r} to unpack {source.uri!r}; free some, or set TMPDIR"
+        ) from error
 
 
 def _whole_lines(path: Path) -> int:

@@ -108,13 +108,15 @@ def check_spread(config: RunConfig) -> None:
             f"{kind}: each process would take requests_per_minute and tokens_per_minute for itself; "
             'give the limit a name that they share, such as [limits] shared = "openai"'
         )
-    places = {
+    places: dict[str, Sequence[str | None]] = {
         "[transcripts] uri": [config.transcripts.uri],
         "[judge] rubrics": config.judge.rubrics,
+        "[ground_truth] uri": [config.ground_truth.uri],
+        "[anchors] uri": [config.anchors.uri],
     }
     for where, uris in places.items():
         for uri in uris:
-            if not _is_absolute(uri):
+            if uri is not None and not _is_absolute(uri):
                 raise ConfigurationError(
                     f"{kind}: {where} {uri!r} is looked for where each process stands; give an "
                     "absolute path that all of them reach, or a URI such as s3://bucket/prefix"

@@ -55,6 +55,9 @@ LOST_S: Final = 120.0
 QUIET_S: Final = 3.0
 """So long that is nobody's concern: units are leased ahead."""
 
+_OVER: Final = 422
+"""What the server says where more slots are wanted than there are."""
+
 T = TypeVar("T")
 
 
@@ -159,6 +162,7 @@ class _Keeper:
                 self._wanted.clear()
                 if (missing := self.pace.missing(now())) >= 0:
                     self.pace.add(await self._limit.lease(missing))
+                    self.pace.counts_at_most(self._limit.per_minute)
                     self._wake()  # wants more, where somebody waits and not enough is ahead
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -174,10 +178,13 @@ class _Keeper:
 
 
 class _Leasing:
-    """One limit on the Prefect server, as this process leases of it."""
+    """One limit on the Prefect server, as this process leases of it.
+
+    Another run may set it lower than this one's configuration says: `per_minute` is what holds.
+    """
 
     def __init__(self, limit: SharedLimit) -> None:
-        self.per_minute = limit.per_minute
+        self.per_minute: float = limit.per_minute
         self.name = limit.name
         self._limit = limit
         self._slots = limit.slots_each
@@ -210,8 +217,7 @@ class _Leasing:
         began = loop.time()
         least_s = max(BLOCK_S, min(2 * self._took_s, LONGEST_BLOCK_S))
         units = max(1.0, units, self.per_minute * least_s / MINUTE_S)
-        slots = math.ceil(min(units, self.per_minute) * self._slots)
-        await self._reached(partial(self._take, slots))
+        slots = await self._reached(partial(self._take, units))
         occupied, decay = await self._reached(self._occupied)
         now = loop.time()
         self._took_s = now - began
@@ -224,10 +230,22 @@ class _Leasing:
             limit.name, limit.slots, limit.decay
         )
 
-    async def _take(self, slots: int) -> None:
+    async def _take(self, units: float) -> int:
+        """How many slots were taken: of so many units, or of the whole limit where that is less."""
+        try:
+            return await self._taken(units)
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code != _OVER:
+                raise
+        await self._occupied()  # another run has set it lower
+        return await self._taken(units)
+
+    async def _taken(self, units: float) -> int:
+        slots = math.ceil(round(min(units, self.per_minute) * self._slots, 6))
         response = await self._client.increment_concurrency_slots([self.name], slots, "rate_limit")
         if not response.json():
             raise self._gone("is not there any more")
+        return slots
 
     async def _occupied(self) -> tuple[int, float]:
         """Slots that have not decayed yet, and how many do in a second."""
@@ -235,8 +253,9 @@ class _Leasing:
             limit = await self._client.read_global_concurrency_limit_by_name(self.name)
         except ObjectNotFound:
             raise self._gone("is not there any more") from None
-        if not limit.active:
+        if not limit.active or not limit.limit:
             raise self._gone("is switched off")
+        self.per_minute = min(self._limit.per_minute, limit.limit / self._slots)
         return limit.active_slots or 0, limit.slot_decay_per_second or 1.0
 
     def _gone(self, what: str) -> ConfigurationError:

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 from uuid import UUID
 
+import httpx
 from prefect.artifacts import acreate_progress_artifact, aupdate_progress_artifact
+
+log = logging.getLogger(__name__)
 
 EVERY_S: Final = 1.0
 """Told no more often than this; what was left untold is told at the end."""
 
 
+@contextmanager
+def shown_at_best() -> Iterator[None]:
+    """What is shown is a view of the work: without the server the work goes on."""
+    try:
+        yield
+    except httpx.HTTPError as error:
+        log.warning("the progress cannot be shown: %s", type(error).__name__)
+
+
 class Progress:
-    """A progress artifact; it is created with the first that is told."""
+    """A progress artifact; it is created with the first that is told.
+
+    What a server that is away was not told, it is told with the next, or at the end.
+    """
 
     def __init__(self, key: str) -> None:
         """Under a stable key, so that the UI keeps a timeline."""
@@ -33,9 +51,11 @@ class Progress:
         if self._untold is None:
             return
         share, line = self._untold
-        self._untold, self._told_at = None, time.monotonic()
+        self._told_at = time.monotonic()
         percent = round(100 * share, 1)
-        if self._artifact is None:
-            self._artifact = await acreate_progress_artifact(percent, self._key, line)
-        else:
-            await aupdate_progress_artifact(self._artifact, percent, line)
+        with shown_at_best():
+            if self._artifact is None:
+                self._artifact = await acreate_progress_artifact(percent, self._key, line)
+            else:
+                await aupdate_progress_artifact(self._artifact, percent, line)
+            self._untold = None

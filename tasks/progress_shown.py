@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
-
-import httpx
 
 from tasks.progress import EVERY_S, Progress
 from tasks.reports.artifacts import artifact_key
 from tasks.room import watcher
-
-log = logging.getLogger(__name__)
 
 KEY: Final = "assizes-progress"
 
@@ -97,7 +91,7 @@ class _Shown:
         """Tell the end of what was shown."""
         if self._told is not None:
             await self._tell()
-            await self._reached(self._progress.end)
+            await self._progress.end()
 
     async def _tell(self) -> None:
         count = self._count
@@ -105,11 +99,4 @@ class _Shown:
         if count.total and now != self._told:
             self._told = now
             line = count.line(self._began, time.monotonic())
-            await self._reached(partial(self._progress.tell, count.done / count.total, line))
-
-    async def _reached(self, tell: Callable[[], Awaitable[None]]) -> None:
-        """What is shown is a view of the run: without the server the run goes on."""
-        try:
-            await tell()
-        except httpx.HTTPError as error:
-            log.warning("the progress cannot be shown: %s", type(error).__name__)
+            await self._progress.tell(count.done / count.total, line)

@@ -26,8 +26,8 @@ BEATS: Final = 4
 HEED_S: Final = 5.0
 """About so often it looks whether it is to end."""
 
-HALTING: Final = "Halting"
-"""The name of the state of a running flow run that is to begin no further call."""
+HALT: Final = "assizes.halt"
+"""The label of a flow run that is to begin no further call: why."""
 
 
 class Pulse:
@@ -91,10 +91,13 @@ async def _told(client: PrefectClient, own: UUID, number: int | None) -> str | N
     try:
         if number is not None:
             await client.update_flow_run_labels(own, {BEAT: number})
-        state = (await client.read_flow_run(own)).state
+        run = await client.read_flow_run(own)
     except (httpx.HTTPError, PrefectException) as error:
         log.warning("cannot tell the Prefect server that this partition is judged: %s", error)
         return None
-    if state is None or (state.is_running() and state.name != HALTING):
+    if HALT in run.labels:
+        return str(run.labels[HALT])
+    state = run.state
+    if state is None or state.is_running():
         return None
     return state.message or f"its flow run is {state.name}"

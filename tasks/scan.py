@@ -17,7 +17,7 @@ from judge.formats import FORMATS, Format
 from judge.formats.fidelity import measured
 from judge.formats.oddities import oddities
 from judge.selection import stratum_of
-from tasks.gathering import lines_path, plain_path
+from tasks.gathering import lines_path, named_by, plain_path
 from tasks.lines import Raw
 from tasks.objects import Source, Spool, relisted
 from tasks.records import (
@@ -99,6 +99,7 @@ class Scanned:
         odd: how many were taken in spite of something, by code.
         lots: case id and stratum of the cases to draw from, by position.
         kept: how many turns, calls, results and other parts they hold, and what became of the rest.
+        named: what pins the objects that a manifest names, as `tasks.gathering.named_by`.
         reread: whether the object changed under the first reading and was read once more.
     """
 
@@ -114,6 +115,7 @@ class Scanned:
     odd: Counter[str] = field(default_factory=Counter)
     lots: dict[int, tuple[str, str]] = field(default_factory=dict)
     kept: Counter[str] = field(default_factory=Counter)
+    named: str | None = None
     reread: bool = False
 
     def reject(self, error: DataError) -> int:
@@ -202,6 +204,7 @@ class Scan:
             format_ = format_of(self._config, head, path)
             raws = raw_records((source, self._spool), format_, self._config, 0, 0)
             scanned.format = format_.name
+            scanned.named = named_by(self._spool, source, format_)
             scanned.end = lines_path(self._spool, source, format_).stat().st_size
             self._read_records(scanned, format_, raws)
             self._spool.path(source)  # a plain file may have been rewritten under the reader

@@ -31,6 +31,7 @@ class Shard:
         rejected: positions of records that cannot be judged; one that can be read is in conflict
             with another record of the same identity.
         unselected: how many records the selection left out.
+        named: what pins the objects that a manifest names; null where it is none.
         failure: set where the object as a whole cannot be read; it then counts as one record.
     """
 
@@ -49,6 +50,7 @@ class Shard:
     rejected: tuple[int, ...] = ()
     failure: Failure | None = None
     duplicate_of: tuple[str, ...] = ()
+    named: str | None = None
 
     @property
     def source(self) -> Source:

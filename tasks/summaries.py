@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -28,6 +29,7 @@ from judge.spending import with_ledger
 from judge.summary import RunSummary, summarise
 from judge.windows import TRUNCATED
 from tasks import arrivals, draw
+from tasks.baselines import RULES
 from tasks.compared import baseline_id, compare_stored
 from tasks.failpoints import failpoint
 from tasks.intake import Plan
@@ -171,9 +173,15 @@ class Against:
     attribution: Attribution | None = None
 
 
+compares_later: ContextVar[bool] = ContextVar("compares_later", default=False)
+"""Set by whoever judges several runs and compares them when all have ended: which run a rule means
+is not to depend on which of them ended first."""
+
+
 @task(name="compare_runs", cache_policy=NO_CACHE, result_serializer="json")
 async def compare_with_baseline(room: Room, run: PlannedRun) -> Against:
-    """The comparison with the configured baseline; none where there is no baseline, or no whole run.
+    """The comparison with the configured baseline; none where there is no baseline, or no whole run,
+    or where what a rule means is compared later.
 
     Raises:
         UnknownRun: the configured baseline is not in the store.
@@ -184,6 +192,8 @@ async def compare_with_baseline(room: Room, run: PlannedRun) -> Against:
 def _compare_with_baseline(room: Room, record: RunRecord) -> Against:
     wanted = room.config.comparison.baseline
     if wanted is None or record.status != "complete" or record.plan.get("due") == 0:
+        return Against()
+    if wanted in RULES and compares_later.get():
         return Against()
     baseline = baseline_id(room.store, wanted, record)
     if baseline is None:

@@ -105,6 +105,7 @@ class WorkPool:
         self._found: dict[Partition, UUID] = {}
         self._answered = self._taken = time.monotonic()
         self._complained = False
+        self._unwatched: str | None = None
 
     async def found(self) -> list[Partition]:
         """Partitions that an earlier sitting, or another process, gave out and that are out still."""
@@ -124,7 +125,7 @@ class WorkPool:
             return replace(await self._end(own), stale=True)
         try:
             run = await self._given_out(order, attempt)
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, PrefectException) as error:  # such as: the deployment was deleted
             why = " ".join(str(error).split()) or type(error).__name__
             return Ended("AssizesError", f"the Prefect server takes no partition: {why}")
         if run.state is not None and run.state.is_final():
@@ -133,6 +134,8 @@ class WorkPool:
 
     async def _end(self, own: UUID) -> Ended:
         """Wait until a flow run has ended, or is given up."""
+        if self._unwatched is not None:
+            return Ended(AssizesError.__name__, self._unwatched)
         now = time.monotonic()
         watched = _Watched(asyncio.get_running_loop().create_future(), since=now)
         if not self._out:
@@ -160,7 +163,8 @@ class WorkPool:
                     except (httpx.HTTPError, PrefectException) as error:
                         self._away(error)
         finally:
-            self._fail(AssizesError("the partitions are not watched any more"))
+            self._unwatched = "the partitions are not watched any more"
+            self._fail(AssizesError(self._unwatched))
 
     @retry(
         retry=retry_if_exception(_passes),

@@ -188,6 +188,9 @@ def print_gates(summary: RunSummary) -> None:
     if summary.score_counts:
         due, *found = (f"{name} {count}" for name, count in summary.score_counts.items())
         print_line(f"scores: {due} = {' + '.join(found)}")
+    if summary.flags:
+        flagged = ", ".join(f"{name} {count}" for name, count in summary.flags.items())
+        print_line(f"flagged cases (docs/judges.md): {flagged}")
     if summary.root_causes:
         causes = ", ".join(f"{name} {count}" for name, count in summary.root_causes.items())
         print_line(f"root causes of failed cases: {causes}")

@@ -8,7 +8,7 @@ from typing import Any, Final
 from judge.case import Case, Expected
 from judge.families.base_judge import EvaluationStrategy
 from judge.families.step_scores import (
-    DATA_RULE,
+    RULES,
     Answer,
     Finding,
     StepJudge,
@@ -32,7 +32,7 @@ SYSTEM: Final = f"""\
 You judge the final response of an AI agent to its user. You see the agent's instructions with the user's permissions, the user's requests, what a good response does, the agent's steps, and the response.
 
 # Rules
-{DATA_RULE}
+{RULES}
 - relevance: whether the response answers the last request and does what is expected of it. Where a refusal is expected, a polite refusal is what is relevant, and an answer is not.
 - faithfulness: whether all it says rests on the steps, the instructions or the requests. Figures and names that stand in none of them lower it. A refusal that claims nothing is faithful.
 - The steps are there to check what the response says; the agent is not judged for how it found it.

@@ -17,7 +17,7 @@ from judge.case import Case, Expected
 from judge.evidence import canonical
 from judge.families.base_judge import EvaluationStrategy
 from judge.families.step_scores import (
-    DATA_RULE,
+    RULES,
     Answer,
     Finding,
     StepJudge,
@@ -42,7 +42,7 @@ SYSTEM: Final = f"""\
 You judge the searches that an AI agent made for its user. You see the user's requests, what was expected to be found, and the agent's search calls with their results.
 
 # Rules
-{DATA_RULE}
+{RULES}
 - relevance: how far the results found answer the requests. Results that have nothing to do with them lower it.
 - coverage: the share of the expected results that were found. Names may be written differently. Where a counted coverage is given, leave it only for a result that the count took for another.
 

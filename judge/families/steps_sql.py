@@ -15,9 +15,9 @@ from pydantic import Field
 from judge.case import Case, Expected
 from judge.families.base_judge import EvaluationStrategy
 from judge.families.step_scores import (
-    DATA_RULE,
     MAX_CALLS,
     MAX_DETAIL_CHARS,
+    RULES,
     Answer,
     Finding,
     StepJudge,
@@ -46,7 +46,7 @@ SYSTEM: Final = f"""\
 You judge the SQL that an AI agent ran to answer its user. You see the user's requests, the expected statements, the agent's SQL tool calls, and how far their results agree.
 
 # Rules
-{DATA_RULE}
+{RULES}
 - result_match: how far the agent's statements find what the expected ones find. Results count, not wording: aliases, the order of columns, joins instead of subqueries make no difference. A date written out and a date computed are the same when the results are. INSERT, UPDATE and DELETE are compared by their effect. With several expected statements each counts alike.
 - The comparison of results was made by a program on the same data: take "equal" as a fact.
 - efficiency: 1 when nothing was done in vain. Less for SELECT * where few columns are needed, needless joins or subqueries, rows filtered outside the database, statements that failed or were repeated.

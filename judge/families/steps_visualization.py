@@ -11,7 +11,7 @@ from pydantic import Field
 from judge.case import Case, Expected
 from judge.families.base_judge import EvaluationStrategy
 from judge.families.step_scores import (
-    DATA_RULE,
+    RULES,
     Answer,
     Finding,
     StepJudge,
@@ -40,7 +40,7 @@ SYSTEM: Final = f"""\
 You judge the charts that an AI agent made for its user. You see the user's requests, the expected kind of chart, and the agent's chart calls.
 
 # Rules
-{DATA_RULE}
+{RULES}
 - appropriateness: whether a chart helps with the requests, and shows the data that were asked for.
 - chart_type: whether the kind of chart is the expected one; with "{ANY}", whether it suits the data, e.g. a line for a course over time, bars for a comparison, a pie for shares of a whole.
 

@@ -377,6 +377,10 @@ def _warnings(run: RunRecord, summary: RunSummary) -> list[str]:
         f"{words.plural(twice, 'record')} had come before; each case was judged once.": twice,
         f"{words.plural(summary.undecided_count, 'case')} had no gate to decide by: not counted as "
         "passed.": summary.undecided_count,
+        f"{words.plural(summary.pass_flagged_count, 'pass', 'passes')} flagged: the transcript speaks "
+        "to its judges, or the agent says nothing; not counted as passed.": (
+            summary.pass_flagged_count
+        ),
         "The offline baseline is a floor to measure judges against, not a substitute for one.": (
             run.judge_model == OFFLINE_MODEL
         ),

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import polars as pl
 
-from judge.executions import collected
+from judge.executions import PASS_FLAGGED, collected
 from tasks.reports.outcomes import REGRESSION
 from tasks.reports.words import clean, one_line
 
@@ -17,7 +17,16 @@ MAX_CASES: Final = 20_000
 
 TEXT_CHARS: Final = 2000
 
-_COLUMNS: Final = ("case_id", "repetition", "status", "passed", "summary", "error", "root_cause")
+_COLUMNS: Final = (
+    "case_id",
+    "repetition",
+    "status",
+    "passed",
+    "summary",
+    "error",
+    "root_cause",
+    "flags",
+)
 
 
 def junit_report(data: Mapping[str, Any], cases: pl.LazyFrame) -> str:
@@ -95,6 +104,8 @@ def _case(row: Mapping[str, Any]) -> ET.Element:
     elif not row["passed"]:
         cause = f"; root cause {row['root_cause']}" if row["root_cause"] else ""
         _put(test, "failure", f"{row['summary'] or 'did not pass'}{cause}")
+        if PASS_FLAGGED in (row["flags"] or ()):
+            test[0].set("type", PASS_FLAGGED)
     return test
 
 

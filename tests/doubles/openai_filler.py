@@ -32,7 +32,7 @@ def statements(prompt: str) -> list[tuple[int, str]]:
     if not any(OUTCOMES_HEADING.match(line) for line in lines):
         return found
     for line in lines:
-        if line == "</data>":
+        if line.startswith("</data"):
             break
         if item := STATEMENT.fullmatch(line):
             found.append((int(item[1]), item[2]))

@@ -6,7 +6,8 @@
 The first line on stdout is its URL. `POST /v1/chat/completions` fills the JSON schema of the
 request (`openai_filler`); `/v1/files` and `/v1/batches` do it for many at once (`openai_batches`).
 The end of the model's name chooses a behaviour: a fault (`openai_faults`, `openai_texts`), one that
-passes (`openai_schedule`), or `slow` and `slow-2.5`, which wait so many seconds (10). `GET /stats`
+passes (`openai_schedule`), `obedient` and `echoing` (`openai_obedient`), or `slow` and `slow-2.5`,
+which wait so many seconds (10). `GET /stats`
 counts requests (`openai_tally`), `GET /requests` holds the last 100 bodies, `GET /timeline` when
 requests came and whether the limits let them in, `POST /reset` forgets all of it.
 """
@@ -31,6 +32,7 @@ from tests.doubles.openai_batches import Batches
 from tests.doubles.openai_delivery import deliver
 from tests.doubles.openai_faults import fault
 from tests.doubles.openai_limits import MINUTE_S, Limiter, Limits
+from tests.doubles.openai_obedient import OBEDIENT, obedient
 from tests.doubles.openai_question import Question
 from tests.doubles.openai_schedule import schedule_of
 from tests.doubles.openai_tally import Tally
@@ -65,6 +67,8 @@ def slow_s(model: str) -> float | None:
 
 def respond(question: Question, tally: Tally) -> Answer:
     """What a question is answered with, by its model's name."""
+    if OBEDIENT.search(question.model):
+        return obedient(question)
     try:
         schedule = schedule_of(question.model)
     except ValueError as unknown:

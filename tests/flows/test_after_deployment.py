@@ -196,6 +196,8 @@ def test_an_object_that_has_not_changed_is_not_read_again(tmp_path: Path):
         ("l/{date:%Y/%m/%d}", [date(2026, 11, 30), date(2026, 12, 1)], "l/2026/1[12]/[03][01]"),
         ("l/{date:%B}", [date(2026, 11, 30), date(2026, 12, 1)], "l/[DN][eo][cv]ember"),
         ("l/{date:%B}", [date(2026, 4, 30), date(2026, 5, 1)], "l/*"),
+        ("l/{date:%-m/%-d}/", [date(2026, 9, 30), date(2026, 10, 1)], "l/*/*/"),
+        ("l/{date:%Y/%-d}", [date(2026, 9, 9), date(2026, 9, 10)], "l/2026/*"),
         ("l/{date}/a.jsonl", [date(2026, 4, 30)], "l/2026-04-30/a.jsonl"),
         ("l/all.jsonl", [date(2026, 4, 30), date(2026, 5, 1)], "l/all.jsonl"),
     ],

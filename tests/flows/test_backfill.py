@@ -12,6 +12,7 @@ import sys
 import time
 from contextlib import closing
 from datetime import date, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +225,49 @@ async def test_a_spent_budget_ends_a_backfill_and_a_larger_one_goes_on(
     assert outcome.left == [day.isoformat() for day in DAYS[2:4]]
     done = await filled(dated(tmp_path, judge=judge), DAYS[0], DAYS[3])
     assert (done.conclusion, answered(tmp_path / "ledger.db")) == ("Passed", 8)
+
+
+@pytest.mark.parametrize("how", [{"order": "newest"}, {"in_flight": 3, "order": "newest"}])
+async def test_a_day_is_set_beside_the_day_before_it_whichever_ends_first(
+    tmp_path: Path, how: dict[str, Any]
+):
+    for day in DAYS[:5]:
+        lay(tmp_path, day, cases_of(day))
+    compared = {"baseline": "latest", "mode": "rules"}
+    config = dated(tmp_path, backfill=how, comparison=compared)
+    outcome = await filled(config, DAYS[0], DAYS[4])
+    assert [one.part for one in outcome.parts] == [str(day) for day in reversed(DAYS[:5])]
+    assert beside(config) == {str(day): str(before) for before, day in pairwise(DAYS[:5])}
+    assert await filled(config, DAYS[0], DAYS[4]) == outcome
+
+
+async def test_a_day_behind_one_that_was_not_begun_is_compared_when_that_is_judged(
+    tmp_path: Path, openai_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", OPENAI_KEY)
+    for day in DAYS[:4]:
+        lay(tmp_path, day, cases_of(day))
+    body = {
+        "judge": {"model": "openai/gpt-4o-mini", "api_base": openai_server.api_base},
+        "backfill": {"order": "newest"},
+        "comparison": {"baseline": "latest", "mode": "rules"},
+    }
+    poor = dated(tmp_path, limits={"max_asks_per_day": 5}, **body)
+    stopped = await filled(poor, DAYS[0], DAYS[3])
+    assert (stopped.conclusion, stopped.left) == ("OverBudget", [str(DAYS[0])])
+    assert beside(poor) == {}
+    whole = await filled(dated(tmp_path, **body), DAYS[0], DAYS[3])
+    assert whole.left == []
+    assert beside(poor) == {str(day): str(before) for before, day in pairwise(DAYS[:4])}
+
+
+def beside(config: RunConfig) -> dict[str, str]:
+    """The day that each day was compared with."""
+    days = {row["run_id"]: json.loads(row["config"])["day"] for row in rows(config)}
+    with open_store(config.store) as store:
+        found = store.comparisons().to_dicts()
+    assert len({one["candidate"] for one in found}) == len(found)
+    return {days[one["candidate"]]: days[one["baseline"]] for one in found}
 
 
 async def test_places_are_judged_as_days_are(tmp_path: Path):

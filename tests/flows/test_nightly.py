@@ -16,6 +16,7 @@ from flows.evaluate import evaluate
 from flows.nightly import nightly
 from judge.config import RunConfig
 from judge.errors import ConfigurationError
+from tasks.day_runs import due_nights
 from tasks.days import yesterday
 from tasks.store import open_store
 from tests.flows.nights import cases_of, dated, ended, lay, rows
@@ -150,6 +151,21 @@ async def test_missed_nights_are_made_good_oldest_first_but_not_further_back_tha
         ago(2).isoformat(): ago(3).isoformat(),
         ago(1).isoformat(): ago(2).isoformat(),
     }
+
+
+async def test_where_no_night_is_made_good_those_missed_are_named_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    config = dated(tmp_path, nightly={"catch_up": 0})
+    lay(tmp_path, ago(5), cases_of(ago(5)))
+    await night_of(config, ago(5))
+    assert await due_nights.fn(config, ago(2)) == [ago(2)]
+    assert f"2 nights from {ago(4)} to {ago(3)} have no run" in caplog.text
+    caplog.clear()
+    lay(tmp_path, ago(2), cases_of(ago(2)))
+    await night_of(config, ago(2))
+    assert await due_nights.fn(config, ago(1)) == [ago(1)]
+    assert "have no run" not in caplog.text
 
 
 async def test_a_night_judged_late_is_set_beside_the_night_before_it_not_beside_later_ones(

@@ -443,7 +443,7 @@ def test_fingerprints_name_judge_versions_and_rubric_hashes():
     chosen = court(JudgeConfig(metrics=("tool_routing",), judges=("conversation", "recorded")))
     routing = available_metrics()[0]
     assert fingerprints(chosen) == {
-        "judge:conversation": "2",
+        "judge:conversation": "3",
         "judge:recorded": "1",
         "metric:tool_routing": routing.rubric_hash,
     }

@@ -56,7 +56,7 @@ async def test_an_invalid_reply_is_asked_for_once_more_with_the_problem(judge_se
 
     assert (heard.asks[0].error, heard.asks[0].attempts) == (None, 2)
     first, second = (request["messages"][1]["content"] for request in judge_server.requests())
-    complaint = "could not be used: not json: Expecting value at character 0"
+    complaint = "could not be used:\n<data: Problem>\nnot json: Expecting value at character 0"
     assert second.startswith(first)
     assert complaint in second
     assert "could not be used" not in first

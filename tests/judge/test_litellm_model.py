@@ -97,7 +97,8 @@ async def test_a_re_ask_carries_the_problem_and_not_the_answer(judge_server):
     _, said = judge_server.requests()[0]["messages"]
     assert said["content"] == (
         f"{TOLD}\n\n"
-        "Your previous answer to this could not be used: score: Field required\n"
+        "Your previous answer to this could not be used:\n"
+        f"<data: Problem>\nscore: Field required\n</data {ASK.reply_id}>\n"
         "Answer again, in full, with one JSON object that fits the schema.\n\n"
         f"Reply id: {ASK.reply_id}"
     )

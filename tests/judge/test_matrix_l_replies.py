@@ -108,7 +108,7 @@ async def test_l12_a_missing_metric_fails_alone_and_no_weight_is_shared_out_anew
     row, _ = rows(heard)
     assert (row["status"], row["overall_score"], row["passed"]) == ("errored", None, False)
     _, again = (request["messages"][1]["content"] for request in judge_server.requests())
-    assert f"could not be used: no entry for {METRICS[0]}\n" in again
+    assert f"could not be used:\n<data: Problem>\nno entry for {METRICS[0]}\n" in again
 
 
 async def test_l12_a_metric_nobody_asked_for_is_left_out_after_a_re_ask(judge_server):

@@ -394,6 +394,7 @@ def test_run_metrics_are_the_known_numbers_under_their_published_names():
         "pass@2": 1.0,
         "pass^1": 1.0,
         "pass^2": 1.0,
+        "pass_flagged_count": 0.0,
         "pass_rate": 1.0,
         "passed_count": 2.0,
         "reward/pass@1": 1.0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from tasks.intake import plan_intake, read_shard
 from tasks.judging import hear_all
 from tasks.objects import Spool
 from tasks.replies import FileReplies
+from tasks.room import watcher
 from tests.builders import agent, case, result, user
 from tests.builders import call as called
 from tests.doubles.fixtures import OpenAIServer
@@ -309,3 +311,30 @@ async def test_anchors_that_are_not_there_are_an_assumption_not_an_error(
     assert found.anchors is None
     assert "the anchors are not counted: " in found.assumptions[-1]
     assert "gone.jsonl" in found.assumptions[-1]
+
+
+async def test_a_day_without_transcripts_is_nothing_to_judge_and_no_fault_of_the_configuration(
+    tmp_path: Path, judge_server
+):
+    (tmp_path / "logs").mkdir()
+    wanted = config(tmp_path, f"{tmp_path}/logs/{{date}}/", judge_server)
+    with pytest.raises(Inconclusive, match="2026-03-26"):
+        await forecast(wanted, date(2026, 3, 26))
+
+
+async def test_transcripts_that_go_while_they_are_read_are_nothing_to_judge(
+    tmp_path: Path, judge_server
+):
+    place = tmp_path / "t.jsonl"
+    wanted = config(tmp_path, written(place, sample_cases()[:3]), judge_server)
+
+    def going(stage: str, _done: int, _total: int) -> None:
+        if stage == "foreseeing":
+            place.unlink(missing_ok=True)
+
+    token = watcher.set(going)
+    try:
+        with pytest.raises(Inconclusive, match="changed or gone"):
+            await forecast(wanted)
+    finally:
+        watcher.reset(token)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import resource
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ import polars as pl
 import pytest
 
 from judge.config import TranscriptsConfig
-from judge.errors import DataError
+from judge.errors import ConfigurationError, DataError
 from judge.formats import native_line
 from tasks import archives
 from tasks.bounds import Bounds
+from tasks.gathering import plain_path
 from tasks.intake import Plan, Record, plan_intake, read_shard
-from tasks.objects import Spool
+from tasks.objects import Spool, list_sources
 from tests.builders import agent, call, case, result, user
 from tests.doubles.s3 import S3
 from tests.judge.formats.foreign import FIXTURES, lines
@@ -121,6 +123,27 @@ def test_langfuse_in_parquet_by_its_manifest_reads_what_the_manifest_names(tmp_p
         plan_intake(config, 2, spool)
 
 
+def test_what_a_manifest_names_is_pinned_with_it(tmp_path: Path):
+    root = tmp_path / "export" / "project"
+    for folder in ("observations_v2", "manifests"):
+        (root / folder).mkdir(parents=True)
+    other = {**OBSERVED, "id": "ob9", "trace_id": "t2"}
+    (root / "observations_v2" / "a.jsonl").write_bytes(lines(OBSERVED, other))
+    manifest = {"files": [{"key": "prefix/project/observations_v2/a.jsonl"}]}
+    (root / "manifests" / "a.json").write_text(json.dumps(manifest), encoding="utf-8")
+    config = TranscriptsConfig(uri=str(root / "manifests"))
+    with Spool.of(config) as spool:
+        plan = plan_intake(config, 1, spool)
+        assert plan_intake(config, 1, spool) == plan
+    assert [shard.named is not None for shard in plan.shards] == [True]
+    (root / "observations_v2" / "a.jsonl").write_bytes(lines({**OBSERVED, "output": "!"}, other))
+    with Spool.of(config) as spool:
+        found = [one for shard in plan.shards for one in read_shard(shard, config, spool)]
+        assert plan_intake(config, 1, spool).content_hash != plan.content_hash
+    assert [one.reject and one.reject.code for one in found] == ["changed"] * plan.due
+    assert plan.due == 1
+
+
 def test_a_manifest_on_s3_is_followed_to_its_files(s3: S3):
     bucket = s3.bucket()
     keys = [f"prefix/p/{name}" for name in ("observations_v2/a.jsonl", "scores/a.jsonl")]
@@ -188,8 +211,92 @@ def test_an_archive_over_the_bound_is_a_bomb(tmp_path: Path, name: str):
         pl.DataFrame(rows).write_parquet(tmp_path / name)
     target = tmp_path / "out"
     with pytest.raises(DataError) as refused:
-        archives.spread(tmp_path / name, target, Bounds(object_bytes=2000).object_bytes)
+        archives.spread(tmp_path / name, target, Bounds(object_bytes=2000))
     assert refused.value.code == "bomb"
+
+
+def packed_again(source: Path, target: Path, packing: int) -> None:
+    """The same archive with its members packed in another way."""
+    with archives.zipfile.ZipFile(source) as given:
+        members = {name: given.read(name) for name in given.namelist()}
+    with archives.zipfile.ZipFile(target, "w", compression=packing) as made:
+        for name, body in members.items():
+            made.writestr(name, body)
+
+
+@pytest.mark.parametrize("packing", [0, 8, 12, 14, 93])
+def test_an_archive_with_a_damaged_bit_is_read_or_refused_and_ends_nothing(
+    tmp_path: Path, packing: int
+):
+    packed_again(FIXTURES / "inspect_ai.eval", tmp_path / "good.eval", packing)
+    good = (tmp_path / "good.eval").read_bytes()
+    codes = set()
+    for place in range(4, len(good), max(1, len(good) // 250)):
+        damaged = bytearray(good)
+        damaged[place] ^= 1 << place % 8
+        (tmp_path / "bad.eval").write_bytes(damaged)
+        try:
+            archives.spread(tmp_path / "bad.eval", tmp_path / "out", Bounds())
+        except DataError as refused:
+            codes.add(refused.code)
+    assert codes == {"archive"}
+
+
+def test_one_damaged_archive_costs_one_object(tmp_path: Path):
+    packed_again(FIXTURES / "inspect_ai.eval", tmp_path / "a.eval", 8)
+    damaged = bytearray((tmp_path / "a.eval").read_bytes())
+    with archives.zipfile.ZipFile(tmp_path / "a.eval") as archive:
+        begins = archive.getinfo("samples/s1_epoch_1.json").header_offset + 60
+    damaged[begins : begins + 40] = bytes(40)
+    (tmp_path / "a.eval").write_bytes(damaged)
+    (tmp_path / "b.jsonl").write_bytes(lines(chat("c1", "Hello")))
+    plan, _ = taken_in(tmp_path)
+    assert (plan.read, plan.due, plan.reasons) == (2, 1, {"archive": 1})
+
+
+def test_a_member_that_unpacks_too_far_is_a_bomb_before_it_is_on_the_disk(tmp_path: Path):
+    with archives.zipfile.ZipFile(tmp_path / "a.eval", "w", compression=8) as made:
+        made.writestr("header.json", "{}")
+        with made.open("samples/1.json", "w") as member:
+            for _ in range(100):
+                member.write(b" " * (1 << 20))
+    with pytest.raises(DataError, match="unpack to more than") as refused:
+        archives.spread(tmp_path / "a.eval", tmp_path / "out", Bounds())
+    assert refused.value.code == "bomb"
+    assert (tmp_path / "out").stat().st_size <= archives.BOMB_FLOOR_BYTES + (1 << 20)
+
+
+def test_a_header_that_is_no_header_is_not_held_in_memory(tmp_path: Path):
+    with archives.zipfile.ZipFile(tmp_path / "a.eval", "w") as made:
+        made.writestr("header.json", b" " * (2 << 20))
+    with pytest.raises(DataError, match="max_document_mb") as refused:
+        archives.spread(tmp_path / "a.eval", tmp_path / "out", Bounds(document_bytes=1 << 20))
+    assert refused.value.code == "too_large"
+
+
+def test_a_parquet_file_that_takes_for_ever_is_refused_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(archives, "_TIME_S", 1)
+    writes = "import sys, time; open(sys.argv[2] + '.raw', 'wb').write(b'1'); time.sleep(60)"
+    monkeypatch.setattr(archives, "_TO_LINES", writes)
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DataError, match="within 1 s"):
+        archives.spread(tmp_path / "a.parquet", tmp_path / "out", Bounds())
+    assert [one.name for one in tmp_path.iterdir()] == ["a.parquet"]
+
+
+def test_a_full_disk_is_the_fault_of_no_archive(tmp_path: Path):
+    (source,) = list_sources(str(FIXTURES / "inspect_ai.eval"), {})
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Spool() as spool:
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, most[1]))
+            with pytest.raises(ConfigurationError, match="no room in"):
+                plain_path(spool, source)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, most)
+        assert plain_path(spool, source).read_bytes().count(b"\n") == 2
 
 
 @pytest.mark.data

@@ -65,3 +65,13 @@ def test_nothing_is_told_where_it_is_turned_off_or_the_reference_is_learnt(store
     learning = WATCHED.model_copy(update={"reference_runs": 20})
     assert heard(store, 9, 12, learning) == []
     assert set(EVENTS) == {"new", "persisting", "resolved"}
+
+
+def test_a_name_that_never_had_a_case_tells_nothing(store: Store):
+    config = SeriesConfig(reference_runs=6)
+    for number in range(8):
+        at = BEGUN + timedelta(days=number)
+        made = run([], run_id=f"nightly-{number:012d}")
+        record = replace(made.record, started_at=at, finished_at=at)
+        put(store, replace(made, record=record))
+    assert incidents_at(store, store.run(f"nightly-{7:012d}"), config) == []

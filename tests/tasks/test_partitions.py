@@ -59,6 +59,8 @@ def test_the_key_of_a_partition_names_its_run_its_shards_and_the_attempt():
             {"transcripts": {"uri": "s3://b/t"}, "judge": {"rubrics": ["mine"]}},
             r"\[judge\] rubrics 'mine'",
         ),
+        ({"ground_truth": {"uri": "truth.csv"}}, r"\[ground_truth\] uri 'truth.csv' .* absolute"),
+        ({"anchors": {"uri": "golden.jsonl"}}, r"\[anchors\] uri 'golden.jsonl' .* absolute"),
     ],
 )
 def test_what_holds_for_one_process_only_is_refused(tmp_path: Path, tables, said):

@@ -130,6 +130,20 @@ async def test_a_limit_is_set_to_what_the_newest_run_says(prefect_server):
         assert decay == pytest.approx(0.98 * limit / 60)
 
 
+async def test_a_limit_that_another_run_sets_far_lower_is_kept_and_not_waited_for_for_ever(
+    prefect_server,
+):
+    async with leased(shared("lower", tokens_per_minute=60_000)) as limiter:
+        await start(limiter, tokens=100)
+        async with get_client() as client:
+            await client.upsert_global_concurrency_limit_by_name(
+                "lower-openai-gpt-4.1-tokens", 2000, 0.98 * 2000 * 60
+            )
+        # Eight hundred tokens are four times the limit now: the call counts as all of it.
+        await asyncio.wait_for(start(limiter, tokens=800), 30)
+        await asyncio.wait_for(start(limiter, tokens=800), 30)
+
+
 async def remove(client: PrefectClient, name: str) -> None:
     await client.delete_global_concurrency_limit_by_name(name)
 

@@ -152,13 +152,13 @@ def test_the_sections_stand_in_order_and_the_metric_ids_last():
 def test_what_a_case_lacks_is_said():
     user_message = asked(case(user("Hi"), agent("Hello"))).prompt.user
     for section in (
-        "<data: Expected outcomes>\n(none)\n</data>",
         "<data: Agent system prompt>\nnot captured\n</data>",
         "<data: Agent tools>\nnot captured\n</data>",
         "<data: Expected tool calls>\nnot known\n</data>",
     ):
         assert section in user_message
     assert "Retrieved context" not in user_message
+    assert "Expected outcomes" not in user_message
     assert user_message.endswith("\n\nMetrics to score: tool_routing")
 
 

@@ -27,6 +27,7 @@ def with_tools(case_id: str, *tools: str) -> dict[str, pl.DataFrame]:
 def older(place: StoreConfig, monkeypatch: pytest.MonkeyPatch) -> StoreConfig:
     """A store with one shard of a run, as it was written when cases had no tools."""
     with monkeypatch.context() as before:
+        before.delitem(CASES, "flags")  # put back in the reverse order
         before.delitem(CASES, "tools")
         before.delitem(LATER, "cases")
         with open_store(place, writing=True) as store:
@@ -87,6 +88,7 @@ def test_an_older_file_gets_the_column_when_it_is_next_opened_for_writing(
     duckdb_place, monkeypatch
 ):
     with monkeypatch.context() as before:
+        before.delitem(CASES, "flags")  # put back in the reverse order
         before.delitem(CASES, "tools")
         before.delitem(LATER, "cases")
         open_store(duckdb_place, writing=True).close()
@@ -112,6 +114,7 @@ def test_parts_of_both_kinds_are_rewritten_together(older, act):
 def test_a_file_is_rebuilt_from_an_older_parquet_copy(tmp_path: Path, monkeypatch):
     copy = StoreConfig(uri=str(tmp_path / "lake"))
     with monkeypatch.context() as before:
+        before.delitem(CASES, "flags")  # put back in the reverse order
         before.delitem(CASES, "tools")
         before.delitem(LATER, "cases")
         with open_store(copy, writing=True) as store:

@@ -1,0 +1,56 @@
+"""Characters that a reader does not see and a model reads: counted, and shown as what they are.
+
+What writing needs stays as it is: joiners between letters or emoji, one variation selector after a
+sign, the tags of a flag.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_BLACK_FLAG: Final = "\U0001f3f4"
+_ZERO_WIDTH: Final = (
+    "\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2060-\u2064\u3164\ufeff\uffa0"
+)
+_BIDI: Final = "\u202a-\u202e\u2066-\u2069"
+_TAGS: Final = "\U000e0000-\U000e007f"
+_SELECTORS: Final = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
+
+_FLAG: Final = f"{_BLACK_FLAG}[\U000e0061-\U000e007a\U000e0030-\U000e0039]{{1,6}}\U000e007f"
+_HIDDEN: Final = re.compile(
+    rf"{_FLAG}|[{_ZERO_WIDTH}{_BIDI}{_TAGS}]"
+    # A joiner has something to join only next to letters beyond ASCII or to emoji.
+    r"|(?<![^\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?![^\x00-\x7f])"
+    rf"|(?<=[{_SELECTORS}])[{_SELECTORS}]|(?<=[A-Za-z])[{_SELECTORS}]"
+)
+
+
+def made_visible(text: str) -> str:
+    """The text with each hidden character written as its code point: `[U+200B]`."""
+    return text if text.isascii() else _HIDDEN.sub(_shown, text)
+
+
+def without_hidden(text: str) -> str:
+    """The text as it would read: hidden characters left out, tags as the ASCII they stand for."""
+    return text if text.isascii() else _HIDDEN.sub(_read, text)
+
+
+def hidden_count(text: str) -> int:
+    """How many hidden characters a text holds."""
+    if text.isascii():
+        return 0
+    return sum(not found[0].startswith(_BLACK_FLAG) for found in _HIDDEN.finditer(text))
+
+
+def _shown(found: re.Match[str]) -> str:
+    sign = found[0]
+    return sign if sign.startswith(_BLACK_FLAG) else f"[U+{ord(sign):04X}]"
+
+
+def _read(found: re.Match[str]) -> str:
+    sign = found[0]
+    if sign.startswith(_BLACK_FLAG):
+        return sign
+    ascii_code = ord(sign) - 0xE0000
+    return chr(ascii_code) if 0x20 <= ascii_code < 0x7F else ""

@@ -1,0 +1,53 @@
+"""A Prefect server that is away for a while ends neither a backfill nor what it shows."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+import pytest
+from prefect.artifacts import Artifact
+from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+
+from flows.backfill import publish
+from flows.days import judge_part
+from tasks.parts import Part
+from tasks.progress import Progress
+from tests.flows.nights import cases_of, dated, lay
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
+DAY = date(2026, 3, 24)
+
+
+@pytest.fixture
+def nowhere() -> Iterator[dict]:
+    """Settings by which nobody answers: a port that is taken, and that nobody listens at."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/api"
+        yield {PREFECT_API_URL: url, PREFECT_CLIENT_MAX_RETRIES: 0}
+
+
+async def test_a_part_that_cannot_be_begun_for_want_of_a_server_is_told_as_a_value(
+    tmp_path: Path, nowhere: dict
+):
+    lay(tmp_path, DAY, cases_of(DAY))
+    with temporary_settings(nowhere):
+        found = await judge_part(dated(tmp_path), "backfill", Part(DAY))
+    assert (found.conclusion, found.run_id, found.exit_code) == ("Failed", None, 4)
+    assert "Failed to reach API" in found.reasons[0]
+
+
+@pytest.mark.filterwarnings("ignore:Artifact creation outside:FutureWarning")
+async def test_what_cannot_be_shown_ends_nothing_and_is_shown_later(nowhere: dict):
+    progress = Progress("assizes-outage")
+    with temporary_settings(nowhere):
+        await progress.tell(0.5, "half of it")
+        await publish("outage", [])
+    assert await Artifact.aget("assizes-outage") is None
+    await progress.end()
+    shown = await Artifact.aget("assizes-outage")
+    assert shown is not None
+    assert float(str(shown.data)) == 50.0
