@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := check
-.PHONY: demo test check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-privacy bench-hostile bench-reading bench-serving screenshots lock clean
+.PHONY: demo test check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-privacy bench-hostile bench-surface bench-reading bench-serving audit screenshots lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -40,6 +40,9 @@ test-s3: $(STAMP)  ## the store's tests on the gateway of Ceph (packages radosgw
 
 test-server: $(STAMP)  ## a Prefect server and a worker: schedules, events, automations, a killed backfill
 	ASSIZES_SERVER_TESTS=1 $(BIN)/python -m pytest -n 0 -p no:randomly tests/server
+
+audit: $(STAMP)  ## what is installed beside the lock, known bad releases, code that runs unasked, licences
+	$(BIN)/python -m tests.supply --sbom sbom.json
 
 soak-quick: $(STAMP)  ## kills, lost acknowledgements, damage, collectors: under two minutes
 	$(BIN)/python -m tests.soak short
@@ -89,13 +92,16 @@ bench-hostile: $(STAMP)  ## attacks on the judge: contained, noticed, and what t
 bench-serving: $(STAMP)  ## the HTTP API over runs of 10,000 cases
 	$(BIN)/python -m benchmarks.serving
 
+bench-surface: $(STAMP)  ## hostile input: reports, pages, CSV, paths, SQL; what got through (needs chromium)
+	$(BIN)/python -m benchmarks.surface
+
 screenshots: $(STAMP)  ## every page of the demo, wide and narrow, light and dark, into screenshots/ (needs chromium)
 	$(BIN)/python docs/screenshots.py screenshots
 	cp screenshots/report.png screenshots/case.png docs/images/
 
-lock:  ## resolve requirements.lock anew from the ranges in pyproject.toml
+lock:  ## resolve requirements.lock anew from the ranges in pyproject.toml; no release younger than a week
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-annotate --no-header \
-		--python-version 3.11 --upgrade --quiet --output-file requirements.lock
+		--python-version 3.11 --upgrade --exclude-newer "7 days" --quiet --output-file requirements.lock
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

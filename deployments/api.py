@@ -11,6 +11,7 @@ from deployments.web.guard import Access, Guard
 from deployments.web.library import Library
 from deployments.web.problems import Problem, documented
 from judge.config import RunConfig
+from tasks.discretion import keep_secrets
 
 DESCRIPTION = """\
 Evaluation runs of agent conversations: what was judged, what got worse, and why.
@@ -26,6 +27,7 @@ def create_app(config: RunConfig, access: Access) -> FastAPI:
         config: names the store, the thresholds of comparisons, and folders with own rubrics.
         access: who may ask.
     """
+    keep_secrets()
     app = FastAPI(
         title="Assizes",
         version=version("assizes"),

@@ -38,7 +38,10 @@ from deployments.options import (
     StoreUri,
     Verbose,
 )
+from deployments.terminal import keep_log_printable, printable, say
 from judge.errors import AssizesError, ConfigurationError
+from judge.privacy.concealment import concealed
+from tasks.discretion import keep_secrets
 
 app = typer.Typer(
     name="assizes",
@@ -312,9 +315,9 @@ class _Warnings(logging.Handler):
     """What our own packages warn of, as lines of the command; Prefect's log is not shown."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line on stderr, wherever that leads now: a progress bar redirects it."""
+        """One line on stderr."""
         level = record.levelname.lower()
-        sys.stderr.write(f"assizes: {level}: {' '.join(record.getMessage().split())}\n")
+        say(f"{level}: {record.getMessage()}")
 
 
 def _show_warnings() -> None:
@@ -327,9 +330,10 @@ def _internal_error(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
     """The last resort, as `sys.excepthook`: one line, and a code that is no finding of a run."""
-    said = " ".join(f"{kind.__name__}: {error}".split())
+    said = concealed(" ".join(f"{kind.__name__}: {error}".split()))
     if _verbose():
-        traceback.print_exception(kind, error, trace)
+        told = concealed("".join(traceback.format_exception(kind, error, trace)))
+        sys.stderr.write(printable(told, "\n"))
     hint = "" if _verbose() else " (rerun as `assizes --verbose ...` for the traceback)"
     tell(f"internal error: {said}{hint}", error=error)
     raise SystemExit(INTERNAL_ERROR)
@@ -343,6 +347,8 @@ def _verbose() -> bool:
 def main() -> None:
     """Run the command; every fault is one line on stderr and an exit code of design section 6."""
     sys.excepthook = _internal_error
+    keep_secrets()
+    keep_log_printable()
     if not _verbose():  # Prefect's log, when it is shown, holds the warnings as well
         _show_warnings()
     try:

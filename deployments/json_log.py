@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import time
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from deployments.terminal import json_text, say
 from judge.errors import (
     ConfigurationError,
     Halted,
@@ -74,7 +74,7 @@ class JsonLines(logging.Handler):
             body["error"] = record.exc_info[0].__name__
         if dropped:
             body["not_repeated"] = dropped
-        sys.stderr.write(json.dumps(body, ensure_ascii=False, default=str) + "\n")
+        sys.stderr.write(json_text(body) + "\n")
 
     def _passed(self, record: logging.LogRecord) -> int | None:
         """How many of its kind were left out since the last line; null where this one is as well."""
@@ -116,8 +116,7 @@ def tell(line: str, *, error: BaseException | None = None) -> None:
             about settings and places and not about a transcript.
     """
     if not logs_json():
-        sys.stderr.write(f"assizes: {' '.join(line.split())}\n")
-        sys.stderr.flush()
+        say(line)
     elif error is None:
         _log.info("%s", line)
     else:

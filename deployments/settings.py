@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,13 +13,15 @@ from pydantic import ValidationError
 
 from judge.config import RunConfig
 from judge.errors import ConfigurationError
+from tasks import QUIET
 
 DEFAULT_FILE = Path("assizes.toml")
 PREFIX = "ASSIZES_"
+MAX_FILE_BYTES = 1 << 20
+"""Of a configuration file; none that a person wrote comes near."""
 
 PREFECT_DEFAULTS = {
-    "DO_NOT_TRACK": "1",
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    **QUIET,
     "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "true",
     # The temporary server needs 12 to 20 s on two cores; Prefect's own limit is 20.
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
@@ -59,6 +62,8 @@ def prepare_environment(*, verbose: bool = False, api_url: str | None = None) ->
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", level)
     if api_url:
         os.environ["PREFECT_API_URL"] = api_url
+    if os.environ.get("LITELLM_LOG", "").upper() == "DEBUG":
+        sys.stderr.write("assizes: LITELLM_LOG=DEBUG: the log holds the text of transcripts\n")
 
 
 def configured_api_url() -> str | None:
@@ -198,10 +203,12 @@ def _fault(error: Any) -> str:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise ConfigurationError(f"{path}: a configuration of over {MAX_FILE_BYTES:,} bytes")
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigurationError(f"{path}: no such file; `assizes init` writes one") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+    except (ValueError, RecursionError, OSError) as error:
         raise ConfigurationError(f"{path}: cannot be read as TOML: {error}") from None
 
 
@@ -246,5 +253,5 @@ def _toml_value(text: str) -> Any:
     """A TOML value where the text is one, else the text itself (a bare model name, a path)."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text

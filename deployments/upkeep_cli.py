@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from deployments.options import AsJson, ConfigFile, RunId, StoreUri, Yes
+from judge.errors import ConfigurationError
 
 app = typer.Typer()
 
@@ -80,8 +81,14 @@ def sql(
     config: ConfigFile = None,
     store: StoreUri = None,
     as_json: AsJson = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="Print CSV on stdout; no cell is a formula.")
+    ] = False,
 ) -> None:
     """Ask a store, or one run of it, in SQL; read-only."""
     from deployments.commands.sql import ask_and_print
 
-    raise typer.Exit(ask_and_print(target, query, config, store, as_json=as_json))
+    if as_json and as_csv:
+        raise ConfigurationError("--json and --csv: give one of the two")
+    shape: Literal["table", "json", "csv"] = "json" if as_json else "csv" if as_csv else "table"
+    raise typer.Exit(ask_and_print(target, query, config, store, shape))

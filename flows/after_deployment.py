@@ -20,6 +20,7 @@ from judge.config import RunConfig
 from tasks.baselines import LATEST, PREVIOUS_VERSION
 from tasks.collecting import Collected
 from tasks.days import covering, day_of_moment, days_between
+from tasks.discretion import discreet
 from tasks.room import watcher
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ COLLECTING: Final = "collecting"
 """The name of the state, and of the stage, in which transcripts are waited for."""
 
 
+@discreet
 @flow(
     name="after-deployment",
     flow_run_name="after-deployment-{config.name}-{version}",

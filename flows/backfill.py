@@ -17,6 +17,7 @@ from flows.days import PartOutcome, SeriesOutcome, conclude_parts, judge_part, s
 from judge.config import RunConfig
 from tasks.baselines import RULES
 from tasks.day_runs import days_taken, takes_many
+from tasks.discretion import discreet
 from tasks.parts import Part, backfill_parts
 from tasks.progress import Progress, shown_at_best
 from tasks.reports.artifacts import artifact_key
@@ -43,6 +44,7 @@ def _named() -> str:
     return f"backfill-{config.name}-{what}"
 
 
+@discreet
 @flow(name="backfill", flow_run_name=_named, result_serializer="json")
 async def backfill(
     config: RunConfig,

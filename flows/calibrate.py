@@ -14,6 +14,7 @@ from flows.evaluate import evaluate
 from flows.outcome import reached
 from judge.config import RunConfig
 from tasks.calibrations import Calibrated, calibrate_run
+from tasks.discretion import discreet
 from tasks.reports.calibration import calibration_markdown
 from tasks.store import open_store
 
@@ -21,6 +22,7 @@ KEY: Final = "assizes-calibration"
 """Artifact key of a calibration's Markdown, before the name of the configuration."""
 
 
+@discreet
 @flow(name="calibrate", flow_run_name="calibrate-{config.name}", result_serializer="json")
 async def calibrate_judge(config: RunConfig, run_id: str | None = None) -> State[Calibrated]:
     """Calibrate the judge of a configuration; a judge that falls short ends the flow as failed.

@@ -13,6 +13,7 @@ from flows.outcome import ENDINGS
 from judge.compare import RunComparison
 from judge.config import ComparisonConfig, StoreConfig
 from tasks.compared import compare_stored
+from tasks.discretion import discreet
 from tasks.reports.artifacts import publish_artifacts
 from tasks.reports.stored import stored_report_data
 from tasks.store import open_store
@@ -21,6 +22,7 @@ KEYS: Final = ("assizes-comparison", "assizes-changes")
 """Artifact keys of a comparison's Markdown and of its table."""
 
 
+@discreet
 @flow(name="compare", flow_run_name="compare-{candidate}", result_serializer="json")
 async def compare_runs(
     baseline: str,

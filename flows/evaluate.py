@@ -12,6 +12,7 @@ from flows.batch import ask_by_batch
 from flows.outcome import RunOutcome, conclude
 from flows.spread import judge_shards
 from judge.config import Manner, RunConfig, Trigger
+from tasks.discretion import discreet
 from tasks.incidents import tell_incidents
 from tasks.plan import Request, at_work, plan_run
 from tasks.progress_shown import progress_shown
@@ -20,6 +21,7 @@ from tasks.room import sitting
 from tasks.summaries import compare_with_baseline, summarise_run
 
 
+@discreet
 @flow(name="evaluate", flow_run_name="evaluate-{config.name}", result_serializer="json")
 async def evaluate(
     config: RunConfig,

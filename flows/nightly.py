@@ -12,6 +12,7 @@ from flows.days import PartOutcome, SeriesOutcome, conclude_parts, judge_part
 from judge.config import RunConfig
 from tasks.day_runs import due_nights
 from tasks.days import check_dated, yesterday
+from tasks.discretion import discreet
 from tasks.parts import Part
 
 
@@ -21,6 +22,7 @@ def _named() -> str:
     return f"nightly-{config.name}-{given.get('on') or _night(config)}"
 
 
+@discreet
 @flow(name="nightly", flow_run_name=_named, result_serializer="json")
 async def nightly(config: RunConfig, on: date | None = None) -> State[SeriesOutcome]:
     """Judge the transcripts of the last whole day, after those of nights that were missed.

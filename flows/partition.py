@@ -13,6 +13,7 @@ from prefect.states import Completed, Failed
 from flows.shards import Losses, judge_here
 from judge.config import RunConfig
 from judge.errors import AssizesError
+from tasks.discretion import discreet
 from tasks.partitions import DONE, LEFT
 from tasks.plan import Request, at_work, plan_run
 from tasks.pulse import beating
@@ -20,6 +21,7 @@ from tasks.room import sitting
 from tasks.seals import see_seal
 
 
+@discreet
 @flow(
     name="judge-partition",
     flow_run_name="judge-{run_id}-{partition}",

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from judge.llm import Completion
 from judge.prices import Price, estimated_tokens
+from judge.privacy.concealment import without_own
 from judge.provider_errors import readable
 
 ESTIMATED: Final = "tokens_estimated"
@@ -30,7 +31,7 @@ def completion_of(
         if price is not None:
             cost_usd = price.cost_usd(sent, written, _cached_tokens(usage, sent), batch=batch)
     return Completion(
-        text=text,
+        text=without_own(text),
         answered_by=response.model or model,
         input_tokens=sent,
         output_tokens=written,

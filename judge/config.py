@@ -18,6 +18,7 @@ from judge.format_names import FormatName
 from judge.ground_truth import GroundTruthConfig
 from judge.occasions import AfterDeploymentConfig, BackfillConfig, NightlyConfig, NotifyConfig
 from judge.prices import Price
+from judge.privacy.concealment import keys_in
 from judge.privacy.settings import PrivacyConfig
 from judge.rows import as_json
 from judge.runner import RunnerConfig
@@ -77,6 +78,9 @@ class TranscriptsConfig(SelectionConfig):
     )
     salvage: bool = Field(
         default=False, description="judge the whole lines in front of where a packed object breaks"
+    )
+    databases: str | None = Field(
+        default=None, description="folder of the databases that cases name; null: the current one"
     )
     again: Again | None = Field(
         default=None, description="only what an earlier run could not read, or could not judge"
@@ -330,7 +334,7 @@ class RunConfig(_Table):
 
     @model_validator(mode="after")
     def _no_secrets(self) -> RunConfig:
-        tables = self.model_dump(include={*_STORED_PLACES, "judge"})
+        tables = self.model_dump(exclude={"name", "privacy"})
         for table in _STORED_PLACES:
             for name in secret_names(tables[table]["storage_options"]):
                 raise ValueError(
@@ -343,6 +347,10 @@ class RunConfig(_Table):
                     f"[{table}] {place}: holds a URL with a password, key or signature in it; "
                     "secrets belong in the environment"
                 )
+            for place in keys_in(body):
+                raise ValueError(
+                    f"[{table}] {place}: holds what looks like a key; secrets belong in the environment"
+                )
         return self
 
     @property
@@ -354,8 +362,9 @@ class RunConfig(_Table):
         """The part that can change a result: not where rows, replies and reports go, nor how fast."""
         body = self.model_dump(mode="json", include={"name", "transcripts", "judge", "thresholds"})
         del body["transcripts"]["storage_options"]
+        unset = TranscriptsConfig(uri="").model_dump(mode="json")
         for name in LATER:  # a run of an older version goes on where they are not used
-            if body["transcripts"][name] == SelectionConfig().model_dump(mode="json")[name]:
+            if body["transcripts"][name] == unset[name]:
                 del body["transcripts"][name]
         if self.judge.flagged_passes == "apart":
             del body["judge"]["flagged_passes"]

@@ -27,9 +27,9 @@ def secret_names(options: Any, at: str = "") -> Iterator[str]:
         options: tables and lists of any depth.
         at: the place of `options` itself.
     """
-    for name, value in _parts(options):
+    for name, value in parts_of(options):
         place = f"{at}.{name}" if at else name
-        if _is_secret(name):
+        if is_secret(name):
             yield place
         else:
             yield from secret_names(value, place)
@@ -44,7 +44,7 @@ def revealing_urls(value: Any, at: str = "") -> Iterator[str]:
     """
     if isinstance(value, str) and masked(value) != value:
         yield at
-    for name, part in _parts(value):
+    for name, part in parts_of(value):
         yield from revealing_urls(part, f"{at}.{name}" if at else name)
 
 
@@ -68,15 +68,17 @@ def _without_userinfo(found: re.Match[str]) -> str:
 
 def _without_value(found: re.Match[str]) -> str:
     before, name, value = found.groups()
-    secret = _is_secret(name) or _SIGNATURE.search(name)
+    secret = is_secret(name) or _SIGNATURE.search(name)
     return f"{before}{name}=***" if secret and value != "***" else found[0]
 
 
-def _is_secret(name: str) -> bool:
+def is_secret(name: str) -> bool:
+    """Whether a setting or a variable of this name holds a secret."""
     return bool(_NAME.search(name)) and not _NAMES_A_KEY.search(name)
 
 
-def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
+    """Name and value of what stands in a table or a list; nothing of anything else."""
     if isinstance(value, Mapping):
         yield from ((str(name), part) for name, part in value.items())
     elif isinstance(value, list | tuple):

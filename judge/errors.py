@@ -27,11 +27,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
+from judge.privacy.concealment import concealed
+
 
 class AssizesError(Exception):
-    """The root of the tree; its message is one line fit for a person."""
+    """The root of the tree; its message is one line fit for a person, without secrets."""
 
     exit_code: ClassVar[int] = 2
+
+    def __init__(self, *said: object) -> None:
+        """Hide what a library, a server or a person put into the message."""
+        super().__init__(*(concealed(one) if isinstance(one, str) else one for one in said))
 
 
 class ConfigurationError(AssizesError):
@@ -56,7 +62,7 @@ class DataError(AssizesError):
         """Keep the code apart from the sentence: rows group by it."""
         super().__init__(f"{code}: {detail}")
         self.code = code
-        self.detail = detail
+        self.detail = concealed(detail)
 
 
 class StoreError(AssizesError):
@@ -158,7 +164,7 @@ class ModelError(AssizesError):
         """Keep the code apart from the sentence: rows group by it."""
         super().__init__(f"{code}: {detail}")
         self.code = code
-        self.detail = detail
+        self.detail = concealed(detail)
         self.retry_after_s = retry_after_s
         self.status = status
 

@@ -20,6 +20,7 @@ import httpx
 
 from judge.errors import ModelError
 from judge.llm import Unreached
+from judge.privacy.concealment import concealed
 
 MAX_DETAIL_CHARS: Final = 200
 
@@ -69,13 +70,6 @@ _CLASS_NAMES: Final = re.compile(
 _IN_MEMORY: Final = re.compile(r" ssl:<[^>]*>")
 """What aiohttp says of an object by its address, another one each time."""
 _TITLE: Final = re.compile(r"<title>(.*?)</title>", re.IGNORECASE | re.DOTALL)
-_SECRETS: Final = (
-    re.compile(r"(\b(?:sk|pk|rk|gsk|xai)-)[\w*-]{6,}"),
-    re.compile(r"(\bAIza)[\w-]{16,}"),
-    re.compile(r"(\b(?:bearer|basic)\s+)[^\s\"',]{6,}", re.IGNORECASE),
-    re.compile(r"(\b\w*(?:key|token|secret)\b(?:\s+provided)?[\"'\s:=]*)[\w+/=*-]{16,}", re.I),
-    re.compile(r"(://)[^/\s@]+(?=@)"),
-)
 
 
 def model_error(error: Exception) -> ModelError:
@@ -134,9 +128,7 @@ def readable(text: str) -> str:
     characters.
     """
     line = _message(_IN_MEMORY.sub("", _CLASS_NAMES.sub("", " ".join(text.split()))))
-    for secret in _SECRETS:
-        line = secret.sub(r"\1***", line)
-    return line[:MAX_DETAIL_CHARS]
+    return concealed(line)[:MAX_DETAIL_CHARS]
 
 
 def _message(text: str) -> str:

@@ -82,9 +82,11 @@ def reply_object(text: str, reply_id: str | None) -> Found:
 
 
 def _see_own_id(value: dict[str, Any], reply_id: str | None) -> None:
-    """A single object may leave the id out; another id says that it answers something else."""
-    if reply_id is not None and value.get(REPLY_ID, reply_id) != reply_id:
-        raise _ambiguous("the JSON object holds another reply_id", reply_id)
+    """Without its id an object may be one that the transcript told the model to repeat."""
+    if reply_id is None or value.get(REPLY_ID) == reply_id:
+        return
+    held = "another" if REPLY_ID in value else "no"
+    raise _ambiguous(f"the JSON object holds {held} reply_id", reply_id)
 
 
 def _only_one(objects: list[_Object], broken: list[ModelError]) -> _Object:

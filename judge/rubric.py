@@ -238,7 +238,7 @@ def toml_table(text: str, where: str) -> dict[str, Any]:
     """
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also a number of too many digits
         raise ConfigurationError(f"{where}: not TOML: {error}") from error
 
 

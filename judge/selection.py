@@ -23,9 +23,9 @@ from judge.rows import as_json
 
 LATER: Final = (
     *("filter", "number", "stratify_by", "per_stratum", "seed", "always"),
-    *("since_last", "quiet_minutes", "manifest"),
+    *("since_last", "quiet_minutes", "manifest", "manifest_roots", "databases"),
 )
-"""Settings that came after the first runs; unset they are no part of what a run is known by."""
+"""Settings of [transcripts] that came after the first runs; unset they are no part of what a run is known by."""
 
 ALWAYS: Final = "always"
 """The stratum of the cases that are always judged."""
@@ -100,6 +100,9 @@ class SelectionConfig(BaseModel):
     )
     manifest: bool = Field(
         default=False, description="the uri is a list of objects, and those hold the transcripts"
+    )
+    manifest_roots: tuple[str, ...] = Field(
+        default=(), description="folders and s3:// prefixes it may name besides its own"
     )
 
     @field_validator("filter")

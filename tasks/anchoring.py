@@ -11,12 +11,14 @@ from prefect.events import emit_event
 from judge.anchors import Attribution
 from judge.compare import RunComparison
 from tasks.anchor_runs import stored_attribution
+from tasks.discretion import discreet
 from tasks.plan import PlannedRun
 from tasks.room import Room
 
 EVENT_DRIFTED = "assizes.judge.drifted"
 
 
+@discreet
 @task(name="attribute_change", cache_policy=NO_CACHE, result_serializer="json")
 async def attribute_change(
     room: Room, run: PlannedRun, comparison: RunComparison | None

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from judge.errors import DataError
+from judge.formats.intake import strict_json
 from tasks.bounds import Bounds
 from tasks.unpacking import BOMB_FLOOR_BYTES, BOMB_RATIO
 
@@ -92,7 +93,13 @@ def spread(path: Path, target: Path, bounds: Bounds) -> None:
     spreader(path, target, bounds)
 
 
-def _parquet(path: Path, target: Path, bounds: Bounds) -> None:
+def spread_parquet(path: Path, target: Path, bounds: Bounds) -> None:
+    """Write the rows of a Parquet file as lines; a file that crashes its reader crashes a child.
+
+    Raises:
+        DataError: `parquet` for one that cannot be read, `bomb` for too much.
+        OSError: the disk is full, or fails.
+    """
     cap_bytes, raw = bounds.object_bytes, target.with_name(f"{target.name}.raw")
     memory = _CHILD_BYTES + path.stat().st_size
     words = [str(path), str(target), str(cap_bytes), str(memory)]
@@ -146,7 +153,7 @@ def _lines(members: _Members, header_bytes: int) -> Iterator[bytes]:
     names = members.names
     if "header.json" not in names:
         raise DataError("archive", "a zip archive without header.json; no inspect_ai log")
-    header = json.loads(members.whole("header.json", header_bytes))
+    header = strict_json(members.whole("header.json", header_bytes))
     log = json.dumps(header.get("eval") if isinstance(header, dict) else None).encode()
     for name in names:
         if name.startswith("samples/") and name.endswith(".json"):
@@ -210,6 +217,6 @@ def _too_much(cap_bytes: int) -> DataError:
 
 
 _SPREADERS: Final[dict[bytes, Callable[[Path, Path, Bounds], None]]] = {
-    b"PAR1": _parquet,
+    b"PAR1": spread_parquet,
     b"PK\x03\x04": _inspect,
 }

@@ -21,6 +21,7 @@ from tasks.batch_calls import LookPace
 from tasks.batch_desk import Desk, Supplies
 from tasks.batch_drafts import Draft, Drafts, Most
 from tasks.batches import BatchBook
+from tasks.discretion import discreet
 from tasks.intake import read_shard
 from tasks.judging import hear_all
 from tasks.plan import PlannedRun
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 GATHERING = "preparing batch"
 
 
+@discreet
 @task(name="judge_by_batch", cache_policy=NO_CACHE, result_serializer="json")
 async def judge_by_batch(room: Room, run: PlannedRun, *, submits: bool = True) -> int:
     """Fill the reply cache round by round, until no hearing lacks a reply that a batch could bring.

@@ -143,7 +143,7 @@ async def retold(
     if isinstance(case, DataError):
         raise case
     rows = [row for row in kept.asks if row["judge"] == judge]
-    clerk = SandboxClerk()
+    clerk = SandboxClerk.of(config)
     try:
         for one in court(config.judge).judges:
             if one.name == judge:

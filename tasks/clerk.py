@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from judge.config import RunConfig
 from judge.protocol import NoReply, Query, QueryResult, Table
 from tasks.sandbox.fixtures import Copies, Fixture, NoFixture, found
 from tasks.sandbox.statement import orders
@@ -40,9 +41,19 @@ class SandboxClerk:
         writes_allowed: bool = False,
         caps: Caps = Caps(),  # noqa: B008  # frozen
         children: int = CHILDREN,
+        own: Collection[Path] = (),
     ) -> None:
-        """Start nothing yet; `base` is the folder databases lie in, null for the current one."""
+        """Start nothing yet.
+
+        Args:
+            base: the folder databases lie in; null: the current one, or any by an absolute path.
+            writes_allowed: see above.
+            caps: of a statement.
+            children: at once.
+            own: files of ours that no case may ask.
+        """
         self._base = base
+        self._own = frozenset(path.resolve() for path in own)
         self._writes = writes_allowed
         self._caps = caps
         self._free = asyncio.Semaphore(children)
@@ -50,6 +61,14 @@ class SandboxClerk:
         self._idle: list[Worker] = []
         self._workers: set[Worker] = set()
         self._copies: Copies | None = None
+
+    @classmethod
+    def of(cls, config: RunConfig) -> SandboxClerk:
+        """For the cases of a run: a transcript names databases of one folder, and none of ours."""
+        own = [Path(config.limits.ledger)]
+        if config.store.uri.startswith(_FILE):
+            own.append(Path(config.store.uri.removeprefix(_FILE)))
+        return cls(Path(config.transcripts.databases or "."), own=own)
 
     @property
     def pids(self) -> set[int]:
@@ -81,7 +100,7 @@ class SandboxClerk:
             if self._copies is None:
                 self._copies = Copies()
             copies = self._copies
-            fixture = await asyncio.to_thread(found, database, self._base)
+            fixture = await asyncio.to_thread(found, database, self._base, self._own)
             copy = await asyncio.to_thread(copies.lend, fixture)
         try:
             yield copies, copy
@@ -144,6 +163,7 @@ class SandboxClerk:
         self._workers.discard(worker)
 
 
+_FILE = "duckdb:///"
 _LATE = f"not run: the statements before it took {LOOK_UP_S:g} s"
 _LOST = "not run: the copy was lost with the statement before it"
 

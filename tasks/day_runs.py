@@ -14,12 +14,14 @@ from prefect.cache_policies import NO_CACHE
 
 from judge.config import RunConfig
 from tasks.baselines import day_of
+from tasks.discretion import discreet
 from tasks.store import Store, open_store
 from tasks.store.record import COMPLETE
 
 log = logging.getLogger(__name__)
 
 
+@discreet
 @task(name="due_nights", cache_policy=NO_CACHE, result_serializer="json")
 async def due_nights(config: RunConfig, night: date) -> list[date]:
     """A night, and before it those that were missed, oldest first.

@@ -66,7 +66,7 @@ async def forecast(config: RunConfig, on: date | None = None) -> RunForecast:
     found = await asyncio.to_thread(seats, config, bench)
     treatment = await asyncio.to_thread(Treatment.of, config)
     choice = await asyncio.to_thread(_left_before, config, bench, on)
-    spool, clerk = Spool.of(config.transcripts), SandboxClerk()
+    spool, clerk = Spool.of(config.transcripts), SandboxClerk.of(config)
     try:
         intake = await asyncio.to_thread(
             plan_intake,

@@ -18,6 +18,7 @@ from judge.formats import Format
 from judge.formats.containers import Gathered
 from judge.formats.intake import strict_json
 from tasks.archives import is_archive, spread
+from tasks.links import Home, is_file, leads_out
 from tasks.objects import Source, Spool
 from tasks.sources import BOM
 
@@ -106,7 +107,11 @@ def _named(spool: Spool, source: Source, format_: Gathered) -> list[Source]:
         return []
     base = f"{source.uri.rsplit('/', 2)[0]}/" if source.uri.count("/") > 1 else ""
     # A key counts from the bucket, wherever a copy of the export lies: its last two steps are sure.
-    wanted = dict.fromkeys(f"{base}{'/'.join(key.split('/')[-2:])}" for key in keys)
+    wanted = dict.fromkeys(f"{base}{_steps(key)}" for key in keys)
+    home = None if "://" in base else Home(Path(base))
+    for uri in wanted:
+        if home is not None and is_file(uri) and not home.holds(Path(uri)):
+            raise leads_out(uri)
 
     def listed(target: Path) -> None:
         found = [spool.listed(uri) for uri in wanted]
@@ -114,6 +119,18 @@ def _named(spool: Spool, source: Source, format_: Gathered) -> list[Source]:
 
     kept = spool.made(source, f"named\n{format_.name}", listed)
     return [Source(*one) for one in json.loads(kept.read_text("utf-8"))]
+
+
+def _steps(key: str) -> str:
+    """The last two steps of a key.
+
+    Raises:
+        DataError: `vanished`: no export names its files so.
+    """
+    steps = key.split("/")[-2:]
+    if {"", ".", ".."} & set(steps):
+        raise DataError("vanished", f"a manifest names {key!r}, which is no file of an export")
+    return "/".join(steps)
 
 
 def _keys(path: Path, format_: Gathered) -> list[str]:

@@ -17,6 +17,7 @@ from judge.errors import ConfigurationError, DataError
 from judge.formats.intake import strict_json
 from judge.ground_truth import FIELDS, GroundTruthConfig, joined, truth_of
 from judge.reconcile import reconcile
+from tasks.foreign_tables import parquet_rows
 
 _WHERE: Final = "[ground_truth]"
 _SHOWN: Final = 3
@@ -120,13 +121,13 @@ def _rows(uri: str, data: bytes) -> Rows:
         )
     try:
         if suffix == ".csv":
-            frame = pl.read_csv(io.BytesIO(data), infer_schema=False)
+            rows = pl.read_csv(io.BytesIO(data), infer_schema=False).to_dicts()
         else:
-            frame = pl.read_parquet(io.BytesIO(data))
-    except (pl.exceptions.PolarsError, OSError) as error:
+            rows = parquet_rows(data)
+    except (pl.exceptions.PolarsError, OSError, DataError) as error:
         why = str(error).strip().partition("\n")[0]
         raise ConfigurationError(f"{_WHERE} {uri!r}: no {suffix[1:]} file: {why}") from None
-    return [(f"row {number}", row) for number, row in enumerate(frame.iter_rows(named=True), 1)]
+    return [(f"row {number}", row) for number, row in enumerate(rows, 1)]
 
 
 def _json_rows(uri: str, data: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:

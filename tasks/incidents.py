@@ -15,6 +15,7 @@ from prefect.events import emit_event
 from judge.errors import AssizesError
 from judge.series.settings import SeriesConfig
 from judge.series.trends import Incident, State, Trends
+from tasks.discretion import discreet
 from tasks.history import Span, stored_trends
 from tasks.plan import PlannedRun
 from tasks.room import Room
@@ -29,6 +30,7 @@ EVENTS: Final[dict[State, str]] = {
 log = logging.getLogger(__name__)
 
 
+@discreet
 @task(name="tell_incidents", cache_policy=NO_CACHE, result_serializer="json")
 async def tell_incidents(room: Room, run: PlannedRun) -> list[Incident]:
     """After a nightly run, an event for each problem that is open, or over with this run.

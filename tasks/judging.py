@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,9 +21,11 @@ from judge.catalog import Court
 from judge.errors import AssizesError, DataError, Halted, Inconclusive, OverBudget
 from judge.faults import OUTAGES, STOPS
 from judge.findings import Findings, Origin, findings
+from judge.privacy.concealment import concealed
 from judge.protocol import Judge
 from judge.rows import SHARD_TABLES, frame
 from judge.score import Score
+from tasks.discretion import discreet
 from tasks.failpoints import failpoint
 from tasks.intake import Record, read_shard
 from tasks.room import Room, watcher
@@ -64,6 +67,7 @@ def _causes(error: Any) -> Iterator[BaseException]:
         error = error.__cause__
 
 
+@discreet
 @task(
     name="judge_shard",
     task_run_name="judge-{shard.shard_id}",
@@ -183,8 +187,12 @@ async def _hear(engine: Hears, judge: Judge, case: Case) -> Heard:
     try:
         return await engine.hear(judge, case)
     except Exception as error:  # the one place: a bug in a judge is a failed score
-        log.exception("judge %s broke on a case", judge.name)
-        reason = f"{type(error).__name__}: {error}"[:300]
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        kind = type(error).__name__
+        where = f"{kind} at {at.filename}:{at.lineno}"
+        log.error("judge %s broke on a case: %s", judge.name, where)  # noqa: TRY400  # the text may quote the case
+        log.debug("judge %s broke on a case", judge.name, exc_info=error)
+        reason = concealed(f"{kind}: {error}")[:300]
         failed = [Score.failed(metric.name, reason, "judge_bug") for metric in judge.metrics]
         return Heard(judge=judge, scores=failed, asks=[])
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
-import json
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -16,7 +12,9 @@ import polars as pl
 
 from judge.calibration.settings import Columns
 from judge.credentials import masked
-from judge.errors import ConfigurationError
+from judge.errors import ConfigurationError, DataError
+from judge.formats.intake import strict_json
+from tasks.foreign_tables import gunzipped, parquet_rows
 
 Rows = list[dict[str, Any]]
 
@@ -57,7 +55,7 @@ def read_labels(
         raise ConfigurationError(f"{where} {masked(uri)!r}: unknown ending; accepted: {_ACCEPTED}")
     try:
         rows = reader(data)
-    except (ValueError, TypeError, pl.exceptions.PolarsError) as error:
+    except (ValueError, TypeError, DataError, pl.exceptions.PolarsError) as error:
         said = str(error).strip().split("\n", 1)[0][:200]
         raise ConfigurationError(
             f"{where} {masked(uri)!r}: cannot be read as {suffix}: {said}"
@@ -71,10 +69,10 @@ def _bytes(uri: str, storage_options: Mapping[str, Any], where: str) -> bytes:
     try:
         files, path = url_to_fs(uri, **storage_options)
         data: bytes = files.cat_file(path)
-        return gzip.decompress(data) if uri.endswith(".gz") else data
+        return gunzipped(data) if uri.endswith(".gz") else data
     except FileNotFoundError:
         raise ConfigurationError(f"{where} {masked(uri)!r}: no such file") from None
-    except (OSError, EOFError, ValueError, ImportError, zlib.error) as error:
+    except (OSError, ValueError, ImportError, DataError) as error:
         said = masked(str(error).strip().split("\n", 1)[0][:200])
         raise ConfigurationError(f"{where} {masked(uri)!r}: cannot be read: {said}") from error
 
@@ -88,17 +86,13 @@ def _separated(separator: str) -> Callable[[bytes], Rows]:
     return read
 
 
-def _parquet(data: bytes) -> Rows:
-    return pl.read_parquet(io.BytesIO(data)).to_dicts()
-
-
 def _json_lines(data: bytes) -> Rows:
     lines = data.decode("utf-8-sig").splitlines()
-    return _objects([json.loads(line) for line in lines if line.strip()])
+    return _objects([strict_json(line.encode()) for line in lines if line.strip()])
 
 
 def _json(data: bytes) -> Rows:
-    return _objects(json.loads(data.decode("utf-8-sig")))
+    return _objects(strict_json(data))
 
 
 def _objects(found: Any) -> Rows:
@@ -128,7 +122,7 @@ def _trec(columns: Columns) -> Callable[[bytes], Rows]:
 _READERS: Final[Mapping[str, Callable[[bytes], Rows]]] = {
     ".csv": _separated(","),
     ".tsv": _separated("\t"),
-    ".parquet": _parquet,
+    ".parquet": parquet_rows,
     ".jsonl": _json_lines,
     ".ndjson": _json_lines,
     ".json": _json,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
-from collections.abc import Iterator, Mapping
-from pathlib import PurePosixPath
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from judge.config import TranscriptsConfig
 from judge.errors import ConfigurationError, DataError
+from judge.formats.intake import strict_json
 from tasks.days import NothingDue, day_sources
+from tasks.links import LINK
 from tasks.objects import Spool, relisted
 from tasks.sources import BOM, Source
 
@@ -33,7 +35,8 @@ def transcript_sources(
     found = day_sources(config, day)
     if not config.manifest:
         return found
-    names = sorted({name for manifest in found for name in _names(manifest, spool)})
+    roots = config.manifest_roots
+    names = sorted({name for manifest in found for name in _names(manifest, spool, roots)})
     if not names:
         raise NothingDue(f"no transcripts: the manifest {found[0].uri!r} names no object")
     return [as_it_is_now(Source(name, "", 0), config.storage_options) for name in names]
@@ -46,17 +49,52 @@ def as_it_is_now(source: Source, storage_options: Mapping[str, Any]) -> Source:
         ConfigurationError: the bucket cannot be reached.
     """
     try:
-        return relisted(source, storage_options)
+        return source if source.etag == LINK else relisted(source, storage_options)
     except DataError:
         return source
 
 
-def _names(manifest: Source, spool: Spool) -> Iterator[str]:
-    """The URIs a manifest holds, those without a root taken from its own folder."""
+def _names(manifest: Source, spool: Spool, more: Sequence[str]) -> Iterator[str]:
+    """The URIs a manifest holds, those without a root taken from its own folder.
+
+    Whoever writes it chooses among the transcripts, not among the files of this machine.
+    """
     where = f"[transcripts] manifest {manifest.uri!r}"
     folder = manifest.uri.rpartition("/")[0]
+    roots = [_root_of(manifest.uri), *(_plain(one) for one in more)]
+    for name in _said(manifest, spool, where, folder):
+        if not any(_is_below(name, root) for root in roots):
+            raise ConfigurationError(
+                f"{where}: {name!r} lies elsewhere; accepted: what is below "
+                f"{', '.join(map(repr, roots))}, or below [transcripts] manifest_roots"
+            )
+        yield name
+
+
+def _root_of(uri: str) -> str:
+    """The folder of a manifest; on S3 its bucket."""
+    scheme, parted, rest = uri.rpartition("://")
+    return (
+        f"s3://{rest.partition('/')[0]}" if parted and scheme == "s3" else rest.rpartition("/")[0]
+    )
+
+
+def _plain(root: str) -> str:
+    return root.removeprefix("file://").rstrip("/") or "/"
+
+
+def _is_below(name: str, root: str) -> bool:
+    """Whether an object lies below a place, links and steps upwards followed."""
+    if name.startswith("s3://") or root.startswith("s3://"):
+        steps = name.removeprefix("s3://").split("/")
+        return name.startswith(f"{root}/") and not {"", ".", ".."} & set(steps)
+    real = Path(os.path.realpath(name))  # also of a name that is too long to be one
+    return real.is_relative_to(Path(root).resolve())
+
+
+def _said(manifest: Source, spool: Spool, where: str, folder: str) -> Iterator[str]:
     for number, name in enumerate(_entries(manifest, spool, where), 1):
-        if not isinstance(name, str) or not name.strip():
+        if not isinstance(name, str) or not name.strip() or "\0" in name:
             raise ConfigurationError(f"{where}: entry {number} is no text; wanted {_ACCEPTED}")
         scheme, parted, rest = name.strip().rpartition("://")
         if parted and scheme not in _SCHEMES:
@@ -83,8 +121,8 @@ def _entries(manifest: Source, spool: Spool, where: str) -> list[Any]:
         text = path.read_bytes().removeprefix(BOM).decode().strip()
         if not text.startswith(("[", "{")):
             return [line for line in text.splitlines() if line.strip()]
-        entries = json.loads(text)
-    except ValueError as error:
+        entries = strict_json(text.encode())
+    except (UnicodeDecodeError, DataError) as error:
         raise ConfigurationError(f"{where}: {error}; wanted {_ACCEPTED}, in UTF-8") from None
     if not isinstance(entries, list):
         raise ConfigurationError(f"{where} is a JSON object; wanted {_ACCEPTED}")

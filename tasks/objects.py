@@ -25,6 +25,7 @@ from judge.errors import ConfigurationError, DataError, Inconclusive
 from tasks.bounds import Bounds
 from tasks.buckets import bucket_sources, bucket_stream
 from tasks.leavings import is_ours
+from tasks.links import LINK, Home, is_file, leads_out
 from tasks.sources import BOM, SUFFIXES, SUFFIXES_SAID, Source, changed, until_magic, vanished
 from tasks.unpacking import Packing, packing_of, unpack
 
@@ -78,7 +79,8 @@ def list_sources(uri: str, storage_options: Mapping[str, Any]) -> list[Source]:
     if scheme == "s3":
         sources = bucket_sources(rest, storage_options)
     elif scheme in ("", "file"):
-        sources = [_local_source(path) for path in _local_paths(Path(rest))]
+        base, paths = _local_paths(Path(rest))
+        sources = [_local_source(path, base) for path in paths]
     else:
         raise ConfigurationError.unknown(
             "scheme", f"{scheme}://", ["file://", "s3://", "a plain path"], "[transcripts] uri"
@@ -95,7 +97,7 @@ def relisted(source: Source, storage_options: Mapping[str, Any]) -> Source:
         DataError: `vanished`.
         ConfigurationError: the bucket cannot be reached any more.
     """
-    if "://" not in source.uri and not Path(source.uri).is_file():
+    if "://" not in source.uri and not is_file(source.uri):
         raise vanished(source)
     try:
         found = list_sources(source.uri, storage_options)
@@ -151,10 +153,12 @@ class Spool:
         """A local file with the plain content of the source.
 
         Raises:
-            DataError: `vanished`, `changed` since it was listed, `gzip_corrupt`,
+            DataError: `vanished`, `changed` since it was listed, `link`, `gzip_corrupt`,
                 `zstd_corrupt`, `bomb`, or `too_large`.
             ConfigurationError: the bucket cannot be reached any more, or the disk is full.
         """
+        if source.etag == LINK:
+            raise leads_out(source.uri)
         if not source.uri.startswith("s3://"):
             path = _unchanged(source)
             if not _is_packed_file(source, path):
@@ -317,8 +321,10 @@ def _is_packed_file(source: Source, path: Path) -> bool:
         return packing_of(source.uri, stream) is not None
 
 
-def _local_source(path: Path) -> Source:
+def _local_source(path: Path, home: Home | None) -> Source:
     try:
+        if home is not None and not home.holds(path):
+            return Source(path.as_posix(), LINK, 0)
         etag, state = _local_etag(path), path.stat()
         modified = dt.datetime.fromtimestamp(state.st_mtime, dt.UTC)
         return Source(path.as_posix(), etag, state.st_size, modified)
@@ -338,17 +344,18 @@ def _digest(path: str, *_state: int) -> str:
         return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
-def _local_paths(given: Path) -> Iterable[Path]:
+def _local_paths(given: Path) -> tuple[Home | None, Iterable[Path]]:
+    """The files, and the folder that they must lie in; null for one that was named itself."""
     if given.is_file():
-        return [given]
+        return None, [given]
     if given.is_dir():
-        return _foreign(_transcripts_below(given))
+        return Home(given), _foreign(_transcripts_below(given))
     base = Path(*until_magic(given.parts))
     if base == given or not base.is_dir():
         raise ConfigurationError(
             f"[transcripts] uri: {str(base)!r} does not exist; give a file, a folder or a glob"
         )
-    return _foreign(_matches(base, given.relative_to(base).as_posix()))
+    return Home(base), _foreign(_matches(base, given.relative_to(base).as_posix()))
 
 
 def _foreign(paths: Iterable[Path]) -> Iterator[Path]:

@@ -21,6 +21,7 @@ from tasks.arrivals import run_choice
 from tasks.baselines import DAY, SEQUENCE, next_sequence
 from tasks.compared import baseline_id
 from tasks.days import NothingDue
+from tasks.discretion import discreet
 from tasks.failpoints import failpoint
 from tasks.holding import holding, take
 from tasks.intake import Plan, plan_intake
@@ -68,6 +69,7 @@ class PlannedRun:
         return self.record.status == "complete"
 
 
+@discreet
 @task(name="plan_run", cache_policy=NO_CACHE, result_serializer="json")
 async def plan_run(room: Room, request: Request) -> PlannedRun:
     """List the input, cut it into shards, and begin the run or find it already begun.

@@ -14,6 +14,7 @@ from prefect.events import emit_event
 from judge.compare import Ending, RunComparison
 from judge.errors import AssizesError
 from judge.summary import Outcome, RunSummary
+from tasks.discretion import discreet
 from tasks.plan import PlannedRun
 from tasks.reports.artifacts import publish_artifacts
 from tasks.reports.metrics_file import write_metrics
@@ -37,6 +38,7 @@ RUN_RESOURCE = "assizes.run"
 """Before the id of a run, the resource that these events are about."""
 
 
+@discreet
 @task(name="publish_report", cache_policy=NO_CACHE, result_serializer="json")
 async def publish_report(
     room: Room, run: PlannedRun, summary: RunSummary, comparison: RunComparison | None

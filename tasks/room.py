@@ -53,7 +53,7 @@ class Room:
         self.seats = seats
         self.spool = Spool.of(config.transcripts)
         self.treatment = treatment
-        self.clerk = SandboxClerk()
+        self.clerk = SandboxClerk.of(config)
         self.given: Mapping[str, Came] = {}
         self._replies = FileReplies(config.cache.uri, config.cache.storage_options)
         # Only what costs something must not be asked for twice.

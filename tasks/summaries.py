@@ -31,6 +31,7 @@ from judge.windows import TRUNCATED
 from tasks import arrivals, draw
 from tasks.baselines import RULES
 from tasks.compared import baseline_id, compare_stored
+from tasks.discretion import discreet
 from tasks.failpoints import failpoint
 from tasks.intake import Plan
 from tasks.plan import PlannedRun
@@ -44,6 +45,7 @@ _GONE: Final = (
 )
 
 
+@discreet
 @task(name="summarise_run", cache_policy=NO_CACHE, result_serializer="json")
 async def summarise_run(room: Room, run: PlannedRun, *, lost: bool) -> RunSummary:
     """Sum up the committed shards and finish the run; a finished run is read back as it is.
@@ -178,6 +180,7 @@ compares_later: ContextVar[bool] = ContextVar("compares_later", default=False)
 is not to depend on which of them ended first."""
 
 
+@discreet
 @task(name="compare_runs", cache_policy=NO_CACHE, result_serializer="json")
 async def compare_with_baseline(room: Room, run: PlannedRun) -> Against:
     """The comparison with the configured baseline; none where there is no baseline, or no whole run,

@@ -8,6 +8,7 @@ from typing import Any, Final
 from judge.case import Case
 from judge.config import RunConfig
 from judge.errors import DataError
+from judge.privacy.concealment import own_rules, without_own
 from judge.privacy.redaction import (
     EVERYTHING,
     Placeholders,
@@ -39,7 +40,9 @@ class Treatment:
         self._all = redactor(privacy)
         self._raw = privacy.send == "raw"
         self._sent = secrets_only(privacy) if self._raw else self._all
-        self._excerpts = Redactor((*EVERYTHING.rules, *self._all.rules), self._all.finder)
+        self._excerpts = Redactor(
+            (*own_rules(), *EVERYTHING.rules, *self._all.rules), self._all.finder
+        )
 
     @classmethod
     def of(cls, config: RunConfig) -> Treatment:
@@ -79,14 +82,18 @@ class Treatment:
     def rows(
         self, case: Case, tables: Mapping[str, list[dict[str, Any]]]
     ) -> Mapping[str, list[dict[str, Any]]]:
-        """The rows of a case as they are stored: redacted where the case was sent raw."""
+        """The rows of a case as they are stored: redacted where the case was sent raw.
+
+        What a provider or a judge says may hold a secret of this process that no case does.
+        """
         if not self._raw:
-            return tables
+            return {table: [_told(row) for row in rows] for table, rows in tables.items()}
         known = Placeholders()
         self._all.case(case, known)  # numbers the placeholders as a redacted case would have them
         return {table: [self._row(row, known) for row in rows] for table, rows in tables.items()}
 
-    def _row(self, row: Mapping[str, Any], known: Placeholders) -> dict[str, Any]:
+    def _row(self, plain: Mapping[str, Any], known: Placeholders) -> dict[str, Any]:
+        row = _told(plain)
         shown = {
             name: self._all.text(value, known)
             if name in _TOLD and isinstance(value, str)
@@ -97,6 +104,14 @@ class Treatment:
         if cluster is not None and self._all.text(cluster) != cluster:
             shown["cluster"] = pseudonym(cluster)
         return shown
+
+
+def _told(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row without the secrets of this process."""
+    return {
+        name: without_own(value) if name in _TOLD and isinstance(value, str) else value
+        for name, value in row.items()
+    }
 
 
 AS_READ: Final = Treatment(PrivacyConfig())

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.outward import PYTHONPATH
+
 ROOT = Path(__file__).resolve().parents[1]
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_BASE", "OPENAI_BASE_URL")
 
@@ -26,7 +28,7 @@ def assizes(*args: str, cwd: Path, env: Mapping[str, str] | None = None) -> Answ
     done = subprocess.run(
         [sys.executable, "-m", "deployments.cli", *args],
         cwd=cwd,
-        env={**inherited, "PYTHONPATH": str(ROOT), "COLUMNS": "160", **(env or {})},
+        env={**inherited, "PYTHONPATH": PYTHONPATH, "COLUMNS": "160", **(env or {})},
         capture_output=True,
         text=True,
         timeout=180,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.outward import attempts, watch
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("ASSIZES_DATA", ROOT.parent / "shared" / "data"))
@@ -19,6 +22,8 @@ _SCRATCH = tempfile.TemporaryDirectory(prefix="assizes-tests-", ignore_cleanup_e
 os.environ["PREFECT_HOME"] = f"{_SCRATCH.name}/prefect"
 os.environ["ASSIZES_HOME"] = f"{_SCRATCH.name}/assizes"
 os.environ.pop("PREFECT_API_URL", None)
+OUTWARD = Path(os.environ.get("ASSIZES_TESTS_OUTWARD", f"{_SCRATCH.name}/outward.log"))
+watch(OUTWARD)
 os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "CRITICAL"
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["DO_NOT_TRACK"] = "1"
@@ -37,6 +42,19 @@ def _stop_server() -> None:
 
 # Registered before Prefect registers its own: it sends its last events first, then the server ends.
 atexit.register(_stop_server)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """No test may pass over an attempt to reach the outside that somebody swallowed."""
+    if "PYTEST_XDIST_WORKER" not in os.environ and (tried := attempts(OUTWARD)):
+        sys.stderr.write("\nattempts to reach the outside:\n" + "\n".join(tried) + "\n")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(scope="session")
+def outward_log() -> Path:
+    """Where attempts to reach the outside are counted."""
+    return OUTWARD
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

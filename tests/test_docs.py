@@ -23,6 +23,7 @@ from judge.families.custom import parsed_judge
 from judge.formats import FORMATS
 from judge.rubric import parsed_rubric
 from tasks.store import open_store
+from tests.outward import PYTHONPATH
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -58,7 +59,7 @@ def test_a_python_block_runs(block: Block, tmp_path: Path):
     done = subprocess.run(
         [sys.executable, "-c", block.text],
         cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT), "PREFECT_HOME": str(tmp_path), "PATH": ""},
+        env={"PYTHONPATH": PYTHONPATH, "PREFECT_HOME": str(tmp_path), "PATH": ""},
         capture_output=True,
         text=True,
         check=False,

@@ -15,6 +15,7 @@ from judge.case import Case, Turn
 from judge.errors import ConfigurationError, DataError
 from judge.root_cause import rationale
 from tasks.casebook import Kept, kept_rows, reread
+from tasks.reports.words import one_line
 from tasks.store import RunRecord
 
 TEXT_CHARS: Final = 2000
@@ -83,19 +84,19 @@ def _conversation(case: Case, marks: Mapping[int, Sequence[Mapping[str, Any]]]) 
         yield from _turn(number, turn)
         for score in marks.get(number, ()):
             level = "-" if score["raw"] is None else f"{score['raw']:.4g}"
-            words = [f"    ^ {score['metric']} {level}", score["label"] or _outcome_of(score)]
-            yield " ".join([*words, score["failure_code"] or ""]).rstrip()
+            words = [f"^ {score['metric']} {level}", score["label"] or _outcome_of(score)]
+            yield f"    {one_line(' '.join([*words, score['failure_code'] or '']))}"
 
 
 def _turn(number: int, turn: Turn) -> Iterator[str]:
     result = turn.tool_result
-    name = f" {result.name}" if result and result.name else ""
+    name = f" {one_line(result.name)}" if result and result.name else ""
     failed = " (failed)" if result and result.is_error else ""
     text = "\n".join(part for part in (turn.text, result.content if result else None) if part)
     yield f"[{number}] {turn.role}{name}{failed}: {_cut(text)}"
     for call in turn.tool_calls:
         given = call.raw or json.dumps(call.arguments, ensure_ascii=False, default=str)
-        yield f"[{number}] call: {call.name}({_cut(given)})"
+        yield f"[{number}] call: {one_line(call.name)}({_cut(given)})"
 
 
 def _cut(text: str) -> str:
@@ -105,15 +106,15 @@ def _cut(text: str) -> str:
 
 
 def _print_case(case: Mapping[str, Any], scores: Sequence[Mapping[str, Any]]) -> None:
-    print_line(f"{case['case_id']} (repetition {case['repetition']}): {case['summary']}")
+    print_line(one_line(f"{case['case_id']} (repetition {case['repetition']}): {case['summary']}"))
     print_line(f"transcript: {case['transcript_uri']} at {case['position']}")
     if case["error"]:
-        print_line(f"error: {case['error']}")
+        print_line(one_line(f"error: {case['error']}"))
     for score in scores:
         if score["part"].startswith("outcome:"):
             details = json.loads(score["details"])
             mark = "✓" if score["passed"] else "✗"
-            print_line(f"{mark} {details['statement']}: {details['justification']}")
+            print_line(one_line(f"{mark} {details['statement']}: {details['justification']}"))
     _print_root_cause(case["root_cause"], scores)
     for score in scores:
         if not score["part"].startswith("outcome:"):
@@ -134,7 +135,7 @@ def _print_finding(score: Mapping[str, Any]) -> None:
     name = f"  {score['part']}" if score["part"] else score["metric"]
     words = [f"{name:<24} {level:>5}  {score['label'] or _outcome_of(score):<13}"]
     if score["failure_code"]:
-        words.append(score["failure_code"])
+        words.append(one_line(score["failure_code"]))
     if score["turns"]:
         words.append(f"turns {', '.join(str(turn) for turn in score['turns'])}")
     print_line("  ".join(words).rstrip())

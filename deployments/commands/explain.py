@@ -12,6 +12,7 @@ from deployments.commands.stores import opened_store
 from tasks.casebook import kept_rows
 from tasks.explained import explained
 from tasks.reports.explain_page import reading_of
+from tasks.reports.words import one_line
 
 
 def explain(
@@ -44,13 +45,13 @@ def explain(
 
 
 def _lines(document: Mapping[str, Any]) -> Iterator[str]:
-    yield (
+    yield one_line(
         f"{document['metric']} of case {document['case_id']} (repetition {document['repetition']}) "
         f"in run {document['run_id']}, judge {document['judge']}"
     )
     for score in document["scores"]:
         yield from _score_lines(score)
-    yield f"prompts: {document['prompts']}"
+    yield one_line(f"prompts: {document['prompts']}")
     if not document["asks"]:
         yield "no question was put: this judge reads the transcript by itself, or did not apply"
     for number, ask in enumerate(document["asks"], 1):
@@ -66,31 +67,40 @@ def _score_lines(score: Mapping[str, Any]) -> Iterator[str]:
         words.append(score["failure_code"])
     if score["turns"]:
         words.append(f"turns {', '.join(map(str, score['turns']))}")
-    yield "  ".join(words)
+    yield "  ".join(map(one_line, words))
     if score["reason"]:
-        yield f"  reason: {score['reason']}"
+        yield f"  reason: {one_line(score['reason'])}"
     for name, value in score["details"].items():
-        yield f"  {name}: {value if isinstance(value, str) else json.dumps(value)}"
+        yield f"  {name}: {one_line(value) if isinstance(value, str) else json.dumps(value)}"
     if not score["part"]:
         yield f"  judge version {score['judge_version']}, rubric {score['rubric_hash'] or '-'}"
 
 
 def _ask_lines(number: int, ask: Mapping[str, Any]) -> Iterator[str]:
     by = f", answered by {ask['answered_by']}" if ask["answered_by"] else ""
-    yield f"question {number}: {ask['model']}{by}; round {ask['round']}, index {ask['index']}"
+    yield f"question {number}: {one_line(ask['model'] + by)}; round {ask['round']}, index {ask['index']}"
     yield f"  {_took(ask)}"
     if ask["messages"]:
         same = "as it was sent" if ask["exact"] else "rendered anew; another one was sent"
         yield f"  prompt {ask['prompt_hash']}: {same}"
         for message in ask["messages"]:
             yield f"---- {message['role']}"
-            yield from message["content"].splitlines()
+            yield from _said(message["content"])
     yield "---- reply"
-    yield from (ask["reply"] or "(none)").splitlines()
+    yield from _said(ask["reply"] or "(none)")
     yield "----"
-    yield f"  read as: {reading_of(ask)}"
+    yield f"  read as: {one_line(reading_of(ask))}"
     for step in ask["trail"]:
         yield f"  call: {json.dumps(step)}"
+
+
+def _said(text: str) -> list[str]:
+    """Set in: no line that a model or a transcript wrote can be taken for one of ours."""
+    return [f"  {line}" for line in text.splitlines()]
+
+
+def _ms(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.0f}"
 
 
 def _took(ask: Mapping[str, Any]) -> str:
@@ -102,5 +112,5 @@ def _took(ask: Mapping[str, Any]) -> str:
     kept = "a kept reply" if ask["cached"] else f"{ask['attempts']} calls"
     return (
         f"{kept}, {tokens[0]} tokens in, {tokens[1]} out, {cost} USD ({ask['cost_source']}), "
-        f"{ask['latency_ms']:.0f} ms, {ask['waited_ms']:.0f} ms waited"
+        f"{_ms(ask['latency_ms'])} ms, {_ms(ask['waited_ms'])} ms waited"
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
@@ -20,6 +19,7 @@ from deployments.commands.output import (
 )
 from deployments.commands.run import check_places, find_server, progress, run_flows
 from deployments.json_log import logs_json
+from deployments.terminal import say
 from judge.config import RunConfig
 from tasks.days import check_dated
 from tasks.parts import backfill_parts
@@ -161,8 +161,7 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """One line."""
-        sys.stderr.write(f"assizes: {' '.join(record.getMessage().split())}\n")
-        sys.stderr.flush()
+        say(record.getMessage())
 
 
 def _print_series(outcome: SeriesOutcome, shown: Shown) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,6 +9,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from deployments.terminal import json_text, printable
 
 if TYPE_CHECKING:
     from flows.outcome import RunOutcome
@@ -37,12 +38,12 @@ def console() -> Console:
 
 def print_json(document: Any) -> None:
     """One JSON document on stdout."""
-    print(json.dumps(document, indent=2, ensure_ascii=False, default=str))  # noqa: T201  # the command's answer
+    print(json_text(document, indent=2))  # noqa: T201  # the command's answer
 
 
 def print_line(line: str) -> None:
     """One plain line on stdout; control characters of a transcript do not reach the terminal."""
-    print("".join(char if char.isprintable() or char == "\n" else " " for char in line))  # noqa: T201  # the command's answer
+    print(printable(line, "\n"))  # noqa: T201  # the command's answer
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -51,7 +52,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     The first column holds what a person copies: it is never cut or broken.
     """
     table = Table(
-        title=title or None,
+        title=Text(title) if title else None,
         title_justify="left",
         header_style="bold",
         box=box.SIMPLE_HEAD,
@@ -61,7 +62,9 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     for place, name in enumerate(columns):
         justify: Literal["left", "right"] = "right" if name.startswith("#") else "left"
         heading = name.removeprefix("#")
-        table.add_column(heading, justify=justify, no_wrap=place == 0, overflow="fold")
+        table.add_column(
+            Text(printable(heading)), justify=justify, no_wrap=place == 0, overflow="fold"
+        )
     for row in rows:
         table.add_row(*(Text(_cell(value)) for value in row))
     console().print(table)
@@ -74,7 +77,7 @@ def _cell(value: object) -> str:
         return MARKS[value]
     if isinstance(value, float):
         return f"{value:.2f}"
-    return "".join(char if char.isprintable() else " " for char in str(value))
+    return printable(str(value))
 
 
 def judged_by(model: str) -> str:

@@ -25,7 +25,7 @@ def watching() -> Iterator[None]:
     """Draw a bar on stderr for each run that reports to `tasks.room.watcher`."""
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),

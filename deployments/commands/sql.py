@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import sys
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import polars as pl
 
+from deployments.commands.cells import csv_text
 from deployments.commands.output import print_json, print_table
 from deployments.commands.stores import store_config
 from tasks.store import ask_store
 
+Shape: TypeAlias = Literal["table", "json", "csv"]
+
 
 def ask_and_print(
-    target: str, statement: str, file: Path | None, uri: str | None, *, as_json: bool
+    target: str, statement: str, file: Path | None, uri: str | None, shape: Shape
 ) -> int:
-    """Print the rows of a statement as a table, or as a JSON list of objects.
+    """Print the rows of a statement as a table, as a JSON list of objects, or as CSV.
 
     Args:
         target: a run id, or a store as `--store` takes it; a `.duckdb` file may be named bare.
         statement: one SELECT over the public tables.
         file: the configuration.
         uri: the store a run id is looked up in.
-        as_json: print JSON.
+        shape: what is printed.
 
     Returns:
         0.
@@ -31,13 +35,17 @@ def ask_and_print(
     store = _as_store(target)
     config = store_config(file, store or uri)
     rows = ask_store(config, statement, None if store else target)
-    if as_json:
+    if shape == "json":
         print_json(
             [{name: _plain(value) for name, value in row.items()} for row in rows.to_dicts()]
         )
         return 0
+    values = [[_plain(value) for value in row] for row in rows.rows()]
+    if shape == "csv":
+        sys.stdout.write(csv_text(rows.columns, values))
+        return 0
     columns = [f"#{name}" if kind.is_numeric() else name for name, kind in rows.schema.items()]
-    print_table("", columns, ([_plain(value) for value in row] for row in rows.rows()))
+    print_table("", columns, values)
     return 0
 
 

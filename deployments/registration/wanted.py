@@ -16,12 +16,13 @@ from pydantic import ValidationError
 
 from judge.config import RunConfig
 from judge.errors import ConfigurationError
+from tasks import QUIET
 from tasks.days import check_dated
 from tasks.publishing import TAG
 from tasks.work_pool import DEPLOYMENT
 
 WORKER_ENVIRONMENT: Final[Mapping[str, str]] = {
-    "DO_NOT_TRACK": "1",
+    **QUIET,
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
     "PREFECT_LOGGING_EXTRA_LOGGERS": "judge,tasks,flows",
 }

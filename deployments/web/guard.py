@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -18,6 +19,11 @@ from deployments.web.problems import problem
 MAX_BODY_BYTES: Final = 64 * 1024
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+
+_DIGITS: Final = 18
+"""Of a Content-Length that is read as a number at all."""
+
+_HOST: Final = re.compile(r"(?:\[([0-9a-f:.%]+)\]|([^\[\]:/@#?\\\s]+))(?::\d{0,5})?")
 
 _OPEN: Final = "/health"
 """Answers without a token: it says nothing but that somebody is there."""
@@ -58,6 +64,9 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve or refuse one request."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -92,11 +101,9 @@ class Guard:
 
 
 def host_of(header: str) -> str:
-    """The name in a `Host` header, without its port and brackets, in lower case."""
-    name = header.strip().lower()
-    if name.startswith("["):
-        return name[1:].partition("]")[0]
-    return name.partition(":")[0]
+    """The name in a `Host` header, without port and brackets, in lower case; empty for no such."""
+    found = _HOST.fullmatch(header.strip().lower())
+    return (found[1] or found[2]) if found else ""
 
 
 def allowed_hosts(bound: str, more: Iterable[str] = ()) -> frozenset[str]:
@@ -117,7 +124,8 @@ def _token_in(header: str) -> str:
 
 
 def _is_small(length: str) -> bool:
-    return length.isascii() and length.isdigit() and int(length) <= MAX_BODY_BYTES
+    digits = length.isascii() and length.isdigit() and len(length) <= _DIGITS
+    return digits and int(length) <= MAX_BODY_BYTES
 
 
 def _bounded(receive: Receive) -> Receive:

@@ -12,6 +12,7 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, ValidationError
 
 from deployments.web.library import Library
+from deployments.web.paths import CASE_ID
 from deployments.web.problems import Problem
 from deployments.web.queries import CaseQuery, ExecutionQuery, RunQuery
 from deployments.web.reading import RunId, Shelf, configured
@@ -150,7 +151,7 @@ def cases(books: Shelf, run_id: RunId, filled: Filled) -> HTMLResponse:
     return answer("case_list", data, "", full_id)
 
 
-@router.get("/view/runs/{run_id}/cases/{case_id:path}")
+@router.get(f"/view/runs/{{run_id}}/cases/{CASE_ID}")
 def case(
     books: Shelf, run_id: RunId, case_id: str, wanted: Annotated[ExecutionQuery, Query()]
 ) -> HTMLResponse:

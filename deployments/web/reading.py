@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Request
 
 from deployments.web.library import Library, rows_of
+from deployments.web.paths import CASE_ID
 from deployments.web.problems import documented
 from deployments.web.queries import CaseQuery, CompareQuery, ExecutionQuery, RunQuery
 from deployments.web.shapes import (
@@ -99,7 +100,7 @@ def cases(books: Shelf, run_id: RunId, wanted: Annotated[CaseQuery, Query()]) ->
     return books.cases(run_id, wanted)
 
 
-@router.get("/runs/{run_id}/cases/{case_id:path}", tags=["cases"], responses=documented(404, 503))
+@router.get(f"/runs/{{run_id}}/cases/{CASE_ID}", tags=["cases"], responses=documented(404, 503))
 def case(
     books: Shelf,
     run_id: RunId,

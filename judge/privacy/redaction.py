@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel
 
 from judge.case import Case
+from judge.privacy.concealment import own_rules
 from judge.privacy.presidio import presidio_finder
 from judge.privacy.rules import BUILT_IN, SECRETS, VALUE, Rule, own_rule
 from judge.privacy.settings import PrivacyConfig
@@ -201,7 +202,7 @@ def pseudonym(name: str) -> str:
 
 
 def redactor(config: PrivacyConfig) -> Redactor:
-    """The one that hides all that is configured.
+    """The one that hides all that is configured, and the secrets of this process in any case.
 
     Raises:
         ConfigurationError: Presidio is wanted and cannot be had.
@@ -211,12 +212,12 @@ def redactor(config: PrivacyConfig) -> Redactor:
         rule for kind, rules in BUILT_IN.items() if kind in config.redact for rule in rules
     )
     finder = presidio_finder(config.presidio, config.language) if config.presidio else None
-    return Redactor((*own, *built_in), finder)
+    return Redactor((*own_rules(), *own, *built_in), finder)
 
 
 def secrets_only(config: PrivacyConfig) -> Redactor:
     """The one for what is sent raw: a key is no judge's business."""
-    return Redactor(SECRETS if "secret" in config.redact else ())
+    return Redactor((*own_rules(), *(SECRETS if "secret" in config.redact else ())))
 
 
 EVERYTHING: Final = Redactor(tuple(rule for rules in BUILT_IN.values() for rule in rules))

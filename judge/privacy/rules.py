@@ -199,6 +199,9 @@ SECRETS: Final = (
         folds=True,
     ),
 )
+KEY_FORMS: Final = SECRETS[:-1]
+"""Those that go by a value itself, not by a word in front of it."""
+
 BUILT_IN: Final = {
     "secret": SECRETS,
     "email": (Rule("EMAIL", _EMAIL, ("@",), plain=str.casefold),),

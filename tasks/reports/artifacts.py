@@ -18,7 +18,7 @@ from prefect.artifacts import (
 
 from tasks.reports import words
 from tasks.reports.markdown import markdown_report
-from tasks.reports.markdown_text import code
+from tasks.reports.markdown_text import code, plain
 
 
 async def publish_artifacts(
@@ -54,20 +54,20 @@ def as_link(where: str) -> str:
 
 
 def metrics_table(data: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row for each metric, as text and numbers the grid can show."""
+    """One row for each metric, as text and numbers the grid can show; it renders text as Markdown."""
     return [
         {
-            "metric": one["metric"],
-            "tier": one["tier"] or "",
+            "metric": plain(one["metric"]),
+            "tier": plain(one["tier"] or ""),
             "weight": one["weight"],
             "mean": None if one["mean"] is None else round(one["mean"], 2),
-            "unit": one["unit"],
+            "unit": plain(one["unit"]),
             "passed": None if one["pass_rate"] is None else round(one["pass_rate"], 4),
             "change": None if one["delta"] is None else round(one["delta"], 2),
             "scored": one["scored"],
             "failed": one["failed"],
             "skipped": one["skipped"],
-            "labels": words.labels(one["labels"]),
+            "labels": plain(words.labels(one["labels"]), 1000),
         }
         for one in data["metrics"]
     ]

@@ -152,12 +152,23 @@ def _failure_codes(codes: Sequence[Mapping[str, Any]]) -> Chart | None:
     )
 
 
+_OF_EVERY_OBJECT: Final = frozenset(
+    {
+        *("__proto__", "constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable"),
+        *("toLocaleString", "toString", "valueOf", "__defineGetter__", "__defineSetter__"),
+        *("__lookupGetter__", "__lookupSetter__"),
+    }
+)
+"""Names that every object of JavaScript has: as the name of a bar they break the drawing."""
+
+
 def label_of(text: str) -> str:
     """A name as vl-convert can draw it; the table beside the chart has it whole."""
     # What XML cannot hold (NUL, U+FFFE) ends the whole process there, and a long label is cut
     # between the halves of a sign beyond U+FFFF.
     line = clean(one_line(text), _LABEL_CHARS)
-    return "".join(sign if sign <= "\uffff" else "\ufffd" for sign in line)
+    drawn = "".join(sign if sign <= "\uffff" else "\ufffd" for sign in line)
+    return f"{drawn}\u00a0" if drawn in _OF_EVERY_OBJECT else drawn
 
 
 def _inline(values: list[dict[str, Any]]) -> alt.InlineData:

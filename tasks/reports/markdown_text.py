@@ -12,6 +12,8 @@ TEXT_CHARS: Final = 280
 
 # An underscore inside a word is no emphasis; left alone, names stay readable in the source.
 _SPECIAL: Final = re.compile(r"[\\`*{}\[\]#~$^=+]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+# At the start of a line these begin a list or a rule.
+_BLOCK: Final = re.compile(r"^(\d{0,9})([-.)])(?=[\s-]|$)")
 _ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;"}
 # Renderers turn these into links without any syntax; a word joiner between takes the cause away.
 _AUTOLINKS: Final = re.compile(
@@ -27,6 +29,7 @@ def plain(text: str, limit: int = TEXT_CHARS) -> str:
     """Foreign text as Markdown that renders to exactly that text, on one line."""
     line = words.clean(words.one_line(text), limit)
     line = _SPECIAL.sub(lambda found: f"\\{found[0]}", _AUTOLINKS.sub(_JOINER, line))
+    line = _BLOCK.sub(r"\1\\\2", line)
     return "".join(_ENTITIES.get(sign, sign) for sign in line)
 
 

@@ -6,6 +6,7 @@ import shutil
 import stat
 import tempfile
 from collections import Counter, OrderedDict
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -29,13 +30,14 @@ class Fixture:
     engine: EngineName
 
 
-def found(database: str, base: Path | None) -> Fixture:
+def found(database: str, base: Path | None, own: Collection[Path] = ()) -> Fixture:
     """The file a case names.
 
     Args:
         database: a path, relative to `base`.
         base: nothing outside this folder is opened. Null: relative paths are in the current folder,
             absolute ones are taken as they are, and neither may be a link to another folder.
+        own: files of ours, resolved, which no case may ask.
 
     Raises:
         NoFixture: when there is no such file, it lies elsewhere, or is no database.
@@ -50,7 +52,12 @@ def found(database: str, base: Path | None) -> Fixture:
     except (OSError, RuntimeError) as error:
         raise NoFixture(f"database {database!r} is not there") from error
     if not path.is_relative_to(inside.resolve()):
-        raise NoFixture(f"database {database!r} leads out of its folder")
+        raise NoFixture(
+            f"database {database!r} leads out of its folder; [transcripts] databases names one"
+        )
+    parts = path.relative_to(inside.resolve()).parts
+    if path in own or any(part.startswith(".") for part in parts):
+        raise NoFixture(f"database {database!r} is hidden, or a file of a run")
     if not stat.S_ISREG(mode):
         raise NoFixture(f"database {database!r} is not a file")
     return Fixture(database, path, _engine(path, database))

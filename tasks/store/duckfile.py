@@ -84,8 +84,12 @@ def _to_write(path: Path) -> duckdb.DuckDBPyConnection:
 
 
 def _untouched(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-    """Until a file was looked at, closing it must not settle what is left of its log."""
+    """Until a file was looked at, closing it must not settle what is left of its log.
+
+    What DuckDB lacks it would fetch over the network.
+    """
     con.execute("pragma disable_checkpoint_on_shutdown")
+    con.execute("set autoinstall_known_extensions=false")
     return con
 
 

@@ -39,6 +39,7 @@ def ask(store: Store, file: Path | None, statement: str, run_id: str | None = No
     try:
         con.execute("set TimeZone='UTC'")
         con.execute("set enable_progress_bar=false")
+        con.execute("set autoinstall_known_extensions=false")
         wanted = _tables(con, statement)
         if isinstance(store, Lake):
             _show_lake(con, store, wanted, run)

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from deployments.samples import with_planted_regression
-from tests.command import KEYS, ROOT, assizes
+from tests.command import KEYS, assizes
 from tests.doubles.fixtures import OPENAI_KEY, running_openai_server
 from tests.flows.nights import cases_of, lay
 from tests.flows.test_backfill import answered
 from tests.flows.test_interrupt import asked, left_over
+from tests.outward import PYTHONPATH
 
 TODAY = datetime.now(UTC).date()
 DAYS = [date(2026, 10, 20) + timedelta(days=number) for number in range(6)]
@@ -68,7 +69,7 @@ def test_an_interrupted_backfill_goes_on_and_ends_with_a_table_of_days(
         process = subprocess.Popen(
             [sys.executable, "-m", "deployments.cli", *words],
             cwd=folder,
-            env={**inherited, **env, "PYTHONPATH": str(ROOT)},
+            env={**inherited, **env, "PYTHONPATH": PYTHONPATH},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

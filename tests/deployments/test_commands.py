@@ -14,8 +14,9 @@ import pytest
 
 from deployments.samples import sample_cases
 from judge.formats import native_line
-from tests.command import ROOT, Answer, assizes
+from tests.command import Answer, assizes
 from tests.doubles.fixtures import OPENAI_KEY
+from tests.outward import PYTHONPATH
 
 
 def answered(answer: Answer, code: int = 0) -> str:
@@ -100,7 +101,7 @@ def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path, env, judge_server)
     with subprocess.Popen(
         [sys.executable, "-m", "deployments.cli", "run", *pairs],
         cwd=tmp_path,
-        env={**os.environ, **env, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, **env, "PYTHONPATH": PYTHONPATH},
         stderr=subprocess.PIPE,
         text=True,
     ) as process:

@@ -11,7 +11,8 @@ import pytest
 
 from deployments.samples import sample_cases
 from judge.formats import native_line
-from tests.command import ROOT, assizes
+from tests.command import assizes
+from tests.outward import PYTHONPATH
 
 CONFIG = """
 name = "planned"
@@ -126,7 +127,7 @@ def test_planning_never_speaks_to_prefect(folder: Path):
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=folder,
-        env={"PYTHONPATH": str(ROOT), "PREFECT_API_URL": "http://127.0.0.1:9/api", "PATH": ""},
+        env={"PYTHONPATH": PYTHONPATH, "PREFECT_API_URL": "http://127.0.0.1:9/api", "PATH": ""},
         capture_output=True,
         text=True,
         check=False,

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import ROOT, assizes
+from tests.command import assizes
+from tests.outward import PYTHONPATH
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def test_a_server_that_is_slow_to_answer_is_waited_for_not_doubled(tmp_path: Pat
         second = subprocess.Popen(
             [sys.executable, "-m", "deployments.cli", "up"],
             cwd=tmp_path,
-            env={**os.environ, **env, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, **env, "PYTHONPATH": PYTHONPATH},
             stdout=subprocess.PIPE,
             text=True,
         )

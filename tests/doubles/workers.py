@@ -16,7 +16,8 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.deployments.runner import EntrypointType
 
-from tests.doubles.fixtures import OPENAI_KEY, ROOT
+from tests.doubles.fixtures import OPENAI_KEY
+from tests.outward import PYTHONPATH
 
 
 async def registered(pool: str) -> None:
@@ -60,7 +61,7 @@ def _started(pool: str, name: str, folder: Path, api_url: str) -> subprocess.Pop
         "PREFECT_API_URL": api_url,
         "PREFECT_WORKER_QUERY_SECONDS": "1",
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "WARNING",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": PYTHONPATH,
         "OPENAI_API_KEY": OPENAI_KEY,
         "DO_NOT_TRACK": "1",
     }

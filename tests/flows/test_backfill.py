@@ -32,9 +32,10 @@ from judge.config import RunConfig
 from judge.errors import ConfigurationError
 from tasks.parts import backfill_parts
 from tasks.store import open_store
-from tests.command import KEYS, ROOT
+from tests.command import KEYS
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
 from tests.flows.nights import cases_of, dated, ended, lay, rows
+from tests.outward import PYTHONPATH
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
@@ -160,7 +161,7 @@ asyncio.run(backfill(config, *days, return_state=True))
 
 def started(config: RunConfig, api_url: str) -> subprocess.Popen[bytes]:
     inherited = {name: value for name, value in os.environ.items() if name not in KEYS}
-    own = {"PYTHONPATH": str(ROOT), "PREFECT_API_URL": api_url, "OPENAI_API_KEY": OPENAI_KEY}
+    own = {"PYTHONPATH": PYTHONPATH, "PREFECT_API_URL": api_url, "OPENAI_API_KEY": OPENAI_KEY}
     words = [config.model_dump_json(), FIRST.isoformat(), LAST.isoformat()]
     return subprocess.Popen(
         [sys.executable, "-c", PROGRAM, *words],

@@ -28,9 +28,10 @@ from judge.errors import ConfigurationError
 from judge.formats import native_line
 from tasks.store import open_store
 from tests.builders import agent, call, case, result, user
-from tests.command import KEYS, ROOT
+from tests.command import KEYS
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
 from tests.flows.test_evaluate import outcome_of
+from tests.outward import PYTHONPATH
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
@@ -341,7 +342,7 @@ def toml(folder: Path, server: OpenAIServer, cases: int) -> None:
 
 def started(folder: Path, api_url: str) -> subprocess.Popen[str]:
     inherited = {name: value for name, value in os.environ.items() if name not in KEYS}
-    own = {"PYTHONPATH": f"{ROOT}:{folder}", "PREFECT_API_URL": api_url}
+    own = {"PYTHONPATH": f"{PYTHONPATH}:{folder}", "PREFECT_API_URL": api_url}
     return subprocess.Popen(
         COMMAND,
         cwd=folder,

@@ -93,7 +93,7 @@ def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, judge_server) -> Run
     (tmp_path / "t.jsonl").write_bytes(b"".join(native_line(one) for one in cases))
     body: dict[str, Any] = {
         "name": "every",
-        "transcripts": {"uri": str(tmp_path / "t.jsonl")},
+        "transcripts": {"uri": str(tmp_path / "t.jsonl"), "databases": str(tmp_path)},
         "judge": {
             "model": "openai/gpt-4o-mini",
             "api_base": judge_server.api_base,

@@ -13,8 +13,9 @@ import pytest
 
 from deployments.samples import sample_cases
 from judge.formats import native_line
-from tests.command import KEYS, ROOT
+from tests.command import KEYS
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
+from tests.outward import PYTHONPATH
 
 IN_FLIGHT = 4
 LATENCY_S = 0.5
@@ -38,7 +39,7 @@ cases_pass_threshold = 0
 def started(folder: Path, api_url: str) -> subprocess.Popen[str]:
     """`assizes run` in a session of its own, so that whatever it leaves behind can be found."""
     inherited = {name: value for name, value in os.environ.items() if name not in KEYS}
-    own = {"PYTHONPATH": str(ROOT), "PREFECT_API_URL": api_url, "OPENAI_API_KEY": OPENAI_KEY}
+    own = {"PYTHONPATH": PYTHONPATH, "PREFECT_API_URL": api_url, "OPENAI_API_KEY": OPENAI_KEY}
     return subprocess.Popen(
         [sys.executable, "-m", "deployments.cli", "run"],
         cwd=folder,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 
 from judge.batching import Came, Gatherer, batches_of
@@ -24,6 +27,7 @@ class Batched:
 
     def __init__(self) -> None:
         self.noted: list[tuple[str, str, str]] = []
+        self.reply_id = ""
         self.came: dict[str, Came] = {}
         self.left: dict[str, Came] = {}
 
@@ -38,13 +42,17 @@ class Batched:
 
     def note(self, model, ask, key) -> None:
         self.noted.append((model.name, ask.prompt.user, key))
+        self.reply_id = ask.reply_id
 
     @property
     def questions(self) -> list[str]:
         return [text for _, text, _ in self.noted]
 
     def answer(self, came: Came) -> None:
-        """The last ask that was noted."""
+        """The last ask that was noted; a reply in JSON holds its id."""
+        if isinstance(came, Completion) and came.text.startswith("{"):
+            stamped = {"reply_id": self.reply_id, **json.loads(came.text)}
+            came = replace(came, text=json.dumps(stamped))
         self.came[self.noted[-1][2]] = came
 
 
@@ -84,12 +92,13 @@ async def test_a_reply_that_fits_is_kept_for_the_run_and_the_next_round_is_noted
     batched, judge = Batched(), Asking(["a"], ["b"])
     await gatherer(batched, replies).hear(judge, CASE)
     batched.answer(priced(3))
+    said = {"reply_id": batched.reply_id, "score": 3}
     await gatherer(batched, replies).hear(judge, CASE)
 
     assert batched.questions == ["a", "b"]
     kept = await replies.get(batched.noted[0][2])
     assert kept == Kept(kept.completion, attempts=1, paid_by="r1")
-    assert (kept.completion.text, kept.completion.cost_usd) == ('{"score": 3}', 0.25)
+    assert (json.loads(kept.completion.text), kept.completion.cost_usd) == (said, 0.25)
 
     heard = await engine(Scripted([priced(1)]), replies, {"run_id": "r1"}).hear(judge, CASE)
     assert [(one.cached, one.cost_usd) for one in heard.asks] == [(False, 0.25), (False, 0.25)]

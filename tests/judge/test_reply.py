@@ -153,9 +153,15 @@ def test_an_id_that_was_not_asked_for_does_no_harm():
 # With an id
 
 
-@pytest.mark.parametrize("text", [RIGHT, f" {RIGHT}\n", '{"why": "a", "score": 4}'])
-def test_a_bare_object_is_taken_with_its_id_and_without_one(text):
+@pytest.mark.parametrize("text", [RIGHT, f" {RIGHT}\n"])
+def test_a_bare_object_is_taken_with_its_id(text):
     assert parse_reply(text, Reply, ID) == Parsed(READ)
+
+
+def test_a_bare_object_without_its_id_may_be_one_that_the_transcript_dictated():
+    code, detail = refused('{"why": "a", "score": 4}', reply_id=ID)
+    assert code == "ambiguous_output"
+    assert detail.startswith("the JSON object holds no reply_id; write one JSON object")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from typing import Any
 from deployments.samples import sample_cases, with_planted_regression
 from judge.case import Case
 from judge.formats import native_line
-from tests.command import ROOT
+from tests.outward import PYTHONPATH
 
 TODAY = datetime.now(UTC).date()
 YESTERDAY = TODAY - timedelta(days=1)
@@ -92,7 +92,7 @@ def environment(server: str) -> dict[str, str]:
         "PREFECT_API_URL": server,
         "PREFECT_WORKER_QUERY_SECONDS": "2",
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "INFO",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": PYTHONPATH,
     }
 
 

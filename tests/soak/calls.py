@@ -25,8 +25,9 @@ from deployments.samples import sample_cases
 from judge.config import StoreConfig
 from judge.formats import native_line
 from tasks.store import open_store
-from tests.command import KEYS, ROOT
+from tests.command import KEYS
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
+from tests.outward import PYTHONPATH
 from tests.soak.kills import Tally
 
 CASES = 40
@@ -147,7 +148,7 @@ class Run:
         (self.folder / "assizes.toml").write_text(text, "utf-8")
 
     def _started(self) -> subprocess.Popen[bytes]:
-        own = {"PYTHONPATH": str(ROOT), "OPENAI_API_KEY": OPENAI_KEY}
+        own = {"PYTHONPATH": PYTHONPATH, "OPENAI_API_KEY": OPENAI_KEY}
         inherited = {name: value for name, value in os.environ.items() if name not in KEYS}
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(

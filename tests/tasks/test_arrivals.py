@@ -256,7 +256,7 @@ def test_an_object_that_a_manifest_names_and_that_is_not_there_is_a_named_reject
     [
         ('{"objects": []}', "is a JSON object; wanted one URI a line, or a JSON list of them"),
         ('["a.jsonl", 7]', "entry 2 is no text; wanted one URI a line"),
-        ('["a.jsonl"', "Expecting ',' delimiter.*wanted one URI a line"),
+        ('["a.jsonl"', "not JSON: EOF.*wanted one URI a line"),
         ("a.jsonl\ngs://b/c.jsonl", "unknown scheme 'gs://'; known: file://, s3://"),
     ],
 )

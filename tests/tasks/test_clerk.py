@@ -525,7 +525,7 @@ async def test_the_engine_of_a_room_puts_queries_to_its_clerk_and_the_room_ends_
     folder, tmp_path
 ):
     config = RunConfig(
-        transcripts=TranscriptsConfig(uri=str(tmp_path)),
+        transcripts=TranscriptsConfig(uri=str(tmp_path), databases=str(folder)),
         store=StoreConfig(uri=f"duckdb:///{tmp_path}/runs.duckdb"),
         cache=CacheConfig(uri=str(tmp_path / "replies")),
     )

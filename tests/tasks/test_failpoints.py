@@ -13,6 +13,7 @@ import pytest
 from judge.errors import ConfigurationError
 from tasks import failpoints
 from tasks.failpoints import DECLARED, FailpointHit, arm, failpoint
+from tests.outward import PYTHONPATH
 from tests.soak.failpoint_runs import Scenarios
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,7 +61,7 @@ def test_the_environment_arms_a_process(wanted, code):
     done = subprocess.run(
         [sys.executable, "-c", "from tasks.failpoints import failpoint; failpoint('plan.begun')"],
         cwd=ROOT,
-        env={"ASSIZES_FAILPOINT": wanted, "PYTHONPATH": str(ROOT)},
+        env={"ASSIZES_FAILPOINT": wanted, "PYTHONPATH": PYTHONPATH},
         capture_output=True,
         check=False,
     )

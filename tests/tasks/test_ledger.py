@@ -19,7 +19,7 @@ from judge.errors import AssizesError, ConfigurationError, NotAsked, StoreError
 from judge.ledger import Account, Call, Spent
 from tasks.ledger import SqliteLedger
 from tasks.ledger_file import NANO, all_stopped, known_runs, lift_stop, write_stop
-from tests.command import ROOT
+from tests.outward import PYTHONPATH
 
 DAY_S = 86_400
 
@@ -289,7 +289,7 @@ def test_a_ledger_that_breaks_lets_nobody_spend_and_loses_no_reply(tmp_path: Pat
 def hammer(folder: Path, seed: int, budget: float) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", HAMMER, str(folder / "ledger.db"), str(seed), str(budget)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": PYTHONPATH},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

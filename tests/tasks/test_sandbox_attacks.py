@@ -14,6 +14,7 @@ import pytest_asyncio
 from judge.protocol import Query, QueryResult
 from tasks.clerk import SandboxClerk
 from tests.tasks.databases import CANARY, both, duckdb_file, sqlite_file
+from tests.tasks.normal_queries import NORMAL
 
 SQLITE = (
     "ATTACH DATABASE '{outside}/secret.sqlite' AS other",
@@ -202,6 +203,18 @@ async def test_an_attack_is_an_error_and_leaves_no_trace(court: Court, engine, s
     assert CANARY not in table.error
     assert court.files() == before
     assert not court.was_called()
+
+
+def test_there_are_as_many_attacks_and_normal_queries_as_promised():
+    assert min(len(set(SQLITE)), len(set(DUCKDB))) >= 40
+    assert 2 * len(set(NORMAL)) >= 100
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "duckdb"])
+async def test_no_normal_query_is_blocked(court: Court, engine):
+    answers = [await court.table(engine, statement) for statement in NORMAL]
+    strange = [one.error for one in answers if one.error]
+    assert strange == []
 
 
 @pytest.mark.parametrize(("engine", "statement"), HARMLESS)

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.command import ROOT, assizes
+from tests.command import assizes
+from tests.outward import PYTHONPATH
 
 STORE = "duckdb:///.assizes/demo/demo.duckdb"
 
@@ -97,7 +98,7 @@ class serving:  # noqa: N801  # used as a function
         self._process = subprocess.Popen(
             [*command, "--port", str(self.port), *options],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT), **env},
+            env={**os.environ, "PYTHONPATH": PYTHONPATH, **env},
             stderr=subprocess.PIPE,
         )
 

@@ -357,3 +357,16 @@ def test_the_same_prompts_are_not_shown():
     assert note.endswith("Both runs kept the same prompts: what changed stands in none of them.")
     assert shown == []
     assert BeautifulSoup(html_report(SAMPLE), "html.parser").find(id="prompt-diff") is None
+
+
+@pytest.mark.parametrize("name", ["__proto__", "constructor", "toString", "valueOf"])
+def test_a_name_that_every_object_has_is_drawn_as_any_other(name: str, capfd):
+    data = {
+        "metrics": [],
+        "failure_codes": {"shown": [{"code": name, "count": 3}, {"code": "other", "count": 2}]},
+        "scores": {"bins": []},
+    }
+    (chart,) = charts(data).values()
+    drawing = base64.b64decode(chart.light.partition("base64,")[2]).decode()
+    assert name in drawing
+    assert "ERROR" not in capfd.readouterr().err

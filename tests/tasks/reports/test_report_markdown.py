@@ -21,6 +21,7 @@ from tests.tasks.reports.sample import Said, compared, run, told
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "reports" / "report.md"
 GITHUB = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 AUTOLINK = re.compile(r"(?i)https?://|www\.|[\w.+-]@[\w-]|mailto:|xmpp:")
+ACTIVE = {"link_open", "image", "html_inline", "html_block", "s_open", "em_open"}
 OUTCOMES = (
     ("The booking is cancelled", True, "cancel_booking succeeded at turn 7."),
     ("The refund is named", False, "No amount is mentioned."),
@@ -116,9 +117,7 @@ def test_foreign_text_makes_no_markup(payloads: tuple[str, ...]):
     kinds = {token.type for token in found}
     harmless = {token.type for token in tokens(hostile_report(("a", "b")))}
     assert kinds <= harmless
-    assert kinds.isdisjoint(
-        {"link_open", "image", "html_inline", "html_block", "s_open", "em_open"}
-    )
+    assert kinds.isdisjoint(ACTIVE)
     texts = [token.content for token in found if token.type == "text"]
     assert [text for text in texts if AUTOLINK.search(text)] == []
 
@@ -138,6 +137,15 @@ def test_escaped_text_reads_as_it_was(payload: str):
     shown = clean(one_line(payload), 280)
     assert inline(f"x {plain(payload)}").replace("\u2060", "") == f"x {shown}"
     assert inline(f"x {code(payload)}").replace("\u2060", "") == f"x {shown}"
+
+
+@given(st.text(max_size=80) | st.from_regex(r"[-+*>#=~`|0-9.) \t]{1,6}[a-z ]{0,4}"))
+def test_any_text_begins_no_block_of_its_own(text: str):
+    kinds = [token.type for token in GITHUB.parse(plain(text))]
+    assert kinds in ([], ["paragraph_open", "inline", "paragraph_close"])
+    assert not plain(text) or inline(plain(text)).replace("\u2060", "") == clean(
+        one_line(text), 280
+    )
 
 
 @given(st.text(max_size=80))

@@ -1,0 +1,202 @@
+"""A served store of hostile runs, and a browser that says what is active in its pages."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, urlencode
+
+from playwright.sync_api import Page, sync_playwright
+
+from judge.config import StoreConfig
+from judge.formats import native_line
+from tasks.store import open_store
+from tests.builders import agent, call, case, result, user
+from tests.command import ROOT, assizes
+from tests.deployments.web.conftest import serving
+from tests.hostile import XSS
+from tests.tasks.reports.sample import Said, run
+from tests.tasks.stored_runs import put
+
+CHROMIUM: Final = shutil.which("chromium")
+TOML = """
+name = "hostile"
+[transcripts]
+uri = "in"
+[store]
+uri = "duckdb:///s.duckdb"
+"""
+ACTIVE = """
+async ([urls, ours, status]) => {
+  const bad = [];
+  const at = (url, what) => bad.push(`${url}: ${what.slice(0, 200)}`);
+  for (const url of urls) {
+    const answer = await fetch(url);
+    const type = answer.headers.get("content-type");
+    const text = await answer.text();
+    if (!type.startsWith("text/html") || (status && answer.status !== status)) at(url, `${answer.status} ${type}`);
+    const page = new DOMParser().parseFromString(text, "text/html");
+    const scripts = [...page.querySelectorAll("script")];
+    if (scripts.length !== 1 || scripts[0].textContent !== ours) at(url, "a script");
+    for (const one of page.querySelectorAll("*")) {
+      const name = one.localName;
+      if (/^(iframe|frame|frameset|object|embed|applet|base|link|svg|math|template|audio|video|track|portal)$/.test(name))
+        at(url, one.outerHTML);
+      for (const { name: given, value } of one.attributes) {
+        if (given.startsWith("on") || given === "srcdoc" || given === "formaction" || given === "ping")
+          at(url, one.outerHTML);
+        if (["href", "src", "action", "srcset", "data-progress"].includes(given)) {
+          const target = new URL(value, location.origin);
+          const drawn = value.startsWith("data:image/svg+xml;base64,") && /^(img|source)$/.test(name);
+          if (target.origin !== location.origin && !drawn) at(url, one.outerHTML);
+        }
+        if (given === "style" && !/^(width: [\\d.]+%|left: [\\d.]+%|flex: \\d+)$/.test(value)) at(url, one.outerHTML);
+      }
+    }
+  }
+  return bad;
+}
+"""
+
+
+@dataclass(frozen=True)
+class Hostile:
+    """A server over a store of hostile runs: `said` by transcripts, `judged` by a judge."""
+
+    url: str
+    said: str
+    judged: str
+
+
+def transcript(payload: str) -> bytes:
+    """A payload in every field that an author of transcripts fills."""
+    whole = case(
+        user(payload),
+        agent(payload, calls=[call(payload, **{payload or "x": payload, "nested": [payload]})]),
+        result(payload, name=payload, is_error=True),
+        agent(f"Done. {payload}"),
+        case_id=payload,
+        agent=payload,
+        agent_version=payload,
+        cluster=payload,
+        tags={payload: payload, "domain": payload},
+        metadata={payload: payload},
+    )
+    return native_line(whole)
+
+
+def verdicts() -> list[Said]:
+    """A payload in every field that a judge or a provider fills."""
+    heard = [
+        Said(
+            payload,
+            (1, 2),
+            done=False,
+            outcomes=((payload, False, payload),),
+            code=payload,
+            why=payload,
+            agent=payload,
+            tags={"domain": payload},
+            tools=(payload,),
+        )
+        for payload in XSS
+    ]
+    return [*heard, *(Said(f"lost {one}", (0, 0), error=f"timeout: {one}") for one in XSS[:40])]
+
+
+@contextmanager
+def hostile_site(folder: Path, prefect_server: str) -> Iterator[Hostile]:
+    """Judge hostile transcripts, put a run of hostile verdicts beside it, and serve both."""
+    (folder / "in").mkdir()
+    (folder / "in" / "t.jsonl").write_bytes(b"".join(map(transcript, XSS)))
+    (folder / "assizes.toml").write_text(TOML)
+    done = assizes("run", "--json", cwd=folder, env={"PREFECT_API_URL": prefect_server})
+    assert done.code in (0, 1), done
+    outcome = json.loads(done.out)
+    assert outcome["summary"]["counts"]["judged"] == len(XSS)
+    # No id, tag or tool name became the name of a file.
+    names = {path.name for path in folder.rglob("*")}
+    assert [name for name in names if not re.fullmatch(r"[\w.=-]+", name)] == []
+    with open_store(StoreConfig(uri=f"duckdb:///{folder}/s.duckdb"), writing=True) as store:
+        judged = put(store, run(verdicts(), judge={"model": f"openai/{XSS[0]}"}))
+    with serving(folder, store=None, PREFECT_API_URL="") as url:
+        yield Hostile(url, outcome["run_id"], judged)
+
+
+@dataclass(frozen=True)
+class Tab:
+    """A page, and what it tried."""
+
+    page: Page
+    asked: list[str]
+    dialogs: list[str]
+
+
+@contextmanager
+def opened_tab(url: str) -> Iterator[Tab]:
+    """A browser of its own, at a page."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page()
+        found = Tab(page, [], [])
+        page.on("request", lambda one: found.asked.append(one.url))
+        page.on("dialog", lambda one: (found.dialogs.append(one.message), one.dismiss()))
+        page.goto(url)
+        yield found
+        browser.close()
+
+
+def active(tab: Tab, urls: list[str], status: int | None = 200) -> list[str]:
+    """What is active in the pages as the browser parses them, or is no page of that status."""
+    script = (ROOT / "tasks/reports/templates/page.js").read_text("utf-8")
+    found: list[str] = tab.page.evaluate(ACTIVE, [urls, script, status])
+    return found
+
+
+def listed_pages(hostile: Hostile) -> list[str]:
+    both = (hostile.said, hostile.judged)
+    pages = ["/", "/view/trends", "/view/compare"]
+    pages += [
+        f"/view/compare?{urlencode({'baseline': a, 'candidate': b})}" for a, b in (both, both[::-1])
+    ]
+    return pages + [f"/view/runs/{one}{more}" for one in both for more in ("", "/cases?limit=1000")]
+
+
+def of_each(hostile: Hostile) -> list[tuple[str, str]]:
+    """Each payload with one of the two runs: every other one as it was said, or as it was judged."""
+    return [((hostile.said, hostile.judged)[place % 2], text) for place, text in enumerate(XSS)]
+
+
+def case_pages(hostile: Hostile) -> list[str]:
+    return [f"/view/runs/{one}/cases/{quote(text, safe='')}" for one, text in of_each(hostile)]
+
+
+def reflecting(hostile: Hostile) -> list[str]:
+    """Requests that hold a payload themselves."""
+    paths = []
+    cases = f"/view/runs/{hostile.judged}/cases"
+    for place, text in enumerate(XSS):
+        asked: list[tuple[str, dict[str, str]]] = [
+            ("/", {"name": text[:60]}),
+            (cases, {"search": text}),
+            (cases, {"failure_code": text, "root_cause": text}),
+            ("/view/compare", {"baseline": text, "candidate": text}),
+            ("/view/explain", {"run": text, "case": text, "metric": text}),
+            ("/view/explain", {"run": hostile.judged, "case": XSS[0], "metric": text}),
+            ("/view/trends", {"name": text}),
+        ]
+        whole = [f"{root}?{urlencode(query)}" for root, query in asked]
+        whole.append(f"/view/runs/{quote(text, safe='')}")
+        paths.append(whole[place % len(whole)])
+    return paths
+
+
+def score_pages(hostile: Hostile) -> list[str]:
+    asked = ({"run": one, "case": text, "metric": "tool_routing"} for one, text in of_each(hostile))
+    return [f"/view/explain?{urlencode(one)}" for one in asked]

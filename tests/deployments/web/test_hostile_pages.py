@@ -1,0 +1,77 @@
+"""Hostile transcripts, verdicts and requests on the served pages, as a real browser parses them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import quote
+
+import pytest
+
+from tests.deployments.web.hostile_site import (
+    CHROMIUM,
+    Hostile,
+    Tab,
+    active,
+    case_pages,
+    hostile_site,
+    listed_pages,
+    opened_tab,
+    reflecting,
+    score_pages,
+)
+from tests.hostile import XSS
+
+OPENED: Final = 8
+"""So many pages of cases are opened besides being parsed."""
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory, prefect_server: str) -> Iterator[Hostile]:
+    with hostile_site(tmp_path_factory.mktemp("hostile"), prefect_server) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def tab(hostile: Hostile) -> Iterator[Tab]:
+    with opened_tab(hostile.url) as found:
+        yield found
+
+
+def test_no_list_and_no_report_holds_an_active_node(hostile: Hostile, tab: Tab):
+    assert active(tab, listed_pages(hostile)) == []
+
+
+def test_no_page_of_a_case_holds_an_active_node(hostile: Hostile, tab: Tab):
+    pages = case_pages(hostile)
+    assert len(pages) == len(XSS) >= 120
+    assert active(tab, pages) == []
+
+
+def test_no_page_of_a_score_holds_an_active_node(hostile: Hostile, tab: Tab):
+    assert active(tab, score_pages(hostile)[::3]) == []
+
+
+def test_no_page_reflects_a_request_as_an_active_node(hostile: Hostile, tab: Tab):
+    pages = reflecting(hostile)
+    assert len(pages) >= 120
+    assert active(tab, pages, None) == []
+
+
+def test_opened_pages_run_nothing_and_ask_nobody_else(hostile: Hostile, tab: Tab):
+    cases = case_pages(hostile)
+    for path in [*listed_pages(hostile), *cases[:: len(cases) // OPENED]]:
+        tab.page.goto(hostile.url + path)
+        tab.page.evaluate("document.querySelectorAll('details').forEach((one) => one.open = true)")
+    assert tab.dialogs == []
+    assert [one for one in tab.asked if not one.startswith((hostile.url, "data:image/svg"))] == []
+
+
+def test_a_case_is_shown_as_what_was_said(hostile: Hostile, tab: Tab):
+    payload = "<img src=x onerror=alert(1)>"
+    tab.page.goto(f"{hostile.url}/view/runs/{hostile.said}/cases/{quote(payload, safe='')}")
+    assert tab.page.locator("h1 bdi").inner_text() == payload
+    assert tab.page.locator(".turn.user .said").inner_text() == payload
+    assert payload in tab.page.locator(".turn.assistant pre").first.inner_text()
