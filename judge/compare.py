@@ -10,7 +10,7 @@ be had never looks like a better agent.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -35,6 +35,7 @@ from judge.exact import rounded
 from judge.executions import executions, latency_quantile
 from judge.paired_cases import PairedCases
 from judge.paired_metrics import metric_names, paired_metrics
+from judge.prompt_texts import PromptDiff, prompt_diff
 from judge.statistical import Compared, statistical_verdict
 from judge.statistical_verdict import Noise, StatisticalVerdict
 from judge.summary import RunSummary
@@ -52,7 +53,7 @@ Ending = Literal["fine", "regressed", "inconclusive", "not_comparable"]
 class RunData:
     """A stored run: its row and its tables. `config` is the snapshot taken when it began;
     `answered_by` names the models whose replies it holds; `sliceable`: some rows from the middle of
-    a table cost no more than those rows.
+    a table cost no more than those rows; `prompts` are the texts of its judges, empty: not kept.
     """
 
     run_id: str
@@ -65,6 +66,7 @@ class RunData:
     status: str
     answered_by: tuple[str, ...] = ()
     sliceable: bool = True
+    prompts: Mapping[str, Any] = field(default_factory=dict)
 
 
 class _Part(BaseModel):
@@ -153,6 +155,9 @@ class RunComparison(_Part):
     candidate_only_test_cases: tuple[str, ...]
     case_counts: CaseCounts
     config_diff: tuple[FieldChange, ...]
+    prompt_diff: tuple[PromptDiff, ...] | None = Field(
+        default=None, description="null: a run kept no texts of its prompts"
+    )
     verdict: ComparisonVerdict
     warnings: tuple[str, ...]
     regression_analysis: str | None = Field(
@@ -206,6 +211,7 @@ def compare(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig)
             flipped_improvements=cases.flipped.get("improvement", 0),
         ),
         config_diff=tuple(changes),
+        prompt_diff=prompt_diff(baseline.prompts, candidate.prompts),
         verdict=_verdict(cases, thresholds, found, differing),
         warnings=(*_judge_warning(changes), *_warnings(cases, *summaries)),
     )

@@ -156,6 +156,7 @@ def run_data(store: Store, run_id: str) -> RunData:
         status=record.status,
         answered_by=_answered_by(store.scan(record.run_id, "asks")),
         sliceable=store.sliceable,
+        prompts=record.plan.get("prompts", {}),
     )
 
 

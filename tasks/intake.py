@@ -67,6 +67,7 @@ class Plan:
             for, as `judge.formats.fidelity` counts them.
         passed: those of the unselected that were left out for the sake of other runs, by reason:
             `judged_before` by an earlier one, `not_quiet` and so left to a later one.
+        prompts: the texts of its judges, as `judge.prompt_texts` keeps them; no part of the input.
     """
 
     shards: tuple[Shard, ...]
@@ -84,6 +85,7 @@ class Plan:
     truth_digest: str | None = None
     kept: dict[str, int] = field(default_factory=dict)
     passed: dict[str, int] = field(default_factory=dict)
+    prompts: dict[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON values."""

@@ -16,6 +16,7 @@ from judge.catalog import fingerprints
 from judge.config import Manner, Trigger
 from judge.config_diff import TRUTH
 from judge.errors import ConfigurationError
+from judge.prompt_texts import kept_prompts
 from tasks.arrivals import run_choice
 from tasks.baselines import DAY, SEQUENCE, next_sequence
 from tasks.compared import baseline_id
@@ -185,7 +186,8 @@ def _record(room: Room, request: Request, plan: dict[str, Any]) -> RunRecord:
 def _begun(room: Room, request: Request, intake: Plan) -> RunRecord:
     """The run as the store holds it; where it was begun before, with the plan of that time."""
     config = room.config
-    record = _record(room, request, intake.as_dict())
+    told = kept_prompts(room.court.judges)
+    record = _record(room, request, replace(intake, prompts=told).as_dict())
     run_id = request.run_id or _run_id(room, intake, record.config["fingerprints"])
     record = replace(record, run_id=run_id)
     if request.manner == "fork":

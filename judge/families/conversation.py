@@ -148,6 +148,7 @@ class ConversationJudge:
         self.weighted = tuple(metric_of(rubric) for rubric in rubrics)
         self.metrics = (*self.weighted, EXPECTED_OUTCOMES)
         self.system = system_message(rubrics)
+        self.prompts = (self.system,)
 
     def missing(self, case: Case) -> str | None:
         """It applies to every case; an empty transcript fails instead of being skipped."""

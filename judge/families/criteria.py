@@ -156,6 +156,7 @@ class CoverageJudge:
         self.name = standard.metric.name
         self.metrics = (standard.metric,)
         self.standard = standard
+        self.prompts = (standard.wording.decompose, standard.wording.check)
         self.options = options
 
     def missing(self, case: Case) -> str | None:

@@ -152,6 +152,11 @@ class AnswerJudge:
         self.metric = _metric(rubric, self.system, Scale.YES_NO, f"{stem}/rating/percentage")
         self.metrics = (self.metric,)
 
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """What every prompt begins with."""
+        return (self.system,)
+
     def missing(self, case: Case) -> str | None:
         """It needs the inputs of its rubric."""
         return missing_input(self.rubric.inputs, case)
@@ -187,6 +192,11 @@ class RetrievalJudge:
         self.metric = _metric(rubric, self.system, Scale.FRACTION, f"{stem}/precision/average")
         self.rating = Metric(rubric.name, scale=Scale.YES_NO)
         self.metrics = (self.metric,)
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """What every prompt begins with."""
+        return (self.system,)
 
     def missing(self, case: Case) -> str | None:
         """It needs the inputs of its rubric, and a retrieval."""

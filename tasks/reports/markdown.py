@@ -14,6 +14,7 @@ from tasks.reports.markdown_statistics import statistics_blocks
 from tasks.reports.markdown_text import Block, code, plain
 from tasks.reports.markdown_text import bullets as _bullets
 from tasks.reports.markdown_text import table as _table
+from tasks.reports.prompts import prompt_blocks
 
 MAX_BYTES: Final = 95_000
 """The Prefect UI keeps artifacts in its database; larger ones are cut here, at a whole block."""
@@ -127,6 +128,7 @@ def _comparison(compared: Mapping[str, Any] | None) -> Iterator[Block]:
                 for one in compared["config_diff"][:MAX_ROWS]
             ],
         )
+    yield from prompt_blocks(compared["prompt_diff"])
 
 
 def _more(amount: int) -> str:

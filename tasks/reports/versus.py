@@ -12,6 +12,7 @@ from judge.summary import RunSummary
 from tasks.reports import words
 from tasks.reports.case_rows import ID_CHARS, LINE_CHARS
 from tasks.reports.metric_rows import MAX_METRICS, name_of
+from tasks.reports.prompts import prompt_changes
 from tasks.reports.statistics import mismatches, statistics
 
 MAX_MOVED: Final = 100
@@ -71,6 +72,7 @@ def versus(comparison: RunComparison | None) -> dict[str, Any] | None:
         "baseline_only": _only(comparison.baseline_only_test_cases, counts.baseline_only),
         "candidate_only": _only(comparison.candidate_only_test_cases, counts.candidate_only),
         "config_diff": _changes(comparison),
+        "prompt_diff": prompt_changes(comparison),
         "warnings": [_line(warning) for warning in comparison.warnings],
     }
 

@@ -167,6 +167,7 @@ def test_every_published_name_is_a_field():
         "candidate_only_test_cases",
         "case_counts",
         "config_diff",
+        "prompt_diff",
         "verdict",
         "warnings",
         "regression_analysis",

@@ -120,6 +120,21 @@ class Setting(Part):
     candidate: str
 
 
+class PromptChange(Part):
+    """What differs in the prompts of a judge of both runs."""
+
+    judge: str
+    lines: list[str] = Field(description="a unified diff: - baseline, + candidate")
+    more: int = Field(description="how many lines are not shown")
+
+
+class Prompts(Part):
+    """What differs in what the judges were told."""
+
+    note: str | None = Field(description="null: the judges are the same")
+    judges: list[PromptChange]
+
+
 class Comparison(Part):
     """This run beside its baseline."""
 
@@ -142,4 +157,5 @@ class Comparison(Part):
     baseline_only: OfMany
     candidate_only: OfMany
     config_diff: list[Setting]
+    prompt_diff: Prompts
     warnings: list[str]

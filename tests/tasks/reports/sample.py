@@ -71,6 +71,7 @@ class Run:
             cases=self.frames["cases"].lazy(),
             scores=self.frames["scores"].lazy(),
             status=self.record.status,
+            prompts=self.record.plan.get("prompts", {}),
         )
 
 
@@ -123,6 +124,16 @@ def compared(baseline: Run, candidate: Run) -> dict[str, Any]:
         {key: value for key, value in candidate.record.config.items() if key != "fingerprints"}
     )
     return candidate.data(compare(baseline.side(), candidate.side(), chosen.comparison))
+
+
+def told(of: Run, **prompts: str) -> Run:
+    """The run with another fingerprint for each judge, and its prompts kept; without any, an old one."""
+    texts = {f"of {text}": text for text in prompts.values()}
+    kept = {"judges": {name: [f"of {text}"] for name, text in prompts.items()}, "texts": texts}
+    plan = {"prompts": kept} if prompts else {}
+    prints = {"judge:conversation": of.record.run_id}
+    record = replace(of.record, config={**of.record.config, "fingerprints": prints}, plan=plan)
+    return replace(of, record=record)
 
 
 def incomplete(of: Run) -> Run:

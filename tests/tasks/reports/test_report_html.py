@@ -20,7 +20,7 @@ from tasks.reports import html_report, json_report
 from tasks.reports.charts import charts
 from tasks.reports.words import clean, one_line
 from tests.tasks.reports.hostile import PAYLOADS
-from tests.tasks.reports.sample import Run, Said, compared, incomplete, run
+from tests.tasks.reports.sample import Run, Said, compared, incomplete, run, told
 
 GROUPS = [PAYLOADS[start : start + 9] for start in range(0, len(PAYLOADS), 9)]
 TEMPLATES = Path(reports.__file__).parent / "templates"
@@ -324,6 +324,39 @@ def test_a_report_of_ten_thousand_cases_stays_under_five_megabytes(record_proper
         )
     assert len(html.encode()) < 5_000_000
     assert len(raw.encode()) < 5_000_000
+
+
+def prompts_section(**sides: dict[str, str]) -> tuple[str, list[str]]:
+    """The note on the prompts, and what differs in each."""
+    before, after = (
+        told(run([Said("a", (5, 5))], run_id=run_id), **texts) for run_id, texts in sides.items()
+    )
+    soup = BeautifulSoup(html_report(compared(before, after)), "html.parser")
+    note = soup.find(id="prompt-diff")
+    shown = [one.pre.text for one in note.find_all_next("details") if "Prompts of" in one.text]
+    return note.text, shown
+
+
+def test_what_differs_in_the_prompts_is_shown_line_by_line_as_text():
+    was, now = "\n".join(("Rules", *PAYLOADS)), "\n".join(("Rules", *PAYLOADS, "Be <kind>\r"))
+    note, (shown,) = prompts_section(before={"tone": was}, after={"tone": now})
+    assert note == "The judges are not the same: below is what differs in their prompts."
+    lines = [line for line in shown.split("\n") if line.startswith(("+", "-"))]
+    assert lines == ["+Be <kind>\u240d"]
+
+
+def test_a_run_that_kept_no_texts_is_named_as_the_reason():
+    note, shown = prompts_section(before={}, after={"tone": "Be kind"})
+    assert "keeps its hash, not its text; set the rubrics of both times side by side" in note
+    assert shown == []
+
+
+def test_the_same_prompts_are_not_shown():
+    same = {"tone": "Be kind"}
+    note, shown = prompts_section(before=same, after=same)
+    assert note.endswith("Both runs kept the same prompts: what changed stands in none of them.")
+    assert shown == []
+    assert BeautifulSoup(html_report(SAMPLE), "html.parser").find(id="prompt-diff") is None
 
 
 @pytest.mark.parametrize("name", ["__proto__", "constructor", "toString", "valueOf"])

@@ -16,7 +16,7 @@ from tasks.reports import markdown_report
 from tasks.reports.markdown import code, plain
 from tasks.reports.words import clean, one_line
 from tests.tasks.reports.hostile import PAYLOADS
-from tests.tasks.reports.sample import Said, compared, run
+from tests.tasks.reports.sample import Said, compared, run, told
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "reports" / "report.md"
 GITHUB = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -169,3 +169,17 @@ def test_the_report_stays_under_100_kilobytes_and_says_where_it_was_cut():
 def test_there_is_no_raw_html_in_the_source():
     text = hostile_report(PAYLOADS[:9])
     assert re.findall(r"<[a-zA-Z/!]", text) == []
+
+
+def test_lines_of_prompts_that_differ_are_cells_of_a_table_and_no_markup():
+    now = "\n".join(("Rules", *PAYLOADS, *(f"line {place}" for place in range(90))))
+    before, after = (
+        told(run([Said("a", (5, 5))], run_id=run_id), tone=text)
+        for run_id, text in (("before", "Rules\n- one"), ("after", now))
+    )
+    text = markdown_report(compared(before, after))
+    assert "| baseline | - one |\n| candidate | &lt;script&gt;" in text
+    assert "report.html shows more lines." in text
+    assert re.findall(r"<[a-zA-Z/!]", text) == []
+    kinds = {token.type for token in tokens(text)}
+    assert kinds.isdisjoint({"link_open", "image", "html_inline", "html_block", "em_open"})
