@@ -2,8 +2,8 @@
 
 Text around the object, Markdown fences, trailing commas and line breaks inside of strings are
 put right without another call. What a parser might read in two ways is refused: keys that appear
-twice, NaN, infinities. An object that stands alone needs no id; all others must repeat the one
-that the model was given, for the transcript may hold verdicts of its own.
+twice, NaN, infinities. Every object must repeat the id that the model was given, for the
+transcript may hold verdicts of its own.
 """
 
 from __future__ import annotations
