@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from judge.privacy.numbers import card_in, iban_in
-from judge.privacy.settings import OwnRule
+
+if TYPE_CHECKING:
+    from judge.privacy.settings import OwnRule
 
 VALUE: Final = "value"
 """The group of a pattern that is hidden; without one all that matched is."""
