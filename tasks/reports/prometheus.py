@@ -92,9 +92,9 @@ class _RunNumbers(Collector):
         yield self._one("retries", "model calls after an ask's first", sums["retries"])
         yield self._one("limiter_wait_seconds", "asks waited, all together", waited_s)
         yield self._one("cache_hits", "asks answered by kept replies", sums["cached"])
-        yield self._latency(asks)
+        yield from self._latency(asks)
 
-    def _latency(self, asks: pl.LazyFrame) -> Metric:
+    def _latency(self, asks: pl.LazyFrame) -> Iterator[Metric]:
         seconds = pl.col("latency_ms") / 1000
         called = asks.filter(pl.col("attempts") > 0)
         counts = collected(
@@ -111,7 +111,9 @@ class _RunNumbers(Collector):
             labels=list(self._labels),
         )
         family.add_metric(list(self._labels.values()), list(counts.items()), total)
-        return family
+        yield family
+        took = self._took_s
+        yield self._one("in_flight", "asks at once, on average", total / took if took else None)
 
     def _rejects(self) -> list[tuple[Labels, float]]:
         rejects = self._store.scan(self._record.run_id, "rejects")
@@ -128,8 +130,7 @@ class _RunNumbers(Collector):
         last = runs.select(pl.col("finished_at").max()).item()
         at = last.timestamp() if last else None
         yield self._one("last_complete_timestamp_seconds", "end of the last whole run", at)
-        ended = record.finished_at
-        took = (ended - record.started_at).total_seconds() if ended else None
+        took = self._took_s
         yield self._one("duration_seconds", "from begin to end, with interruptions", took)
         passed = float(self._summary.outcome == "passed" and record.status == "complete")
         yield self._one("passed", "1: a whole run that met its gates", passed)
@@ -142,6 +143,11 @@ class _RunNumbers(Collector):
         help_ = "mean overall score of the golden set, points of 0..100, after minus before"
         yield self._one("golden_set_drift_points", help_, found.anchors.mean)
         yield self._one("golden_set_drifted", "1: more than chance", float(found.judge_moved))
+
+    @property
+    def _took_s(self) -> float | None:
+        ended = self._record.finished_at
+        return (ended - self._record.started_at).total_seconds() if ended else None
 
     @property
     def _labels(self) -> Labels:

@@ -50,6 +50,9 @@ def test_the_text_holds_what_the_rows_hold(store: Store):
     assert found["assizes_coverage_ratio"][()] == made.summary.coverage
     assert found["assizes_ask_latency_seconds_count"][()] == (asks["attempts"] > 0).sum()
     assert found["assizes_ask_latency_seconds_bucket"]["+Inf",] == (asks["attempts"] > 0).sum()
+    took_ms = found["assizes_duration_seconds"][()] * 1000
+    called_ms = asks.filter(asks["attempts"] > 0)["latency_ms"].sum()
+    assert found["assizes_in_flight"][()] == pytest.approx(called_ms / took_ms)
     assert found["assizes_limiter_wait_seconds"][()] == (asks["waited_ms"].sum() or 0) / 1000
     assert (
         found["assizes_last_complete_timestamp_seconds"][()]
