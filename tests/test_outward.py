@@ -34,7 +34,8 @@ TRIES = {
 
 def tried(program: str, log: Path, **more: str) -> subprocess.CompletedProcess[str]:
     """A Python process with a log of its own, and without what the tests set for all others."""
-    mine = {name: value for name, value in os.environ.items() if name not in QUIET}
+    told = {*QUIET, "LITELLM_LOCAL_MODEL_COST_MAP"}
+    mine = {name: value for name, value in os.environ.items() if name not in told}
     env = {**mine, "PYTHONPATH": PYTHONPATH, sitecustomize.LOG: str(log), **more}
     command = [sys.executable, "-c", program]
     return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -27,7 +27,11 @@ _ECHOED: Final = (
     re.compile(r"(\b(?:sk|pk|rk|gsk|xai)-)[\w*-]{6,}"),
     re.compile(r"(\bAIza)[\w-]{16,}"),
     re.compile(r"(\b(?:bearer|basic)\s+)[^\s\"',]{6,}", re.IGNORECASE),
-    re.compile(r"(\b\w*(?:key|token|secret)\b(?:\s+provided)?[\"'\s:=]*)[\w+/=*-]{16,}", re.I),
+    re.compile(
+        r"(\b\w*(?:key|token|secret)\b(?:\s+provided)?[\"'\s:=]*)"
+        r"(?=[a-z_+/=-]{0,200}[\d*])[\w+/=*-]{16,}",  # without a digit it is a word
+        re.IGNORECASE,
+    ),
 )
 """How providers repeat a key: shortened, or behind a word that says what it is."""
 

@@ -6,10 +6,9 @@ import asyncio
 import json
 from typing import Any
 
-import litellm
 import pytest
 
-from judge import litellm_model  # noqa: F401  # sets litellm up: no price list over the network
+from judge.litellm_model import litellm  # it sets it up first: no price list over the network
 from tests.doubles.asking import RIGHT, ask, body
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
 

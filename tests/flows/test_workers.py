@@ -22,6 +22,7 @@ from tests.doubles.workers import kill_host, online, registered, running_workers
 from tests.flows.test_evaluate import PER_RUN, config, outcome_of, tables, written
 
 POOL = "spread"
+NAMES = ("one", "two")
 LATENCY_S = 0.5
 TIMES = ("latency_ms", "waited_ms", "trail")
 
@@ -30,8 +31,8 @@ TIMES = ("latency_ms", "waited_ms", "trail")
 async def workers(prefect_server: str, tmp_path_factory) -> AsyncIterator[list[int]]:
     await registered(POOL)
     folder = tmp_path_factory.mktemp("workers")
-    with running_workers(POOL, folder, prefect_server, "one", "two") as pids:
-        await online(POOL, "one", "two")
+    with running_workers(POOL, folder, prefect_server, *NAMES) as pids:
+        await online(POOL, *NAMES)
         yield pids
 
 
@@ -166,7 +167,8 @@ async def test_the_partition_of_a_machine_that_is_gone_is_taken_over(
     work = asyncio.create_task(outcome_of(wanted, run_id="taken-over"))
     await until("the workers ask nothing", lambda: model.stats()["requests"] >= 5)
     both = [run for run in await partition_runs("taken-over") if run.state.is_running()]
-    kill_host(workers[0])
+    (judging, *_) = both
+    kill_host(workers[NAMES.index(judging.labels["prefect.worker.name"])])
     outcome = await work
     assert outcome.conclusion == "Passed"
     assert outcome.summary.counts["judged"] == 24

@@ -233,7 +233,7 @@ def test_all_waiting_is_called_off_and_the_next_one_starts_as_if_they_had_never_
 
 
 async def test_ten_thousand_who_wait_share_one_timer():
-    one = limiter(10_000, requests_per_minute=60)
+    one = limiter(10_000, requests_per_minute=2)
     loop = asyncio.get_running_loop()
     timers = len(loop._scheduled)
     tasks = [asyncio.create_task(Calls(one).call()) for _ in range(10_000)]

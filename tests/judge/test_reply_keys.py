@@ -28,7 +28,7 @@ ASKED = {"metrics", "judges", "rubrics", "options"}
 SAMPLES = {"panel", "repeats", "escalate_to"}
 """Fields that choose models and samples; each of these has a key of its own."""
 
-AFTER = {"pass_threshold"}
+AFTER = {"pass_threshold", "flagged_passes"}
 """What is made of a reply."""
 
 
