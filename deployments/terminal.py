@@ -7,11 +7,10 @@ overrides show a line otherwise than it is.
 from __future__ import annotations
 
 import json
-import logging
 import sys
-import traceback
-from collections.abc import Callable
 from typing import Any
+
+from tasks.log_records import clean_log
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -37,27 +36,11 @@ def json_text(document: Any, indent: int | None = None) -> str:
 
 def keep_log_printable() -> None:
     """Have every line of every log be text that a terminal shows as it is, tracebacks included."""
-    logging.setLogRecordFactory(_Printable(logging.getLogRecordFactory()))
+    clean_log(_log_text)
 
 
-class _Printable:
-    """Makes log records without control characters."""
-
-    def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
-        self._make = make
-
-    def __call__(self, *args: Any, **named: Any) -> logging.LogRecord:
-        record = self._make(*args, **named)
-        try:
-            said = record.getMessage()
-        except (TypeError, ValueError, KeyError):
-            return record  # logging itself says what is wrong with the line
-        if (shown := printable(said, "\n\t")) != said:
-            record.msg, record.args = shown, ()
-        if record.exc_info and record.exc_info[1] is not None:
-            trace = record.exc_text or "".join(traceback.format_exception(record.exc_info[1]))
-            record.exc_text = printable(trace.rstrip("\n"), "\n\t")
-        return record
+def _log_text(text: str) -> str:
+    return printable(text, "\n\t")
 
 
 def _escaped(char: str) -> str:

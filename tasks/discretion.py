@@ -7,9 +7,7 @@ stored one says itself how it is to be read, and a pickle runs what it holds.
 from __future__ import annotations
 
 import inspect
-import logging
 import os
-import traceback
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import wraps
@@ -17,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from judge.privacy.concealment import concealed, concealed_values, know, secrets_in
+from tasks.log_records import clean_log
 
 if TYPE_CHECKING:
     from prefect import Flow, Task
@@ -47,29 +46,7 @@ def discreet(made: _Made) -> _Made:
 def keep_secrets() -> None:
     """Learn the secrets of the environment as it is now, and hide them in every line of every log."""
     know(secrets_in(os.environ))
-    make = logging.getLogRecordFactory()
-    if not isinstance(make, _Discreet):
-        logging.setLogRecordFactory(_Discreet(make))
-
-
-class _Discreet:
-    """Makes log records without secrets: for every logger, ours and those of libraries."""
-
-    def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
-        self._make = make
-
-    def __call__(self, *args: Any, **named: Any) -> logging.LogRecord:
-        record = self._make(*args, **named)
-        try:
-            said = record.getMessage()
-        except (TypeError, ValueError, KeyError):
-            return record  # logging itself says what is wrong with the line
-        if (shown := concealed(said)) != said:
-            record.msg, record.args = shown, ()
-        if record.exc_info and (error := record.exc_info[1]) is not None:
-            hide(error)
-            record.exc_text = concealed("".join(traceback.format_exception(error)).rstrip("\n"))
-        return record
+    clean_log(concealed, hide)
 
 
 _OURS: Final = ContextVar("assizes_flow", default=False)
