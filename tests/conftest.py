@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from judge.privacy import concealment
 from tests.outward import attempts, watch
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -49,6 +50,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if "PYTEST_XDIST_WORKER" not in os.environ and (tried := attempts(OUTWARD)):
         sys.stderr.write("\nattempts to reach the outside:\n" + "\n".join(tried) + "\n")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(autouse=True)
+def _secrets_of_one_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one test has the process hide, the next may show: a key of the stubs is in many of both."""
+    monkeypatch.setattr(concealment._Own, "values", concealment._Own.values)
 
 
 @pytest.fixture(scope="session")
