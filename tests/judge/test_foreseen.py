@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 import pytest
 from pydantic import BaseModel
 
@@ -121,16 +123,37 @@ def test_plain_rules_look_nothing_up_where_calls_are_known():
     assert plain_evidence(Asking(), known) == []
 
 
+async def test_plain_rules_say_what_the_transcript_shows_where_calls_are_known():
+    (judge,) = court(run_config().judge).judges
+    known = CASE.model_copy(
+        update={"expected": CASE.expected.model_copy(update={"tool_calls": ()})}
+    )
+    found = {score.metric: score for score in plain_evidence(judge, known) if not score.part}
+    assert found["tool_routing"].status == "scored"
+
+
+class Tone(Enum):
+    KIND = "kind"
+    COLD = "cold"
+
+
+class Part(BaseModel):
+    text: str
+    tone: Tone
+
+
 class Nested(BaseModel):
     words: list[str]
+    parts: list[Part]
     kind: str | None
     sure: bool
 
 
 def test_the_shape_of_a_reply_is_taken_from_its_schema():
-    assert reply_tokens(Nested) < TEXT_TOKENS * 2
-    many = reply_tokens(Nested, {"words": ["a b", "c d", "one"], "kind": None, "sure": True})
-    few = reply_tokens(Nested, {"words": ["a b"], "kind": None, "sure": True})
+    assert 2 * TEXT_TOKENS < reply_tokens(Nested) < 4 * TEXT_TOKENS
+    rest = {"kind": None, "sure": True, "parts": [{"text": "e f", "tone": "kind"}]}
+    many = reply_tokens(Nested, {"words": ["a b", "c d", "one"], **rest})
+    few = reply_tokens(Nested, {"words": ["a b"], **rest})
     assert many - few > TEXT_TOKENS
 
 
@@ -166,6 +189,35 @@ def test_what_is_taken_for_granted_is_said():
         "plain rules cannot answer 2 asks of asking",
     ]
     assert list(figures(Tally(asks=2, same=2)).assumptions()) == []
+
+
+def unpriced() -> Scripted:
+    model = Scripted([])
+    model.price = None
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "usd", "latency_s", "says"),
+    [
+        (
+            unpriced(),
+            None,
+            5.0,
+            'no price is known for scripted/queue: give it in [limits.prices."',
+        ),
+        (Lexical(), 0.0, 0.0, ""),
+    ],
+)
+def test_a_model_without_a_price_is_told_and_the_offline_judge_takes_nothing(
+    model, usd, latency_s, says
+):
+    config = RunConfig.model_validate({"transcripts": {"uri": "in/"}})
+    tallies = {BENCH: Tally(asks=1, put=1, sent=10, came=5)}
+    found = Figures(Scene(config, {BENCH.model: model}, {}), tallies)
+    (line,) = found.judges
+    assert (line.expected_usd, line.latency_s) == (usd, latency_s)
+    assert "".join(one for one in found.assumptions() if "price" in one).startswith(says)
 
 
 def test_the_time_of_a_batch_is_its_providers():

@@ -23,6 +23,7 @@ from tests.builders import agent, case, user
 CASE = case(user("hello"), agent("hi"))
 LEVEL = Metric("level", scale=Scale.SCORED)
 YES = Metric("polite", scale=Scale.YES_NO)
+DONE = Metric("done", scale=Scale.BINARY)
 
 
 class Reply(BaseModel):
@@ -114,6 +115,8 @@ def test_votes_of_yes_and_no_that_differ_call_for_the_stronger_model():
     assert unsure(votes(1, 1), [YES], []) is None
     assert unsure(votes(1, 0), [YES], []) == "polite: the votes differ"
     assert reduced(votes(1, 1))[0].label == "yes"
+    binary = [Vote("m", n, [Score.of(DONE, 5, passed=one)]) for n, one in enumerate((True, False))]
+    assert unsure(binary, [DONE], []) == "done: the votes differ"
 
 
 def config(**tables):
@@ -164,8 +167,9 @@ def test_what_can_change_a_result_counts_and_what_is_at_its_default_does_not():
     plain, hidden = config(), config(privacy={"redact": ["email"]})
     assert "privacy" not in plain.what_counts()
     assert hidden.what_counts()["privacy"]["redact"] == ["email"]
-    drawn_from = config(transcripts={"uri": "in/", "sample": 0.5}).what_counts()
-    assert drawn_from["transcripts"]["sample"] == 0.5
+    drawn_from = config(transcripts={"uri": "in/", "number": 5}).what_counts()
+    assert drawn_from["transcripts"]["number"] == 5
+    assert "number" not in plain.what_counts()["transcripts"]
     assert plain.config_hash() != hidden.config_hash()
 
 

@@ -9,6 +9,7 @@ import pytest
 from judge.errors import DataError
 from judge.formats import FORMATS, native_line, pinned
 from judge.formats.documents import strict_document
+from judge.formats.fidelity import FIDELITY, lines, measured
 from judge.formats.intake import check_numbers, check_size, drop_negative_times, wide_encoding
 from judge.formats.oddities import DROPPED_TIMES, oddities, told
 from tests.builders import agent, call, case, result, user
@@ -137,3 +138,16 @@ def test_an_empty_list_holds_no_records():
 def test_a_list_is_a_document_whatever_the_format():
     assert pinned("openai_chat", b'\xef\xbb\xbf [{"messages": []}]').name == "openai_chat.document"
     assert pinned("openai_chat", b'{"messages": []}').name == "openai_chat"
+
+
+def test_what_a_case_holds_is_counted_with_what_became_of_the_rest():
+    noted = {"marked image": 2, "dropped message.audio": 1, "odd": "no count"}
+    talk = case(user("Hi"), agent(calls=[call("f")]), result("ok"), metadata={FIDELITY: noted})
+    counts = measured(talk)
+    assert (counts["turns"], counts["tool_calls"], counts["tool_results"]) == (3, 1, 1)
+    assert "odd" not in counts
+    assert lines(counts) == (
+        "marked: image 2 (a note in the text stands for it)",
+        "dropped: message.audio 1 (a case has no place for it)",
+    )
+    assert lines(measured(case(user("Hi"), metadata={FIDELITY: "x"}))) == ()
