@@ -238,8 +238,16 @@ class Narrow(OpenLedger):
         self.open -= 1
 
 
+class Slow(Scripted):
+    """Is in flight for a moment."""
+
+    async def complete(self, ask, *, complaint=None, cap=1):
+        await asyncio.sleep(0.01)
+        return await super().complete(ask, complaint=complaint, cap=cap)
+
+
 async def test_a_call_that_does_not_fit_beside_another_follows_it():
-    model = Scripted([priced(2), priced(1)])
+    model = Slow([priced(2), priced(1)])
     heard = await engine(model, means={"ledger": Narrow()}).hear(Asking(["a", "b"]), CASE)
     assert [score.raw for score in heard.scores] == [3]
 
