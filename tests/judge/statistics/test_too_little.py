@@ -154,3 +154,11 @@ def test_a_metric_that_was_tried_once_a_case_has_no_pass_hat_k_though_the_cases_
     told = summary_of(cases, once)
     assert set(told.pass_hat_k) == {"pass^1", "pass^2"}
     assert not [name for name in told.intervals if name.startswith("reward/")]
+
+
+def test_a_run_that_errored_throughout_is_no_evidence_against_other_cases():
+    before = run(mixed("a", wide=40))
+    after = run([case_row(f"b{n:02}", None) for n in range(40)], name="after")
+    told = found(before, after, gating=["overall_score"])
+    assert told.verdict == "inconclusive"
+    assert [one.verdict for one in told.metrics] in ([], ["inconclusive"])
