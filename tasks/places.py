@@ -40,7 +40,11 @@ def write_probe(uri: str, storage_options: Mapping[str, Any], where: str) -> Non
                     folder.rmdir()
 
 
-@retry(retry=retry_if_exception_type(FileNotFoundError), stop=stop_after_attempt(10), reraise=True)
+@retry(
+    retry=retry_if_exception_type((FileNotFoundError, FileExistsError)),
+    stop=stop_after_attempt(10),
+    reraise=True,
+)
 def _probe(files: Any, root: str) -> None:
     """Another process that probes may take away the folders it made under this one's feet."""
     path = f"{root.rstrip('/')}/{_PROBE}{uuid.uuid4().hex}"
