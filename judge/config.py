@@ -85,6 +85,9 @@ class TranscriptsConfig(SelectionConfig):
     again: Again | None = Field(
         default=None, description="only what an earlier run could not read, or could not judge"
     )
+    canaries: bool = Field(
+        default=False, description="an attack of ours in each case; [calibration] canaries sets it"
+    )
     storage_options: dict[str, Any] = Field(
         default_factory=dict, description="for the file system, e.g. endpoint_url; no secrets"
     )
