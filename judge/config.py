@@ -118,6 +118,11 @@ class JudgeConfig(_Table):
         description="a pass of a case that speaks to its judges: `apart` is not passed and counted "
         "as pass_flagged, `count` is a pass that says so",
     )
+    second_look: bool = Field(
+        default=False,
+        description="ask once more, with the data marked, about a case that speaks to its judges; "
+        "where that says otherwise the case is flagged needs_review",
+    )
     model: str | None = Field(default=None, description=f"null: {OFFLINE_MODEL}")
     provider: str | None = Field(default=None, description="put before the model: provider/model")
     api_base: str | None = Field(default=None, description="address of a self-hosted endpoint")
@@ -371,6 +376,8 @@ class RunConfig(_Table):
                 del body["transcripts"][name]
         if self.judge.flagged_passes == "apart":
             del body["judge"]["flagged_passes"]
+        if not self.judge.second_look:
+            del body["judge"]["second_look"]
         for name in ("ground_truth", "privacy"):
             table = getattr(self, name)
             if table != type(table)():
