@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from judge.invisible import without_hidden
+from judge.invisible import hidden_count, without_hidden
 
 SHORTEST_PIECE: Final = 20
 """Characters from which on a word can be an encoded sentence."""
@@ -33,6 +33,14 @@ _LOOKALIKES: Final = str.maketrans(
     "асеорхуіјѕһԁтмквнαορεικντυχ", "aceopxyijshdtmkbhaopeikvtux"
 )  # they are the point
 
+_FOREIGN: Final = re.compile(r"[^\W\d_\x00-\x7f]")
+_GREEK_OR_CYRILLIC: Final = re.compile(r"[\u0370-\u04ff]")
+_STEMS: Final = (
+    *("ignor", "disregard", "forget", "overrid", "instruct", "judg", "grader", "evaluat", "scor"),
+    *("rubric", "rating", "metric", "perfect", "verdict", "highest", "maxim", "criteri", "prompt"),
+)
+"""What the words of an order to a judge begin with."""
+
 _TURNED: Final = ("erongi", "tcurtsni", "egduj", "rotaulave", "erocs", "cirbur", "redarg")
 _ROTATED: Final = ("vtaber", "vafgehpg", "whqtr", "rinyhngbe", "fpber", "ehoevp", "tenqre")
 
@@ -47,6 +55,7 @@ class _Shape:
     longest: int
     spelled: bool
     ascii: bool
+    hidden: bool
 
     @classmethod
     def of(cls, text: str) -> _Shape:
@@ -54,10 +63,23 @@ class _Shape:
         lengths = [len(one) for one in tokens]
         words = "\n".join(set(tokens))
         spelled = "1111" in "".join(["1" if one == 1 else "0" for one in lengths])
-        return cls(words, max(lengths, default=0), spelled, text.isascii())
+        longest = max(lengths, default=0)
+        return cls(words, longest, spelled, text.isascii(), hidden_count(text) > 0)
 
     def spaced(self) -> bool:
         return self.spelled or _DOTTED.search(self.words) is not None
+
+    def leet(self) -> bool:
+        """Whether a word with digits for letters is one of an order."""
+        if _MIXED_DIGITS.search(self.words) is None:
+            return False
+        mixed = [word for word in self.words.split("\n") if _MIXED_DIGITS.search(word)]
+        read = "\n".join(mixed).translate(_LETTERS)
+        return any(stem in read for stem in _STEMS)
+
+    def turned(self) -> bool:
+        """Whether words may run backwards: known ones do, or they are in another script."""
+        return self.holds(_TURNED) or self.hidden or _FOREIGN.search(self.words) is not None
 
     def holds(self, cues: tuple[str, ...]) -> bool:
         return any(cue in self.words for cue in cues)
@@ -99,12 +121,16 @@ def _unpacked(piece: str) -> bytes:
     return base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
 
 
+def _long_pieces(text: str) -> str:
+    return "\n".join([one for one in text.split() if len(one) >= SHORTEST_PIECE])
+
+
 def _base64(text: str) -> str:
-    return _decoded(text, _BASE64, _unpacked)
+    return _decoded(_long_pieces(text), _BASE64, _unpacked)
 
 
 def _hex(text: str) -> str:
-    return _decoded(text, _HEX, bytes.fromhex)
+    return _decoded(_long_pieces(text), _HEX, bytes.fromhex)
 
 
 def _url(text: str) -> str:
@@ -140,8 +166,11 @@ _READERS: Final[dict[str, tuple[Callable[[_Shape], bool], Callable[[str], str]]]
     "hex": (lambda shape: shape.longest >= SHORTEST_PIECE, _hex),
     "url": (lambda shape: "%" in shape.words, _url),
     "rot13": (lambda shape: shape.holds(_ROTATED), _rot13),
-    "reversed": (lambda shape: shape.holds(_TURNED) or not shape.ascii, _reversed),
-    "leet": (lambda shape: _MIXED_DIGITS.search(shape.words) is not None, _leet),
+    "reversed": (_Shape.turned, _reversed),
+    "leet": (_Shape.leet, _leet),
     "spaced": (_Shape.spaced, _spaced),
-    "lookalikes": (lambda shape: not shape.ascii, _lookalikes),
+    "lookalikes": (
+        lambda shape: _GREEK_OR_CYRILLIC.search(shape.words) is not None,
+        _lookalikes,
+    ),
 }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from judge.case import Case, ToolCall
-from judge.hostile.families import candidates, disguised, speaking
+from judge.hostile.families import disguised, speaking, spoken
 from judge.invisible import hidden_count
 
 INJECTION: Final = "injection:"
@@ -40,7 +40,7 @@ def flags(case: Case) -> tuple[Flag, ...]:
     """
     texts = {text: place for place, text in reversed(list(_texts(case))) if text}
     whole = "\n".join(texts)
-    among, hidden, disguises = candidates(whole), hidden_count(whole), any(disguised(whole))
+    among, hidden, disguises = spoken(whole), hidden_count(whole), any(disguised(whole))
     found: dict[str, str] = {}
     for text, place in reversed(texts.items()):
         names = [f"{INJECTION}{name}" for name in speaking(text, among)] if among else []
