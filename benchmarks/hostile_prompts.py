@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +23,7 @@ from judge.config import JudgeConfig
 from judge.hearing import Hearing
 from judge.protocol import Ask, Query, QueryResult, Table
 from judge.reply_request import messages
+from judge.second_look import marked
 
 ASKING: Final = tuple(name for name, entry in JUDGES.items() if entry.asks)
 """All judges that put questions to a model."""
@@ -106,11 +107,14 @@ def _of(bench: Court, case: Case, text: str) -> Iterator[Sent]:
 
 
 def _forms(judge: str, ask: Ask[Any], text: str) -> Iterator[Sent]:
-    """As it is sent first, with the schema in words, and again with what was wrong before."""
+    """As it is sent first, with the schema in words, again with what was wrong before, and at a
+    second look.
+    """
     forms = {
         "ask": messages(ask),
         "in words": messages(ask, in_words=True),
         "ask again": messages(ask, f"no entry for {text}; the reply was: {text}"),
+        "second look": messages(replace(ask, prompt=marked(ask.prompt))),
     }
     for form, (system, user) in forms.items():
         yield Sent(judge, form, system["content"], user["content"])

@@ -46,7 +46,7 @@ _ROTATED: Final = ("vtaber", "vafgehpg", "whqtr", "rinyhngbe", "fpber", "ehoevp"
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
+class Shape:
     """What can be told of a text at little cost: its words, the longest of them, and whether some are
     spelled out letter by letter.
     """
@@ -58,15 +58,18 @@ class _Shape:
     hidden: bool
 
     @classmethod
-    def of(cls, text: str) -> _Shape:
+    def of(cls, text: str) -> Shape:
+        """Of a text as it was written."""
         tokens = text.lower().split()
-        lengths = [len(one) for one in tokens]
+        lengths = list(map(len, tokens))
         words = "\n".join(set(tokens))
-        spelled = "1111" in "".join(["1" if one == 1 else "0" for one in lengths])
         longest = max(lengths, default=0)
+        in_bytes = bytes(lengths if longest < 256 else [min(one, 255) for one in lengths])
+        spelled = b"\1\1\1\1" in in_bytes
         return cls(words, longest, spelled, text.isascii(), hidden_count(text) > 0)
 
     def spaced(self) -> bool:
+        """Whether words may be spelled out."""
         return self.spelled or _DOTTED.search(self.words) is not None
 
     def leet(self) -> bool:
@@ -82,6 +85,7 @@ class _Shape:
         return self.holds(_TURNED) or self.hidden or _FOREIGN.search(self.words) is not None
 
     def holds(self, cues: tuple[str, ...]) -> bool:
+        """Whether one of these stands in a word."""
         return any(cue in self.words for cue in cues)
 
 
@@ -91,9 +95,8 @@ def plain(text: str) -> str:
     return "\n".join([" ".join(line.split()) for line in seen.lower().split("\n")])
 
 
-def readings(text: str) -> Iterator[tuple[str, str]]:
-    """What else a text may say, with the name of its disguise; `text` as it was written."""
-    shape = _Shape.of(text)
+def readings(text: str, shape: Shape) -> Iterator[tuple[str, str]]:
+    """What else a text of a shape may say, with the name of its disguise; `text` as it was written."""
     for disguise, (may, read) in _READERS.items():
         said = read(text) if may(shape) else ""
         if said:
@@ -161,14 +164,14 @@ def _lookalikes(text: str) -> str:
     return low.translate(_LOOKALIKES) if _at_least(3, _CYRILLIC_IN_LATIN, low) else ""
 
 
-_READERS: Final[dict[str, tuple[Callable[[_Shape], bool], Callable[[str], str]]]] = {
+_READERS: Final[dict[str, tuple[Callable[[Shape], bool], Callable[[str], str]]]] = {
     "base64": (lambda shape: shape.longest >= SHORTEST_PIECE, _base64),
     "hex": (lambda shape: shape.longest >= SHORTEST_PIECE, _hex),
     "url": (lambda shape: "%" in shape.words, _url),
     "rot13": (lambda shape: shape.holds(_ROTATED), _rot13),
-    "reversed": (_Shape.turned, _reversed),
-    "leet": (_Shape.leet, _leet),
-    "spaced": (_Shape.spaced, _spaced),
+    "reversed": (Shape.turned, _reversed),
+    "leet": (Shape.leet, _leet),
+    "spaced": (Shape.spaced, _spaced),
     "lookalikes": (
         lambda shape: _GREEK_OR_CYRILLIC.search(shape.words) is not None,
         _lookalikes,

@@ -46,7 +46,7 @@ def test_what_a_reply_or_a_database_passes_on_is_looked_at_too(calls, judge, of_
     assert holding(calls, judge, of_a_later_round)
 
 
-@pytest.mark.parametrize("form", ["ask", "in words", "ask again"])
+@pytest.mark.parametrize("form", ["ask", "in words", "ask again", "second look"])
 def test_each_form_of_a_call_is_looked_at(calls, form):
     assert {one.judge for one in calls if one.form == form} == {one.judge for one in calls}
 
