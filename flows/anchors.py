@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
+from prefect.events import emit_event
+
+from flows.canaries import judge_canaries
 from flows.outcome import reached
+from judge.calibration.canaries import Canaries
 from judge.errors import AssizesError
 from tasks.anchor_runs import anchor_config, anchors_due, anchors_id
 from tasks.anchoring import attribute_change
@@ -15,6 +19,8 @@ from tasks.calibrations import calibrate_run
 from tasks.plan import PlannedRun
 from tasks.room import Room
 from tasks.summaries import Against
+
+EVENT_TAKEN_OVER: Final = "assizes.judge.taken_over"
 
 log = logging.getLogger(__name__)
 
@@ -55,10 +61,28 @@ async def _judge(room: Room, run: PlannedRun) -> None:
 async def _calibrate(room: Room, run_id: str, labels: str) -> None:
     """Labels that cannot be used leave the judge without a calibration, and the log says why."""
     settings = room.config.calibration.model_copy(update={"labels": labels, "judgements": None})
+    config = anchor_config(room.config).model_copy(update={"calibration": settings})
     try:
         found = await asyncio.to_thread(calibrate_run, room.store, run_id, settings)
+        canaries = await judge_canaries(config, run_id, room.config.name, room.store)
     except AssizesError as error:
         log.warning("the anchors could not calibrate the judge: %s", error)
         return
-    for reason in found.shortfalls:
+    if canaries is not None:
+        _tell(room.config.name, run_id, canaries)
+    for reason in found.with_canaries(canaries).shortfalls:
         log.warning("the judge falls short on the anchors: %s", reason)
+
+
+def _tell(name: str, run_id: str, canaries: Canaries) -> None:
+    log.info("%s", canaries.sentence())
+    if canaries.takeovers:
+        emit_event(
+            EVENT_TAKEN_OVER,
+            resource={
+                "prefect.resource.id": f"assizes.run.{run_id}",
+                "prefect.resource.name": run_id,
+                "assizes.name": name,
+            },
+            payload=canaries.model_dump(mode="json"),
+        )

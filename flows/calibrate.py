@@ -10,6 +10,7 @@ from prefect.artifacts import acreate_markdown_artifact
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
+from flows.canaries import judge_canaries
 from flows.evaluate import evaluate
 from flows.outcome import reached
 from judge.config import RunConfig
@@ -32,12 +33,14 @@ async def calibrate_judge(config: RunConfig, run_id: str | None = None) -> State
     Args:
         config: its [calibration] names the labels and the floors.
         run_id: a stored run (a unique prefix will do); null: the transcripts are judged, which
-            costs nothing where that run is complete.
+            costs nothing where that run is complete. Canaries are planted in those only.
     """
     of_run = run_id or await _judged(config)
     found = await asyncio.to_thread(_calibrated, config, of_run)
+    if run_id is None:
+        found = found.with_canaries(await judge_canaries(config, of_run, config.name))
     await acreate_markdown_artifact(
-        markdown=calibration_markdown(found.calibrations, found.shortfalls),
+        markdown=calibration_markdown(found.calibrations, found.shortfalls, found.canaries),
         key=f"{KEY}-{config.name.replace('_', '-')}",
     )
     if not found.shortfalls:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
+from judge.case import Case
 from judge.config import OFFLINE_MODEL, FlaggedPasses, JudgeConfig, MetricSelection
 from judge.entry import JudgeEntry, JudgeOptions
 from judge.errors import ConfigurationError
@@ -24,6 +25,7 @@ from judge.jury import Jury, jury
 from judge.protocol import Judge
 from judge.rubric import BUILT_IN, OUTCOMES, metric_of, rubrics
 from judge.score import Metric
+from judge.second_look import looking_twice
 from judge.windows import ReadingOptions
 
 _HEAVIEST: Final = 1e9
@@ -59,7 +61,8 @@ class Court:
     `weights` holds the conversation metrics alone and sums to 1; `metrics` is everything that the
     judges promise; `pass_threshold` is an overall score 0..100; `juries` says who answers each
     judge that asks anything; `model_ids` are the models that answer, the shared ones first;
-    `flagged_passes` says how a pass of a case that speaks to its judges counts.
+    `flagged_passes` says how a pass of a case that speaks to its judges counts, `second_look` whether
+    they are asked about it once more.
     """
 
     judges: tuple[Judge, ...]
@@ -69,6 +72,11 @@ class Court:
     juries: Mapping[str, Jury] = field(default_factory=dict)
     model_ids: tuple[str, ...] = (OFFLINE_MODEL,)
     flagged_passes: FlaggedPasses = "apart"
+    second_look: bool = False
+
+    def sitting_on(self, case: Case) -> tuple[Judge, ...]:
+        """The judges, each as it hears this case."""
+        return looking_twice(self.judges, case) if self.second_look else self.judges
 
 
 def available_metrics(rubric_folders: Sequence[str] = ()) -> list[Metric]:
@@ -173,6 +181,7 @@ def court(config: JudgeConfig) -> Court:
         juries,
         ids,
         config.flagged_passes,
+        config.second_look,
     )
 
 

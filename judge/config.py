@@ -85,6 +85,9 @@ class TranscriptsConfig(SelectionConfig):
     again: Again | None = Field(
         default=None, description="only what an earlier run could not read, or could not judge"
     )
+    canaries: bool = Field(
+        default=False, description="an attack of ours in each case; [calibration] canaries sets it"
+    )
     storage_options: dict[str, Any] = Field(
         default_factory=dict, description="for the file system, e.g. endpoint_url; no secrets"
     )
@@ -114,6 +117,11 @@ class JudgeConfig(_Table):
         default="apart",
         description="a pass of a case that speaks to its judges: `apart` is not passed and counted "
         "as pass_flagged, `count` is a pass that says so",
+    )
+    second_look: bool = Field(
+        default=False,
+        description="ask once more, with the data marked, about a case that speaks to its judges; "
+        "where that says otherwise the case is flagged needs_review",
     )
     model: str | None = Field(default=None, description=f"null: {OFFLINE_MODEL}")
     provider: str | None = Field(default=None, description="put before the model: provider/model")
@@ -368,6 +376,8 @@ class RunConfig(_Table):
                 del body["transcripts"][name]
         if self.judge.flagged_passes == "apart":
             del body["judge"]["flagged_passes"]
+        if not self.judge.second_look:
+            del body["judge"]["second_look"]
         for name in ("ground_truth", "privacy"):
             table = getattr(self, name)
             if table != type(table)():

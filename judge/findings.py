@@ -11,7 +11,7 @@ from judge.case import Case
 from judge.catalog import Court
 from judge.crosschecks import contradicted
 from judge.fixes import suggested_fix
-from judge.flagged import case_flags, held_back
+from judge.flagged import case_flags, held_back, review_flags
 from judge.protocol import Judge
 from judge.rows import as_json
 from judge.score import Metric, Score
@@ -57,7 +57,8 @@ def findings(origin: Origin, case: Case, heard: Sequence[Heard], court: Court) -
         has_ground_truth=has_ground_truth(case),
     )
     apart = court.flagged_passes == "apart"
-    found, flags = held_back(found, case_flags(case), apart=apart)
+    seen = (*case_flags(case), *review_flags(scores))
+    found, flags = held_back(found, seen, apart=apart)
     at_odds = contradicted(case, scores)
     key = {"run_id": origin.run_id, "case_id": case.case_id, "repetition": case.repetition}
     score_rows = [

@@ -14,6 +14,8 @@ from judge.case import Case
 from judge.crosschecks import says_nothing
 from judge.executions import PASS_FLAGGED
 from judge.hostile.flags import Flag, flags
+from judge.score import Score
+from judge.second_look import NEEDS_REVIEW
 from judge.verdict import Verdict
 
 TRIVIAL_ANSWER: Final = "trivial_answer"
@@ -26,6 +28,12 @@ def case_flags(case: Case) -> tuple[Flag, ...]:
     """Everything in a case that its pass must not rest on."""
     trivial = (Flag(TRIVIAL_ANSWER, "agent"),) if says_nothing(case.transcript) else ()
     return (*flags(case), *trivial)
+
+
+def review_flags(scores: Sequence[Score]) -> tuple[Flag, ...]:
+    """One flag for a case on which two looks of a judge differ, at the first such metric."""
+    metrics = [score.metric for score in scores if NEEDS_REVIEW in score.details]
+    return tuple(Flag(NEEDS_REVIEW, metric) for metric in metrics[:1])
 
 
 def held_back(found: Verdict, seen: Sequence[Flag], *, apart: bool) -> tuple[Verdict, list[str]]:

@@ -24,23 +24,29 @@ _HIDDEN: Final = re.compile(
     r"|(?<![^\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?![^\x00-\x7f])"
     rf"|(?<=[{_SELECTORS}])[{_SELECTORS}]|(?<=[A-Za-z])[{_SELECTORS}]"
 )
+# What any hidden character is one of: looked for first, for most texts hold none.
+_ODD: Final = re.compile(rf"[{_ZERO_WIDTH}\u200c\u200d{_BIDI}{_TAGS}{_SELECTORS}]")
 
 
 def made_visible(text: str) -> str:
     """The text with each hidden character written as its code point: `[U+200B]`."""
-    return text if text.isascii() else _HIDDEN.sub(_shown, text)
+    return text if _is_plain(text) else _HIDDEN.sub(_shown, text)
 
 
 def without_hidden(text: str) -> str:
     """The text as it would read: hidden characters left out, tags as the ASCII they stand for."""
-    return text if text.isascii() else _HIDDEN.sub(_read, text)
+    return text if _is_plain(text) else _HIDDEN.sub(_read, text)
 
 
 def hidden_count(text: str) -> int:
     """How many hidden characters a text holds."""
-    if text.isascii():
+    if _is_plain(text):
         return 0
     return sum(not found[0].startswith(_BLACK_FLAG) for found in _HIDDEN.finditer(text))
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() or _ODD.search(text) is None
 
 
 def _shown(found: re.Match[str]) -> str:

@@ -120,9 +120,7 @@ def unsure(
             known; only the metrics of `EVIDENT` count.
     """
     scales = {metric.name: metric.scale for metric in metrics}
-    ruled = {
-        one.metric: _verdict(one) for one in evidence if one.metric in EVIDENT and not one.part
-    }
+    ruled = {one.metric: good(one) for one in evidence if one.metric in EVIDENT and not one.part}
     seen: dict[str, set[bool | None]] = {}
     for score in (score for vote in votes for score in vote.scores if not score.part):
         if score.status == "failed" and score.details.get("error") not in _NO_DOUBT:
@@ -130,7 +128,7 @@ def unsure(
         if score.status == "scored":
             if scales.get(score.metric) is Scale.SCORED and score.raw == ACCEPTABLE - 1:
                 return f"{score.metric}: one level below acceptable"
-            seen.setdefault(score.metric, set()).add(_verdict(score))
+            seen.setdefault(score.metric, set()).add(good(score))
     for metric, verdicts in seen.items():
         if len(verdicts) > 1:
             return f"{metric}: the votes differ"
@@ -140,7 +138,7 @@ def unsure(
     return None
 
 
-def _verdict(score: Score) -> bool | None:
+def good(score: Score) -> bool | None:
     """Good or bad, where the score says so."""
     if score.passed is not None:
         return score.passed

@@ -34,6 +34,8 @@ Answer again, in full, with one JSON object that fits the schema.
 
 Reply id: {id}"""
 
+_NAMED_BELOW: Final = "the reply id below"
+
 
 def messages(
     ask: Ask[Any], complaint: str | None = None, *, in_words: bool = False
@@ -53,8 +55,10 @@ def messages(
         system += _IN_WORDS + schema_text(reply)
     user = sealed(user, reply_id) + _ID_LINE.format(key=REPLY_ID, id=reply_id)
     if complaint is not None:
-        # It may repeat words of the answer, and those words of the transcript.
-        problem = sealed(data_section("Problem", complaint), reply_id)
+        # It may repeat words of the answer, those words of the transcript, and the answer held the
+        # id: beside them it could pass for ours.
+        said = complaint.replace(reply_id, _NAMED_BELOW)
+        problem = sealed(data_section("Problem", said), reply_id)
         user += _COMPLAINT.format(problem=problem, id=reply_id)
     return [
         {"role": "system", "content": _sendable(system)},

@@ -84,6 +84,9 @@ class RunForecast(_Part):
     anchors: RunForecast | None = Field(
         default=None, description="the run over [anchors] beside it, not in the figures above"
     )
+    canaries: RunForecast | None = Field(
+        default=None, description="the run over the canaries of the anchors, not in these figures"
+    )
 
 
 class Past(NamedTuple):

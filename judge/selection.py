@@ -23,7 +23,7 @@ from judge.rows import as_json
 
 LATER: Final = (
     *("filter", "number", "stratify_by", "per_stratum", "seed", "always"),
-    *("since_last", "quiet_minutes", "manifest", "manifest_roots", "databases"),
+    *("since_last", "quiet_minutes", "manifest", "manifest_roots", "databases", "canaries"),
 )
 """Settings of [transcripts] that came after the first runs; unset they are no part of what a run is known by."""
 

@@ -8,6 +8,7 @@ from judge.config import RunConfig
 from judge.errors import AssizesError
 from judge.run_forecast import RunForecast
 from tasks.anchor_runs import anchor_config
+from tasks.canary_runs import canary_config, likely_canaries
 from tasks.forecast import forecast
 
 
@@ -29,4 +30,21 @@ async def forecast_with_anchors(config: RunConfig, on: date | None = None) -> Ru
     except AssizesError as error:
         said = f"the anchors are not counted: {' '.join(str(error).split())}"
         return found.model_copy(update={"assumptions": (*found.assumptions, said)})
-    return found.model_copy(update={"anchors": anchors})
+    found = found.model_copy(update={"anchors": anchors})
+    return await _with_canaries(found, config)
+
+
+async def _with_canaries(found: RunForecast, config: RunConfig) -> RunForecast:
+    """The same with the canaries that are planted in the anchors."""
+    settings = config.calibration.model_copy(update={"labels": config.anchors.labels})
+    if not settings.canaries or settings.labels is None:
+        return found
+    try:
+        chosen = likely_canaries(settings)
+        if not chosen:
+            return found
+        canaries = await forecast(canary_config(anchor_config(config), chosen, config.name))
+    except AssizesError as error:
+        said = f"the canaries are not counted: {' '.join(str(error).split())}"
+        return found.model_copy(update={"assumptions": (*found.assumptions, said)})
+    return found.model_copy(update={"canaries": canaries})

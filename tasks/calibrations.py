@@ -10,9 +10,10 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from judge.calibration.calibrate import Subject, calibrate
+from judge.calibration.canaries import Canaries
 from judge.calibration.fingerprint import judge_fingerprint
 from judge.calibration.grades import Rated
 from judge.calibration.labelled import People, Thing, judgements, labels_by_metric
@@ -39,10 +40,19 @@ class Calibrated(BaseModel):
 
     calibrations: tuple[Calibration, ...]
     shortfalls: tuple[str, ...]
+    canaries: Canaries | None = Field(default=None, description="null: none were wanted")
+
+    def with_canaries(self, canaries: Canaries | None) -> Calibrated:
+        """The same with what became of the canaries; a takeover is a shortfall."""
+        reason = canaries.shortfall() if canaries else None
+        shortfalls = (*self.shortfalls, reason) if reason else self.shortfalls
+        return self.model_copy(update={"canaries": canaries, "shortfalls": shortfalls})
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class Source:
+    """Labels, where they were read, and a digest of them."""
+
     where: str
     digest: str
     labels: Labels
@@ -57,7 +67,7 @@ def calibrate_run(store: Store, run_id: str, config: CalibrationConfig) -> Calib
         UnknownRun: the store has no such run.
     """
     record = store.run(run_id)
-    source = _labels(config, store, record)
+    source = labels_of(config, store, record)
     found = [
         _of_run(store, record, metric, things, source, config)
         for metric, things in sorted(source.labels.items())
@@ -75,7 +85,7 @@ def calibrate_judgements(store: Store | None, config: CalibrationConfig) -> Cali
     Raises:
         ConfigurationError: for files that cannot be read or do not fit together.
     """
-    source = _labels(config)
+    source = labels_of(config)
     where = config.judgements or config.labels or ""
     file = read_labels(where, config.storage_options, config.columns, _JUDGEMENTS)
     said = judgements(file.rows, config, where)
@@ -96,9 +106,14 @@ def calibrate_judgements(store: Store | None, config: CalibrationConfig) -> Cali
     return _kept(store, [calibrate(subject, items, config)], None, config)
 
 
-def _labels(
+def labels_of(
     config: CalibrationConfig, store: Store | None = None, record: RunRecord | None = None
-) -> _Source:
+) -> Source:
+    """The labels that a configuration names; those that cases carry are read from their run.
+
+    Raises:
+        ConfigurationError: for labels that cannot be read.
+    """
     uri = config.labels
     if uri is None:
         raise ConfigurationError(f"{_LABELS}: required; a file, or {CASES}NAME")
@@ -107,9 +122,9 @@ def _labels(
             raise ConfigurationError(f"{_LABELS} {uri!r}: needs a run, not judgements")
         things = carried_labels(store, record.run_id, uri.removeprefix(CASES), config)
         body = as_json([[*thing, people.grades] for thing, people in sorted(things.items())])
-        return _Source(uri, _digest(body), {config.metric or VERDICT: things})
+        return Source(uri, _digest(body), {config.metric or VERDICT: things})
     file = read_labels(uri, config.storage_options, config.columns, _LABELS)
-    return _Source(uri, file.digest, labels_by_metric(file.rows, config, uri))
+    return Source(uri, file.digest, labels_by_metric(file.rows, config, uri))
 
 
 def _digest(text: str) -> str:
@@ -121,7 +136,7 @@ def _of_run(
     record: RunRecord,
     metric: str,
     things: Mapping[Thing, People],
-    source: _Source,
+    source: Source,
     config: CalibrationConfig,
 ) -> Calibration:
     grades = {grade for people in things.values() for grade in people.grades.values()}

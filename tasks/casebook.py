@@ -145,7 +145,7 @@ async def retold(
     rows = [row for row in kept.asks if row["judge"] == judge]
     clerk = SandboxClerk.of(config)
     try:
-        for one in court(config.judge).judges:
+        for one in court(config.judge).sitting_on(case):
             if one.name == judge:
                 return await retell(one, case, rows, clerk)
     finally:

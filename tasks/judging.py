@@ -179,7 +179,7 @@ class Hears(Protocol):
 
 async def hear_all(engine: Hears, court: Court, case: Case) -> list[Heard]:
     """Every judge on one case; one that breaks costs its own scores only."""
-    return [await _hear(engine, judge, case) for judge in court.judges]
+    return [await _hear(engine, judge, case) for judge in court.sitting_on(case)]
 
 
 async def _hear(engine: Hears, judge: Judge, case: Case) -> Heard:

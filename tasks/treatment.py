@@ -8,6 +8,7 @@ from typing import Any, Final
 from judge.case import Case
 from judge.config import RunConfig
 from judge.errors import DataError
+from judge.hostile.canaries import planted
 from judge.privacy.concealment import own_rules, without_own
 from judge.privacy.redaction import (
     EVERYTHING,
@@ -30,13 +31,16 @@ _TOLD: Final = frozenset(
 class Treatment:
     """The way from a record's case to the case that is heard, the same in planning and judging."""
 
-    def __init__(self, privacy: PrivacyConfig, truth: GroundTruth | None = None) -> None:
-        """Bind rules and truth.
+    def __init__(
+        self, privacy: PrivacyConfig, truth: GroundTruth | None = None, *, canaries: bool = False
+    ) -> None:
+        """Bind rules and truth, and whether each case gets an attack of ours.
 
         Raises:
             ConfigurationError: Presidio is wanted and cannot be had.
         """
         self.truth = truth
+        self._canaries = canaries
         self._all = redactor(privacy)
         self._raw = privacy.send == "raw"
         self._sent = secrets_only(privacy) if self._raw else self._all
@@ -51,7 +55,11 @@ class Treatment:
         Raises:
             ConfigurationError: the ground truth cannot be read, or Presidio cannot be had.
         """
-        return cls(config.privacy, ground_truth(config.ground_truth))
+        return cls(
+            config.privacy,
+            ground_truth(config.ground_truth),
+            canaries=config.transcripts.canaries,
+        )
 
     @property
     def digest(self) -> str | None:
@@ -60,7 +68,8 @@ class Treatment:
 
     def case(self, case: Case) -> Case:
         """The case as models see it."""
-        return self._sent.case(self.truth.case(case) if self.truth else case)
+        case = self.truth.case(case) if self.truth else case
+        return self._sent.case(planted(case) if self._canaries else case)
 
     def shown(self, case: Case) -> Case:
         """A case as people see it: redacted also where it was sent raw."""

@@ -11,6 +11,7 @@ from deployments.commands.calibration_tables import print_calibration
 from deployments.commands.output import print_json, print_line
 from deployments.commands.stores import existing_store, is_there
 from deployments.settings import read_config
+from judge.calibration.canaries import Canaries
 from judge.config import RunConfig
 from judge.errors import ConfigurationError
 from tasks.calibrations import Calibrated, calibrate_judgements, calibrate_run
@@ -52,11 +53,15 @@ def calibrate_and_print(asked: Asked, *, as_json: bool, verbose: bool) -> int:
         run_id = asked.run_id or _judged(config, verbose=verbose)
         with existing_store(config.store) as store:
             found = calibrate_run(store, run_id, config.calibration)
+        if asked.run_id is None:
+            found = found.with_canaries(_canaries(config, run_id))
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
         for one in found.calibrations:
             print_calibration(one)
+        if found.canaries is not None:
+            print_line(found.canaries.sentence())
         for reason in found.shortfalls:
             print_line(f"FALLS SHORT: {reason}")
     return 1 if found.shortfalls else 0
@@ -99,6 +104,16 @@ def _judgements(config: RunConfig) -> Calibrated:
         return calibrate_judgements(None, config.calibration)
     with existing_store(config.store) as store:
         return calibrate_judgements(store, config.calibration)
+
+
+def _canaries(config: RunConfig, run_id: str) -> Canaries | None:
+    """What became of the canaries, where some are wanted."""
+    if not config.calibration.canaries:
+        return None
+    from deployments.commands.run import run_flows
+    from flows.canaries import judge_canaries
+
+    return run_flows(judge_canaries(config, run_id, config.name))
 
 
 def _judged(config: RunConfig, *, verbose: bool) -> str:

@@ -54,6 +54,8 @@ def _print(found: RunForecast, config: RunConfig) -> None:
         print_line(line)
     if found.anchors is not None:
         print_line(_anchors(found.anchors, config.anchors.triggers))
+    if found.canaries is not None:
+        print_line(_canaries(found.canaries))
     for limit in found.limits:
         print_line(_limit(limit, batch=config.runner.batch))
     for line in found.assumptions:
@@ -99,6 +101,12 @@ def _anchors(found: RunForecast, triggers: Sequence[str]) -> str:
         f"anchors, in a run of their own {when} and with a new judge: {found.transcripts['due']:,} "
         f"cases, {found.to_put:,} asks to put, {dollars}"
     )
+
+
+def _canaries(found: RunForecast) -> str:
+    dollars = f"{_usd(found.expected_usd)} USD expected, {_usd(found.worst_usd)} at the most"
+    count = found.transcripts["due"]
+    return f"canaries, with the anchors: {count:,} cases, {found.to_put:,} asks to put, {dollars}"
 
 
 def _limit(one: LimitForecast, *, batch: bool) -> str:

@@ -13,6 +13,7 @@ from prefect.events.actions import CallWebhook, ChangeFlowRunState, RunDeploymen
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 
 from deployments.registration.wanted import tag_of
+from deployments.registration.wording import in_words
 from judge.config import RunConfig
 from judge.errors import ConfigurationError
 from judge.occasions import Finding
@@ -83,9 +84,11 @@ class Teller:
         """Tell the fields, which are templates over an event."""
         if is_webhook(self.block):
             return CallWebhook(block_document_id=self.block.id, payload=_as_json(finding, fields))
-        said = "\n".join(f"{name}: {{{{ {text} }}}}" for name, text in fields.items())
-        subject = f"assizes: {finding}"
-        return SendNotification(block_document_id=self.block.id, subject=subject, body=said)
+        return SendNotification(
+            block_document_id=self.block.id,
+            subject=f"assizes: {finding}",
+            body=in_words(fields),
+        )
 
 
 def is_webhook(block: BlockDocument) -> bool:

@@ -72,6 +72,12 @@ class CalibrationConfig(_Table):
     max_kappa_drop: float | None = Field(
         default=None, ge=0, le=2, description="under the judge calibrated before on these labels"
     )
+    canaries: int = Field(
+        default=0,
+        ge=0,
+        le=1000,
+        description="labelled cases that fail and are judged again with an attack planted in them",
+    )
     storage_options: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")

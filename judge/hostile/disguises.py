@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from judge.invisible import without_hidden
+from judge.invisible import hidden_count, without_hidden
 
 SHORTEST_PIECE: Final = 20
 """Characters from which on a word can be an encoded sentence."""
@@ -33,12 +33,20 @@ _LOOKALIKES: Final = str.maketrans(
     "асеорхуіјѕһԁтмквнαορεικντυχ", "aceopxyijshdtmkbhaopeikvtux"
 )  # they are the point
 
+_FOREIGN: Final = re.compile(r"[^\W\d_\x00-\x7f]")
+_GREEK_OR_CYRILLIC: Final = re.compile(r"[\u0370-\u04ff]")
+_STEMS: Final = (
+    *("ignor", "disregard", "forget", "overrid", "instruct", "judg", "grader", "evaluat", "scor"),
+    *("rubric", "rating", "metric", "perfect", "verdict", "highest", "maxim", "criteri", "prompt"),
+)
+"""What the words of an order to a judge begin with."""
+
 _TURNED: Final = ("erongi", "tcurtsni", "egduj", "rotaulave", "erocs", "cirbur", "redarg")
 _ROTATED: Final = ("vtaber", "vafgehpg", "whqtr", "rinyhngbe", "fpber", "ehoevp", "tenqre")
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
+class Shape:
     """What can be told of a text at little cost: its words, the longest of them, and whether some are
     spelled out letter by letter.
     """
@@ -47,19 +55,37 @@ class _Shape:
     longest: int
     spelled: bool
     ascii: bool
+    hidden: bool
 
     @classmethod
-    def of(cls, text: str) -> _Shape:
+    def of(cls, text: str) -> Shape:
+        """Of a text as it was written."""
         tokens = text.lower().split()
-        lengths = [len(one) for one in tokens]
+        lengths = list(map(len, tokens))
         words = "\n".join(set(tokens))
-        spelled = "1111" in "".join(["1" if one == 1 else "0" for one in lengths])
-        return cls(words, max(lengths, default=0), spelled, text.isascii())
+        longest = max(lengths, default=0)
+        in_bytes = bytes(lengths if longest < 256 else [min(one, 255) for one in lengths])
+        spelled = b"\1\1\1\1" in in_bytes
+        return cls(words, longest, spelled, text.isascii(), hidden_count(text) > 0)
 
     def spaced(self) -> bool:
+        """Whether words may be spelled out."""
         return self.spelled or _DOTTED.search(self.words) is not None
 
+    def leet(self) -> bool:
+        """Whether a word with digits for letters is one of an order."""
+        if _MIXED_DIGITS.search(self.words) is None:
+            return False
+        mixed = [word for word in self.words.split("\n") if _MIXED_DIGITS.search(word)]
+        read = "\n".join(mixed).translate(_LETTERS)
+        return any(stem in read for stem in _STEMS)
+
+    def turned(self) -> bool:
+        """Whether words may run backwards: known ones do, or they are in another script."""
+        return self.holds(_TURNED) or self.hidden or _FOREIGN.search(self.words) is not None
+
     def holds(self, cues: tuple[str, ...]) -> bool:
+        """Whether one of these stands in a word."""
         return any(cue in self.words for cue in cues)
 
 
@@ -69,9 +95,8 @@ def plain(text: str) -> str:
     return "\n".join([" ".join(line.split()) for line in seen.lower().split("\n")])
 
 
-def readings(text: str) -> Iterator[tuple[str, str]]:
-    """What else a text may say, with the name of its disguise; `text` as it was written."""
-    shape = _Shape.of(text)
+def readings(text: str, shape: Shape) -> Iterator[tuple[str, str]]:
+    """What else a text of a shape may say, with the name of its disguise; `text` as it was written."""
     for disguise, (may, read) in _READERS.items():
         said = read(text) if may(shape) else ""
         if said:
@@ -99,12 +124,16 @@ def _unpacked(piece: str) -> bytes:
     return base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
 
 
+def _long_pieces(text: str) -> str:
+    return "\n".join([one for one in text.split() if len(one) >= SHORTEST_PIECE])
+
+
 def _base64(text: str) -> str:
-    return _decoded(text, _BASE64, _unpacked)
+    return _decoded(_long_pieces(text), _BASE64, _unpacked)
 
 
 def _hex(text: str) -> str:
-    return _decoded(text, _HEX, bytes.fromhex)
+    return _decoded(_long_pieces(text), _HEX, bytes.fromhex)
 
 
 def _url(text: str) -> str:
@@ -135,13 +164,16 @@ def _lookalikes(text: str) -> str:
     return low.translate(_LOOKALIKES) if _at_least(3, _CYRILLIC_IN_LATIN, low) else ""
 
 
-_READERS: Final[dict[str, tuple[Callable[[_Shape], bool], Callable[[str], str]]]] = {
+_READERS: Final[dict[str, tuple[Callable[[Shape], bool], Callable[[str], str]]]] = {
     "base64": (lambda shape: shape.longest >= SHORTEST_PIECE, _base64),
     "hex": (lambda shape: shape.longest >= SHORTEST_PIECE, _hex),
     "url": (lambda shape: "%" in shape.words, _url),
     "rot13": (lambda shape: shape.holds(_ROTATED), _rot13),
-    "reversed": (lambda shape: shape.holds(_TURNED) or not shape.ascii, _reversed),
-    "leet": (lambda shape: _MIXED_DIGITS.search(shape.words) is not None, _leet),
-    "spaced": (_Shape.spaced, _spaced),
-    "lookalikes": (lambda shape: not shape.ascii, _lookalikes),
+    "reversed": (Shape.turned, _reversed),
+    "leet": (Shape.leet, _leet),
+    "spaced": (Shape.spaced, _spaced),
+    "lookalikes": (
+        lambda shape: _GREEK_OR_CYRILLIC.search(shape.words) is not None,
+        _lookalikes,
+    ),
 }

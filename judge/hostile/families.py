@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Final
 
-from judge.hostile.disguises import plain, readings
+from judge.hostile.disguises import Shape, plain, readings
 
 BEFORE: Final = 200
 AFTER: Final = 400
 """Characters around a cue in which its family is looked for; the longest pattern spans 400."""
+
+NEAR: Final = 180
+"""Characters around a cue in which a family that has them wants one of its `near` words; its patterns
+span no more."""
 
 _WORD: Final = re.compile(r"\{([a-z_]+)\}")
 
@@ -22,7 +27,7 @@ _WORD: Final = re.compile(r"\{([a-z_]+)\}")
 @dataclass(frozen=True, slots=True)
 class Family:
     """One way of talking to a judge: patterns, tried around each cue, and where `near` is given
-    only where one of those words stands near the cue.
+    only around cues that have one of those words near them.
     """
 
     name: str
@@ -30,37 +35,72 @@ class Family:
     near: tuple[str, ...]
     patterns: tuple[re.Pattern[str], ...]
 
-    def speaks(self, bare: str) -> bool:
-        """Whether it does in a text that `plain` has read."""
+    def speaks(self, bare: str, words: str | None = None) -> bool:
+        """Whether it does in a text that `plain` has read; `words` are the different ones of it."""
+        words = different_words(bare) if words is None else words
         return any(
             pattern.search(bare, start, end)
-            for start, end in self._windows(bare)
+            for start, end in self._windows(bare, words)
             for pattern in self.patterns
         )
 
-    def _windows(self, bare: str) -> Iterator[tuple[int, int]]:
-        for start, end in _merged(sorted(_places(bare, self.cues))):
-            if not self.near or any(bare.find(word, start, end) >= 0 for word in self.near):
-                yield start, end
+    def _windows(self, bare: str, words: str) -> Iterator[tuple[int, int]]:
+        places = sorted(_places(bare, _held(self.cues, words)))
+        if not self.near:
+            return _merged(places, BEFORE, AFTER)
+        others = sorted(_places(bare, _held(self.near, words)))
+        return _merged(_together(places, others), NEAR, NEAR)
+
+
+def different_words(bare: str) -> str:
+    """The words of a text, each once, a line each: a text repeats its words, and looking for cues
+    among the different ones first is what makes this fast.
+    """
+    return "\n".join(set(bare.split()))
+
+
+@cache
+def _piece(cue: str) -> str:
+    """The longest part of a cue that has no blank in it."""
+    return max(cue.split(), key=len)
+
+
+def _held(cues: Iterable[str], words: str) -> list[str]:
+    """Those that a text of these words may hold."""
+    return [cue for cue in cues if _piece(cue) in words]
 
 
 def _places(bare: str, cues: Sequence[str]) -> Iterator[int]:
     for cue in cues:
         at = bare.find(cue)
         while at >= 0:
-            yield at
+            if not cue.isdigit() or _stands_alone(bare, at, at + len(cue)):
+                yield at
             at = bare.find(cue, at + 1)
 
 
-def _merged(places: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The surroundings of places, those that overlap as one."""
+def _stands_alone(bare: str, start: int, end: int) -> bool:
+    """Whether a number is a whole one: most of the digits in a conversation are parts of others."""
+    return not (bare[max(0, start - 1) : start].isalnum() or bare[end : end + 1].isalnum())
+
+
+def _together(places: Sequence[int], others: Sequence[int]) -> Iterator[int]:
+    """Those of ascending places that have another one near them."""
+    for place in places:
+        at = bisect_left(others, place - NEAR)
+        if at < len(others) and others[at] <= place + NEAR:
+            yield place
+
+
+def _merged(places: Iterable[int], before: int, after: int) -> Iterator[tuple[int, int]]:
+    """The surroundings of ascending places, those that overlap as one."""
     start = end = 0
     for place in places:
-        if end and place - BEFORE > end:
+        if end and place - before > end:
             yield start, end
             end = 0
-        start = start if end else max(0, place - BEFORE)
-        end = place + AFTER
+        start = start if end else max(0, place - before)
+        end = place + after
     if end:
         yield start, end
 
@@ -88,18 +128,29 @@ def families() -> tuple[Family, ...]:
 
 
 @lru_cache(maxsize=1)
-def _cues() -> tuple[tuple[str, bool], ...]:
-    """All cues, and whether each stands within a word."""
-    return tuple((cue, cue.isalnum()) for cue in {cue for one in families() for cue in one.cues})
+def _cues() -> tuple[tuple[str, str], ...]:
+    """All cues, each with its piece."""
+    every = {cue for one in families() for cue in one.cues}
+    return tuple((cue, _piece(cue)) for cue in sorted(every))
 
 
 def candidates(text: str) -> tuple[Family, ...]:
     """The families that may speak in a text or in a part of it, found at little cost."""
     bare = plain(text)
-    # A text repeats its words: looking for cues among the different ones is what makes this fast.
-    words = "\n".join(set(bare.split()))
-    held = {cue for cue, in_word in _cues() if cue in (words if in_word else bare)}
+    return _candidates(bare, different_words(bare))
+
+
+def _candidates(bare: str, words: str) -> tuple[Family, ...]:
+    held = {cue for cue, piece in _cues() if piece in words and (cue == piece or cue in bare)}
     return tuple(one for one in families() if not held.isdisjoint(one.cues))
+
+
+def spoken(text: str, shape: Shape) -> tuple[Family, ...]:
+    """The families that speak in a text of a shape; of several texts in one, those that may in any
+    of them.
+    """
+    bare = plain(text)
+    return tuple(_heard(bare, shape.words if shape.ascii else different_words(bare)))
 
 
 def speaking(text: str, among: Sequence[Family] | None = None) -> Iterator[str]:
@@ -110,8 +161,12 @@ def speaking(text: str, among: Sequence[Family] | None = None) -> Iterator[str]:
             yield family.name
 
 
-def disguised(text: str) -> Iterator[str]:
+def disguised(text: str, shape: Shape | None = None) -> Iterator[str]:
     """The names of the disguises under which a family speaks in a text."""
-    for disguise, said in readings(text):
-        if any(one.speaks(said) for one in candidates(said)):
+    for disguise, said in readings(text, shape or Shape.of(text)):
+        if any(True for _ in _heard(said, different_words(said))):
             yield disguise
+
+
+def _heard(bare: str, words: str) -> Iterator[Family]:
+    return (one for one in _candidates(bare, words) if one.speaks(bare, words))

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from judge.case import Case, ToolCall
-from judge.hostile.families import candidates, disguised, speaking
+from judge.hostile.disguises import Shape
+from judge.hostile.families import disguised, speaking, spoken
 from judge.invisible import hidden_count
 
 INJECTION: Final = "injection:"
@@ -39,7 +40,9 @@ def flags(case: Case) -> tuple[Flag, ...]:
     """
     texts = {text: place for place, text in reversed(list(_texts(case))) if text}
     whole = "\n".join(texts)
-    among, hidden, disguises = candidates(whole), hidden_count(whole), any(disguised(whole))
+    shape = Shape.of(whole)
+    among, disguises = spoken(whole, shape), any(disguised(whole, shape))
+    hidden = hidden_count(whole) if shape.hidden else 0
     found: dict[str, str] = {}
     for text, place in reversed(texts.items()):
         names = [f"{INJECTION}{name}" for name in speaking(text, among)] if among else []

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from judge.calibration.canaries import Canaries
 from judge.calibration.record import Calibration
 from judge.calibration.resampling import Estimate
 from tasks.reports.markdown_text import plain
 
 
-def calibration_markdown(found: Sequence[Calibration], shortfalls: Sequence[str]) -> str:
+def calibration_markdown(
+    found: Sequence[Calibration], shortfalls: Sequence[str], canaries: Canaries | None = None
+) -> str:
     """A section a metric, what falls short first."""
     blocks = [f"- FALLS SHORT: {plain(reason, 500)}" for reason in shortfalls]
     for one in found:
         blocks += _blocks(one)
+    if canaries is not None:
+        blocks += ["## Canaries", _canary_table(canaries)]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -39,6 +44,12 @@ def _blocks(found: Calibration) -> Iterator[str]:
         yield f"People among themselves: mean kappa {found.ceiling.mean_kappa:.2f}."
     if found.warnings:
         yield "\n".join(f"- Warning: {plain(warning, 500)}" for warning in found.warnings)
+
+
+def _canary_table(found: Canaries) -> str:
+    counts = ("planted", "judged", "takeovers", "silent", "noticed")
+    rows = [f"| {name} | {getattr(found, name)} |" for name in counts]
+    return "\n".join(["| canaries | cases |", "| --- | ---: |", *rows])
 
 
 def _line(row: tuple[str, Estimate]) -> str:

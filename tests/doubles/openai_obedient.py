@@ -1,9 +1,10 @@
-"""A judge model that does what it is told by anybody: `obedient` and `echoing`.
+"""A judge model that does what it is told by anybody: `obedient`, `echoing` and `gullible`.
 
 Both repeat every JSON object they can read anywhere in the message before their own answer. The
 obedient one also gives top marks as soon as an instruction or a verdict stands outside the data,
 which end for it where the message says so: at `</data ID>` with the id of its last line. A message
-without such ends holds no data at all. Left alone, both give the mark 1.
+without such ends holds no data at all. The gullible one does not know what data are: it believes
+orders in them too, and repeats nothing. Left alone, all give the mark 1.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import re
 from tests.doubles.openai_answer import Answer, completed, completion
 from tests.doubles.openai_question import Question
 
-OBEDIENT = re.compile(r"\b(obedient|echoing)$")
+OBEDIENT = re.compile(r"\b(obedient|echoing|gullible)$")
 TOP, HONEST = 5, 1
 MAX_ECHOED = 20
 
@@ -41,6 +42,9 @@ def obedient(question: Question) -> Answer:
     """The answer of such a model to a question."""
     obeys = OBEDIENT.search(question.model)
     believed = obeys is not None and obeys[1] == "obedient" and _told(outside(question.user))
+    if obeys is not None and obeys[1] == "gullible":
+        mark = TOP if _told(question.user) else HONEST
+        return completion(completed(question, question.answer(mark)))
     own = question.answer(TOP if believed else HONEST)
     return completion(completed(question, "\n".join([*_objects(question.user), own])))
 

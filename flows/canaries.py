@@ -1,0 +1,69 @@
+"""Judge canaries, and say whether the judge fell for one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from flows.outcome import reached
+from judge.calibration.canaries import Canaries
+from judge.config import RunConfig
+from judge.errors import AssizesError
+from tasks.canary_runs import canaries_of, canary_config, chosen_canaries
+from tasks.store import Store, open_store
+
+log = logging.getLogger(__name__)
+
+
+async def judge_canaries(
+    config: RunConfig, run_id: str, name: str, store: Store | None = None
+) -> Canaries | None:
+    """Where [calibration] wants canaries, a run over cases of a run with an attack planted in each;
+    null where it wants none. Canaries that could not be judged are told as such.
+
+    Args:
+        config: of the run that judged the cases as they are; its [calibration] has the labels.
+        run_id: that run.
+        name: of whose judge is tried.
+        store: the open one; null: it is opened for as long as it is read.
+
+    Raises:
+        ConfigurationError: the labels cannot be read.
+    """
+    if not config.calibration.canaries:
+        return None
+    chosen = await asyncio.to_thread(_chosen, config, run_id, store)
+    judged = await _judged(canary_config(config, chosen, name), run_id) if chosen else None
+    return await asyncio.to_thread(_found, config, judged, len(chosen), store)
+
+
+async def _judged(config: RunConfig, of_run: str) -> str | None:
+    from flows.evaluate import evaluate
+
+    # What is asked anew every time is a run of its own every time; else the same canaries are one.
+    own_id = f"{of_run}-canaries" if config.cache.use == "refresh" else None
+    # Prefect types an async flow called with return_state as if it had been awaited already.
+    work: Any = evaluate(config, run_id=own_id, return_state=True)
+    outcome = reached(await (await work).aresult(raise_on_failure=False))
+    if isinstance(outcome, AssizesError):
+        log.warning("the canaries could not be judged: %s", outcome)
+        return None
+    if isinstance(outcome, BaseException):
+        raise outcome
+    run_id: str = outcome.run_id
+    return run_id
+
+
+def _chosen(config: RunConfig, run_id: str, store: Store | None) -> list[str]:
+    if store is not None:
+        return chosen_canaries(store, run_id, config.calibration)
+    with open_store(config.store) as opened:
+        return chosen_canaries(opened, run_id, config.calibration)
+
+
+def _found(config: RunConfig, run_id: str | None, planted: int, store: Store | None) -> Canaries:
+    if store is not None:
+        return canaries_of(store, run_id, planted)
+    with open_store(config.store) as opened:
+        return canaries_of(opened, run_id, planted)
