@@ -1,4 +1,4 @@
-"""How a comparison ends, by its mode; what is counted, and what is said before the verdict."""
+"""How a comparison ends, by its mode, and what is counted."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.mutation import KILLED, change, explained, findings, results, scores
+from tests.mutation import KILLED, Mutant, change, explained, findings, results, scores
 
 ROOT = Path(__file__).resolve().parents[2]
 MUTMUT = Path(sys.executable).with_name("mutmut")
@@ -24,21 +24,37 @@ def mutmut(*arguments: str) -> str:
     return done.stdout
 
 
+def survivors() -> list[Mutant]:
+    """Those that the last run did not kill."""
+    found = results(mutmut("results", "--all", "true"))
+    return [one for one in found if one.end != KILLED]
+
+
 def main() -> int:
     """Mutate, run the tests, hold the survivors against those that are explained."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--children", default="2", help="mutants tested at once")
-    parser.add_argument("--kept", action="store_true", help="only read the last run's results")
+    parser.add_argument(
+        "--again", action="store_true", help="only what changed or survived in the last run"
+    )
     given = parser.parse_args()
-    if not given.kept:
+    run = ("run", "--max-children", given.children)
+    if not given.again:
         shutil.rmtree(ROOT / "mutants", ignore_errors=True)
-        mutmut("run", "--max-children", given.children)
+    mutmut(*run)
+    if given.again and (left := survivors()):
+        mutmut(*run, *(one.full_name for one in left))
+    return told()
+
+
+def told() -> int:
+    """Scores and findings on stdout; the exit code."""
     mutants = results(mutmut("results", "--all", "true"))
     if not mutants:
         raise SystemExit("there is no mutant: see [tool.mutmut] in pyproject.toml")
     left = [one for one in mutants if one.end != KILLED]
-    survivors = {one: change(one.module, mutmut("show", one.full_name)) for one in left}
-    found = list(findings(survivors, explained()))
+    changes = {one: change(one.module, mutmut("show", one.full_name)) for one in left}
+    found = list(findings(changes, explained()))
     sys.stdout.writelines(f"{line}\n" for line in (*scores(mutants), *found))
     sys.stdout.write(f"{len(left)} survivors, {len(found)} findings\n")
     return 1 if found else 0
