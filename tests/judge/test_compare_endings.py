@@ -86,15 +86,34 @@ def test_repetitions_without_a_score_say_nothing_of_noise():
 def test_what_became_of_each_case_is_counted():
     before = suite(*[True] * 3, *[False] * 2, *[True] * 4)
     after = suite(False, None, None, True, True, True, True, True, True)
-    deltas = compare(run_of(before), run_of(after), ComparisonConfig()).aggregate
+    comparison = compare(run_of(before), run_of(after), ComparisonConfig())
+    deltas = comparison.aggregate
     assert (deltas.total_regressions, deltas.total_improvements) == (1, 2)
     assert (deltas.total_unchanged, deltas.total_errors) == (4, 2)
+    counts = comparison.case_counts
+    assert (counts.flipped_regressions, counts.flipped_improvements) == (1, 2)
     nothing = compare(run_of([]), run_of([]), ComparisonConfig())
     counted = nothing.aggregate
     assert (counted.total_regressions, counted.total_improvements) == (0, 0)
     assert (counted.total_unchanged, counted.total_errors) == (0, 0)
     counts = nothing.case_counts
     assert (counts.flipped_regressions, counts.flipped_improvements) == (0, 0)
+
+
+def test_cases_of_one_run_only_are_counted_by_run():
+    counts = compare(run_of(suite(True, True, True)), run_of(suite(True)), ComparisonConfig())
+    found = counts.case_counts
+    assert (found.matched, found.listed) == (1, 1)
+    assert (found.baseline_only, found.candidate_only) == (2, 0)
+
+
+def test_a_metric_that_gates_is_tested_beside_the_two_of_every_run():
+    scores = [[binary_row(row["case_id"], good) for row in GOOD] for good in (True, False)]
+    sides = [run_of(GOOD, of_run) for of_run in scores]
+    limits = ComparisonConfig(gating=("task_completion",), mode="statistics")
+    found = compare(*sides, limits).verdict
+    assert [one.measure for one in found.statistics.metrics] == ["task_completion"]
+    assert found.ending == "regressed"
 
 
 def test_the_latencies_compared_are_those_of_shared_cases():
@@ -133,3 +152,14 @@ def test_a_run_that_holds_no_summary_is_named_with_its_status():
     message = "^candidate run 'run' has status 'complete'; only 'complete' runs are compared$"
     with pytest.raises(NotComparable, match=message):
         compare(run_of(GOOD), run_of(GOOD, summary=None), ComparisonConfig())
+
+
+def test_what_differs_in_the_prompts_is_shown_where_both_runs_kept_theirs():
+    kept = [
+        {"judges": {"tone": [digest]}, "texts": {digest: f"Be {digest}."}}
+        for digest in ("kind", "brief")
+    ]
+    sides = [run_of(GOOD, prompts=one) for one in kept]
+    (found,) = compare(*sides, ComparisonConfig()).prompt_diff
+    assert (found.judge, found.lines[1:]) == ("tone", ("-Be kind.", "+Be brief."))
+    assert compare(sides[0], run_of(GOOD), ComparisonConfig()).prompt_diff is None
