@@ -76,6 +76,11 @@ def test_an_error_counts_as_not_passed_and_not_as_failed():
     assert (summary.error_count, summary.failed_count) == (1, 0)
 
 
+def test_an_errored_case_enters_no_average_whatever_its_row_says():
+    summary = summary_of([*scored(80.0), case_row("b", None, overall_score=10.0)])
+    assert summary.avg_overall_score == summary.weighted_metrics_score_pct == 80.0
+
+
 @pytest.mark.row("001-36")
 @pytest.mark.parametrize(("score", "passed"), [(80.0, True), (79.99, False)])
 def test_the_metrics_threshold_is_inclusive(score, passed):
@@ -246,6 +251,7 @@ def test_a_case_to_which_no_judge_applies_does_not_enter_the_pass_rate():
     ]
     summary = summary_of(cases)
     assert (summary.pass_rate, summary.skipped_count, summary.total_executions) == (1.0, 1, 1)
+    assert (summary.cases_pass_rate_pct, summary.cases_passed) == (100.0, True)
 
 
 def test_without_weighted_metrics_coverage_is_that_of_all():
@@ -266,6 +272,7 @@ def test_a_missed_gate_fails_the_run():
     assert summary_of(scored(100.0), min_coverage=0).outcome == "passed"
     assert summary_of(scored(50.0)).outcome == "failed"
     assert summary_of(outcomes(1, 1)).outcome == "failed"
+    assert summary_of(outcomes(0, 2)).outcome == "failed"
 
 
 @pytest.mark.row("004-95")
@@ -289,6 +296,22 @@ def test_gates_root_causes_and_failure_codes_are_counted():
         FailureCode(metric="m1", failure_code="y", count=2),
         FailureCode(metric="m2", failure_code="x", count=1),
     )
+
+
+def test_what_is_counted_comes_the_most_frequent_first_and_ties_by_name():
+    names = [*"hgfedcba", "z", "z"]
+    cases = [case_row(f"c{i}", False, root_cause=name) for i, name in enumerate(names)]
+    scores = [
+        score_row(f"c{i}", f"m{i % 2}", failure_code=name, raw=0) for i, name in enumerate(names)
+    ]
+    scores.append(score_row("c9", "m0", failure_code="z", repetition=1, raw=0))
+    summary = summary_of(cases, scores)
+    assert list(summary.root_causes.items()) == [("z", 2), *((name, 1) for name in "abcdefgh")]
+    assert [(one.count, one.metric, one.failure_code) for one in summary.failure_codes] == [
+        (2, "m0", "z"),
+        *((1, "m0", name) for name in "bdfh"),
+        *((1, "m1", name) for name in "acegz"),
+    ]
 
 
 def test_what_was_read_is_the_sum_of_what_became_of_it():
