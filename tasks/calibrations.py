@@ -247,7 +247,11 @@ def _answering(store: Store, run_id: str) -> dict[str, list[str]]:
 
 
 def citation_lines(cited: Sequence[Cited]) -> list[str]:
-    """What reports say: a line a calibrated metric, then the names of the others."""
+    """What reports say: a line a calibrated metric, then the names of the others; where none is
+    calibrated, only that.
+    """
     lines = [f"{one.metric}: {one.sentence()}" for one in cited if one.calibration]
     bare = [one.metric for one in cited if not one.calibration]
+    if bare and not lines:
+        return ["not calibrated"]
     return [*lines, f"not calibrated: {', '.join(bare)}"] if bare else lines

@@ -21,7 +21,11 @@ from tasks.store import RunRecord, Store
 HELD: Final = 200_000
 """Rows of a table that a comparison may hold."""
 
-TEXTS: Final = ("reason", "details", "turns")
+UNUSED: Final = {
+    "scores": ("run_id", "reason", "turns", "details", "judge_version", "rubric_hash"),
+    "cases": ("run_id", "transcript_uri", "transcript_hash", "summary", "error"),
+}
+"""Columns of tables that a comparison has no use for."""
 
 
 def baseline_id(store: Store, wanted: str | None, record: RunRecord) -> str | None:
@@ -162,12 +166,13 @@ def run_data(store: Store, run_id: str) -> RunData:
 
 def _handy(store: Store, run_id: str, name: str) -> pl.LazyFrame:
     """A table as the comparison goes through it, many times: where each time costs a query of its
-    own and the rows are few, they are held, without the long texts that it has no use for.
+    own and the rows are few, they are held, without the columns that it has no use for.
     """
     rows = store.scan(run_id, name)
-    if store.sliceable or rows.select(pl.len()).collect().item() > HELD:
+    if store.sliceable:
         return rows
-    return rows.drop(TEXTS, strict=False).collect().lazy()
+    held = rows.drop(UNUSED[name]).head(HELD + 1).collect()
+    return rows if held.height > HELD else held.lazy()
 
 
 def _answered_by(asks: pl.LazyFrame) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from flows.outcome import RunOutcome
     from judge.compare import ComparisonVerdict, RunComparison
     from judge.headlines import MetricSummary
+    from judge.prompt_texts import PromptDiff
     from judge.statistical_verdict import StatisticalVerdict
     from judge.summary import RunSummary
 
@@ -29,6 +30,8 @@ STYLES = {
 MOVED = 5
 NOTABLE = 20
 """So many changed cases are listed; the report holds them all."""
+PROMPT_LINES = 12
+"""So many lines of a judge's prompts that differ are shown."""
 
 
 def console() -> Console:
@@ -262,6 +265,18 @@ def print_comparison(comparison: RunComparison) -> None:
     if verdict.statistics is not None:
         print_statistics(verdict.statistics)
     print_mismatches(verdict)
+    for one in comparison.prompt_diff or ():
+        print_prompt_diff(one)
+
+
+def print_prompt_diff(found: PromptDiff) -> None:
+    """What a judge was told otherwise, without the lines that both runs share."""
+    lines = [line for line in found.lines if line[:1] in {"-", "+"}]
+    print_line(f"prompts of judge {found.judge} (- baseline, + candidate):")
+    for line in lines[:PROMPT_LINES]:
+        print_line(f"  {line[0]} {line[1:]}")
+    if len(lines) > PROMPT_LINES or found.more:
+        print_line("  ... and more; the report shows it")
 
 
 def print_mismatches(verdict: ComparisonVerdict) -> None:

@@ -205,7 +205,7 @@ def trends(request: Request, books: Shelf, filled: Filled) -> HTMLResponse:
         found = books.reading(lambda store: stored_trends(store, Span(name=name), series))
     except (StoreError, ConfigurationError) as error:
         return answer("trends", data | {"fault": str(error)}, "/view/trends")
-    return answer("trends", data | {"found": found, "chart": trend_charts(found)}, "/view/trends")
+    return answer("trends", data | {"found": found, "charts": trend_charts(found)}, "/view/trends")
 
 
 def _before(books: Library) -> dict[str, str]:

@@ -14,22 +14,33 @@ MAX_SERIES: Final = 12
 HEIGHT: Final = 110
 
 
-def trend_charts(found: Trends) -> Chart:
-    """The drawing for a page, in either colour scheme."""
-    light, dark = (
-        data_uri(trend_chart(found, theme, background="transparent")) for theme in (LIGHT, DARK)
-    )
-    said = (
-        f"Line charts of {len(found.series)} series over {found.runs} runs; the table above "
-        "has the last values."
-    )
-    return Chart(light=light, dark=dark, alt=said, title="Series")
+def trend_charts(found: Trends) -> list[Chart]:
+    """A drawing a series for a page, in either colour scheme; of the first twelve series."""
+    return [_chart(one) for one in found.series[:MAX_SERIES]]
 
 
-def trend_chart(found: Trends, theme: Theme = LIGHT, background: str = "white") -> str:
+def trend_chart(found: Trends) -> str:
     """An SVG with a panel a series, the first twelve of them; a mark at each run with a signal."""
-    panels = [_panel(one, theme) for one in found.series[:MAX_SERIES]]
+    panels = [_panel(one, LIGHT).properties(title=_title(one)) for one in found.series[:MAX_SERIES]]
     drawing = alt.vconcat(*panels, spacing=14).resolve_scale(x="shared", y="independent")
+    return _svg(drawing, LIGHT, "white")
+
+
+def _chart(trend: Trend) -> Chart:
+    light, dark = (
+        data_uri(_svg(_panel(trend, theme), theme, "transparent")) for theme in (LIGHT, DARK)
+    )
+    title = _title(trend)
+    said = f"Line chart of {title}, {len(trend.points)} runs; the table above has the last value."
+    return Chart(light=light, dark=dark, alt=said, title=title)
+
+
+def _title(trend: Trend) -> str:
+    name = f"{trend.series} [{trend.slice_of}]" if trend.slice_of else trend.series
+    return f"{label_of(name)}: {trend.state}"
+
+
+def _svg(drawing: Any, theme: Theme, background: str) -> str:
     styled = drawing.properties(background=background, padding=8).configure(
         font="system-ui, sans-serif",
         axis=axis_of(theme),
@@ -59,8 +70,7 @@ def _panel(trend: Trend, theme: Theme) -> Any:
         usual = alt.Chart(alt.InlineData(values=[{"usual": trend.reference}]))
         rule = usual.mark_rule(color=theme.text, strokeDash=[4, 3])
         layers.append(rule.encode(y=alt.Y("usual:Q", scale=scale)))
-    name = f"{trend.series} [{trend.slice_of}]" if trend.slice_of else trend.series
-    return alt.layer(*layers).properties(title=f"{label_of(name)}: {trend.state}")
+    return alt.layer(*layers)
 
 
 def _value(point: dict[str, Any], trend: Trend) -> dict[str, Any]:

@@ -231,8 +231,10 @@ def _was_a_store(path: Path) -> bool:
 
 
 def tables_in(con: duckdb.DuckDBPyConnection) -> set[str]:
-    """The names of a file's tables."""
-    found = con.execute("select table_name from information_schema.tables").fetchall()
+    """The names of a file's tables and views."""
+    query = """select table_name from duckdb_tables() where not internal
+        union all select view_name from duckdb_views() where not internal"""
+    found = con.execute(query).fetchall()  # information_schema.tables takes ten times as long
     return {name for (name,) in found}
 
 

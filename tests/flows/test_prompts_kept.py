@@ -13,6 +13,7 @@ from judge.config import RunConfig
 from judge.prompt_texts import PromptDiff
 from tasks.compared import compare_stored
 from tasks.store import open_store
+from tests.command import assizes
 from tests.doubles.fixtures import OpenAIServer
 from tests.flows.test_evaluate import config, outcome_of, report_bytes, written
 
@@ -73,6 +74,13 @@ async def test_a_line_changed_in_a_rubric_is_shown_and_an_old_run_goes_on_withou
     assert "| candidate | pass: Polite &amp; short. |" in written_down["md"].decode()
     with open_store(wanted.store) as store:
         assert "polite" not in str(store.runs().rows())
+    said = assizes(
+        "compare", "before", "after", "--allow", "--store", wanted.store.uri, cwd=tmp_path
+    ).out
+    assert (
+        "prompts of judge conversation (- baseline, + candidate):\n"
+        "  - pass: Always polite.\n  + pass: Polite & short.\n"
+    ) in said
 
     _forgotten(tmp_path / "rows.duckdb", "before")
     assert differing(wanted, "before", "after") is None
