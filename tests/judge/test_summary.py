@@ -314,6 +314,11 @@ def test_what_is_counted_comes_the_most_frequent_first_and_ties_by_name():
     ]
 
 
+def test_a_failure_that_does_not_say_its_code_is_unknown():
+    scores = [score_row("a", raw=None), score_row("a", "other", raw=None, details="{}")]
+    assert summary_of([case_row("a")], scores).failures == {"timeout": 1, "unknown": 1}
+
+
 def test_what_was_read_is_the_sum_of_what_became_of_it():
     cases = [*outcomes(5, 1, 2), skipped_row("s")]
     intake = {
