@@ -50,7 +50,7 @@ def test_the_sentences_behind_an_ending_are_those_of_who_decided():
     assert by_statistics.why == by_statistics.statistics.reasons != by_statistics.reasons
     other = config().model_dump(mode="json")
     other["judge"] |= {"model": "openai/gpt-4.1", "temperature": 0.5}
-    sides = (run_of(GOOD), run_of(GOOD, config=other))
+    sides = (run_of(GOOD), run_of(BAD, config=other))
     refused = compare(*sides, ComparisonConfig())
     assert [one.field for one in refused.verdict.mismatches] == ["judge.model", "judge.temperature"]
     assert refused.verdict.ending == "not_comparable"
@@ -60,7 +60,7 @@ def test_the_sentences_behind_an_ending_are_those_of_who_decided():
         "the agent's"
     )
     allowed = compare(*sides, ComparisonConfig(allow=True)).verdict
-    assert (allowed.ending, allowed.statistics.verdict) == ("fine", "inconclusive")
+    assert (allowed.ending, allowed.statistics.verdict) == ("regressed", "inconclusive")
 
 
 def twice(points):
