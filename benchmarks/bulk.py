@@ -144,17 +144,24 @@ group by judge, metric
 
 
 def job(name: str, uri: str) -> dict[str, Any]:
-    """One job of P10 in this process: seconds of each time, the peak in MiB, what it found."""
+    """One job of P10 in this process: seconds of the fastest time, the peaks in MiB after the first
+    and the last, what it found.
+    """
     with open_store(StoreConfig(uri=uri)) as store:
-        took, found = [], None
+        took, peaks, found = [], [], None
         for _ in range(TIMES):
             began = time.perf_counter()
             found = JOBS[name](store)
             took.append(time.perf_counter() - began)
-    # Not getrusage: its peak begins with that of the process that forked this one.
+            peaks.append(_peak())
+    return {"seconds": min(took), "peak": peaks[0], "peak again": peaks[-1], "found": found}
+
+
+def _peak() -> float:
+    """MiB. Not getrusage: its peak begins with that of the process that forked this one."""
     status = Path("/proc/self/status").read_text().splitlines()
     (line,) = [one for one in status if one.startswith("VmHWM")]
-    return {"seconds": min(took), "peak": int(line.split()[1]) / 1024, "found": found}
+    return int(line.split()[1]) / 1024
 
 
 def _by_hand(*queries: str) -> Callable[[Any], Any]:
@@ -277,6 +284,7 @@ def _figures_of_reading(cases: int, uri: str, figures: Figures) -> None:
     for name, one in found.items():
         figures.add(f"{name}: s", one["seconds"])
         figures.add(f"{name}: peak MiB", one["peak"])
+        figures.add(f"{name}: peak MiB, {TIMES} times", one["peak again"])
         print(f"    {one['found']}")
     for name, hand in (
         ("sum", "sum by hand"),

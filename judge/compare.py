@@ -175,9 +175,9 @@ def compare(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig)
         NotComparable: a run is not complete.
     """
     summaries = (_summary(baseline, "baseline"), _summary(candidate, "candidate"))
-    cases = PairedCases.of(baseline.cases, candidate.cases)
     scores = (baseline.scores, candidate.scores)
     names = metric_names(scores)
+    cases = PairedCases.of(baseline.cases, candidate.cases)
     changes = config_diff(baseline.config, candidate.config)
     answered = (baseline.answered_by, candidate.answered_by)
     differing = mismatches(changes, answered, cases.overlap)

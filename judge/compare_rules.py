@@ -36,8 +36,10 @@ def figures(cases: pl.DataFrame, side: str, *, paired: bool) -> Figures:
     sides = ("baseline", "candidate") if paired else (side,)
 
     def average(name: str) -> float | None:
-        known = own.select(f"{one}_{name}" for one in sides).drop_nulls()
-        return unrounded_mean(known[f"{side}_{name}"]) if known.height else None
+        known = own[f"{side}_{name}"]
+        if any(own[f"{one}_{name}"].null_count() for one in sides):
+            known = own.select(f"{one}_{name}" for one in sides).drop_nulls()[f"{side}_{name}"]
+        return unrounded_mean(known) if known.len() else None
 
     return Figures(_pass_rate(own, side), average("score"), average("agent_latency"))
 

@@ -7,17 +7,18 @@ Every contrast is filled three ways: missing numbers left out (`point`), all aga
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import polars as pl
 
 from judge.comparability import DISJOINT, MIN_OVERLAP
-from judge.measures import Measure
+from judge.measures import Measure, whole
 from judge.paired_metrics import aligned
 from judge.statistics.clusters import Codes, Sample
-from judge.statistics.effects import Effect
+from judge.statistics.counted import Counted
+from judge.statistics.effects import MAX_DRAWN, Effect
 from judge.statistics.intervals import Span
 from judge.statistics.paired import paired_effect
 from judge.statistics.unpaired import (
@@ -94,7 +95,7 @@ def contrast(before: Measure, after: Measure, pairing: Pairing, alpha: float) ->
     """The contrast of a measure; null where no case has it on both sides."""
     if pairing.paired:
         return _paired(before, after, pairing, alpha)
-    return _unpaired(before, after, pairing, alpha)
+    return _unpaired(whole(before), whole(after), pairing, alpha)
 
 
 def differences(
@@ -105,8 +106,11 @@ def differences(
 
 
 def _joined(before: Measure, after: Measure, pairing: Pairing) -> pl.DataFrame:
+    counting_lost = pairing.lost.len() > 0 and pairing.overlap >= MIN_OVERLAP
+    if counting_lost or any("known" in side.cases.columns for side in (before, after)):
+        before, after = whole(before), whole(after)
     rows = after.cases
-    if pairing.lost.len() and pairing.overlap >= MIN_OVERLAP:
+    if counting_lost:
         lost = pl.DataFrame({"case_id": pairing.lost}).with_columns(
             **{name: pl.lit(value, dtype=pl.Float64) for name, value in _LOST.items()}
         )
@@ -142,25 +146,46 @@ def _paired(before: Measure, after: Measure, pairing: Pairing, alpha: float) -> 
     if joined.is_empty():
         return None
     both = joined.drop_nulls(["point", "point_after"])
-    missing = joined.filter((pl.col("known") < 1) | (pl.col("known_after") < 1)).height
+    coverage, missing = (1.0, 1.0), 0
+    if "known" in joined.columns:
+        coverage = (_mean(joined["known"]), _mean(joined["known_after"]))
+        missing = joined.filter((pl.col("known") < 1) | (pl.col("known_after") < 1)).height
     effects: dict[str, Effect | None] = {}
     for filling in FILLINGS if missing else FILLINGS[:1]:
-        sample = _differences(joined, filling)
+        sample = _counted_differences(joined, filling) or _differences(joined, filling)
         effects[filling] = _paired_effect(sample, alpha, share=before.share)
     return Contrast(
         measure=before,
         means=(_mean(both["point"]), _mean(both["point_after"])),
-        coverage=(_mean(joined["known"]), _mean(joined["known_after"])),
+        coverage=coverage,
         effects={filling: effects.get(filling, effects["point"]) for filling in FILLINGS},
     )
 
 
-def _paired_effect(sample: Sample, alpha: float, *, share: bool) -> Effect | None:
+def _counted_differences(joined: pl.DataFrame, filling: str) -> Counted | None:
+    """The differences by how often each occurs, in a fraction of the memory; null where cases share
+    clusters, and where so few moved that numbers are drawn of them one by one.
+    """
+    if not (joined["cluster"] == joined["case_id"]).all():
+        return None
+    old, new = _COLUMNS[filling]
+    found = (
+        joined.select(delta=pl.col(f"{new}_after") - pl.col(old))
+        .drop_nulls()
+        .group_by("delta")
+        .agg(times=pl.len().cast(pl.Float64))
+        .sort("delta")
+    )
+    counted = Counted(found["delta"].to_numpy(), found["times"].to_numpy())
+    return counted if counted.moved > MAX_DRAWN else None
+
+
+def _paired_effect(sample: Sample | Counted, alpha: float, *, share: bool) -> Effect | None:
     if not sample.size:
         return None
     if not share:
         return paired_effect(sample, 1 - alpha, share=False)
-    shares = Sample(sample.values / 100, sample.codes)
+    shares = replace(sample, values=sample.values / 100)
     return in_points(paired_effect(shares, 1 - alpha, share=True))
 
 

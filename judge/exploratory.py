@@ -16,7 +16,7 @@ from judge.counted_metrics import CountedMetric, counted_moves
 from judge.exact import rounded
 from judge.executions import collected
 from judge.labels import TOOL, by_tool, labelled
-from judge.measures import TABLE, Measure
+from judge.measures import Measure
 from judge.paired_metrics import aligned
 from judge.statistical_verdict import Exploratory
 from judge.statistics.clusters import MIN_CLUSTERS, Sample
@@ -115,8 +115,7 @@ def _codes(scores: pl.LazyFrame) -> pl.DataFrame:
 def _share_with(code: str, found: pl.DataFrame, table: pl.DataFrame) -> Measure:
     ids = found.filter(pl.col("failure_code") == code)["case_id"]
     has = pl.col("case_id").is_in(ids.implode()).cast(pl.Float64) * 100
-    rows = table.select("case_id", point=has, low=has, high=has, known=pl.lit(1.0))
-    return Measure("share of cases", share=True, cases=rows.cast(TABLE))  # type: ignore[arg-type]  # a schema is one
+    return Measure("share of cases", share=True, cases=table.select("case_id", point=has))
 
 
 def _look(kind: Kind, name: str, sides: Sides, pairing: Pairing, alpha: float) -> Look | None:

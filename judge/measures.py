@@ -19,21 +19,15 @@ SORTED: Final = 100_000
 order of the rows. Of more nothing is drawn.
 """
 
-TABLE: Final = {
-    "case_id": pl.UInt64,
-    "point": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "known": pl.Float64,
-}
-
 
 class Measure(NamedTuple):
     """One number a case, its repetitions averaged, in points 0..100.
 
     Columns of `cases`: `case_id` (hashed: of many cases text would take most of the memory),
-    `point` (null where some repetition is missing and the number cannot do without), `low` and `high` (everything missing counted as 0, as the best), `known`
-    (share of the repetitions that have it). A case it does not apply to has no row.
+    `point` (null where some repetition is missing and the number cannot do without); where
+    something is missing also `low` and `high` (everything missing counted as 0, as the best) and
+    `known` (share of the repetitions that have it), see `whole`. A case it does not apply to has no
+    row.
     """
 
     name: str
@@ -109,27 +103,35 @@ def _in_order(rows: pl.LazyFrame) -> pl.DataFrame:
 def pass_measure(table: pl.DataFrame) -> Measure:
     """Passes / executions; an errored one did not pass, and could have."""
     passes, errors, runs = pl.col("passes"), pl.col("errors"), pl.col("runs")
-    rows = table.select(
-        "case_id",
-        point=passes / runs * 100,
-        low=passes / runs * 100,
-        high=(passes + errors) / runs * 100,
-        known=1 - errors / runs,
-    )
-    return Measure(PASS_RATE, share=True, cases=rows.cast(TABLE))  # type: ignore[arg-type]  # a schema is one
+    missing = {
+        "low": passes / runs * 100,
+        "high": (passes + errors) / runs * 100,
+        "known": 1 - errors / runs,
+    }
+    more = missing if table["errors"].sum() else {}
+    return Measure(PASS_RATE, True, table.select("case_id", point=passes / runs * 100, **more))
 
 
 def score_measure(table: pl.DataFrame) -> Measure:
     """The overall score; an errored repetition could have had any."""
     due = pl.col("scored") + pl.col("errors")
-    rows = table.filter(due > 0).select(
-        "case_id",
-        point=pl.when(pl.col("errors") == 0).then(pl.col("total") / due),
-        low=pl.col("total") / due,
-        high=(pl.col("total") + 100 * pl.col("errors")) / due,
-        known=pl.col("scored") / due,
-    )
-    return Measure(SCORE, share=False, cases=rows.cast(TABLE))  # type: ignore[arg-type]  # as above
+    point = pl.when(pl.col("errors") == 0).then(pl.col("total") / due)
+    missing = {
+        "low": pl.col("total") / due,
+        "high": (pl.col("total") + 100 * pl.col("errors")) / due,
+        "known": pl.col("scored") / due,
+    }
+    more = missing if table["errors"].sum() else {}
+    rows = table.filter(due > 0) if not table.select((due > 0).all()).item() else table
+    return Measure(SCORE, False, rows.select("case_id", point=point, **more))
+
+
+def whole(measure: Measure) -> Measure:
+    """The measure with all columns, whether something is missing or not."""
+    if "known" in measure.cases.columns:
+        return measure
+    nothing = {"low": pl.col("point"), "high": pl.col("point"), "known": pl.lit(1.0)}
+    return measure._replace(cases=measure.cases.with_columns(**nothing))
 
 
 def metric_measure(name: str, found: pl.DataFrame, *, whole: bool) -> Measure | None:

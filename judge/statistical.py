@@ -283,7 +283,9 @@ def _doubts(compared: Compared, differing: Sequence[Mismatch]) -> Iterator[str]:
 
 
 def _too_few(compared: Compared) -> Iterator[str]:
-    fewest = min(table["cluster"].n_unique() for table in compared.tables)
+    fewest = min(
+        table.height if compared.alone else table["cluster"].n_unique() for table in compared.tables
+    )
     if fewest < MIN_CLUSTERS:
         yield f"too few independent cases: {fewest}, and a verdict takes {MIN_CLUSTERS}"
 

@@ -50,6 +50,11 @@ class Sample:
         return self.clusters < self.size
 
     @property
+    def sides(self) -> tuple[int, int]:
+        """How many cases have a value under 0, and how many over it."""
+        return int((self.values < 0).sum()), int((self.values > 0).sum())
+
+    @property
     def mean(self) -> float:
         """The mean over cases."""
         return float(self.values.mean())

@@ -35,6 +35,16 @@ class Counted:
         return False
 
     @property
+    def moved(self) -> int:
+        """How many cases have another value than 0."""
+        return sum(self.sides)
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """How many cases have a value under 0, and how many over it."""
+        return int(self.times[self.values < 0].sum()), int(self.times[self.values > 0].sum())
+
+    @property
     def mean(self) -> float:
         """The mean over cases; there must be one."""
         return float(self.values @ self.times) / self.size

@@ -24,11 +24,12 @@ _CELLS: Final = 2_000_000
 _TOLERANCE: Final = 1e-9
 
 
-def paired_effect(differences: Sample, confidence: float, *, share: bool) -> Effect:
+def paired_effect(differences: Sample | Counted, confidence: float, *, share: bool) -> Effect:
     """The mean difference of cases that both runs hold.
 
     Args:
-        differences: candidate minus baseline, one a case.
+        differences: candidate minus baseline, one a case; counted only where more than `MAX_DRAWN`
+            are not 0, so that nothing is drawn of them.
         confidence: of the interval, 0..1.
         share: differences of passes, -1..1; else of scores.
     """
@@ -39,9 +40,9 @@ def paired_effect(differences: Sample, confidence: float, *, share: bool) -> Eff
     )
     flips = bool(np.isin(differences.values, (-1.0, 0.0, 1.0)).all())
     if share and flips and not differences.clustered:
-        worse = int((differences.values < 0).sum())
-        better = int((differences.values > 0).sum())
-        p_value, exact = mcnemar(worse, better), True
+        p_value, exact = mcnemar(*differences.sides), True
+    elif isinstance(differences, Counted):
+        p_value, exact = _normal_flip(differences.values, differences.times), False
     else:
         p_value = sign_flip(cluster_sums(differences.values, differences.codes))
         exact = False
@@ -94,7 +95,7 @@ def sign_flip(sums: Floats) -> float:
     if not moved.size:
         return 1.0
     if moved.size > MAX_DRAWN:
-        return float(2 * ndtr(-total / sqrt(float(np.square(moved).sum()))))
+        return _normal_flip(moved, np.ones(moved.size))
     limit = total - _TOLERANCE * max(1.0, total)
     if moved.size <= EXACT_CLUSTERS:
         ways = (np.arange(2**moved.size)[:, None] >> np.arange(moved.size)) & 1
@@ -107,7 +108,12 @@ def sign_flip(sums: Floats) -> float:
     return (1 + far) / (DRAWS + 1)
 
 
-def share_interval(differences: Sample, confidence: float) -> Span:
+def _normal_flip(values: Floats, times: Floats) -> float:
+    total = abs(float(values @ times))
+    return float(2 * ndtr(-total / sqrt(float(np.square(values) @ times))))
+
+
+def share_interval(differences: Sample | Counted, confidence: float) -> Span:
     """Of a difference of pass rates on the same cases, -1..1.
 
     One case that turned each way is added before mean and error are taken: with cases that stand
@@ -115,18 +121,18 @@ def share_interval(differences: Sample, confidence: float) -> Span:
     little was seen.
     """
     added = differences.with_cases(1.0, -1.0)
-    center = float(differences.values.sum()) / added.size
+    center = added.mean
     half = t_of(confidence, added.clusters - 1) * added.error
     return Span(center - half, center + half).clipped(-1.0, 1.0)
 
 
-def score_interval(differences: Sample, confidence: float) -> Span:
+def score_interval(differences: Sample | Counted, confidence: float) -> Span:
     """Of a difference of means on the same cases: a bootstrap over clusters up to `MAX_DRAWN` of
     them, then clustered t. Infinite for fewer than two clusters.
     """
     if differences.clusters < 2:
         return Span(-np.inf, np.inf)
-    if differences.clusters > MAX_DRAWN:
+    if isinstance(differences, Counted) or differences.clusters > MAX_DRAWN:
         span = mean_interval(differences, confidence)
         assert span is not None
         return span

@@ -46,7 +46,7 @@ class Tier:
 
 TIERS = {
     "quick": Tier(24, 4, 12, 20, 0, 0, 0, (), 0, checks=False),
-    "short": Tier(100, 16, 60, 60, 40, 100, 100, (), 0, checks=False),
+    "short": Tier(60, 10, 36, 40, 24, 60, 60, (), 0, checks=False),
     "full": Tier(700, 300, 600, 300, 200, 1000, 500, DECLARED, 12, checks=True),
 }
 
