@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from deployments.settings import validated
 from judge.case import Case, Expected
@@ -15,6 +19,37 @@ from tests.doubles.fixtures import OpenAIServer
 
 JUDGES = ["conversation", "deep_judges:deep"]
 PRICE = {"input_usd_per_million": 0.15, "output_usd_per_million": 0.6}
+OWN = '''
+from pydantic import BaseModel
+
+from judge.protocol import Prompt, ask
+from judge.score import Score
+
+
+class Finding(BaseModel):
+    finding: str
+    score: int
+
+
+def deep(case):
+    """Three rounds, each about what was found before; on every tenth case."""
+    if not case.case_id.endswith("0"):
+        return [Score.skipped("deep", "not a tenth case")]
+    found = ""
+    for number in (1, 2, 3):
+        about = f"{case.case_id}, question {number}, so far: {found}"
+        reply = yield from ask(Prompt("You look deeper.", about), Finding)
+        found += reply.finding
+    return [Score("deep", value=1.0, raw=1.0)]
+'''
+
+
+def own_judges(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The judge that asks in three rounds, to be imported from `folder` while this lasts."""
+    (folder / "deep_judges.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(folder))
+    yield
+    sys.modules.pop("deep_judges", None)
 
 
 def conversation(number: int) -> Case:

@@ -5,6 +5,7 @@ is killed in between; what a batch cannot bring is asked for by itself.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -16,10 +17,15 @@ from judge.config import RunConfig
 from judge.errors import ConfigurationError
 from tasks.store import open_store
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer
-from tests.flows.batch_runs import JUDGES, body, config, records
+from tests.flows.batch_runs import JUDGES, body, config, own_judges, records
 from tests.flows.test_evaluate import outcome_of
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
+
+
+@pytest.fixture(autouse=True)
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    yield from own_judges(tmp_path, monkeypatch)
 
 
 def asks_of(wanted: RunConfig, outcome: RunOutcome) -> pl.DataFrame:

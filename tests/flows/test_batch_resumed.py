@@ -18,42 +18,16 @@ import pytest
 from deployments.settings import validated
 from tests.command import KEYS
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
-from tests.flows.batch_runs import JUDGES, body, config, records
+from tests.flows.batch_runs import JUDGES, body, config, own_judges, records
 from tests.flows.test_evaluate import outcome_of
 from tests.outward import PYTHONPATH
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
-OWN = '''
-from pydantic import BaseModel
-
-from judge.protocol import Prompt, ask
-from judge.score import Score
-
-
-class Finding(BaseModel):
-    finding: str
-    score: int
-
-
-def deep(case):
-    """Three rounds, each about what was found before; on every tenth case."""
-    if not case.case_id.endswith("0"):
-        return [Score.skipped("deep", "not a tenth case")]
-    found = ""
-    for number in (1, 2, 3):
-        about = f"{case.case_id}, question {number}, so far: {found}"
-        reply = yield from ask(Prompt("You look deeper.", about), Finding)
-        found += reply.finding
-    return [Score("deep", value=1.0, raw=1.0)]
-'''
 
 
 @pytest.fixture(autouse=True)
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    (tmp_path / "deep_judges.py").write_text(OWN)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    yield
-    sys.modules.pop("deep_judges", None)
+    yield from own_judges(tmp_path, monkeypatch)
 
 
 def counted(server: OpenAIServer) -> dict[str, int]:
