@@ -8,8 +8,10 @@ rounded once.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
+
+import polars as pl
 
 DECIMALS = 9
 """Decimals of every derived number; enough for units, too few for float noise."""
@@ -25,9 +27,9 @@ def total(values: Sequence[float]) -> float | None:
     return rounded(math.fsum(values)) if values else None
 
 
-def unrounded_mean(values: Collection[float]) -> float:
+def unrounded_mean(values: pl.Series) -> float:
     """The arithmetic mean of at least one value, for differences that are rounded in their turn."""
-    return math.fsum(values) / len(values)
+    return math.fsum(values.to_numpy()) / len(values)
 
 
 def mean_of_counts(counted: Iterable[tuple[float, int]]) -> float | None:

@@ -71,12 +71,8 @@ def headlines(scores: pl.LazyFrame) -> pl.LazyFrame:
 
 def metric_counts(scores: pl.LazyFrame) -> pl.DataFrame:
     """How often (`rows`) each headline of a run was found: by metric, status, label and numbers."""
-    keys = [*METRIC, "weight", "status", "label", "passed", "raw", "value"]
-    counted = (
-        scores.filter(pl.col("part") == "")
-        .group_by(keys)
-        .agg(pl.col("tier").min(), rows=pl.len(), part=pl.lit(""))
-    )
+    keys = [*METRIC, "tier", "weight", "status", "label", "passed", "raw", "value"]
+    counted = scores.filter(pl.col("part") == "").group_by(keys).agg(rows=pl.len(), part=pl.lit(""))
     return collected(headlines(collected(counted).lazy()))
 
 
@@ -216,16 +212,18 @@ def published_names(metrics: Iterable[MetricSummary]) -> dict[tuple[str, str], s
     }
 
 
-def tier_counts(scores: pl.LazyFrame, errored: pl.LazyFrame) -> dict[str, pl.DataFrame]:
+def tier_counts(
+    scores: pl.LazyFrame, errored: pl.LazyFrame, counts: pl.DataFrame
+) -> dict[str, pl.DataFrame]:
     """How often each score of a tier occurs (`points` of 0..100, `rows`), over the cases that have
     a verdict.
 
     Args:
         scores: rows of `scores`.
         errored: identities of the errored cases; they are left out.
+        counts: what `metric_counts` found.
     """
-    scored = _weighing(scores).select(pl.col("tier").unique())
-    tiers = collected(scored.sort("tier"))["tier"].to_list()
+    tiers = collected(_weighing(counts.lazy()).select(pl.col("tier").unique().sort()))["tier"]
     # One tier at a time: a run of many cases is held as one number a case, not as one a tier too.
     found = {tier: _counted(tier_points(scores, errored, tier)) for tier in tiers}
     return {tier: counts for tier, counts in found.items() if counts.height}

@@ -212,7 +212,7 @@ def summarise(
     """
     tally = _tally(cases)
     metrics = metric_summaries(found := metric_counts(scores), judges)
-    tiers = tier_counts(scores, _errored(cases))
+    tiers = tier_counts(scores, _errored(cases), found)
     coverage = _coverage(cases, scores, metrics)
     gates = _gate_numbers(cases, tally, config)
     return RunSummary.model_validate(
