@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := check
-.PHONY: demo test check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-privacy bench-hostile bench-surface bench-reading bench-serving audit mutation screenshots lock clean
+.PHONY: demo test coverage check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-privacy bench-hostile bench-surface bench-reading bench-serving audit mutation screenshots lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -17,6 +17,12 @@ demo: $(STAMP)  ## two runs over bundled transcripts, one with a planted regress
 
 test: $(STAMP)  ## every test
 	$(BIN)/python -m pytest -n 3 --dist loadgroup
+
+coverage: $(STAMP)  ## every test, and which lines and branches none reached; fails below 100 % of judge/, 90 % of the rest
+	$(BIN)/python -m pytest -n 3 --dist loadgroup --cov --cov-report=
+	@failed=0; for package in judge:100 tasks:90 flows:90 deployments:90; do \
+		$(BIN)/coverage report --include="$${package%:*}/*" --fail-under=$${package#*:} || failed=1; \
+	done; exit $$failed
 
 check: format lint types contracts test  ## all that CI asks for
 

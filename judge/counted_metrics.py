@@ -106,11 +106,9 @@ def _by_metric(found: pl.DataFrame, names: Names) -> list[CountedMetric]:
     ]
 
 
-def counted_aggregate(metric: CountedMetric) -> MetricAggregate | None:
-    """What `judge.paired_metrics.metric_aggregate` says of the same cases."""
+def counted_aggregate(metric: CountedMetric) -> MetricAggregate:
+    """What `judge.paired_metrics.metric_aggregate` says of the same cases: some side was scored."""
     two_valued = [metric.rows[f"{side}_two_valued"].drop_nulls() for side in _SIDES]
-    if not any(len(one) for one in two_valued):
-        return None
     binary = all(bool(one.all()) for one in two_valued)
     columns = [f"{side}_{'success' if binary else 'raw'}" for side in _SIDES]
     both = metric.rows.drop_nulls(columns)

@@ -8,6 +8,7 @@ runs, caches, batch endpoints and tests alike. A judge that needs no model is a 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
@@ -30,10 +31,11 @@ def _schema_text(reply: type[BaseModel]) -> str:
 
 def unheld_id(text: str) -> str:
     """39 decimal digits drawn from a text, which does not hold them; drawn anew where it does."""
-    drawn = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
-    while (digits := f"{int(drawn.hexdigest()[:32], 16):039d}") in text:
-        drawn.update(b"again")
-    return digits
+    data = text.encode("utf-8", "surrogatepass")
+    draws = (hashlib.sha256(data + b"again" * times).hexdigest() for times in itertools.count())
+    return next(
+        one for one in (f"{int(drawn[:32], 16):039d}" for drawn in draws) if one not in text
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar
 
@@ -68,16 +69,16 @@ class Purse:
 
 async def _patiently(do: Callable[[], T]) -> T:
     """Do it, once nobody else is in the way; meanwhile the event loop goes on."""
-    try:
+    with suppress(LedgerBusy):
         return do()
-    except LedgerBusy:
-        retrying = AsyncRetrying(
-            retry=retry_if_exception_type(LedgerBusy),
-            wait=wait_random(0.005, 0.05),
-            stop=stop_after_delay(BUSY_S),
-            reraise=True,
-        )
-        async for attempt in retrying:
-            with attempt:
-                return do()
-        raise
+
+    async def again() -> T:
+        return do()
+
+    retrying = AsyncRetrying(
+        retry=retry_if_exception_type(LedgerBusy),
+        wait=wait_random(0.005, 0.05),
+        stop=stop_after_delay(BUSY_S),
+        reraise=True,
+    )
+    return await retrying(again)

@@ -195,12 +195,9 @@ def _near(left: Counter[Row], right: Counter[Row], tolerance: float) -> int:
 
 def _paired(left: Counter[Row], right: Counter[Row], tolerance: float) -> int:
     """Each row takes the free ones it is close to, both in the order of their leading column: the
-    one with the most different numbers.
+    one with the most different numbers. There is one: without numbers rows are equal, or not alike.
     """
-    width = len(next(iter(left)))
-    if not width:
-        return 0
-    lead = max(range(width), key=lambda column: len({row[column] for row in left}))
+    lead = max(range(len(next(iter(left)))), key=lambda column: len({row[column] for row in left}))
     free = sorted(right, key=lambda row: row[lead])
     pairs = 0
     for row in sorted(left, key=lambda row: row[lead]):

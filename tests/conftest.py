@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from judge.privacy import concealment
 from tests.outward import attempts, watch
@@ -28,6 +29,10 @@ watch(OUTWARD)
 os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "CRITICAL"
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["DO_NOT_TRACK"] = "1"
+
+# A busy machine, or one that measures coverage, is no fault of what is tested.
+settings.register_profile("any-speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any-speed")
 
 # Minutes long, with workers and schedules: `make test-server`.
 collect_ignore = [] if os.environ.get("ASSIZES_SERVER_TESTS") else ["server"]

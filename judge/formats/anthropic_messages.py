@@ -43,9 +43,9 @@ class AnthropicMessages(Layout):
 
     name = "anthropic"
 
-    def fits(self, value: Any) -> bool:
+    def fits(self, value: dict[str, Any]) -> bool:
         """Messages beside a system prompt or a stop reason, or with blocks only this API has."""
-        if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
+        if not isinstance(value.get("messages"), list):
             return False
         if not value.keys().isdisjoint({"system", "stop_reason", "anthropic_version"}):
             return True

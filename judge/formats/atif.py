@@ -35,10 +35,8 @@ class ATIF(Layout):
 
     name = "atif"
 
-    def fits(self, value: Any) -> bool:
+    def fits(self, value: dict[str, Any]) -> bool:
         """An object that says it is of version 1 of the format."""
-        if not isinstance(value, dict):
-            return False
         return str(value.get("schema_version", "")).startswith("ATIF-v1")
 
     def read(self, value: Any) -> Case:

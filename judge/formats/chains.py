@@ -50,10 +50,10 @@ def chains(calls: Iterable[Exchange]) -> list[Chain]:
 
 
 def longest(calls: Sequence[Exchange], tally: Tally) -> tuple[Turn, ...]:
-    """The turns of the longest chain, the last of equals; calls beside it are counted."""
+    """The turns of the longest chain of calls, of which there is one at least, the last of equals;
+    calls beside it are counted.
+    """
     found = chains(calls)
-    if not found:
-        return ()
     best = max(reversed(found), key=lambda chain: (len(chain.turns), chain.calls))
     tally.count("dropped", "model call beside the conversation", len(calls) - best.calls)
     return best.turns

@@ -18,8 +18,8 @@ class Layout(ABC):
     name: str
 
     @abstractmethod
-    def fits(self, value: Any) -> bool:
-        """Whether a value, perhaps cut short, begins like a record."""
+    def fits(self, value: dict[str, Any]) -> bool:
+        """Whether an object, perhaps cut short, begins like a record."""
 
     @abstractmethod
     def read(self, value: Any) -> Case:
@@ -177,8 +177,7 @@ class Gathered(ABC):
         """
         pieces = strict_json(record)
         if not isinstance(pieces, list):
-            for _ in self.pieces(pieces):  # it says why there are none
-                break
+            next(iter(self.pieces(pieces)), None)  # it says why there are none
             raise DataError("schema", f"record: nothing of {self.name} in it")
         with schema_errors():
             return self.joined(pieces)

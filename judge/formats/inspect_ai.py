@@ -28,9 +28,9 @@ class InspectAI(Layout):
 
     name = "inspect_ai"
 
-    def fits(self, value: Any) -> bool:
+    def fits(self, value: dict[str, Any]) -> bool:
         """A log, or one sample with the facts of its log."""
-        if not isinstance(value, dict) or not isinstance(value.get("eval"), dict):
+        if not isinstance(value.get("eval"), dict):
             return False
         return not value.keys().isdisjoint({"samples", "sample", "status", "version"})
 

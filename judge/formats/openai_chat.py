@@ -46,9 +46,9 @@ class OpenAIChat(Layout):
 
     name = "openai_chat"
 
-    def fits(self, value: Any) -> bool:
+    def fits(self, value: dict[str, Any]) -> bool:
         """An object with messages that have roles."""
-        messages = decoded(value.get("messages")) if isinstance(value, dict) else None
+        messages = decoded(value.get("messages"))
         if not isinstance(messages, list):
             return False
         return not messages or (isinstance(messages[0], dict) and "role" in messages[0])

@@ -92,7 +92,7 @@ def _trace_turns(spans: Sequence[Span], tally: Tally) -> tuple[Turn, ...]:
             turns = longest(calls, tally)
     else:
         turns = _outer(spans)
-    turns = _with_tools(turns, [span for span in spans if span.kind == "tool"])
+    turns = _with_tools(turns, [(span, span.call) for span in spans if span.call is not None])
     return _with_chunks(turns, _found(spans))
 
 
@@ -131,21 +131,19 @@ def _outer(spans: Sequence[Span]) -> tuple[Turn, ...]:
     return ()
 
 
-def _with_tools(turns: Sequence[Turn], tools: Iterable[Span]) -> tuple[Turn, ...]:
+def _with_tools(turns: Sequence[Turn], tools: Iterable[tuple[Span, ToolCall]]) -> tuple[Turn, ...]:
     """The turns with the calls and the results that only tool spans tell of."""
     found = list(turns)
-    for span in tools:
-        if span.call is None:
-            continue
-        place = _caller(found, span.call)
+    for span, call in tools:
+        place = _caller(found, call)
         answer = Turn(role="tool", tool_result=span.result, started_at=span.start)
         if place is None:
             at = len(found)
             while at and found[at - 1].role == "assistant" and not found[at - 1].tool_calls:
                 at -= 1
-            asked = Turn(role="assistant", tool_calls=(span.call,), started_at=span.start)
+            asked = Turn(role="assistant", tool_calls=(call,), started_at=span.start)
             found[at:at] = [asked, *([answer] if span.result else [])]
-        elif span.result is not None and not _answered(found, place, span.call):
+        elif span.result is not None and not _answered(found, place, call):
             found.insert(_behind_results(found, place), answer)
     return tuple(found)
 

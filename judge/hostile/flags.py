@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -95,5 +94,3 @@ def _strings(value: Any) -> Iterator[str]:
             pending.extend(reversed(list(one.values())))
         elif isinstance(one, list | tuple):
             pending.extend(reversed(one))
-        elif isinstance(one, bytes):
-            yield json.dumps(str(one))

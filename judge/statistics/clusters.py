@@ -76,10 +76,6 @@ class Sample:
         more = np.arange(first, first + len(values))
         return Sample(np.append(self.values, values), np.append(self.codes, more))
 
-    def where(self, kept: NDArray[np.bool_]) -> Sample:
-        """The cases that are kept."""
-        return Sample(self.values[kept], self.codes[kept])
-
 
 def codes_of(names: Sequence[object]) -> Codes:
     """Names of clusters as numbers 0.., the same name the same number."""

@@ -96,14 +96,6 @@ def quantile_interval(values: Sample, share: float, confidence: float = CONFIDEN
     return Span(float(low), float(high))
 
 
-def design_effect(values: Sample) -> float | None:
-    """How much clustering inflates the variance of the mean; null without spread."""
-    alone = Sample.of(values.values)
-    if values.clusters < 2 or alone.error == 0:
-        return None
-    return (values.error / alone.error) ** 2
-
-
 def missing_bounds(total: float, known: int, missing: int, most: float) -> Span | None:
     """The mean if every missing value were 0, and if every one were the best; null over nothing."""
     count = known + missing

@@ -124,6 +124,26 @@ async def test_what_does_not_fit_is_left_and_never_noted_again(replies, came, do
     assert await replies.get(key) is None
 
 
+class Unwritable(FileReplies):
+    """A cache on a disk that is full."""
+
+    async def put(self, key, kept):
+        pass
+
+
+@pytest.mark.parametrize("caching", [False, True])
+async def test_a_reply_that_no_cache_takes_is_left_for_the_ask_itself(tmp_path, caching):
+    batched, judge = Batched(), Asking(["a"])
+    means = Means(run_id="r1", cache=Unwritable(str(tmp_path)) if caching else None)
+    gathering = Gatherer(Scripted([]), means, {}, batched, batched.note)
+    await gathering.hear(judge, CASE)
+    batched.answer(priced(3))
+    await gathering.hear(judge, CASE)
+
+    ((key, left),) = batched.left.items()
+    assert (key, left.cost_usd) == (batched.noted[0][2], 0.25)
+
+
 @pytest.mark.parametrize(
     ("came", "second", "attempts", "error"),
     [

@@ -26,6 +26,12 @@ def test_the_corrected_rate_undoes_the_errors():
     assert found.low < 0.9 < found.high
 
 
+def test_a_judge_hardly_better_than_chance_on_few_labels_leaves_the_rate_anywhere():
+    found = corrected_rate(Observed(50, 100), errors((1, 1), (1, 100)))
+    assert found.value is not None
+    assert (found.low, found.high) == (0.0, 1.0)
+
+
 def test_a_faultless_judge_changes_nothing_but_the_interval_knows_that_labels_are_few():
     few = corrected_rate(Observed(70, 100), errors((10, 10), (10, 10)))
     many = corrected_rate(Observed(70, 100), errors((1000, 1000), (1000, 1000)))

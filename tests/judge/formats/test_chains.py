@@ -7,7 +7,7 @@ import time
 import pytest
 
 from judge.case import Turn
-from judge.formats.chains import rejoined
+from judge.formats.chains import rejoined, stitched
 from judge.formats.fidelity import FIDELITY, Tally
 
 
@@ -38,6 +38,13 @@ def test_of_a_part_behind_a_summary_nothing_new_is_lost(part, new, repeated):
     expected = (*BOOKED, *(part if new == "all" else new))
     assert [turn.text for turn in found] == list(expected)
     assert tally.metadata() == ({FIDELITY: {"repeated turn": repeated}} if repeated else {})
+
+
+def test_a_part_that_tells_everything_again_adds_what_is_new_and_another_part_all_of_it():
+    tally = Tally()
+    found = stitched([turns("hi", "A?"), turns("hi", "A?", "b", "B."), turns("hi", "C?")], tally)
+    assert [turn.text for turn in found] == ["hi", "A?", "b", "B.", "hi", "C?"]
+    assert tally.metadata() == {FIDELITY: {"repeated turn": 2}}
 
 
 def test_a_history_whose_old_results_were_cleared_is_no_second_conversation():

@@ -1,0 +1,193 @@
+"""What the parts of the domain promise each other: a breach is an error at once, not a wrong number."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from judge.case import Expected
+from judge.config import ComparisonConfig, LimitsConfig, RunConfig
+from judge.families.conversation import NO_AGENT_TURN, ConversationJudge
+from judge.hearing import Hearing
+from judge.llm import Lexical
+from judge.occasions import NightlyConfig
+from judge.panel import Vote, reduced, unsure
+from judge.protocol import Ask, Prompt
+from judge.rubric import rubrics
+from judge.score import Metric, Scale, Score
+from judge.selection import SelectionConfig, drawn
+from tests.builders import agent, case, user
+
+CASE = case(user("hello"), agent("hi"))
+LEVEL = Metric("level", scale=Scale.SCORED)
+YES = Metric("polite", scale=Scale.YES_NO)
+DONE = Metric("done", scale=Scale.BINARY)
+
+
+class Reply(BaseModel):
+    score: int
+
+
+ASK = Ask(Prompt("s", "q"), Reply)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"raw": math.inf}, "is not finite"),
+        ({"value": math.nan, "raw": 1.0}, "is not finite"),
+        ({}, "is scored but has no number"),
+        ({"status": "failed"}, "is failed: a reason and no number"),
+        ({"status": "skipped", "reason": "no", "raw": 1.0}, "is skipped: a reason and no number"),
+    ],
+)
+def test_a_score_is_scored_skipped_or_failed_and_never_two_of_them(given, said):
+    with pytest.raises(ValueError, match=f"score of 'm' {said}"):
+        Score("m", **given)
+
+
+class Twice:
+    """A judge with a headline too many."""
+
+    name, version, metrics = "twice", "1", (LEVEL,)
+
+    def missing(self, case):
+        return None
+
+    def judge(self, case):
+        return [Score.of(LEVEL, 1), Score.of(LEVEL, 2)]
+
+
+def test_a_judge_that_scores_a_metric_twice_is_a_bug():
+    with pytest.raises(ValueError, match="judge 'twice' returned two scores for 'level'"):
+        Hearing(Twice(), CASE)
+
+
+class Once(Twice):
+    """A judge that asks once."""
+
+    def judge(self, case):
+        (reply,) = yield [ASK]
+        return [Score.of(LEVEL, reply.score)]
+
+
+def test_a_hearing_takes_as_many_answers_as_it_asked_for_and_none_after_its_end():
+    hearing = Hearing(Once(), CASE)
+    with pytest.raises(ValueError, match="1 asks are pending, 2 replies given"):
+        hearing.answer([Reply(score=1)] * 2)
+    hearing.answer([Reply(score=4)])
+    assert hearing.closed
+    with pytest.raises(ValueError, match="the hearing is closed"):
+        hearing.answer([])
+    assert [score.raw for score in hearing.scores] == [4]
+
+
+def test_an_agent_that_never_speaks_gets_the_lowest_of_everything_and_no_model_is_asked():
+    chosen = [one for one in rubrics(()) if one.name in ("tool_routing", "task_completion")]
+    silent = case(user("Hello?"), expected=Expected(outcomes=("The seat is booked",)))
+    hearing = Hearing(ConversationJudge(chosen), silent)
+    assert hearing.closed
+    found = {(one.metric, one.part): one for one in hearing.scores}
+    assert found["tool_routing", ""].raw == 0
+    assert found["tool_routing", ""].failure_code == NO_AGENT_TURN
+    assert found["task_completion", ""].passed is False
+    assert found["expected_outcomes", ""].value == 0
+
+
+def test_the_offline_judge_takes_no_tokens():
+    assert Lexical().tokens(ASK) == (0, 0)
+
+
+def test_what_the_agent_cost_as_a_whole_comes_before_the_sum_of_its_turns():
+    turns = [agent("hi").model_copy(update={"cost_usd": usd}) for usd in (0.25, 0.5, None)]
+    transcript = case(user("hello"), *turns).transcript
+    assert transcript.cost_usd() == 0.75
+    assert transcript.model_copy(update={"agent_cost_usd": 2.0}).cost_usd() == 2.0
+
+
+def votes(*answers):
+    return [Vote("m", n, [Score.of(YES, one)]) for n, one in enumerate(answers)]
+
+
+def test_votes_of_yes_and_no_that_differ_call_for_the_stronger_model():
+    assert unsure(votes(1, 1), [YES], []) is None
+    assert unsure(votes(1, 0), [YES], []) == "polite: the votes differ"
+    assert reduced(votes(1, 1))[0].label == "yes"
+    binary = [Vote("m", n, [Score.of(DONE, 5, passed=one)]) for n, one in enumerate((True, False))]
+    assert unsure(binary, [DONE], []) == "done: the votes differ"
+
+
+def config(**tables):
+    return RunConfig.model_validate({"transcripts": {"uri": "in/"}, **tables})
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ({"limits": {"shared": "team"}}, "needs requests_per_minute or tokens_per_minute to share"),
+        ({"name": "n" * 56, "anchors": {"uri": "a/"}}, "at most 55 characters with \\[anchors\\]"),
+        ({"nightly": {"time_zone": "Berlin"}}, "no such time zone; write a name such as Europe"),
+        ({"nightly": {"time_zone": "../etc"}}, "no such time zone; write a name such as Europe"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_what_could_be(tables, said):
+    with pytest.raises(ValidationError, match=said):
+        config(**tables)
+
+
+def test_what_can_be_meant_is_taken():
+    assert len(config(name="n" * 55, anchors={"uri": "a/"}).name) == 55
+    assert LimitsConfig(shared="team", tokens_per_minute=5).shared == "team"
+    assert NightlyConfig(time_zone="Europe/Berlin").time_zone == "Europe/Berlin"
+
+
+@pytest.mark.parametrize(
+    ("limits", "limited"),
+    [({}, False), ({"max_asks": 3}, False), ({"budget_usd": 1}, True),
+     ({"budget_usd_per_day": 1}, True)],
+)  # fmt: skip
+def test_spending_is_limited_by_dollars_alone(limits, limited):
+    assert LimitsConfig(**limits).spending_is_limited is limited
+
+
+@pytest.mark.parametrize("given", ["5 %", "5%", 0.05])
+def test_a_drop_may_be_given_in_percent(given):
+    assert ComparisonConfig(max_pass_rate_drop=given).max_pass_rate_drop == 0.05
+
+
+@pytest.mark.parametrize(("runner", "size"), [({}, 64), ({"shard_size": 7}, 7)])
+def test_a_shard_keeps_the_slots_busy_unless_its_size_is_given(runner, size):
+    assert config(limits={"max_in_flight": 32}, runner=runner).shard_size == size
+    assert config(limits={"max_in_flight": 2}, runner=runner).shard_size == min(size, 20)
+
+
+def test_what_can_change_a_result_counts_and_what_is_at_its_default_does_not():
+    plain, hidden = config(), config(privacy={"redact": ["email"]})
+    assert "privacy" not in plain.what_counts()
+    assert hidden.what_counts()["privacy"]["redact"] == ["email"]
+    drawn_from = config(transcripts={"uri": "in/", "number": 5}).what_counts()
+    assert drawn_from["transcripts"]["number"] == 5
+    assert "number" not in plain.what_counts()["transcripts"]
+    assert plain.config_hash() != hidden.config_hash()
+
+
+@pytest.mark.parametrize(
+    ("given", "draws"),
+    [({}, False), ({"sample": 0.5}, True), ({"number": 3}, True),
+     ({"per_stratum": 1, "stratify_by": ["agent"]}, True), ({"filter": None}, False)],
+)  # fmt: skip
+def test_something_is_left_to_chance_where_a_part_is_drawn(given, draws):
+    assert SelectionConfig(**given).draws is draws
+
+
+def test_of_no_cases_none_are_drawn():
+    assert drawn({}, SelectionConfig(number=5)) == (frozenset(), ())
+
+
+def test_a_share_of_each_stratum_is_rounded_up():
+    strata = {f"{name}{n}": name for name, size in {"a": 10, "b": 1}.items() for n in range(size)}
+    taken, told = drawn(strata, SelectionConfig(sample=0.25, stratify_by=("agent",)))
+    assert [(one.name, one.drawn) for one in told] == [("a", 3), ("b", 1)]
+    assert len(taken) == 4
