@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := check
-.PHONY: demo test coverage check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-privacy bench-hostile bench-surface bench-reading bench-serving audit screenshots lock clean
+.PHONY: demo test coverage check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-privacy bench-hostile bench-surface bench-reading bench-serving audit mutation screenshots lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -49,6 +49,9 @@ test-server: $(STAMP)  ## a Prefect server and a worker: schedules, events, auto
 
 audit: $(STAMP)  ## what is installed beside the lock, known bad releases, code that runs unasked, licences
 	$(BIN)/python -m tests.supply --sbom sbom.json
+
+mutation: $(STAMP)  ## mutants of verdict, summary and comparison: killed / all, and survivors that nobody explained
+	$(BIN)/python -m tests.mutation
 
 soak-quick: $(STAMP)  ## kills, lost acknowledgements, damage, collectors: under two minutes
 	$(BIN)/python -m tests.soak short

@@ -330,7 +330,7 @@ def _coverage(
 
 def _counted(names: pl.LazyFrame) -> dict[str, int]:
     """How often each value of the column `name` occurs, the most frequent first."""
-    counted = names.drop_nulls("name").group_by("name").agg(rows=pl.len())
+    counted = names.drop_nulls().group_by("name").agg(rows=pl.len())
     ordered = counted.sort("rows", "name", descending=[True, False])
     return {str(name): int(rows) for name, rows in collected(ordered).rows()}
 

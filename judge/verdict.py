@@ -173,10 +173,9 @@ def _together(rulings: Sequence[Ruling]) -> Verdict:
     """One verdict of several rulings; errored only when a ruling that is missing could turn it."""
     deciding = [ruling for ruling in rulings if ruling.gate] or rulings
     passed = passed_of(deciding)
-    without = [ruling for ruling in rulings if ruling.error]
-    error = "; ".join(ruling.error or "" for ruling in without) or None
+    error = "; ".join(ruling.error for ruling in rulings if ruling.error) or None
     if error and passed is None:
-        rated = all(ruling.gate == "quality" for ruling in without)
+        rated = all(ruling.gate == "quality" for ruling in rulings if ruling.error)
         return _errored(error, passed=None if rated else False)
     said = "; ".join(ruling.words for ruling in rulings if ruling.words)
     remarks = [remark for ruling in rulings for remark in ruling.remarks]

@@ -138,7 +138,7 @@ def test_a_changed_judge_is_a_warning():
 def test_the_comparison_carries_both_runs_and_survives_json():
     sides = [
         run_of(one(), [score_row("a")], run_id=name, name=f"{name}-run", agent_version=version)
-        for name, version in (("before", "1.0"), ("after", None))
+        for name, version in (("before", "1.0"), ("after", "1.1"))
     ]
     comparison = compare(*sides, ComparisonConfig())
     assert (comparison.baseline_run_id, comparison.candidate_run_id) == ("before", "after")
@@ -146,7 +146,7 @@ def test_the_comparison_carries_both_runs_and_survives_json():
         "before-run",
         "after-run",
     )
-    assert (comparison.baseline_agent_version, comparison.candidate_agent_version) == ("1.0", None)
+    assert (comparison.baseline_agent_version, comparison.candidate_agent_version) == ("1.0", "1.1")
     assert comparison.aggregate.baseline_metrics == summary_of(one(), [score_row("a")])
     assert comparison.regression_analysis is None
     body = json.loads(json.dumps(comparison.model_dump(mode="json"), allow_nan=False))

@@ -323,6 +323,21 @@ def test_what_one_family_failed_no_other_could_have_saved(scores, gate):
     assert "could not be had: timeout" in found.summary
 
 
+def test_all_that_could_not_be_had_is_named_and_nothing_else_is_said_of_it():
+    lost = mixed(rated("tool_routing", None), rated("sql", None))
+    both = "; ".join(TIMEOUT.format(name) for name in ("tool_routing", "sql"))
+    assert (lost.status, lost.passed, lost.error) == ("errored", False, both)
+    assert mixed(rated("tool_routing", None), rated("safety", "no")).summary == (
+        "FAILED (0 of 1 quality judge said yes), root cause safety (it said no), "
+        f"could not be had: {TIMEOUT.format('tool_routing')}"
+    )
+
+
+def test_a_case_has_no_ground_truth_unless_that_is_said():
+    scores = ratings(context_sufficiency="no", chunk_relevance="no")
+    assert verdict(scores, {}, 75.0, {}, RAG).root_cause == "chunk_relevance"
+
+
 def test_the_mean_of_the_judges_never_stands_for_a_weighted_score():
     nothing = Score.skipped("tool_routing", "no tools")
     found = mixed(nothing, measured("sql", 0.9))

@@ -250,21 +250,6 @@ def test_a_failure_code_that_spreads_is_found():
     assert looks["made_up"].moved
 
 
-def test_changes_as_large_as_those_of_repetitions_are_within_noise():
-    def twice(points):
-        return [
-            case_row(f"c{i:02}", True, overall_score=score + shift) | {"repetition": repeat}
-            for i, score in enumerate(points)
-            for repeat, shift in enumerate((-6.0, 6.0))
-        ]
-
-    noise = found(twice([60.0] * 12), twice([75.0, 85.0, *[60.0] * 10])).noise
-    assert noise.repeat_sd == pytest.approx(8.485281374)
-    assert noise.threshold == pytest.approx(16.970562748)
-    assert noise.changed_within == ("c00",)
-    assert found(suite([True] * 12), suite([True] * 12)).noise is None
-
-
 @pytest.mark.parametrize("share", [10, 30, 50])
 def test_losing_the_worst_cases_to_errors_never_makes_good_news(share):
     before = suite([i % 10 != 0 for i in range(100)])

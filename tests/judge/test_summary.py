@@ -1,18 +1,14 @@
 from __future__ import annotations
 
-import math
-
 import polars as pl
 import pytest
 
 from judge.errors import Unreconciled
 from judge.rows import frame
-from judge.run_numbers import run_metrics
 from judge.score import Metric
 from judge.summary import FailureCode, RunSummary, summarise
 from tests.judge.quality_scores import Promising
 from tests.judge.run_frames import (
-    ask_row,
     case_row,
     config,
     fraction_row,
@@ -21,9 +17,6 @@ from tests.judge.run_frames import (
     skipped_row,
     summary_of,
 )
-
-SURE = ("ci_low", "ci_high", "worst", "best")
-"""What stands beside a number: test_run_intervals.py."""
 
 
 def scored(*scores: float | None):
@@ -81,6 +74,11 @@ def test_an_error_counts_as_not_passed_and_not_as_failed():
     summary = summary_of(outcomes(passed=1, errored=1))
     assert summary.cases_pass_rate_pct == 50.0
     assert (summary.error_count, summary.failed_count) == (1, 0)
+
+
+def test_an_errored_case_enters_no_average_whatever_its_row_says():
+    summary = summary_of([*scored(80.0), case_row("b", None, overall_score=10.0)])
+    assert summary.avg_overall_score == summary.weighted_metrics_score_pct == 80.0
 
 
 @pytest.mark.row("001-36")
@@ -253,6 +251,7 @@ def test_a_case_to_which_no_judge_applies_does_not_enter_the_pass_rate():
     ]
     summary = summary_of(cases)
     assert (summary.pass_rate, summary.skipped_count, summary.total_executions) == (1.0, 1, 1)
+    assert (summary.cases_pass_rate_pct, summary.cases_passed) == (100.0, True)
 
 
 def test_without_weighted_metrics_coverage_is_that_of_all():
@@ -273,6 +272,7 @@ def test_a_missed_gate_fails_the_run():
     assert summary_of(scored(100.0), min_coverage=0).outcome == "passed"
     assert summary_of(scored(50.0)).outcome == "failed"
     assert summary_of(outcomes(1, 1)).outcome == "failed"
+    assert summary_of(outcomes(0, 2)).outcome == "failed"
 
 
 @pytest.mark.row("004-95")
@@ -296,6 +296,27 @@ def test_gates_root_causes_and_failure_codes_are_counted():
         FailureCode(metric="m1", failure_code="y", count=2),
         FailureCode(metric="m2", failure_code="x", count=1),
     )
+
+
+def test_what_is_counted_comes_the_most_frequent_first_and_ties_by_name():
+    names = [*"hgfedcba", "z", "z"]
+    cases = [case_row(f"c{i}", False, root_cause=name) for i, name in enumerate(names)]
+    scores = [
+        score_row(f"c{i}", f"m{i % 2}", failure_code=name, raw=0) for i, name in enumerate(names)
+    ]
+    scores.append(score_row("c9", "m0", failure_code="z", repetition=1, raw=0))
+    summary = summary_of(cases, scores)
+    assert list(summary.root_causes.items()) == [("z", 2), *((name, 1) for name in "abcdefgh")]
+    assert [(one.count, one.metric, one.failure_code) for one in summary.failure_codes] == [
+        (2, "m0", "z"),
+        *((1, "m0", name) for name in "bdfh"),
+        *((1, "m1", name) for name in "acegz"),
+    ]
+
+
+def test_a_failure_that_does_not_say_its_code_is_unknown():
+    scores = [score_row("a", raw=None), score_row("a", "other", raw=None, details="{}")]
+    assert summary_of([case_row("a")], scores).failures == {"timeout": 1, "unknown": 1}
 
 
 def test_what_was_read_is_the_sum_of_what_became_of_it():
@@ -326,100 +347,6 @@ def test_what_was_read_is_the_sum_of_what_became_of_it():
 def test_counts_that_do_not_reconcile_are_an_error(intake):
     with pytest.raises(Unreconciled, match=r"do not reconcile: \d records read, but -?\d judged"):
         summary_of(outcomes(2), intake=intake)
-
-
-def test_run_metrics_are_the_known_numbers_under_their_published_names():
-    cases = [
-        case_row("a", overall_score=80.0, agent_latency_ms=100.0),
-        case_row("a", overall_score=90.0, repetition=1, root_cause="safety"),
-    ]
-    scores = [
-        score_row("a", raw=4),
-        score_row("a", raw=None, repetition=1),
-        *(fraction_row("a", "reward", 1.0, passed=True, repetition=i) for i in (0, 1)),
-    ]
-    numbers = run_metrics(summary_of(cases, scores, [ask_row("a")], min_coverage=0.5))
-    assert list(numbers) == sorted(numbers)
-    assert all(math.isfinite(value) for value in numbers.values())
-    said = {name: value for name, value in numbers.items() if name.rpartition("/")[2] not in SURE}
-    assert said == {
-        "avg_overall_score": 85.0,
-        "cases_pass_rate_pct": 100.0,
-        "cases_pass_threshold": 100.0,
-        "cases_passed": 1.0,
-        "counts/duplicate": 0.0,
-        "counts/errored": 0.0,
-        "counts/judged": 2.0,
-        "counts/not_attempted": 0.0,
-        "counts/quarantined": 0.0,
-        "counts/read": 2.0,
-        "counts/reused": 0.0,
-        "counts/skipped": 0.0,
-        "coverage": 0.5,
-        "error_count": 0.0,
-        "failed_count": 0.0,
-        "failures/timeout": 1.0,
-        "gates/error": 0.0,
-        "gates/expected_outcomes": 0.0,
-        "gates/overall_score": 2.0,
-        "judges/conversation/asks": 1.0,
-        "judges/conversation/cached": 0.0,
-        "judges/conversation/calls": 1.0,
-        "judges/conversation/cost_usd": 0.01,
-        "judges/conversation/input_tokens": 700.0,
-        "judges/conversation/output_tokens": 300.0,
-        "latency_avg_ms": 100.0,
-        "latency_max_ms": 100.0,
-        "latency_p50_ms": 100.0,
-        "latency_p95_ms": 100.0,
-        "metrics/reward/failed": 0.0,
-        "metrics/reward/mean_raw": 1.0,
-        "metrics/reward/mean_value": 1.0,
-        "metrics/reward/pass_rate": 1.0,
-        "metrics/reward/scored": 2.0,
-        "metrics/reward/skipped": 0.0,
-        "metrics/tool_routing/failed": 1.0,
-        "metrics/tool_routing/mean_raw": 4.0,
-        "metrics/tool_routing/mean_value": 0.8,
-        "metrics/tool_routing/scored": 1.0,
-        "metrics/tool_routing/skipped": 0.0,
-        "metrics_pass_threshold": 80.0,
-        "metrics_passed": 1.0,
-        "min_coverage": 0.5,
-        "model_calls/asks": 1.0,
-        "model_calls/attempts": 1.0,
-        "model_calls/cached": 0.0,
-        "model_calls/unanswered": 0.0,
-        "pass@1": 1.0,
-        "pass@2": 1.0,
-        "pass^1": 1.0,
-        "pass^2": 1.0,
-        "pass_flagged_count": 0.0,
-        "pass_rate": 1.0,
-        "passed_count": 2.0,
-        "reward/pass@1": 1.0,
-        "reward/pass@2": 1.0,
-        "reward/pass^1": 1.0,
-        "reward/pass^2": 1.0,
-        "root_causes/safety": 1.0,
-        "skipped_count": 0.0,
-        "tiers/execution": 80.0,
-        "total_executions": 2.0,
-        "total_platform_cost_usd": 0.01,
-        "total_platform_token_usage/input": 700.0,
-        "total_platform_token_usage/output": 300.0,
-        "total_platform_token_usage/total": 1000.0,
-        "undecided_count": 0.0,
-        "unique_test_case_count": 1.0,
-        "weighted_metrics_score_pct": 85.0,
-    }
-
-
-def test_a_metric_name_that_two_judges_share_is_published_with_its_judge():
-    scores = [fraction_row("a", "clear", 1.0, judge=judge) for judge in ("j1", "j2")]
-    numbers = run_metrics(summary_of([case_row("a")], scores))
-    means = {name: value for name, value in numbers.items() if name.endswith("mean_raw")}
-    assert means == {"metrics/j1/clear/mean_raw": 1.0, "metrics/j2/clear/mean_raw": 1.0}
 
 
 def test_the_summary_reads_parquet_without_loading_it_first(tmp_path):

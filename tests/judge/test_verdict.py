@@ -130,6 +130,16 @@ def test_float_noise_does_not_fail_a_case():
     assert (found.overall_score, found.passed) == (75.0, True)
 
 
+def test_a_threshold_counts_to_nine_decimals():
+    found = [held([scored("tool_routing", 4)], ROUTING, 80 + off) for off in (4e-10, 6e-10)]
+    assert [one.passed for one in found] == [True, False]
+
+
+@pytest.mark.parametrize(("raw", "points"), [(4.0, 80.0), (0.0, 0.0)])
+def test_a_level_without_a_share_of_its_scale_counts_as_it_is(raw, points):
+    assert held([Score("tool_routing", raw=raw)], ROUTING).overall_score == points
+
+
 @pytest.mark.row("000-16")
 def test_each_tier_has_a_score_of_its_own():
     assert held(levelled([5, 5, 0, 5, 5, 5, 5, 5])).tier_scores == {
@@ -324,6 +334,7 @@ def test_the_summary_of_middling_levels_names_no_metric():
     ("levels", "weights", "complaint"),
     [
         ({}, {"a": 1.0}, "no score for a: weights are never shared out anew"),
+        ({}, {"b": 1.0, "a": 1.0}, "no score for a, b: weights are never shared out anew"),
         ({"a": 5.0}, {"a": 0.0}, "weights sum to 0.0, a positive sum is needed: {'a': 0.0}"),
     ],
 )

@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 FAULTY_DATA = (
     "tests/tasks/test_matrix_d.py",
+    "tests/tasks/test_matrix_d_records.py",
     "tests/tasks/test_matrix_d_s3.py",
     "tests/tasks/test_counts.py",
 )

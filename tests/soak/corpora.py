@@ -17,7 +17,7 @@ from judge.config import TranscriptsConfig
 from judge.errors import Inconclusive
 from tasks.intake import Plan, plan_intake, read_shard
 from tasks.objects import Spool
-from tests.tasks.test_intake import line
+from tests.tasks.intake_files import line
 
 CAP_BYTES = 2048
 NAMES = [f"case-{number}" for number in range(12)]

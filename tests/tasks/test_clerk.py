@@ -1,35 +1,22 @@
-"""The clerk: statements on copies of fixture databases, run by children that never stay behind."""
+"""The clerk: statements on copies of fixture databases and their tables."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from judge.case import Case, Expected
-from judge.config import CacheConfig, RunConfig, StoreConfig, TranscriptsConfig
-from judge.protocol import NoReply, Query, QueryResult, Table, look_up
-from judge.score import Metric, Scale, Score
+from judge.protocol import NoReply, Query, Table
 from judge.sql_results import ResultMatch, compared, shown
-from tasks.clerk import RECYCLED_AFTER, SandboxClerk
-from tasks.room import sitting
-from tasks.sandbox.values import Caps
-from tests.builders import case as case_of
+from tasks.clerk import SandboxClerk
+from tests.tasks.clerks import tables
 from tests.tasks.databases import both, duckdb_file, sqlite_file
 
-ROOT = Path(__file__).resolve().parents[2]
 ENGINES = ("sqlite", "duckdb")
-FOUND = Metric("found", Scale.SCORED)
-COUNT_FOR_EVER = (
-    "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
-)
 
 
 @pytest.fixture(scope="module")
@@ -51,21 +38,11 @@ async def writer(folder: Path) -> AsyncIterator[SandboxClerk]:
     await clerk.aclose()
 
 
-async def tables(clerk: SandboxClerk, database: str, *statements: str) -> tuple[Table, ...]:
-    found = await clerk.look_up(Query(database, statements))
-    assert isinstance(found, QueryResult), found
-    return found.tables
-
-
 async def refused(clerk: SandboxClerk, database: str) -> str:
     found = await clerk.look_up(Query(database, ("SELECT 1",)))
     assert isinstance(found, NoReply)
     assert found.code == "no_database"
     return found.reason
-
-
-def is_alive(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists()
 
 
 @pytest.mark.row("002-25")
@@ -356,188 +333,3 @@ async def test_a_clerk_that_may_write_still_keeps_to_its_copy(writer, folder, en
     (table,) = await tables(writer, f"guests.{engine}", statement.replace("{folder}", str(folder)))
     assert table.error is not None
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
-
-
-async def test_after_a_lost_copy_the_statements_that_follow_are_not_run(folder):
-    clerk = SandboxClerk(folder, writes_allowed=True, caps=Caps(time_s=0.3))
-    try:
-        found = await tables(
-            clerk, "guests.duckdb", "DELETE FROM guest", "SELECT sleep_ms(60000)", "SELECT 1"
-        )
-        assert [table.error for table in found] == [
-            None,
-            "took longer than 0.3 s",
-            "not run: the copy was lost with the statement before it",
-        ]
-    finally:
-        await clerk.aclose()
-
-
-async def test_after_a_timeout_the_other_statements_run_in_a_new_child(folder):
-    clerk = SandboxClerk(folder, caps=Caps(time_s=0.3))
-    try:
-        found = await tables(
-            clerk, "guests.duckdb", "SELECT 1", "SELECT sleep_ms(60000)", "SELECT 2"
-        )
-        assert [table.error for table in found] == [None, "took longer than 0.3 s", None]
-        assert found[2].rows == ((2,),)
-    finally:
-        await clerk.aclose()
-
-
-async def test_sqlite_stops_by_itself_and_its_child_is_kept(folder):
-    clerk = SandboxClerk(folder, caps=Caps(time_s=0.2))
-    try:
-        await tables(clerk, "guests.sqlite", "SELECT 1")
-        before = clerk.pids
-        (table,) = await tables(clerk, "guests.sqlite", COUNT_FOR_EVER)
-        assert table.error == "took longer than 0.2 s"
-        assert clerk.pids == before
-    finally:
-        await clerk.aclose()
-
-
-async def test_children_start_when_needed_are_at_most_two_and_serve_again(folder):
-    clerk = SandboxClerk(folder)
-    assert clerk.pids == set()
-    query = Query("guests.sqlite", ("SELECT 1",))
-    await asyncio.gather(*(clerk.look_up(query) for _ in range(20)))
-    pids = clerk.pids
-    assert 1 <= len(pids) <= 2
-    await asyncio.gather(*(clerk.look_up(query) for _ in range(20)))
-    assert clerk.pids == pids
-    await clerk.aclose()
-    assert clerk.pids == set()
-    assert [pid for pid in pids if is_alive(pid)] == []
-
-
-async def test_a_child_is_recycled_after_many_statements(folder):
-    clerk = SandboxClerk(folder, children=1)
-    try:
-        await tables(clerk, "guests.sqlite", "SELECT 1")
-        (old,) = clerk.pids
-        await tables(clerk, "guests.sqlite", *["SELECT 1"] * RECYCLED_AFTER)
-        assert not is_alive(old)
-        await tables(clerk, "guests.sqlite", "SELECT 1")
-        assert old not in clerk.pids
-    finally:
-        await clerk.aclose()
-
-
-async def test_a_child_that_died_waiting_is_replaced(folder):
-    clerk = SandboxClerk(folder, children=1)
-    try:
-        await tables(clerk, "guests.sqlite", "SELECT 1")
-        (old,) = clerk.pids
-        os.kill(old, 9)
-        (table,) = await tables(clerk, "guests.sqlite", "SELECT 2")
-        assert table.rows == ((2,),)
-        assert old not in clerk.pids
-    finally:
-        await clerk.aclose()
-
-
-async def test_no_child_is_left_after_a_cancelled_look_up(folder):
-    clerk = SandboxClerk(folder)
-    await tables(clerk, "guests.sqlite", "SELECT 1")
-    task = asyncio.create_task(clerk.look_up(Query("guests.sqlite", (COUNT_FOR_EVER,))))
-    await asyncio.sleep(0.2)
-    (pid,) = clerk.pids
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert not is_alive(pid)
-    (table,) = await tables(clerk, "guests.sqlite", "SELECT 1")
-    assert table.rows == ((1,),)
-    await clerk.aclose()
-    assert clerk.pids == set()
-
-
-@pytest.mark.parametrize("pause", [0.0, 0.005, 0.02, 0.05, 0.1])
-async def test_no_child_is_left_when_cancelled_while_it_starts(folder, pause):
-    clerk = SandboxClerk(folder)
-    task = asyncio.create_task(clerk.look_up(Query("guests.duckdb", ("SELECT sleep_ms(60000)",))))
-    await asyncio.sleep(pause)
-    pids = clerk.pids
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    await clerk.aclose()
-    assert [pid for pid in pids if is_alive(pid)] == []
-
-
-async def test_closing_removes_the_copies_and_may_happen_twice(folder):
-    clerk = SandboxClerk(folder)
-    await tables(clerk, "guests.sqlite", "SELECT 1")
-    (pid,) = clerk.pids
-    place = Path(f"/proc/{pid}/cwd").resolve().parent
-    assert place.is_dir()
-    await clerk.aclose()
-    await clerk.aclose()
-    assert not place.exists()
-
-
-def test_a_child_whose_parent_is_killed_does_not_stay(folder, tmp_path):
-    program = (
-        "import asyncio, sys, pathlib\n"
-        "from judge.protocol import Query\n"
-        "from tasks.clerk import SandboxClerk\n"
-        "from tasks.sandbox.values import Caps\n"
-        "async def main():\n"
-        "    clerk = SandboxClerk(pathlib.Path(sys.argv[1]), caps=Caps(time_s=0.5))\n"
-        "    await clerk.look_up(Query('guests.duckdb', ('SELECT 1',)))\n"
-        "    print(*clerk.pids, flush=True)\n"
-        "    await clerk.look_up(Query('guests.duckdb', ('SELECT sleep_ms(60000)',)))\n"
-        "asyncio.run(main())\n"
-    )
-    command = [sys.executable, "-c", program, str(folder)]
-    # A killed parent cannot remove its copies.
-    env = {**os.environ, "TMPDIR": str(tmp_path)}
-    with subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
-        pid = int(parent.stdout.readline())
-        parent.kill()
-    deadline = 100
-    while is_alive(pid) and deadline:
-        deadline -= 1
-        asyncio.run(asyncio.sleep(0.1))
-    assert not is_alive(pid)
-
-
-class Looker:
-    """A judge that looks up one statement and tells what came."""
-
-    name = "looker"
-    version = "1"
-    metrics = (FOUND,)
-
-    def missing(self, case: Case) -> str | None:
-        return None
-
-    def judge(self, case: Case):
-        answer = yield from look_up(Query(case.expected.database or "", ("SELECT 4 AS n",)))
-        if isinstance(answer, NoReply):
-            return [Score.failed("found", answer.reason, answer.code)]
-        return [Score.of(FOUND, answer.tables[0].rows[0][0])]
-
-
-async def test_the_engine_of_a_room_puts_queries_to_its_clerk_and_the_room_ends_it(
-    folder, tmp_path
-):
-    config = RunConfig(
-        transcripts=TranscriptsConfig(uri=str(tmp_path), databases=str(folder)),
-        store=StoreConfig(uri=f"duckdb:///{tmp_path}/runs.duckdb"),
-        cache=CacheConfig(uri=str(tmp_path / "replies")),
-    )
-    case = case_of(expected=Expected(database=str(folder / "guests.sqlite")))
-    lost = case_of(expected=Expected(database="nowhere.sqlite"))
-    async with sitting(config) as room:
-        heard = await room.engine_for("run").hear(Looker(), case)
-        failed = await room.engine_for("run").hear(Looker(), lost)
-        pids = room.clerk.pids
-    assert [score.raw for score in heard.scores] == [4]
-    assert failed.scores == [
-        Score.failed("found", "database 'nowhere.sqlite' is not there", "no_database")
-    ]
-    assert len(pids) == 1
-    assert not is_alive(*pids)

@@ -14,8 +14,8 @@ from tasks.intake import plan_intake, read_shard
 from tasks.objects import Spool
 from tests.doubles.s3 import S3
 from tests.doubles.s3_faults import FaultyS3, faulty_s3
-from tests.tasks.test_intake import line
-from tests.tasks.test_matrix_d import counts, faults, ids, intake
+from tests.tasks.intake_files import counts, ids, line
+from tests.tasks.matrix_d import faults, intake
 
 CONTENT = b"".join(line(f"a{number}", said="x" * 200) + b"\n" for number in range(500))
 

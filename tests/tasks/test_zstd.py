@@ -11,8 +11,8 @@ from backports import zstd
 
 from judge.errors import DataError
 from tasks.unpacking import BOMB_FLOOR_BYTES, unpack
-from tests.tasks.test_intake import config, ids, line, written
-from tests.tasks.test_matrix_d import faults, intake
+from tests.tasks.intake_files import config, ids, line, written
+from tests.tasks.matrix_d import faults, intake
 
 CHECKED = {zstd.CompressionParameter.checksum_flag: 1}
 

@@ -41,35 +41,39 @@ def case_of(*messages: dict[str, Any], task: Any = None, **rest: Any) -> Case:
     return FORMAT.case(record)
 
 
+SPOKEN = (
+    message("assistant", "Hi!", "2026-11-21T10:00:00"),
+    message("user", "Cancel X", "2026-11-21T10:00:02", cost=0.5, usage={"prompt_tokens": 9}),
+    message(
+        "assistant",
+        None,
+        "2026-11-21T10:00:03.250000",
+        tool_calls=[
+            {"id": "c1", "name": "cancel", "arguments": {"id": "X"}, "requestor": "assistant"}
+        ],
+        cost=0.01,
+        usage={"prompt_tokens": 90, "completion_tokens": 12},
+        raw_data={"api_key": "KEY"},
+    ),
+    message("tool", "not found", "2026-11-21T10:00:04", id="c1", requestor="assistant", error=True),
+    message("assistant", "Sorry.", "2026-11-21T10:00:05"),
+    message("user", "###TRANSFER###", "2026-11-21T10:00:06"),
+)
+TASK = {
+    "actions": [
+        {"name": "cancel", "arguments": {"id": "X"}, "requestor": "assistant"},
+        {"name": "look", "arguments": {"id": "X"}, "compare_args": []},
+        {"name": "restart", "arguments": {}, "requestor": "user"},
+    ],
+    "communicate_info": ["327"],
+    "nl_assertions": ["X is gone."],
+}
+
+
 def test_a_simulation_becomes_a_case_with_its_task_and_policy():
     case = case_of(
-        message("assistant", "Hi!", "2026-11-21T10:00:00"),
-        message("user", "Cancel X", "2026-11-21T10:00:02", cost=0.5, usage={"prompt_tokens": 9}),
-        message(
-            "assistant",
-            None,
-            "2026-11-21T10:00:03.250000",
-            tool_calls=[
-                {"id": "c1", "name": "cancel", "arguments": {"id": "X"}, "requestor": "assistant"}
-            ],
-            cost=0.01,
-            usage={"prompt_tokens": 90, "completion_tokens": 12},
-            raw_data={"api_key": "KEY"},
-        ),
-        message(
-            "tool", "not found", "2026-11-21T10:00:04", id="c1", requestor="assistant", error=True
-        ),
-        message("assistant", "Sorry.", "2026-11-21T10:00:05"),
-        message("user", "###TRANSFER###", "2026-11-21T10:00:06"),
-        task={
-            "actions": [
-                {"name": "cancel", "arguments": {"id": "X"}, "requestor": "assistant"},
-                {"name": "look", "arguments": {"id": "X"}, "compare_args": []},
-                {"name": "restart", "arguments": {}, "requestor": "user"},
-            ],
-            "communicate_info": ["327"],
-            "nl_assertions": ["X is gone."],
-        },
+        *SPOKEN,
+        task=TASK,
         start_time="2026-11-21T09:59:59",
         duration=7.5,
         termination_reason="user_stop",

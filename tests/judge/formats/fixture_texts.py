@@ -1,0 +1,23 @@
+"""What all fixtures say, and how they are written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+FOLDER = Path(__file__).parent / "fixtures"
+ASK = "Where is order 77?"
+ANSWER = "It is late, sorry."
+POLICY = "You are Fern, a flower-shop agent."
+SCHEMA = {"type": "object", "properties": {"order_id": {"type": "integer"}}}
+
+
+def lines(name: str, records: list[object]) -> None:
+    """One record a line."""
+    text = "".join(f"{json.dumps(one, ensure_ascii=False)}\n" for one in records)
+    (FOLDER / name).write_text(text, encoding="utf-8")
+
+
+def whole(name: str, record: object) -> None:
+    """One document."""
+    (FOLDER / name).write_text(json.dumps(record, indent=2), encoding="utf-8")
