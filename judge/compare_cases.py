@@ -108,12 +108,14 @@ def joined_cases(baseline: pl.LazyFrame, candidate: pl.LazyFrame) -> JoinedCases
     ]
     repeated = any(more for _, more in seen)
     sides = [
-        collected(_side(run, f"{side}_", repeated=repeated))
-        for run, side in zip(runs, _SIDES, strict=True)
+        _side(run, f"{side}_", repeated=repeated) for run, side in zip(runs, _SIDES, strict=True)
     ]
+    joined = None if repeated else _in_one_order(*sides)
+    if joined is None:
+        before, after = (collected(side) for side in sides)
+        joined = before.join(after, on="case_id", how="full", coalesce=True)
     rows = collected(
-        _side_by_side(*sides)
-        .lazy()
+        joined.lazy()
         .with_columns(score_delta=(pl.col("candidate_score") - pl.col("baseline_score")).round(2))
         .with_columns(status=_case_status())
     )
@@ -141,9 +143,9 @@ def _side(cases: pl.LazyFrame, prefix: str, *, repeated: bool) -> pl.LazyFrame:
     else:
         rows = executed.select(
             "case_id",
-            runs=pl.lit(1, pl.UInt32),
-            passes=passed.cast(pl.UInt32),
-            errors=errored.cast(pl.UInt32),
+            runs=pl.lit(1, pl.UInt8),
+            passes=passed.cast(pl.UInt8),
+            errors=errored.cast(pl.UInt8),
             passed=pl.when(~undecided).then(passed),
             score=pl.when(~errored).then(pl.col("overall_score").round(GUARD)),
             agent_latency=pl.col("agent_latency_ms").round(GUARD),
@@ -152,11 +154,19 @@ def _side(cases: pl.LazyFrame, prefix: str, *, repeated: bool) -> pl.LazyFrame:
     return rows.select("case_id", pl.exclude("case_id").name.prefix(prefix))
 
 
-def _side_by_side(before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
-    """Two runs over the same transcripts hold their cases in one order, and need no join."""
-    if before.height == after.height and (before["case_id"] == after["case_id"]).all():
-        return before.hstack(after.drop("case_id"))
-    return before.join(after, on="case_id", how="full", coalesce=True)
+def _in_one_order(before: pl.LazyFrame, after: pl.LazyFrame) -> pl.DataFrame | None:
+    """Two runs over the same transcripts hold their cases in one order, and need no join; null for
+    others.
+    """
+    heights = [collected(side.select(pl.len())).item() for side in (before, after)]
+    if heights[0] != heights[1]:
+        return None
+    rows = collected(
+        pl.concat([before, after.rename({"case_id": "other"})], how="horizontal")
+        .with_columns(alike=pl.col("case_id") == pl.col("other"))
+        .drop("other")
+    )
+    return rows.drop("alike") if rows["alike"].all() else None
 
 
 def _delta(baseline: str, candidate: str) -> pl.Expr:

@@ -74,16 +74,18 @@ def case_table(cases: pl.LazyFrame) -> CaseTable:
             own,
             *labels,
             pl.col("tools").list.join(BETWEEN).cast(pl.Categorical),
-            runs=pl.lit(1, pl.UInt32),
-            passes=(pl.col("state") == "passed").cast(pl.UInt32),
-            errors=errored.cast(pl.UInt32),
-            scored=score.is_not_null().cast(pl.UInt32),
+            runs=pl.lit(1, pl.UInt8),
+            passes=(pl.col("state") == "passed").cast(pl.UInt8),
+            errors=errored.cast(pl.UInt8),
+            scored=score.is_not_null().cast(pl.UInt8),
             total=score.fill_null(0.0),
-            squares=pl.lit(0.0),
         )
     found = _in_order(rows)
+    if not repeated:
+        return CaseTable(found, 0.0, 0)
     more = found.filter(pl.col("scored") > 1)
-    return CaseTable(found, float(more["squares"].sum()), int((more["scored"] - 1).sum()))
+    squares, degrees = float(more["squares"].sum()), int((more["scored"] - 1).sum())
+    return CaseTable(found.drop("squares"), squares, degrees)
 
 
 def _tools_of_all() -> pl.Expr:

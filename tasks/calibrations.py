@@ -238,9 +238,12 @@ class Cited(BaseModel):
 
 def citations(store: Store, record: RunRecord) -> list[Cited]:
     """What is known of the judges that decide a run: the verdict first, then each metric a model
-    was asked about. The last calibration of exactly this judge counts, whatever run it was of.
+    was asked about. The last calibration of exactly this judge counts, whatever run it was of. Where
+    nothing was ever calibrated only the verdict is named.
     """
     kept = {(one.fingerprint, one.metric): one for one in stored_calibrations(store)}
+    if not kept:
+        return [Cited(metric=VERDICT, calibration=None)]
     asked = _answering(store, record.run_id)
     everyone = sorted({model for models in asked.values() for model in models})
     prints = [(VERDICT, judge_fingerprint(record.config, "", VERDICT, everyone))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import duckdb
 import polars as pl
@@ -71,7 +71,8 @@ def lazily(
         left = end if most is None else most
         for start in range(0, end, _BLOCK_ROWS):
             with using() as con:
-                found = _block(con, table, run_id, columns or list(TABLES[table]), start)
+                rows = _Rows(con, table, run_id, start, start + _BLOCK_ROWS).narrowed(predicate)
+                found = rows.read(columns or list(TABLES[table]))
             found = _meeting(predicate, found).head(left)
             left -= found.height
             yield found
@@ -81,17 +82,41 @@ def lazily(
     return register_io_source(blocks, schema=TABLES[table], is_pure=True)
 
 
-def _block(
-    con: duckdb.DuckDBPyConnection, table: str, run_id: str, columns: list[str], start: int
-) -> pl.DataFrame:
-    """Some columns of a run's rows among the `_BLOCK_ROWS` row ids from `start` on."""
-    names = selection(con, table, columns)
-    query = (
-        f"select {names} from {table} where rowid >= $start and rowid < $stop and run_id = $run_id"
-    )
-    bounds = {"start": start, "stop": start + _BLOCK_ROWS, "run_id": run_id}
-    found = pl.DataFrame(ArrowView(con.sql(query, params=bounds)))
-    return found.cast(pl.Schema({name: TABLES[table][name] for name in columns}))
+class _Rows(NamedTuple):
+    """The rows of a run among the row ids from `start` up to `stop`."""
+
+    con: duckdb.DuckDBPyConnection
+    table: str
+    run_id: str
+    start: int
+    stop: int
+
+    def narrowed(self, predicate: pl.Expr | None) -> _Rows:
+        """The rows from the first that meets a condition to the last: its columns alone are read
+        to find them, and a case among thousands is found without the texts of the others.
+        """
+        if predicate is None:
+            return self
+        named = dict.fromkeys(predicate.meta.root_names())
+        ids = self._selected("rowid", list(named)).filter(predicate)["rowid"]
+        first, last = ids.min(), ids.max()
+        if not isinstance(first, int) or not isinstance(last, int):
+            return self._replace(stop=self.start)
+        return self._replace(start=first, stop=last + 1)
+
+    def read(self, columns: list[str]) -> pl.DataFrame:
+        """Some columns of the rows."""
+        return self._selected(None, columns)
+
+    def _selected(self, own: str | None, columns: list[str]) -> pl.DataFrame:
+        names = [selection(self.con, self.table, columns)] if columns else []
+        query = (
+            f"select {', '.join([*([own] if own else []), *names])} from {self.table} "
+            "where rowid >= $start and rowid < $stop and run_id = $run_id"
+        )
+        bounds = {"start": self.start, "stop": self.stop, "run_id": self.run_id}
+        found = pl.DataFrame(ArrowView(self.con.sql(query, params=bounds)))
+        return found.cast({name: TABLES[self.table][name] for name in columns})
 
 
 def _meeting(predicate: pl.Expr | None, rows: pl.DataFrame) -> pl.DataFrame:
