@@ -42,7 +42,8 @@ def by_tool(
     told = [_told(table) for table in tables]
     counts = pl.concat(told).explode("names").group_by("names").agg(pl.col("cases").sum())
     ranked = counts.sort("cases", "names", descending=[True, False]).head(MAX_VALUES)
-    untold = pl.concat([table.filter(pl.col("tools").is_null()) for table in tables])
+    unknown = pl.col("tools").is_null()
+    untold = pl.concat([table.filter(unknown).select("case_id") for table in tables])
     for name in sorted(ranked["names"]):
         ids = [_calling(name, *side) for side in zip(told, tables, strict=True)]
         if paired:

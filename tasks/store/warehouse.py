@@ -27,15 +27,14 @@ from tasks.failpoints import failpoint
 from tasks.store.duckfile import (
     MEMORY,
     connected,
-    create,
     damaged,
     first_line,
     held,
     identify,
     is_torn,
+    present_in,
     see_to_it,
     start_anew,
-    tables_in,
 )
 from tasks.store.duckrows import end_of, insert, lazily, plan_of, rows_of, run_ids
 from tasks.store.journal import Journal
@@ -76,6 +75,9 @@ class Warehouse(Closing):
         failpoint("warehouse.open.connected")
         with ExitStack() as undo:
             undo.callback(self.close)
+            with self._told() as con:
+                present = present_in(con, writing=writing)
+            self._calibrated = writing or "calibrations" in present
             with self._transaction() as con:
                 con.execute("set TimeZone='UTC'")
                 # Merging row groups at a checkpoint takes memory by the hundred MB, the more the
@@ -83,7 +85,7 @@ class Warehouse(Closing):
                 con.execute("set max_vacuum_tasks=0")
                 if path != MEMORY:
                     con.execute(f"set memory_limit='{MEMORY_LIMIT}'")
-                see_to_it(con, uri, self._journal, writing=writing)
+                see_to_it(con, uri, self._journal, present, writing=writing)
                 if writing:
                     identify(con)
             if writing:
@@ -202,7 +204,8 @@ class Warehouse(Closing):
     def run(self, run_id: str) -> RunRecord:
         """A run by its id or a unique beginning of it."""
         with self._transaction() as con:
-            return self._known(con, full_id(run_id, run_ids(con), self.uri))
+            found = self._stored(con, run_id)
+            return found or self._known(con, full_id(run_id, run_ids(con), self.uri))
 
     def table(self, run_id: str, name: str) -> pl.DataFrame:
         """A table of one run, sorted by its keys."""
@@ -267,16 +270,15 @@ class Warehouse(Closing):
         """Keep a row of table calibrations, unless its record is there."""
         added = frame("calibrations", [row])
         with self._transaction() as con:
-            con.execute(create("calibrations"))
             kept = rows_of(con, "calibrations").select("run_id", "record")
             if added.select("run_id", "record").row(0) not in kept.rows():
                 insert(con, "calibrations", added)
 
     def calibrations(self) -> pl.DataFrame:
         """Table calibrations in order of time."""
+        if not self._calibrated:
+            return frame("calibrations", [])
         with self._transaction() as con:
-            if "calibrations" not in tables_in(con):
-                return frame("calibrations", [])
             return rows_of(con, "calibrations")
 
     def close(self) -> None:

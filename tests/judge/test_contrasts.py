@@ -6,9 +6,12 @@ import numpy as np
 import polars as pl
 import pytest
 
+from judge.compare import compare
+from judge.config import ComparisonConfig
 from judge.contrasts import Contrast, Pairing, contrast
 from judge.measures import Measure, whole
 from judge.statistics.effects import MAX_DRAWN
+from tests.judge.run_frames import case_row, run_of
 
 CASES = 3 * MAX_DRAWN
 RNG = np.random.default_rng(17)
@@ -67,3 +70,12 @@ def test_a_case_that_a_run_lost_counts_against_it_though_nothing_else_is_missing
     assert worst is not None
     assert best is not None
     assert best.delta - worst.delta == pytest.approx(30 / CASES * 100)
+
+
+def test_a_run_with_repetitions_is_held_beside_one_without():
+    once = [case_row(f"c{n:02}", overall_score=90.0, tools=["find"]) for n in range(30)]
+    twice = [row | {"repetition": n, "overall_score": 70.0} for row in once for n in (0, 1)]
+    found = compare(run_of(once, (), run_id="a"), run_of(twice, (), run_id="b"), ComparisonConfig())
+    assert found.verdict.statistics is not None
+    by_tool = [one for one in found.verdict.statistics.exploratory if one.name == "tool=find"]
+    assert {one.measure: (one.cases, one.delta) for one in by_tool}["overall_score"] == (30, -20.0)

@@ -22,7 +22,7 @@ MODEL = {
 }
 """Fields of [judge] that are part of a model's key."""
 
-ASKED = {"metrics", "judges", "rubrics", "options"}
+ASKED = {"metrics", "judges", "rubrics", "options", "second_look"}
 """Fields that decide what is asked: they are in the prompt, whose hash is part of the key."""
 
 SAMPLES = {"panel", "repeats", "escalate_to"}
