@@ -1,8 +1,8 @@
-"""P9 and P10: rows written, summed up and compared, against hand-written polars and DuckDB.
+"""Rows written, summed up and compared, against hand-written polars and DuckDB.
 
     python -m benchmarks.bulk [--rows 10000000] [--cases 1000000]
 
-Every ratio is of two things measured in one run. Each job of P10 is a process of its own, so that
+Every ratio is of two things measured in one run. Each job of reading is a process of its own, so that
 its peak of memory is its own.
 """
 
@@ -39,7 +39,7 @@ def measured(act: Callable[[], object]) -> float:
 
 
 def written(rows: int, work: Path) -> dict[str, float]:
-    """P9: the same frames by every way, chunk after chunk, the ways taking turns."""
+    """Seconds of writing: the same frames by every way, chunk after chunk, the ways taking turns."""
     took = dict.fromkeys(("polars", "duckdb", "lake", "warehouse"), 0.0)
     con = duckdb.connect(work / "bare.duckdb")
     con.register("_none", ArrowView(bulk_rows.scores("r", 0, 1).clear()))
@@ -50,7 +50,8 @@ def written(rows: int, work: Path) -> dict[str, float]:
         store.begin(bulk_rows.record("r"))
     per_chunk = CHUNK_CASES * len(bulk_rows.METRICS)
     for number, first in enumerate(range(0, rows, per_chunk)):
-        frame = bulk_rows.scores("r", number * CHUNK_CASES, min(per_chunk, rows - first) // 9)
+        cases = min(per_chunk, rows - first) // len(bulk_rows.METRICS)
+        frame = bulk_rows.scores("r", number * CHUNK_CASES, cases)
         ways: dict[str, Callable[[], object]] = {
             "polars": lambda f=frame, n=number: f.write_parquet(work / f"bare-{n}.parquet"),
             "duckdb": lambda f=frame: _inserted(con, f),
@@ -62,6 +63,7 @@ def written(rows: int, work: Path) -> dict[str, float]:
         for way in (*ways,) if number % 2 else reversed((*ways,)):
             took[way] += measured(ways[way])
     took["duckdb"] += measured(con.close)
+    took["lake"] += measured(lake.close)
     took["warehouse"] += measured(warehouse.close)
     return took
 
@@ -83,7 +85,7 @@ with a as (
 select count(*), count(*) filter (b.points - a.points < -5), count(*) filter (b.points - a.points > 5)
 from a full join b using (case_id)
 """
-# What the comparison would take if no case row held a score: the classical query, for reference.
+"""What the comparison would take if no case row held a score: the classical query, for reference."""
 
 SUMMED_BY_HAND = (
     """
@@ -144,7 +146,7 @@ group by judge, metric
 
 
 def job(name: str, uri: str) -> dict[str, Any]:
-    """One job of P10 in this process: seconds of the fastest time, the peaks in MiB after the first
+    """One job of reading in this process: seconds of the fastest time, the peaks in MiB after the first
     and the last, what it found.
     """
     with open_store(StoreConfig(uri=uri)) as store:

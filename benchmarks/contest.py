@@ -4,8 +4,9 @@
 
 `floor` posts the bodies with aiohttp; `litellm` is a loop of `litellm.acompletion`; `engine` judges
 with ours: prompts, calls, parsing, scores and rows; `flow` runs the whole Prefect flow, with rows
-stored, and `steps` what that flow does without Prefect: plan, shards, commits, summary, report. All send the same conversation prompt, one call a case. The last line is JSON: `wall_s`,
-`cpu_s` (this process, from a warm start on), `cases`, `scored` (headline scores), `peak_mib`.
+stored, and `steps` what that flow does without Prefect: plan, shards, commits, summary, report. All
+send the same conversation prompt, one call a case. The last line is JSON: `wall_s`, `cpu_s` (this
+process, from a warm start on), `cases`, `scored` (headline scores), `peak_mib`.
 """
 
 from __future__ import annotations

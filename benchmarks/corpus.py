@@ -18,8 +18,8 @@ from itertools import islice
 from pathlib import Path
 
 from benchmarks.figures import DATA
-from benchmarks.spine import WRITES
 from deployments.samples import sample_cases
+from deployments.samples.make import WRITES
 from judge.case import Case
 from judge.formats import FORMATS, native_line
 

@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.contest import WARM_UP
-from benchmarks.figures import ASSIZES, ROOT, Figures
+from benchmarks.figures import ROOT, Figures
+from benchmarks.server import own_homes, prefect_server
 from tests.doubles.fixtures import OpenAIServer, running_openai_server
 
 TRANSCRIPT_CHARS = 6_100
@@ -26,7 +27,7 @@ TRANSCRIPT_CHARS = 6_100
 Result = dict[str, float]
 
 
-class Court:
+class Bench:
     """A scratch folder with cases, and the environment contestants run in."""
 
     def __init__(self, folder: Path, env: dict[str, str]) -> None:
@@ -73,22 +74,17 @@ def _case(number: int) -> dict[str, object]:
 
 
 @contextmanager
-def court() -> Iterator[Court]:
+def running_bench() -> Iterator[Bench]:
     """A scratch folder, and a Prefect server for the contestant that needs one."""
     with tempfile.TemporaryDirectory() as scratch:
-        env = {"PREFECT_HOME": f"{scratch}/prefect", "ASSIZES_HOME": f"{scratch}/home"}
-        env |= {"DO_NOT_TRACK": "1", "PREFECT_API_URL": "", "PREFECT_LOGGING_LEVEL": "ERROR"}
-        given = {**os.environ, **env}
-        subprocess.run([ASSIZES, "up"], cwd=scratch, env=given, check=True, capture_output=True)
-        try:
-            state = json.loads(next(Path(scratch, "home").rglob("*.json")).read_text())
-            yield Court(Path(scratch), {**env, "PREFECT_API_URL": state["api_url"]})
-        finally:
-            subprocess.run([ASSIZES, "down"], cwd=scratch, env=given, check=True)
+        folder = Path(scratch)
+        env = {**own_homes(folder), "PREFECT_LOGGING_LEVEL": "ERROR"}
+        with prefect_server(folder, env) as api_url:
+            yield Bench(folder, {**env, "PREFECT_API_URL": api_url})
 
 
 def best(
-    bench: Court, names: Sequence[str], server: OpenAIServer, count: int, key: str, rounds: int
+    bench: Bench, names: Sequence[str], server: OpenAIServer, count: int, key: str, rounds: int
 ) -> dict[str, Result]:
     """The best of several rounds in which the contestants take turns."""
     found: dict[str, list[Result]] = {name: [] for name in names}
@@ -98,8 +94,8 @@ def best(
     return {name: min(results, key=lambda one: one[key]) for name, results in found.items()}
 
 
-def cpu_bound(figures: Figures, bench: Court, count: int, rounds: int) -> None:
-    """No latency: CPU of the judging process per case (P1)."""
+def cpu_bound(figures: Figures, bench: Bench, count: int, rounds: int) -> None:
+    """No latency: CPU of the judging process per case."""
     with running_openai_server() as server:
         found = best(bench, ("floor", "litellm", "engine", "flow"), server, count, "cpu_s", rounds)
     per_case = {name: 1000 * one["cpu_s"] / one["cases"] for name, one in found.items()}
@@ -112,8 +108,8 @@ def cpu_bound(figures: Figures, bench: Court, count: int, rounds: int) -> None:
     figures.add("scored_per_case", found["engine"]["scored"] / count, least=8.0)
 
 
-def latency_bound(figures: Figures, bench: Court, count: int, rounds: int) -> None:
-    """0.3 s a call, 64 in flight: throughput beside the bare loops and the ceiling (P3)."""
+def latency_bound(figures: Figures, bench: Bench, count: int, rounds: int) -> None:
+    """0.3 s a call, 64 in flight: throughput beside the bare loops and the ceiling."""
     latency_s, in_flight = 0.3, 64
     with running_openai_server("--latency", str(latency_s)) as server:
         found = best(bench, ("floor", "litellm", "engine", "flow"), server, count, "wall_s", rounds)
@@ -123,11 +119,11 @@ def latency_bound(figures: Figures, bench: Court, count: int, rounds: int) -> No
         figures.add(f"latency_{name}_of_ceiling", value / ceiling)
     figures.add("latency_engine_litellm_x", rate["engine"] / rate["litellm"], least=0.95)
     figures.add("latency_flow_litellm_x", rate["flow"] / rate["litellm"], least=0.95)
-    figures.add("flow_peak_mib", found["flow"]["peak_mib"])  # of two runs; P6: benchmarks.scale
+    figures.add("flow_peak_mib", found["flow"]["peak_mib"])  # of two runs: see benchmarks.scale
 
 
-def orchestration(figures: Figures, bench: Court, count: int) -> None:
-    """1 s a call: what Prefect adds to the wall clock and CPU of the same steps without it (P5),
+def orchestration(figures: Figures, bench: Bench, count: int) -> None:
+    """1 s a call: what Prefect adds to the wall clock and CPU of the same steps without it,
     and what reading, storing, summing up and reporting add to judging.
     """
     with running_openai_server("--latency", "1.0") as server:
@@ -139,8 +135,8 @@ def orchestration(figures: Figures, bench: Court, count: int) -> None:
     figures.add("rows_and_report_cpu_ms", 1000 * (steps["cpu_s"] - engine["cpu_s"]) / count)
 
 
-def faults(figures: Figures, bench: Court, count: int) -> None:
-    """11 % faulty answers (P13), then 20 % of everything that can go wrong (G4)."""
+def faults(figures: Figures, bench: Bench, count: int) -> None:
+    """11 % faulty answers, then 20 % of everything that can go wrong."""
     with running_openai_server("--latency", "0.05") as server:
         clean = bench.run("flow", server, count)
         server.reset()
@@ -156,8 +152,8 @@ def faults(figures: Figures, bench: Court, count: int) -> None:
         figures.add("storm_wall_x", mixed["wall_s"] / clean["wall_s"])
 
 
-def tokens(figures: Figures, bench: Court) -> None:
-    """Prompt tokens for nine metrics on a transcript of 6.1 KB, by the model's tokenizer (P2)."""
+def tokens(figures: Figures, bench: Bench) -> None:
+    """Prompt tokens for nine metrics on a transcript of 6.1 KB, by the model's tokenizer."""
     os.environ["OPENAI_API_KEY"] = "none"
     from benchmarks.tokens import prompt_tokens
 
@@ -174,7 +170,7 @@ def main() -> None:
     given = parser.parse_args()
     scale, rounds = (5, 1) if given.quick else (1, 3)
     figures = Figures()
-    with court() as bench:
+    with running_bench() as bench:
         regimes = {
             "tokens": lambda: tokens(figures, bench),
             "cpu": lambda: cpu_bound(figures, bench, 1000 // scale, rounds),

@@ -1,8 +1,9 @@
-"""Attacks on the judge (G8): what stays in its place, what is noticed, what would have worked.
+"""Attacks on the judge: what stays in its place, what is noticed, what would have worked.
 
 Every attack of the corpus is put into eight places of a case. Containment is looked at in every
-prompt of every judge that asks (`benchmarks.hostile_prompts`); success is measured on a model server that obeys whatever it
-reads outside the data and repeats every JSON object it finds, with our prompts and with naive ones.
+prompt of every judge that asks (`benchmarks.hostile_prompts`); success is measured on a model server
+that obeys whatever it reads outside the data and repeats every JSON object it finds, with our prompts
+and with naive ones.
 """
 
 from __future__ import annotations
@@ -218,7 +219,7 @@ def measure(figures: Figures, step: int = 1) -> None:
 
 
 def main() -> None:
-    """Print the figures of G8; `--quick` takes every tenth text."""
+    """Print the figures; `--quick` takes every tenth text."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     figures = Figures()

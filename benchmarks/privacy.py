@@ -10,11 +10,11 @@ is hidden in part.
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 import re
 import string
-import sys
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
@@ -203,11 +203,14 @@ def measured(texts: int, seed: int = SEED) -> dict[str, dict[str, Any]]:
     } | {"decoys": {"things": there["DECOY"], "hidden": sum(false.values())}}
 
 
-def main(arguments: list[str]) -> None:
+def main() -> None:
     """Print one line a kind, or JSON."""
-    texts = int(arguments[arguments.index("--texts") + 1]) if "--texts" in arguments else 4000
-    found = measured(texts)
-    if "--json" in arguments:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--texts", type=int, default=4000)
+    parser.add_argument("--json", action="store_true", dest="as_json")
+    given = parser.parse_args()
+    found = measured(given.texts)
+    if given.as_json:
         print(json.dumps(found))
         return
     for kind, figures in found.items():
@@ -215,4 +218,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -16,12 +16,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import ASSIZES, ROOT, Figures
+from benchmarks.figures import ROOT, Figures
+from benchmarks.server import own_homes, prefect_server
 from judge.case import Case, Transcript, Turn
 from judge.config import JudgeConfig, LimitsConfig
 from judge.engine import Engine, Means
@@ -88,8 +88,11 @@ def _shared(figures: Figures, seconds: float) -> None:
     """A limit that processes share through a Prefect server."""
     limits = {"requests_per_minute": RPM, "shared": "bench"}
     with running_openai_server("--rpm", str(RPM), "--latency", str(LATENCY_S)) as server:
-        with _prefect() as env:
-            counts = _asked(server, seconds, limits, processes=PROCESSES, env=env)
+        with tempfile.TemporaryDirectory() as scratch:
+            env = own_homes(Path(scratch))
+            with prefect_server(Path(scratch), env) as api_url:
+                env["PREFECT_API_URL"] = api_url
+                counts = _asked(server, seconds, limits, processes=PROCESSES, env=env)
         figures.add("shared_use", _use(server, seconds), least=0.95)
         _faults(figures, "shared", server, counts, most_refused=0.0)
 
@@ -147,21 +150,6 @@ def _asked(
         for key, value in json.loads(printed.splitlines()[-1]).items():
             total[key] += value
     return total
-
-
-@contextmanager
-def _prefect() -> Iterator[dict[str, str]]:
-    """The environment of a Prefect server of its own."""
-    with tempfile.TemporaryDirectory() as scratch:
-        env = {"PREFECT_HOME": f"{scratch}/prefect", "ASSIZES_HOME": f"{scratch}/home"}
-        env |= {"DO_NOT_TRACK": "1", "PREFECT_API_URL": ""}
-        given = {**os.environ, **env}
-        subprocess.run([ASSIZES, "up"], cwd=scratch, env=given, check=True)
-        try:
-            state = json.loads(Path(scratch, "home", "server.json").read_text())
-            yield {**env, "PREFECT_API_URL": state["api_url"]}
-        finally:
-            subprocess.run([ASSIZES, "down"], cwd=scratch, env=given, check=True)
 
 
 async def _work(job: Mapping[str, Any]) -> Counts:

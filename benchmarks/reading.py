@@ -1,10 +1,10 @@
 """How fast records become cases, beside what pydantic alone takes for the same bytes.
 
-    python -m benchmarks.reading [--cases 6000] [--megabytes 256]
+    python -m benchmarks.reading [--cases 1500] [--megabytes 256]
 
-For each format one line: MB/s of CPU time, and the share of the speed of `Case.model_validate_json` on the same
-cases in native lines. Then the peak of memory while a large file of lines, and one of Parquet, is
-planned: what it takes over the interpreter with everything imported.
+For each format one line: MB/s of CPU time, and the share of the speed of `Case.model_validate_json`
+on the same cases in native lines. Then the peak of memory while a large file of lines, and one of
+Parquet, is planned: what it takes over the interpreter with everything imported.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -20,11 +19,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from benchmarks.figures import DATA
 from judge.case import Case
 from judge.formats import FORMATS, native_line
 from judge.formats.writing import WRITERS
 
-DATA = Path(os.environ.get("ASSIZES_DATA", Path(__file__).parents[2] / "shared" / "data"))
 ROUNDS = 5
 MB = 1 << 20
 

@@ -20,7 +20,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.figures import ASSIZES, DATA, ROOT, Figures
+from benchmarks.figures import DATA, ROOT, Figures
+from benchmarks.server import own_homes, prefect_server
 
 SIZES = (2_000, 10_000)
 """Smaller runs that the large one is held against: from the first on, memory should not grow."""
@@ -188,13 +189,10 @@ def benchmark(cases: int) -> None:
     if not DATA.exists():
         print(f"no data sets at {DATA}: the bundled transcripts are resampled")
     with tempfile.TemporaryDirectory() as scratch:
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "DO_NOT_TRACK": "1", "PREFECT_API_URL": ""}
-        env |= {"PREFECT_HOME": f"{scratch}/prefect", "ASSIZES_HOME": f"{scratch}/home"}
-        subprocess.run([ASSIZES, "up"], cwd=scratch, env=env, check=True)
-        try:
-            measured_all(figures, Path(scratch), cases, env)
-        finally:
-            subprocess.run([ASSIZES, "down"], cwd=scratch, env=env, check=True)
+        folder = Path(scratch)
+        env = {**os.environ, **own_homes(folder), "PYTHONPATH": str(ROOT)}
+        with prefect_server(folder, env):
+            measured_all(figures, folder, cases, env)
     figures.close()
 
 

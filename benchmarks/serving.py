@@ -30,11 +30,11 @@ from tasks.store import open_store
 TIMES = 30
 LISTS = {
     "runs": "/runs",
-    "run": "/runs/cand",
     "cases": "/runs/cand/cases",
     "cases, failed": "/runs/cand/cases?passed=false&limit=100",
-    "case": "/runs/cand/cases/case-00000007",
 }
+SINGLE = {"run": "/runs/cand", "case": "/runs/cand/cases/case-00000007"}
+"""Without a goal; printed beside the lists."""
 COMPARE = "/runs/compare?baseline=base&candidate=cand"
 
 
@@ -56,19 +56,21 @@ def main() -> None:
             with served(uri) as url:
                 for name, path in LISTS.items():
                     _add(figures, f"{kind}: {name}", f"{url}{path}", most=50)
+                for name, path in SINGLE.items():
+                    _add(figures, f"{kind}: {name}", f"{url}{path}")
                 _add(figures, f"{kind}: compare", f"{url}{COMPARE}", most=300)
             _add_report(figures, kind, uri, Path(folder, f"{kind}-report"))
     figures.close()
 
 
-def _add(figures: Figures, name: str, url: str, most: float) -> None:
+def _add(figures: Figures, name: str, url: str, most: float | None = None) -> None:
     took = sorted(_asked_ms(url) for _ in range(TIMES))
     figures.add(f"{name}, median ms", statistics.median(took))
     figures.add(f"{name}, p95 ms", took[int(TIMES * 0.95)], most=most)
 
 
 def _add_report(figures: Figures, kind: str, uri: str, folder: Path) -> None:
-    """P12: the report as `assizes report` writes it, from the start of the command on."""
+    """The report as `assizes report` writes it, from the start of the command on."""
     began = time.perf_counter()
     command = [sys.executable, "-m", "deployments.cli", "report", "cand"]
     rest = ["--store", uri, "--output", str(folder)]

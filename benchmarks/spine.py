@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from benchmarks.figures import ASSIZES, DATA, Figures, median, seconds
-
-WRITES = (
-    "book_reservation",
-    "cancel_reservation",
-    "send_certificate",
-    "update_reservation_baggages",
-    "update_reservation_flights",
-    "update_reservation_passengers",
-)
-"""What an operator of that airline agent would write under [transcripts] writes."""
+from benchmarks.server import own_homes, prefect_server
+from deployments.samples.make import WRITES
 
 CONFIG = """
 name = "tau"
@@ -41,14 +31,10 @@ def main() -> None:
     figures = Figures()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        env = {"PREFECT_HOME": f"{scratch}/prefect", "ASSIZES_HOME": f"{scratch}/home"}
-        env |= {"DO_NOT_TRACK": "1", "PREFECT_API_URL": ""}
+        env = own_homes(folder)
         figures.add("demo_cold_s", seconds([ASSIZES, "demo"], folder, env), most=45)
-        subprocess.run([ASSIZES, "up"], cwd=folder, env={**os.environ, **env}, check=True)
-        try:
+        with prefect_server(folder, env):
             _warm(figures, folder, env)
-        finally:
-            subprocess.run([ASSIZES, "down"], cwd=folder, env={**os.environ, **env}, check=True)
     figures.close()
 
 

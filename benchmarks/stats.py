@@ -36,8 +36,8 @@ CONFIG = RunConfig(transcripts=TranscriptsConfig(uri="simulated/"))
 
 
 def main() -> None:
-    """Every simulation, with the goals of spec/reliability.md."""
-    parser = argparse.ArgumentParser()
+    """Every simulation, each figure with its goal."""
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--share", type=float, default=1.0)
     given = parser.parse_args()

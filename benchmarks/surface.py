@@ -1,4 +1,4 @@
-"""What hostile input gets done: reports, pages, Markdown, CSV, paths, SQL (goals G9 and G11).
+"""What hostile input gets done: reports, pages, Markdown, CSV, paths, SQL.
 
 Starts a Prefect server and a browser of its own; every figure is a count of what got through.
 """

@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
-import subprocess
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.engine import Court
-from benchmarks.figures import ASSIZES, Figures
+from benchmarks.engine import Bench
+from benchmarks.figures import Figures
+from benchmarks.server import own_homes, prefect_server
 from judge.config import RunConfig, TranscriptsConfig
 
 POOL = "bench"
@@ -35,21 +34,11 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=4)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        os.environ.update(
-            PREFECT_HOME=f"{scratch}/prefect",
-            ASSIZES_HOME=f"{scratch}/home",
-            DO_NOT_TRACK="1",
-            PREFECT_LOGGING_LEVEL="ERROR",
-            OPENAI_API_KEY="none",
-        )
-        os.environ.pop("PREFECT_API_URL", None)
-        subprocess.run([ASSIZES, "up"], cwd=scratch, check=True, capture_output=True)
-        try:
-            state = json.loads(Path(scratch, "home", "server.json").read_text())
-            os.environ["PREFECT_API_URL"] = state["api_url"]
-            asyncio.run(_measure(Path(scratch), given.cases, given.partitions))
-        finally:
-            subprocess.run([ASSIZES, "down"], cwd=scratch, check=True, capture_output=True)
+        folder = Path(scratch)
+        env = {**own_homes(folder), "PREFECT_LOGGING_LEVEL": "ERROR", "OPENAI_API_KEY": "none"}
+        with prefect_server(folder, env) as api_url:
+            os.environ |= {**env, "PREFECT_API_URL": api_url}
+            asyncio.run(_measure(folder, given.cases, given.partitions))
 
 
 async def _measure(folder: Path, cases: int, partitions: int) -> None:
@@ -57,7 +46,7 @@ async def _measure(folder: Path, cases: int, partitions: int) -> None:
     from tests.doubles.workers import registered, running_workers
 
     await registered(POOL)
-    transcripts = Court(folder, {}).cases(cases)
+    transcripts = Bench(folder, {}).cases(cases)
     api_url = os.environ["PREFECT_API_URL"]
     figures, wall_s = Figures(), {}
     with running_openai_server("--latency", str(LATENCY_S)) as model:

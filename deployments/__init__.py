@@ -1,1 +1,1 @@
-"""The edge: command line, settings, samples, the background Prefect server."""
+"""The edge: command line, HTTP API, settings, registration on Prefect servers, samples."""

@@ -129,12 +129,13 @@ def run(
     from deployments.settings import read_config
 
     if only_errors:
-        from deployments.commands.again import Shown, left_errors, take_up
+        from deployments.commands.again import left_errors, take_up
+        from deployments.commands.output import Shown
 
-        others = any((limit, baseline, date, batch, refresh, replay_only, fork))
-        left = left_errors(run_id, others=others)
-        asked = Shown(as_json=as_json, verbose=verbose)
-        raise typer.Exit(take_up(left, config, overrides or [], asked))
+        others = any(one is not None for one in (limit, baseline, date, batch))
+        left = left_errors(run_id, others=others or refresh or replay_only or fork)
+        shown = Shown(as_json=as_json, verbose=verbose)
+        raise typer.Exit(take_up(left, config, overrides or [], shown))
     given: dict[str, dict[str, object]] = {
         "transcripts": {"limit": limit},
         "comparison": {"baseline": baseline},
@@ -142,6 +143,8 @@ def run(
         "runner": {"batch": batch},
     }
     read = read_config(config, overrides or [], given)
+    if run_id == "":
+        raise ConfigurationError("--run-id '': give an id, or leave the option out")
     if fork and run_id is None:
         raise ConfigurationError("--fork needs --run-id: the run that another is begun beside")
     on = date.date() if date else None
@@ -180,10 +183,12 @@ def requeue(
     verbose: Verbose = False,
 ) -> None:
     """Judge records of a run that could not be read then and can be now, as a new run."""
-    from deployments.commands.again import Shown, take_up
+    from deployments.commands.again import take_up
+    from deployments.commands.output import Shown
 
-    asked = Shown(dry_run=dry_run, as_json=as_json, verbose=verbose)
-    raise typer.Exit(take_up((run_id, "quarantined"), config, overrides or [], asked))
+    shown = Shown(as_json=as_json, verbose=verbose)
+    code = take_up((run_id, "quarantined"), config, overrides or [], shown, dry_run=dry_run)
+    raise typer.Exit(code)
 
 
 @app.command()

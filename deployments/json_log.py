@@ -77,7 +77,7 @@ class JsonLines(logging.Handler):
         sys.stderr.write(json_text(body) + "\n")
 
     def _passed(self, record: logging.LogRecord) -> int | None:
-        """How many of its kind were left out since the last line; null where this one is as well."""
+        """How many of its kind were left out since the last line; null: this one is left out too."""
         if record.levelno < logging.WARNING:
             return 0
         now = self._clock()

@@ -44,7 +44,8 @@ def nightly(
     verbose: Verbose = False,
 ) -> None:
     """Yesterday's transcripts by [nightly] time_zone, and those of nights that were missed."""
-    from deployments.commands.occasions import Shown, run_nightly
+    from deployments.commands.occasions import run_nightly
+    from deployments.commands.output import Shown
     from deployments.settings import read_config
 
     read = read_config(config, overrides or [])
@@ -66,7 +67,8 @@ def after_deployment(
     verbose: Verbose = False,
 ) -> None:
     """Wait for transcripts of a version, judge them beside the version before; gates a rollout."""
-    from deployments.commands.occasions import Shown, Version, run_after_deployment
+    from deployments.commands.occasions import Version, run_after_deployment
+    from deployments.commands.output import Shown
     from deployments.settings import read_config
 
     read = read_config(config, overrides or [])
@@ -90,7 +92,8 @@ def backfill(
     verbose: Verbose = False,
 ) -> None:
     """A run for each day of a range; the same command goes on where it was interrupted."""
-    from deployments.commands.occasions import Shown, Stretch, run_backfill
+    from deployments.commands.occasions import Stretch, run_backfill
+    from deployments.commands.output import Shown
     from deployments.settings import read_config
 
     given: dict[str, dict[str, object]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import http.client
 import json
 import os
@@ -123,18 +124,22 @@ def healthy(api_url: str, timeout_s: float = HEALTH_TIMEOUT_S) -> bool:
 
 
 def start_server(port: int | None = None) -> Server:
-    """Start a server on loopback and wait until it answers; an already running one is returned.
+    """Start a server on loopback and wait until it answers; one that is running, or that another
+    command starts at this moment, is returned.
 
     Raises:
         AssizesError: when it ended or did not answer in time; names the log, or the process of one
             that was started before.
     """
-    if server := running_server():
-        return server
     folder = home()
     folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "server.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return running_server() or _started(folder, port or _free_port())
+
+
+def _started(folder: Path, port: int) -> Server:
     log = folder / "server.log"
-    port = port or _free_port()
     with log.open("ab") as sink:
         process = subprocess.Popen(
             [sys.executable, *START, "--port", str(port)],

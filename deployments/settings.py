@@ -7,7 +7,7 @@ import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -17,18 +17,24 @@ from tasks import QUIET
 
 DEFAULT_FILE = Path("assizes.toml")
 PREFIX = "ASSIZES_"
+API_TOKEN = f"{PREFIX}API_TOKEN"
 MAX_FILE_BYTES = 1 << 20
 """Of a configuration file; none that a person wrote comes near."""
 
-PREFECT_DEFAULTS = {
+WORKER_ENVIRONMENT: Final[Mapping[str, str]] = {
     **QUIET,
+    # `assizes deploy` has the server close runs that are silent for three of these.
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+    "PREFECT_LOGGING_EXTRA_LOGGERS": "judge,tasks,flows",
+}
+"""Of each flow run that a worker begins; keys and addresses come from the worker's own."""
+
+PREFECT_DEFAULTS: Final[Mapping[str, str]] = {
+    **WORKER_ENVIRONMENT,
     "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "true",
     # The temporary server needs 12 to 20 s on two cores; Prefect's own limit is 20.
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
-    "PREFECT_LOGGING_EXTRA_LOGGERS": "judge,tasks,flows",
     "PREFECT_CLI_COLORS": "false",
-    # `assizes deploy` has the server close runs that are silent for three of these.
-    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
 }
 """Set unless the environment says otherwise, before Prefect is first imported."""
 
@@ -36,9 +42,6 @@ PREFECT_DEFAULTS = {
 def home() -> Path:
     """Where the background server leaves its address and its log (`ASSIZES_HOME`)."""
     return Path(os.environ.get(f"{PREFIX}HOME", Path.home() / ".assizes"))
-
-
-API_TOKEN = f"{PREFIX}API_TOKEN"
 
 
 def api_token() -> str | None:
@@ -125,6 +128,29 @@ def stored_config(
     return _settled(_merged(frozen, options), where, overrides, {})
 
 
+def read_places(path: Path | None) -> RunConfig:
+    """The configuration as the reading commands need it: there may be no transcripts, and no file.
+
+    Raises:
+        ConfigurationError: as `read_config`.
+    """
+    body, where = _layers(path)
+    return validated(_merged({"transcripts": {"uri": ""}}, body), where)
+
+
+def validated(body: Mapping[str, Any], where: str) -> RunConfig:
+    """A configuration from plain values, with every fault of it in one line.
+
+    Raises:
+        ConfigurationError: naming table, field, the offending value and what would be accepted.
+    """
+    try:
+        return RunConfig.model_validate(body)
+    except ValidationError as error:
+        faults = "; ".join(_fault(one) for one in error.errors(include_url=False))
+        raise ConfigurationError(f"{where}: {faults}") from None
+
+
 def _settled(
     body: dict[str, Any],
     where: str,
@@ -147,16 +173,6 @@ def _settled(
     return validated(body, where)
 
 
-def read_places(path: Path | None) -> RunConfig:
-    """The configuration as the reading commands need it: there may be no transcripts, and no file.
-
-    Raises:
-        ConfigurationError: as `read_config`.
-    """
-    body, where = _layers(path)
-    return validated(_merged({"transcripts": {"uri": ""}}, body), where)
-
-
 def _layers(path: Path | None) -> tuple[dict[str, Any], str]:
     """The file and the environment over it, and what to call them in a message."""
     file = path or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
@@ -174,19 +190,6 @@ def _wanting_text(
         faults = [fault["loc"] for fault in error.errors() if fault["type"] == "string_type"]
         return [field for field in texts if field in faults]
     return []
-
-
-def validated(body: Mapping[str, Any], where: str) -> RunConfig:
-    """A configuration from plain values, with every fault of it in one line.
-
-    Raises:
-        ConfigurationError: naming table, field, the offending value and what would be accepted.
-    """
-    try:
-        return RunConfig.model_validate(body)
-    except ValidationError as error:
-        faults = "; ".join(_fault(one) for one in error.errors(include_url=False))
-        raise ConfigurationError(f"{where}: {faults}") from None
 
 
 def _fault(error: Any) -> str:

@@ -108,7 +108,7 @@ async def _collect(config: RunConfig, wanted: int, began: datetime) -> int:
     report = watcher.get()
     report(COLLECTING, 0, wanted)
     told = 0
-    await _named(COLLECTING)
+    await _name_state(COLLECTING)
     while True:
         collected.config = _over(config, began).transcripts
         found = await asyncio.to_thread(collected.look)
@@ -119,11 +119,11 @@ async def _collect(config: RunConfig, wanted: int, began: datetime) -> int:
         if found >= wanted or left_s <= 0:
             break
         await asyncio.sleep(min(settings.poll_s, left_s))
-    await _named("Running")
+    await _name_state("Running")
     return found
 
 
-async def _named(name: str) -> None:
+async def _name_state(name: str) -> None:
     """Give the state of this flow run a name that says what it does; people see it in the UI."""
     context = FlowRunContext.get()
     if context is None or context.flow_run is None:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from prefect.events import emit_event
 
 from flows.canaries import judge_canaries
-from flows.outcome import reached
+from flows.outcome import subflow_outcome
 from judge.calibration.canaries import Canaries
 from judge.errors import AssizesError
 from tasks.anchor_runs import anchor_config, anchors_due, anchors_id
 from tasks.anchoring import attribute_change
 from tasks.calibrations import calibrate_run
 from tasks.plan import PlannedRun
+from tasks.publishing import run_resource
 from tasks.room import Room
 from tasks.summaries import Against
 
@@ -42,14 +43,10 @@ async def judge_anchors(room: Room, run: PlannedRun, against: Against) -> Agains
 async def _judge(room: Room, run: PlannedRun) -> None:
     from flows.evaluate import evaluate
 
-    # Prefect types an async flow called with return_state as if it had been awaited already.
-    work: Any = evaluate(
-        anchor_config(room.config),
-        run.record.trigger,
-        run_id=anchors_id(run.run_id),
-        return_state=True,
+    config, own_id = anchor_config(room.config), anchors_id(run.run_id)
+    outcome = await subflow_outcome(
+        evaluate(config, run.record.trigger, run_id=own_id, return_state=True)
     )
-    outcome = reached(await (await work).aresult(raise_on_failure=False))
     if isinstance(outcome, AssizesError):
         log.warning("the anchors could not be judged: %s", outcome)
     elif isinstance(outcome, BaseException):
@@ -79,10 +76,6 @@ def _tell(name: str, run_id: str, canaries: Canaries) -> None:
     if canaries.takeovers:
         emit_event(
             EVENT_TAKEN_OVER,
-            resource={
-                "prefect.resource.id": f"assizes.run.{run_id}",
-                "prefect.resource.name": run_id,
-                "assizes.name": name,
-            },
+            resource=run_resource(run_id, name),
             payload=canaries.model_dump(mode="json"),
         )

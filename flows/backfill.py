@@ -221,5 +221,5 @@ async def publish(name: str, parts: Sequence[PartOutcome]) -> None:
         }
         for one in parts
     ]
-    with shown_at_best():
+    with shown_at_best("the table of days"):
         await acreate_table_artifact(rows, key=f"assizes-backfill-{artifact_key(name)}")

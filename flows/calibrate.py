@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 from prefect import flow
 from prefect.artifacts import acreate_markdown_artifact
@@ -12,12 +12,14 @@ from prefect.states import Completed, Failed
 
 from flows.canaries import judge_canaries
 from flows.evaluate import evaluate
-from flows.outcome import reached
+from flows.outcome import subflow_outcome
 from judge.config import RunConfig
 from tasks.calibrations import Calibrated, calibrate_run
 from tasks.discretion import discreet
+from tasks.progress import shown_at_best
+from tasks.reports.artifacts import artifact_key
 from tasks.reports.calibration import calibration_markdown
-from tasks.store import open_store
+from tasks.store import existing_store
 
 KEY: Final = "assizes-calibration"
 """Artifact key of a calibration's Markdown, before the name of the configuration."""
@@ -35,14 +37,13 @@ async def calibrate_judge(config: RunConfig, run_id: str | None = None) -> State
         run_id: a stored run (a unique prefix will do); null: the transcripts are judged, which
             costs nothing where that run is complete. Canaries are planted in those only.
     """
-    of_run = run_id or await _judged(config)
+    of_run = await _judged(config) if run_id is None else run_id
     found = await asyncio.to_thread(_calibrated, config, of_run)
     if run_id is None:
         found = found.with_canaries(await judge_canaries(config, of_run, config.name))
-    await acreate_markdown_artifact(
-        markdown=calibration_markdown(found.calibrations, found.shortfalls, found.canaries),
-        key=f"{KEY}-{config.name.replace('_', '-')}",
-    )
+    text = calibration_markdown(found.calibrations, found.shortfalls, found.canaries)
+    with shown_at_best("the calibration"):
+        await acreate_markdown_artifact(text, key=f"{KEY}-{artifact_key(config.name)}")
     if not found.shortfalls:
         said = "; ".join(f"{one.metric}: {one.citation()}" for one in found.calibrations)
         return Completed(name="Calibrated", message=said, data=found)
@@ -51,9 +52,7 @@ async def calibrate_judge(config: RunConfig, run_id: str | None = None) -> State
 
 
 async def _judged(config: RunConfig) -> str:
-    # Prefect types an async flow called with return_state as if it had been awaited already.
-    work: Any = evaluate(config, return_state=True)
-    outcome = reached(await (await work).aresult(raise_on_failure=False))
+    outcome = await subflow_outcome(evaluate(config, return_state=True))
     if isinstance(outcome, BaseException):
         raise outcome
     run_id: str = outcome.run_id
@@ -61,5 +60,5 @@ async def _judged(config: RunConfig) -> str:
 
 
 def _calibrated(config: RunConfig, run_id: str) -> Calibrated:
-    with open_store(config.store, writing=True) as store:
+    with existing_store(config.store) as store:
         return calibrate_run(store, run_id, config.calibration)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
 
-from flows.outcome import reached
+from flows.outcome import subflow_outcome
 from judge.calibration.canaries import Canaries
 from judge.config import RunConfig
 from judge.errors import AssizesError
@@ -43,9 +42,7 @@ async def _judged(config: RunConfig, of_run: str) -> str | None:
 
     # What is asked anew every time is a run of its own every time; else the same canaries are one.
     own_id = f"{of_run}-canaries" if config.cache.use == "refresh" else None
-    # Prefect types an async flow called with return_state as if it had been awaited already.
-    work: Any = evaluate(config, run_id=own_id, return_state=True)
-    outcome = reached(await (await work).aresult(raise_on_failure=False))
+    outcome = await subflow_outcome(evaluate(config, run_id=own_id, return_state=True))
     if isinstance(outcome, AssizesError):
         log.warning("the canaries could not be judged: %s", outcome)
         return None

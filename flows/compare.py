@@ -16,7 +16,7 @@ from tasks.compared import compare_stored
 from tasks.discretion import discreet
 from tasks.reports.artifacts import publish_artifacts
 from tasks.reports.stored import stored_report_data
-from tasks.store import open_store
+from tasks.store import existing_store
 
 KEYS: Final = ("assizes-comparison", "assizes-changes")
 """Artifact keys of a comparison's Markdown and of its table."""
@@ -59,7 +59,7 @@ async def compare_runs(
 def _compare(
     config: StoreConfig, baseline: str, candidate: str, thresholds: ComparisonConfig
 ) -> tuple[RunComparison, dict[str, Any]]:
-    with open_store(config, writing=True) as store:
+    with existing_store(config) as store:
         comparison = compare_stored(store, baseline, candidate, thresholds)
         record = store.run(comparison.candidate_run_id)
         return comparison, stored_report_data(store, record, comparison)

@@ -21,10 +21,10 @@ from tasks.room import forget_frames
 
 log = logging.getLogger(__name__)
 
-Ended = Conclusion | Literal["Failed"]
+PartConclusion = Conclusion | Literal["Failed"]
 """How a part ended; `Failed`: an error kept it from being begun, or from being reported."""
 
-SEVEREST_FIRST: Final[tuple[Ended, ...]] = (
+SEVEREST_FIRST: Final[tuple[PartConclusion, ...]] = (
     "Halted",
     "OverBudget",
     "Regression",
@@ -58,7 +58,7 @@ class PartOutcome(BaseModel):
 
     part: str
     run_id: str | None
-    conclusion: Ended
+    conclusion: PartConclusion
     exit_code: int
     reasons: list[str]
     cases: int = 0  # judged, or tried
@@ -82,7 +82,7 @@ class SeriesOutcome(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     name: str
-    conclusion: Ended
+    conclusion: PartConclusion
     exit_code: int
     reasons: list[str]
     parts: list[PartOutcome]
@@ -138,7 +138,7 @@ def conclude_parts(
     """
     said = [one for one in parts if empty_counts or one.conclusion != "NoData"] or parts
     worst = min(said, key=lambda one: SEVEREST_FIRST.index(one.conclusion), default=None)
-    conclusion: Ended = worst.conclusion if worst else "NoData"
+    conclusion: PartConclusion = worst.conclusion if worst else "NoData"
     outcome = SeriesOutcome(
         name=name,
         conclusion=conclusion,
@@ -179,12 +179,12 @@ def _reached(part: Part, ended: RunOutcome) -> PartOutcome:
 
 def _fault(part: Part, error: Any, state: str) -> PartOutcome:
     """A part of which there is no outcome; the log says why."""
-    kind = "" if isinstance(error, AssizesError) else f"{state}: "
-    if kind and isinstance(error, BaseException):
-        kind = f"{type(error).__name__}: "
-    said = " ".join(f"{kind}{error}".split())
-    ended = next((one for kind, one in _OF_ERRORS if isinstance(error, kind)), "Failed")
-    log.error("%s could not be judged: %s%s", part.label, kind, error)
+    what = "" if isinstance(error, AssizesError) else f"{state}: "
+    if what and isinstance(error, BaseException):
+        what = f"{type(error).__name__}: "
+    said = " ".join(f"{what}{error}".split())
+    ended = next((name for kind, name in _OF_ERRORS if isinstance(error, kind)), "Failed")
+    log.error("%s could not be judged: %s%s", part.label, what, error)
     code = error.exit_code if isinstance(error, AssizesError) else _UNKNOWN_FAULT
     return PartOutcome(
         part=part.label, run_id=None, conclusion=ended, exit_code=code, reasons=[said]

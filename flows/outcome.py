@@ -82,6 +82,14 @@ def reached(found: Any) -> Any:
     return RunOutcome.model_validate(found) if isinstance(found, dict) else found
 
 
+async def subflow_outcome(work: Any) -> Any:
+    """What an `evaluate` that was called with `return_state` ends with, as `reached` says it.
+
+    `work` is what is to be awaited; Prefect types it as if it had been already.
+    """
+    return reached(await (await work).aresult(raise_on_failure=False))
+
+
 def conclude(
     record: RunRecord,
     summary: RunSummary,

@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from judge.exact import rounded
+from judge.format_names import FormatName
 
 Key = tuple[str, int]
 """Case id and repetition."""
@@ -42,7 +43,7 @@ class AnchorsConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     uri: str | None = Field(default=None, description="as [transcripts] uri; null: no anchors")
-    format: Literal["auto", "native", "tau_bench", "tau2", "agent_evaluation"] = "auto"
+    format: FormatName = Field(default="auto", description="as [transcripts] format")
     labels: str | None = Field(
         default=None, description="as [calibration] labels: each anchor run calibrates the judge"
     )
@@ -145,7 +146,7 @@ def attribute(
 
 
 def _paired(differences: Scores) -> Change | None:
-    sums = _sums({key: (cluster, one) for key, (cluster, one) in differences.items()})
+    sums = _sums(differences)
     side = _side(differences)
     if len(sums) < MIN_CLUSTERS:
         return None

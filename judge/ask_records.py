@@ -7,7 +7,7 @@ from typing import Literal
 
 from judge.case import Case
 from judge.inquiry import Answer
-from judge.llm import OFFLINE_PROVIDER, Completion, Model
+from judge.llm import ESTIMATED, OFFLINE_PROVIDER, Completion, Model
 from judge.protocol import Judge
 from judge.rows import as_json
 from judge.score import Score
@@ -112,4 +112,4 @@ def _cost_source(completion: Completion) -> CostSource:
         return "unknown"
     if not completion.cost_usd:
         return "free"
-    return "estimated" if "tokens_estimated" in completion.flags else "priced"
+    return "estimated" if ESTIMATED in completion.flags else "priced"

@@ -15,14 +15,13 @@ from judge.ask_records import Heard
 from judge.attempts import read
 from judge.batch_lines import BATCH_PROVIDERS, BatchStatus, ProviderBatches
 from judge.case import Case
-from judge.completions import ESTIMATED
+from judge.completions import with_estimates
 from judge.config import LimitsConfig
 from judge.engine import Engine, Means
 from judge.errors import ConfigurationError, ModelError
 from judge.inquiry import Answer
 from judge.kept import Kept
 from judge.llm import Completion, Model, UnusableReply
-from judge.prices import estimated_tokens
 from judge.protocol import Ask, Judge, NoReply, Steps
 from judge.replayed import NOT_CACHED
 from judge.score import Metric, Score
@@ -125,11 +124,13 @@ class Gatherer(Engine):
         """A reply that fits is kept as if it had been asked for by itself; others are left."""
         came = _completed(came, model, ask)
         attempt = read(ask, came)
-        if attempt.reply is None or attempt.complaint is not None or isinstance(came, ModelError):
-            self._answers.leave(key, came)
-            return _UNANSWERED
         cache = self._means.cache
-        if cache is None:
+        if (
+            cache is None
+            or attempt.reply is None
+            or attempt.complaint is not None
+            or isinstance(came, ModelError)
+        ):
             self._answers.leave(key, came)
             return _UNANSWERED
         await cache.put(key, Kept(came, 1, self._means.run_id))
@@ -185,18 +186,8 @@ def _completed(came: Came, model: Model, ask: Ask[Any]) -> Came:
 
 
 def _with_tokens(completion: Completion, model: Model, ask: Ask[Any]) -> Completion:
-    completion = replace(completion, reply_id=ask.reply_id)
-    if completion.input_tokens is not None or completion.output_tokens is not None:
-        return completion
-    sent, written = model.tokens(ask)[0], estimated_tokens(completion.text)
-    price = model.price
-    return replace(
-        completion,
-        input_tokens=sent,
-        output_tokens=written,
-        cost_usd=price.cost_usd(sent, written, batch=True) if price else None,
-        flags=(*completion.flags, ESTIMATED),
-    )
+    told = replace(completion, reply_id=ask.reply_id)
+    return with_estimates(told, model.tokens(ask)[0], model.price, batch=True)
 
 
 def model_mark(model: Model) -> str:

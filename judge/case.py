@@ -16,13 +16,24 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 Role = Literal["user", "assistant", "tool"]
 
-
 MOST_TOKENS: Final = 10**12
 """More than any model call takes: sums of such counts still fit into 64 bits."""
 
+MOST_USD: Final = 1e12
+"""More than any agent costs: sums of such amounts are still numbers."""
+
+MOST_MS: Final = 1e15
+"""More than the ten thousand years that dates can be apart, for the same reason."""
+
 
 def _with_zone(moment: datetime) -> datetime:
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)
+    try:
+        moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("in UTC it is before the year 1 or after the year 9999") from None
+    return moment
 
 
 Moment = Annotated[datetime, AfterValidator(_with_zone)]
@@ -84,9 +95,9 @@ class Turn(_Record):
         default=None, description="what a retrieval step returned; empty: it found nothing"
     )
     started_at: Moment | None = None
-    latency_ms: float | None = Field(default=None, ge=0)
+    latency_ms: float | None = Field(default=None, ge=0, le=MOST_MS)
     usage: Usage | None = None
-    cost_usd: float | None = None
+    cost_usd: float | None = Field(default=None, ge=-MOST_USD, le=MOST_USD)
 
 
 class ToolSpec(_Record):
@@ -108,8 +119,8 @@ class Transcript(_Record):
         default=None, description="retrieved for the whole; null: no retrieval is known"
     )
     started_at: Moment | None = None
-    duration_ms: float | None = Field(default=None, ge=0)
-    agent_cost_usd: float | None = None
+    duration_ms: float | None = Field(default=None, ge=0, le=MOST_MS)
+    agent_cost_usd: float | None = Field(default=None, ge=-MOST_USD, le=MOST_USD)
     finished: bool | None = Field(
         default=None, description="false: cut off before its end; null: not known"
     )
@@ -172,10 +183,11 @@ class Transcript(_Record):
         usages = [t.usage for t in self.turns if t.role == "assistant" and t.usage is not None]
         if not usages:
             return None
-        return Usage(
-            input_tokens=sum(u.input_tokens for u in usages),
-            output_tokens=sum(u.output_tokens for u in usages),
-        )
+        sums = {
+            "input_tokens": sum(u.input_tokens for u in usages),
+            "output_tokens": sum(u.output_tokens for u in usages),
+        }
+        return usages[0].model_copy(update=sums)  # a sum may exceed what one call can take
 
     def cost_usd(self) -> float | None:
         """What the agent cost: as recorded for the whole, else the sum of its turns."""

@@ -174,9 +174,9 @@ def compare(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig)
     Raises:
         NotComparable: a run is not complete.
     """
-    summaries = (_summary(baseline, "baseline"), _summary(candidate, "candidate"))
+    summaries = _summaries(baseline, candidate)
     scores = (baseline.scores, candidate.scores)
-    names = metric_names(scores)
+    names = metric_names(summaries)
     cases = PairedCases.of(baseline.cases, candidate.cases)
     changes = config_diff(baseline.config, candidate.config)
     answered = (baseline.answered_by, candidate.answered_by)
@@ -221,7 +221,8 @@ def gated(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig) -
     """Two runs with the measures that `thresholds` gates on, for what is worked out beside them."""
     both = Compared.of(baseline, candidate, thresholds)
     scores = (baseline.scores, candidate.scores)
-    wanted = {key: name for key, name in metric_names(scores).items() if name in thresholds.gating}
+    names = metric_names(_summaries(baseline, candidate))
+    wanted = {key: name for key, name in names.items() if name in thresholds.gating}
     repeated = PairedCases.of(baseline.cases, candidate.cases).repeated
     for pair in paired_metrics(scores, wanted, repeated=repeated):
         both.add(pair)
@@ -278,6 +279,10 @@ def _ending(
     return "fine"
 
 
+def _summaries(baseline: RunData, candidate: RunData) -> tuple[RunSummary, RunSummary]:
+    return _summary(baseline, "baseline"), _summary(candidate, "candidate")
+
+
 def _summary(run: RunData, role: str) -> RunSummary:
     if run.status != COMPLETE or run.summary is None:
         raise NotComparable(
@@ -310,8 +315,10 @@ def _deltas(cases: PairedCases, baseline: RunSummary, candidate: RunSummary) -> 
 
 
 def _p95_delta(baseline: RunData, candidate: RunData, cases: PairedCases) -> float | None:
-    before, after = (_p95(run, cases) for run in (baseline, candidate))
-    return _difference(before, after)
+    """Over executions: of repetitions each."""
+    if cases.latency_p95_ms is not None:
+        return _difference(*cases.latency_p95_ms)
+    return _difference(*(_p95(run, cases) for run in (baseline, candidate)))
 
 
 def _p95(run: RunData, cases: PairedCases) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import groupby
 from operator import itemgetter
@@ -81,6 +81,21 @@ class MetricAggregate(BaseModel):
     candidate_avg: float | None
     delta: float | None
 
+    @classmethod
+    def of(
+        cls, metric: str, averages: Sequence[float | None], *, is_binary: bool, paired: bool
+    ) -> MetricAggregate:
+        """Averages of both sides; a delta only where they are `paired`, over the same cases."""
+        before, after = averages
+        apart = after - before if paired and before is not None and after is not None else None
+        return cls(
+            metric=metric,
+            is_binary=is_binary,
+            baseline_avg=None if before is None else rounded(before),
+            candidate_avg=None if after is None else rounded(after),
+            delta=None if apart is None else rounded(apart),
+        )
+
 
 class JoinedCases(NamedTuple):
     """The cases of two runs side by side, in no order; a side that lacks a case is null.
@@ -100,17 +115,13 @@ class JoinedCases(NamedTuple):
 def joined_cases(baseline: pl.LazyFrame, candidate: pl.LazyFrame) -> JoinedCases:
     """Both runs' cases joined."""
     runs = (baseline, candidate)
-    seen = [
-        collected(
-            side.select((pl.col("status") == "skipped").any(), (pl.col("repetition") > 0).any())
-        ).row(0)
-        for side in runs
-    ]
-    repeated = any(more for _, more in seen)
+    seen = [_seen(side) for side in runs]
+    executed = {one.cases - one.skipped for one in seen}
+    repeated = any(one.repeated for one in seen)
     sides = [
         _side(run, f"{side}_", repeated=repeated) for run, side in zip(runs, _SIDES, strict=True)
     ]
-    joined = None if repeated else _in_one_order(*sides)
+    joined = None if repeated or len(executed) > 1 else _in_one_order(*sides)
     if joined is None:
         before, after = (collected(side) for side in sides)
         joined = before.join(after, on="case_id", how="full", coalesce=True)
@@ -120,7 +131,22 @@ def joined_cases(baseline: pl.LazyFrame, candidate: pl.LazyFrame) -> JoinedCases
         .with_columns(status=_case_status())
     )
     lone = bool(rows["baseline_runs"].null_count() or rows["candidate_runs"].null_count())
-    return JoinedCases(rows, lone, any(skipped for skipped, _ in seen), repeated)
+    return JoinedCases(rows, lone, any(one.skipped for one in seen), repeated)
+
+
+class _Seen(NamedTuple):
+    """How many cases a run holds, how many of them were skipped, whether some were repeated."""
+
+    cases: int
+    skipped: int
+    repeated: bool
+
+
+def _seen(cases: pl.LazyFrame) -> _Seen:
+    skipped = (pl.col("status") == "skipped").sum()
+    return _Seen(
+        *collected(cases.select(pl.len(), skipped, (pl.col("repetition") > 0).any())).row(0)
+    )
 
 
 def _side(cases: pl.LazyFrame, prefix: str, *, repeated: bool) -> pl.LazyFrame:
@@ -156,11 +182,8 @@ def _side(cases: pl.LazyFrame, prefix: str, *, repeated: bool) -> pl.LazyFrame:
 
 def _in_one_order(before: pl.LazyFrame, after: pl.LazyFrame) -> pl.DataFrame | None:
     """Two runs over the same transcripts hold their cases in one order, and need no join; null for
-    others.
+    others that executed as many.
     """
-    heights = [collected(side.select(pl.len())).item() for side in (before, after)]
-    if heights[0] != heights[1]:
-        return None
     rows = collected(
         pl.concat([before, after.rename({"case_id": "other"})], how="horizontal")
         .with_columns(alike=pl.col("case_id") == pl.col("other"))

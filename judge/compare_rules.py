@@ -10,6 +10,7 @@ import polars as pl
 
 from judge.config import ComparisonConfig
 from judge.exact import DECIMALS, exceeds, rounded, unrounded_mean
+from judge.executions import collected
 
 
 class Figures(NamedTuple):
@@ -47,8 +48,8 @@ def figures(cases: pl.DataFrame, side: str, *, paired: bool) -> Figures:
 def _pass_rate(cases: pl.DataFrame, side: str) -> Fraction | None:
     if cases.is_empty():
         return None
-    by_runs = cases.group_by(f"{side}_runs").agg(pl.col(f"{side}_passes").sum())
-    passed = sum((Fraction(passes, runs) for runs, passes in by_runs.rows()), Fraction())
+    by_runs = cases.lazy().group_by(f"{side}_runs").agg(pl.col(f"{side}_passes").sum())
+    passed = sum((Fraction(passes, runs) for runs, passes in collected(by_runs).rows()), Fraction())
     return passed / cases.height
 
 

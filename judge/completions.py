@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
-from judge.llm import Completion
+from judge.llm import ESTIMATED, Completion
 from judge.prices import Price, estimated_tokens
 from judge.privacy.concealment import without_own
 from judge.provider_errors import readable
-
-ESTIMATED: Final = "tokens_estimated"
-"""Flag of a completion whose tokens were not metered."""
 
 
 def completion_of(
@@ -40,16 +37,25 @@ def completion_of(
     )
 
 
-def with_estimates(completion: Completion, sent: int, price: Price | None) -> Completion:
-    """With tokens estimated by length, and flagged so, where none were metered."""
-    if completion.input_tokens is not None:
+def with_estimates(
+    completion: Completion, sent: int, price: Price | None, *, batch: bool = False
+) -> Completion:
+    """With tokens estimated by length, and flagged so, where none were metered.
+
+    Args:
+        completion: as the provider metered it, or not.
+        sent: tokens that the prompt is estimated to be.
+        price: of its tokens; null where that is not known.
+        batch: whether a batch brought it.
+    """
+    if completion.input_tokens is not None or completion.output_tokens is not None:
         return completion
     written = estimated_tokens(completion.text)
     return replace(
         completion,
         input_tokens=sent,
         output_tokens=written,
-        cost_usd=None if price is None else price.cost_usd(sent, written),
+        cost_usd=None if price is None else price.cost_usd(sent, written, batch=batch),
         flags=(*completion.flags, ESTIMATED),
     )
 

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from judge.comparability import DISJOINT, MIN_OVERLAP
+from judge.executions import collected
 from judge.measures import Measure, whole
 from judge.paired_metrics import aligned
 from judge.statistics.clusters import Codes, Sample
@@ -60,9 +61,7 @@ class Pairing:
         labelled: tuple[pl.DataFrame, pl.DataFrame] | None = None,
     ) -> Pairing:
         """The pairing of two case tables."""
-        lost = baseline["case_id"].filter(
-            ~baseline["case_id"].is_in(candidate["case_id"].implode())
-        )
+        lost = _lost(baseline["case_id"], candidate["case_id"])
         shared = baseline.height - lost.len()
         larger = max(baseline.height, candidate.height)
         clusters = tuple(side.select("case_id", "cluster") for side in (baseline, candidate))
@@ -77,6 +76,13 @@ class Pairing:
     def paired(self) -> bool:
         """Whether the runs are compared case by case."""
         return self.overlap >= DISJOINT
+
+
+def _lost(baseline: pl.Series, candidate: pl.Series) -> pl.Series:
+    """The cases that only the baseline has; over the same transcripts no set of them is made."""
+    if baseline.equals(candidate):
+        return baseline.clear()
+    return baseline.filter(~baseline.is_in(candidate.implode()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,13 +175,8 @@ def _counted_differences(joined: pl.DataFrame, filling: str) -> Counted | None:
     if not (joined["cluster"] == joined["case_id"]).all():
         return None
     old, new = _COLUMNS[filling]
-    found = (
-        joined.select(delta=pl.col(f"{new}_after") - pl.col(old))
-        .drop_nulls()
-        .group_by("delta")
-        .agg(times=pl.len().cast(pl.Float64))
-        .sort("delta")
-    )
+    moved = joined.lazy().select(delta=pl.col(f"{new}_after") - pl.col(old)).drop_nulls()
+    found = collected(moved.group_by("delta").agg(times=pl.len().cast(pl.Float64)).sort("delta"))
     counted = Counted(found["delta"].to_numpy(), found["times"].to_numpy())
     return counted if counted.moved > MAX_DRAWN else None
 

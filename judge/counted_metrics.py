@@ -1,9 +1,9 @@
 """The metrics of two runs whose rows stand in one order: how often each pair of values occurs.
 
-Two runs over the same transcripts with the same judges hold their scores in one order, and a metric takes
-few values: of a million cases and nine metrics some hundred counts are left, read a block of rows
-of both runs at a time. Where the orders differ, cases were
-repeated or belong together, `judge.paired_metrics` joins case by case.
+Two runs over the same transcripts with the same judges hold their scores in one order, and a metric
+takes few values: of a million cases and nine metrics some hundred counts are left, read a block of
+rows of both runs at a time. Where the orders differ, or cases were repeated or belong together,
+`judge.paired_metrics` joins case by case.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from judge.compare_cases import GUARD, MetricAggregate
-from judge.exact import rounded
 from judge.executions import collected
 from judge.headlines import METRIC, headlines
 from judge.paired_metrics import Names, Scores
@@ -113,17 +112,10 @@ def counted_aggregate(metric: CountedMetric) -> MetricAggregate:
     columns = [f"{side}_{'success' if binary else 'raw'}" for side in _SIDES]
     both = metric.rows.drop_nulls(columns)
     paired = both.height > 0
-    before, after = (
+    averages = [
         _average(both if paired else metric.rows.drop_nulls(column), column) for column in columns
-    )
-    known = paired and before is not None and after is not None
-    return MetricAggregate(
-        metric=metric.name,
-        is_binary=binary,
-        baseline_avg=None if before is None else rounded(before),
-        candidate_avg=None if after is None else rounded(after),
-        delta=rounded(after - before) if known else None,  # type: ignore[operator]  # both are known
-    )
+    ]
+    return MetricAggregate.of(metric.name, averages, is_binary=binary, paired=paired)
 
 
 def _average(rows: pl.DataFrame, column: str) -> float | None:

@@ -16,8 +16,10 @@ _SIGNATURE: Final = re.compile(r"signature|sig$", re.IGNORECASE)
 _NAMES_A_KEY: Final = re.compile(r"kms", re.IGNORECASE)
 """Which key a server encrypts with; it opens nothing."""
 
-_USERINFO: Final = re.compile(r"([a-z][a-z0-9+.-]*)://([^/?#\s]*)@", re.IGNORECASE)
-_QUERY: Final = re.compile(r"([?&])([^=&#\s]+)=([^&#\s]+)")
+# Bounded: every letter of a long text could else begin a scheme that goes on to its end.
+_USERINFO: Final = re.compile(r"([a-z0-9+.-]{1,41})://([^/?#\s]*)@", re.IGNORECASE)
+# A name is looked at once, whether a value follows or not.
+_QUERY: Final = re.compile(r"([?&])([^=&#\s]++)(?:=([^&#\s]+))?")
 
 
 def secret_names(options: Any, at: str = "") -> Iterator[str]:
@@ -68,6 +70,8 @@ def _without_userinfo(found: re.Match[str]) -> str:
 
 def _without_value(found: re.Match[str]) -> str:
     before, name, value = found.groups()
+    if value is None:
+        return found[0]
     secret = is_secret(name) or _SIGNATURE.search(name)
     return f"{before}{name}=***" if secret and value != "***" else found[0]
 

@@ -30,10 +30,11 @@ OF_THE_TASK: Final = frozenset(
 
 _RESTS_ON_CONTEXT: Final = ("context_sufficiency", "groundedness")
 
-# Openers that some judges take for an answer (arXiv 2507.08794).
+# Openers that some judges take for an answer (arXiv 2507.08794). Possessive: two runs of signs
+# that meet can share a long one in many ways.
 _OPENERS: Final = re.compile(
-    r"\W*(?:thought process|let(?:'|\u2019)?s (?:solve|think)[^.:\n]{0,40}|solution|answer|final answer|reasoning|"
-    r"explanation|response)?\W*",
+    r"\W*+(?:thought process|let(?:'|\u2019)?s (?:solve|think)[^.:\n]{0,40}|solution|answer"
+    r"|final answer|reasoning|explanation|response)?\W*",
     re.IGNORECASE,
 )
 

@@ -22,7 +22,7 @@ from judge.kept import Kept, ReplyCache, Turns
 from judge.ledger import Ledger, OpenLedger
 from judge.limits import Leases, Limiter
 from judge.llm import Completion, Model, UnusableReply
-from judge.protocol import Ask, Clerk, Judge, NoReply, Query, QueryResult
+from judge.protocol import NO_CLERK, Ask, Clerk, Judge, NoReply, Query, QueryResult
 from judge.purse import Purse
 from judge.reply import PARSER_VERSION, parse_reply
 from judge.retrying import Backoff
@@ -189,13 +189,15 @@ class Engine:
 
     def _seat_of(self, model: Model) -> _Seat:
         """The one seat of a model, whoever asks it: calls of a model share what is known of it."""
-        return self._seats.setdefault(id(model), _Seat(model, self._bounds))
+        if id(model) not in self._seats:
+            self._seats[id(model)] = _Seat(model, self._bounds)
+        return self._seats[id(model)]
 
     async def _reply(self, seat: _Seat, put: _Put) -> Answer | QueryResult | NoReply:
         if isinstance(put.question, Ask):
             return await self._answer(seat, put.question, put)
         if self._means.clerk is None:
-            return NoReply("no_clerk", "there is nobody here to run statements on a database")
+            return NO_CLERK
         return await self._means.clerk.look_up(put.question)
 
     async def _answer(self, seat: _Seat, ask: Ask[Any], put: _Put) -> Answer:

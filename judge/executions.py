@@ -68,8 +68,8 @@ def agent_latency(executed: pl.LazyFrame) -> Latency:
     found = _latencies(executed)
     longest = found.max()
     return Latency(
-        p50=_quantile(found, 0.5),
-        p95=_quantile(found, 0.95),
+        p50=quantile(found, 0.5),
+        p95=quantile(found, 0.95),
         max=longest if isinstance(longest, float) else None,
         avg=rounded(unrounded_mean(found)) if found.len() else None,
     )
@@ -77,13 +77,14 @@ def agent_latency(executed: pl.LazyFrame) -> Latency:
 
 def latency_quantile(executed: pl.LazyFrame, share: float) -> float | None:
     """One percentile of it, at a share 0..1; null where none was measured."""
-    return _quantile(_latencies(executed), share)
+    return quantile(_latencies(executed), share)
+
+
+def quantile(numbers: pl.Series, share: float) -> float | None:
+    """The number below which a share 0..1 of the known ones lies; null where none is known."""
+    found = numbers.quantile(share, interpolation="linear")
+    return None if found is None else rounded(found)
 
 
 def _latencies(executed: pl.LazyFrame) -> pl.Series:
     return collected(executed.select(pl.col("agent_latency_ms").drop_nulls())).to_series()
-
-
-def _quantile(latencies: pl.Series, share: float) -> float | None:
-    found = latencies.quantile(share, interpolation="linear")
-    return None if found is None else rounded(found)

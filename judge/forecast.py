@@ -21,7 +21,7 @@ from judge.hearing import Hearing
 from judge.kept import Kept, ReplyCache
 from judge.llm import Model
 from judge.offline import plain_reply
-from judge.protocol import Ask, Clerk, Judge, NoReply, QueryResult, Question
+from judge.protocol import NO_CLERK, Ask, Clerk, Judge, NoReply, QueryResult, Question
 from judge.reply import parse_reply
 from judge.reply_request import most_sent
 from judge.seats import Seats
@@ -45,6 +45,7 @@ class Tally:
 
     Attributes:
         sent: prompt tokens of those put, as the model estimates them.
+        most_sent: the most that these prompts can be.
         came: reply tokens of those put, by their schemas.
         most: reply tokens of those put, at their cap.
         metered: calls behind kept replies whose tokens and latency are known.
@@ -119,7 +120,7 @@ class Forecaster:
         if isinstance(question, Ask):
             return await self._foreseen(question, seen)
         if self._clerk is None:
-            return NoReply("no_clerk", "there is nobody here to run statements on a database")
+            return NO_CLERK
         return await self._clerk.look_up(question)
 
     async def _foreseen(self, ask: Ask[Any], seen: _Seen) -> BaseModel | NoReply:

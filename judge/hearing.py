@@ -12,12 +12,6 @@ from judge.protocol import Judge, JudgeFailed, NoReply, QueryResult, Question
 from judge.score import Score
 
 
-def _not_completed(case: Case) -> str | None:
-    if case.status == "completed":
-        return None
-    return f"conversation status is {case.status!r}, only completed ones are judged"
-
-
 class Hearing:
     """While it has `asks`, `answer` them; then read `scores`.
 
@@ -92,3 +86,9 @@ class Hearing:
         ]
         self.asks, self._steps = (), None
         self.scores = [*scores, *forgotten]
+
+
+def _not_completed(case: Case) -> str | None:
+    if case.status == "completed":
+        return None
+    return f"conversation status is {case.status!r}, only completed ones are judged"

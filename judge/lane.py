@@ -90,7 +90,7 @@ def _paces(
     per_minute: int | None, keeping: Callable[[int], Pace], shared: Pace | None
 ) -> list[Pace]:
     own = [keeping(per_minute)] if per_minute is not None else []
-    return [*own, shared] if shared is not None else [*own]
+    return own if shared is None else [*own, shared]
 
 
 def _settle(charges: Iterable[tuple[Pace, Charge]], cost: float) -> None:

@@ -148,11 +148,10 @@ def instruction_compliance(read: Reading) -> Finding:
     """
     tools = read.tools
     offered = {tool.name for tool in read.case.transcript.tools}
-    outside = [
-        one for one in (*tools.called, *tools.failed) if offered - {one.call.name} == offered
-    ]
+    calls = (*tools.called, *tools.failed) if offered else ()
+    outside = [one for one in calls if one.call.name not in offered]
     wrong = unexpected_writes(tools)
-    breaches = [*wrong, *(outside if offered else ())]
+    breaches = [*wrong, *outside]
     refused = _refused(read)
     retried = repeated_calls(tools.failed)
     why = (

@@ -151,7 +151,8 @@ class Limiter:
         except AssizesError as error:
             for waiter in lane.line.everyone():
                 lane.line.leave(waiter)
-                waiter.turn.set_exception(error)
+                if not waiter.turn.cancelled():  # who was may still stand in line
+                    waiter.turn.set_exception(error)
             return NEVER
 
     def _ring_at(self, at: float) -> None:

@@ -98,6 +98,10 @@ class Line:
         self.leave(waiter)
         return waiter
 
+    def everyone(self) -> list[Waiter]:
+        """All who wait, as they joined."""
+        return list(self._waiting)
+
     def _trim(self, queue: deque[Waiter]) -> bool:
         """Drop from the front who has left or was cancelled; false when that was everybody."""
         while queue:
@@ -119,7 +123,3 @@ class Line:
         if waiter.turn.cancelled():
             self._waiting.pop(waiter, None)
         return waiter in self._waiting
-
-    def everyone(self) -> list[Waiter]:
-        """All who wait, as they joined."""
-        return list(self._waiting)

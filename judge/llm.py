@@ -14,6 +14,9 @@ from judge.protocol import Ask
 
 OFFLINE_PROVIDER = "offline"
 
+ESTIMATED = "tokens_estimated"
+"""Flag of a completion whose tokens were not metered."""
+
 FREE = Price(input_usd_per_million=0.0, output_usd_per_million=0.0, source="offline")
 
 

@@ -10,6 +10,7 @@ import polars as pl
 
 from judge.compare_cases import joined_cases
 from judge.compare_rules import Figures, figures
+from judge.executions import collected, quantile
 
 LISTED: Final = 1_000
 """So many cases of each status are listed, and so many that only one run holds; all are counted."""
@@ -23,7 +24,8 @@ class PairedCases:
     where repetitions say how much a case moves by itself; of all others counts.
 
     `keys` are the matched cases as numbers; null where both runs hold the same cases and every
-    one of them was executed.
+    one of them was executed. `latency_p95_ms` of both runs over the matched cases; null where
+    repetitions were averaged.
     """
 
     matched: int
@@ -40,6 +42,7 @@ class PairedCases:
     repeated: bool
     baseline: Figures
     candidate: Figures
+    latency_p95_ms: tuple[float | None, float | None] | None
 
     @classmethod
     def of(cls, baseline: pl.LazyFrame, candidate: pl.LazyFrame) -> PairedCases:
@@ -53,11 +56,12 @@ class PairedCases:
             both.rows.filter(pl.col(f"{other}_runs").is_null())["case_id"]
             for other in ("candidate", "baseline")
         ]
-        counted = matched.group_by("status").agg(cases=pl.len(), flipped=_FLIPPED.sum()).rows()
+        counted = matched.lazy().group_by("status").agg(cases=pl.len(), flipped=_FLIPPED.sum())
+        by_status = collected(counted).rows()
         return cls(
             matched=matched.height,
-            statuses={status: cases for status, cases, _ in counted},
-            flipped={status: flips for status, _, flips in counted},
+            statuses={status: cases for status, cases, _ in by_status},
+            flipped={status: flips for status, _, flips in by_status},
             uneven=_count(matched, pl.col("baseline_runs") != pl.col("candidate_runs")),
             unscored=_count(
                 matched,
@@ -72,6 +76,7 @@ class PairedCases:
             repeated=both.repeated,
             baseline=figures(shared, "baseline", paired=paired),
             candidate=figures(shared, "candidate", paired=paired),
+            latency_p95_ms=None if both.repeated else _latencies_p95(shared),
         )
 
     @property
@@ -83,6 +88,13 @@ class PairedCases:
     def same_cases(self) -> bool:
         """Whether each run executed the cases of the other."""
         return not any(self.alone)
+
+
+def _latencies_p95(shared: pl.DataFrame) -> tuple[float | None, float | None]:
+    return (
+        quantile(shared["baseline_agent_latency"], 0.95),
+        quantile(shared["candidate_agent_latency"], 0.95),
+    )
 
 
 def _count(rows: pl.DataFrame, where: pl.Expr) -> int:

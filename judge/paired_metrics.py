@@ -1,20 +1,23 @@
 """The metrics of two runs, one after the other: each case's numbers on both sides.
 
-One metric of both runs is in memory at a time, its cases by the hashes of their ids: a run of a million cases and nine metrics has nine million headlines.
+One metric of both runs is in memory at a time, its cases by the hashes of their ids: a run of a
+million cases and nine metrics has nine million headlines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
 from judge.compare_cases import GUARD, MetricAggregate
-from judge.exact import rounded
 from judge.executions import collected
-from judge.headlines import METRIC, headlines
+from judge.headlines import headlines
 from judge.paired_cases import PairedCases
+
+if TYPE_CHECKING:
+    from judge.summary import RunSummary
 
 Names = Mapping[tuple[str, str], str]
 Scores = tuple[pl.LazyFrame, pl.LazyFrame]
@@ -32,14 +35,11 @@ class PairedMetric(NamedTuple):
     after: pl.DataFrame
 
 
-def metric_names(scores: Scores) -> dict[tuple[str, str], str]:
-    """The scored metrics of either run by (judge, metric); where judges share a name, the judge
-    goes before it.
+def metric_names(summaries: Iterable[RunSummary]) -> dict[tuple[str, str], str]:
+    """The scored metrics of any run by (judge, metric); where judges share a name, the judge goes
+    before it.
     """
-    scored = (pl.col("part") == "") & (pl.col("status") == "scored")
-    found: set[tuple[str, str]] = set()
-    for side in scores:
-        found.update(collected(side.filter(scored).group_by(METRIC).agg()).rows())
+    found = {(one.judge, one.name) for run in summaries for one in run.metrics if one.scored}
     metrics = [metric for _, metric in found]
     return {
         (judge, metric): metric if metrics.count(metric) == 1 else f"{judge}/{metric}"
@@ -100,16 +100,7 @@ def metric_aggregate(pair: PairedMetric, cases: PairedCases) -> MetricAggregate 
         _average(together[column] if paired else side["number"])
         for column, side in zip(("number", "number_after"), known, strict=True)
     ]
-    before, after = averages
-    return MetricAggregate(
-        metric=pair.name,
-        is_binary=binary,
-        baseline_avg=None if before is None else rounded(before),
-        candidate_avg=None if after is None else rounded(after),
-        delta=rounded(after - before)
-        if paired and before is not None and after is not None
-        else None,
-    )
+    return MetricAggregate.of(pair.name, averages, is_binary=binary, paired=paired)
 
 
 def _matched(side: pl.DataFrame, cases: PairedCases) -> pl.DataFrame:

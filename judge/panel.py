@@ -27,7 +27,7 @@ NO_QUORUM: Final = "no_quorum"
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """What one hearing found: the model that answered it, and the how manieth of its repeats."""
+    """What one hearing found: the model that answered it, and which of its repeats it was."""
 
     model: str
     sample: int
@@ -109,9 +109,10 @@ def unsure(
 ) -> str | None:
     """Why a stronger model should judge anew; null where the votes can stand.
 
-    They cannot where a metric failed for the reply's sake (a provider that is down is no doubt), where the votes of a headline differ in their verdict, where
-    a level is the one just below what is acceptable, or where the verdict of a metric that can be
-    read off the transcript is the opposite of what plain rules read there.
+    They cannot where a metric failed for the reply's sake (a provider that is down is no doubt),
+    where the votes of a headline differ in their verdict, where a level is the one just below what
+    is acceptable, or where the verdict of a metric that can be read off the transcript is the
+    opposite of what plain rules read there.
 
     Args:
         votes: the hearings of the first models.

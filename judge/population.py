@@ -89,8 +89,10 @@ def _number(
     if set(known["stratum"]) != sizes.keys():
         return None  # of a whole stratum nothing is known
     total = sum(sizes.values())
-    value, drawn_from, measurable = 0.0, list[tuple[float, int]](), True
-    for (stratum,), group in known.group_by("stratum"):
+    value, measurable = 0.0, True
+    drawn_from: list[tuple[float, int]] = []
+    # In one order: a sum of floats depends on it in its last digits.
+    for (stratum,), group in known.group_by("stratum", maintain_order=True):
         weight = sizes[str(stratum)] / total
         value += weight * float(group[name].to_numpy().mean())
         clusters, spread = _variance(group, name, sizes[str(stratum)])

@@ -32,8 +32,9 @@ NO_CALL: Final = " (answers no call)"
 NO_RESULT: Final = " (no result)"
 """Marks of what a transcript lacks, so that a judge need not look for it."""
 
-# Signs that look like "less than" are taken for it by models too.
-_FENCE = re.compile(r"[<\uff1c\ufe64](?=\s*[/\uff0f]?\s*data\b)", re.IGNORECASE)
+# Signs that look like "less than" are taken for it by models too. Possessive: the blanks before
+# and behind a slash that is not there could else be shared out in many ways.
+_FENCE = re.compile(r"[<\uff1c\ufe64](?=\s*+[/\uff0f]?\s*+data\b)", re.IGNORECASE)
 _END_OF_DATA = re.compile(r"</data>(?!\s*<data: )")
 
 

@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from pydantic import BaseModel
 
@@ -135,6 +135,10 @@ class NoReply:
     code: str
     reason: str
     raw: str = ""
+
+
+NO_CLERK: Final = NoReply("no_clerk", "there is nobody here to run statements on a database")
+"""The answer to a query where nobody looks things up."""
 
 
 class JudgeFailed(Exception):

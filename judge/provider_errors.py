@@ -69,7 +69,7 @@ _CLASS_NAMES: Final = re.compile(
 )
 _IN_MEMORY: Final = re.compile(r" ssl:<[^>]*>")
 """What aiohttp says of an object by its address, another one each time."""
-_TITLE: Final = re.compile(r"<title>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+_TITLE: Final = re.compile(r"<title>([^<]*)</title>", re.IGNORECASE)
 
 
 def model_error(error: Exception) -> ModelError:

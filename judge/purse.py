@@ -62,9 +62,11 @@ class Purse:
 
     def settle(self, ticket: int, spent: Spent) -> None:
         """Put what it came to in the place of the worst case, and let the next one try."""
-        self._ledger.settle(ticket, spent)
-        self._open -= 1
-        self._settled.set()
+        try:
+            self._ledger.settle(ticket, spent)
+        finally:  # who waits for it must not wait for ever
+            self._open -= 1
+            self._settled.set()
 
 
 async def _patiently(do: Callable[[], T]) -> T:

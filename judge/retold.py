@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from judge.attempts import Attempt, read
 from judge.case import Case
 from judge.hearing import Hearing
 from judge.llm import OFFLINE_PROVIDER, Completion
-from judge.protocol import Ask, Clerk, Judge, NoReply
+from judge.protocol import NO_CLERK, Ask, Clerk, Judge, NoReply
 
 Row = Mapping[str, Any]
 """A row of table asks."""
-
-_NO_CLERK: Final = NoReply("no_clerk", "there is nobody here to run statements on a database")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,7 @@ async def _line(
         replies: list[Any] = []
         for index, question in enumerate(hearing.asks):
             if not isinstance(question, Ask):
-                replies.append(await clerk.look_up(question) if clerk else _NO_CLERK)
+                replies.append(await clerk.look_up(question) if clerk else NO_CLERK)
                 continue
             row = rows.get((round_, index))
             if row is None:

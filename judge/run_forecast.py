@@ -131,13 +131,16 @@ class Figures:
         self.judges = tuple(self._judge(*pair) for pair in pairs)
 
     def minutes(self) -> float | None:
-        """At the limits of the run; null where a batch is as slow as the provider likes."""
+        """At the limits of the run, to which text rules are not held; null where a batch is as slow
+        as the provider likes.
+        """
         if self._scene.config.runner.batch:
             return None
-        limits = self._scene.config.limits
-        seconds = [sum(one.to_put * one.latency_s for one in self.judges) / limits.max_in_flight]
-        for name in {one.model for one in self.judges}:
-            mine = [one for one in self.judges if one.model == name]
+        limits, models = self._scene.config.limits, self._scene.models
+        called = [one for one in self.judges if not _is_offline(models[one.model])]
+        seconds = [sum(one.to_put * one.latency_s for one in called) / limits.max_in_flight]
+        for name in {one.model for one in called}:
+            mine = [one for one in called if one.model == name]
             asks = sum(one.to_put for one in mine)
             tokens = sum(one.input_tokens + one.output_tokens for one in mine)
             seconds.append(60 * asks / (limits.requests_per_minute or math.inf))

@@ -197,10 +197,10 @@ def _metric_numbers(
     names = published_names(metrics)
     for metric in metrics:
         path = f"metrics/{names[metric.judge, metric.name]}"
-        counted = (metric.scored, metric.failed)
+        had = (metric.scored, metric.failed)
         of = values.of_metric(metric)
-        value = Number(of("value"), *counted, total=_total(metric))
-        raw = Number(of("raw"), *counted, most=None)
+        value = Number(of("value"), *had, total=_total(metric))
+        raw = Number(of("raw"), *had, most=None)
         yield f"{path}/mean_raw", raw
         yield f"{path}/mean_value", value
         if metric.pass_rate is not None:

@@ -14,8 +14,8 @@ def run_metrics(summary: RunSummary) -> dict[str, float]:
     Yes and no are 1 and 0. Nested numbers are named by their path: `metrics/<name>/mean_raw`,
     `tiers/<tier>`, `gates/<gate>`, `counts/<name>`, `model_calls/<name>`,
     `judges/<judge>/cost_usd`, `pass^k`. The interval of a number stands under its name with
-    `/ci_low` and `/ci_high` after it, and its bounds with `/worst` and `/best`. Numbers that their judge publishes (seed 004) stand under
-    that name as well.
+    `/ci_low` and `/ci_high` after it, and its bounds with `/worst` and `/best`. Numbers that their
+    judge publishes (seed 004) stand under that name as well.
     """
     return {name: float(value) for name, value in sorted(_numbers(summary)) if value is not None}
 

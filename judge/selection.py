@@ -12,6 +12,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from datetime import UTC
 from typing import Any, Final, Self
 
 import polars as pl
@@ -167,8 +168,7 @@ def facts(case: Case) -> dict[str, Any]:
         "agent_version": case.agent_version,
         "status": case.status,
         "cluster": case.cluster,
-        "started_at": started
-        and (started - (started.utcoffset() or 0 * started.resolution)).replace(tzinfo=None),
+        "started_at": None if started is None else started.astimezone(UTC).replace(tzinfo=None),
         "duration_ms": transcript.duration_ms,
         "turn_count": len(transcript.turns),
         "call_count": sum(1 for _ in transcript.calls()),
@@ -183,7 +183,7 @@ def facts(case: Case) -> dict[str, Any]:
 
 def kept(rows: Sequence[Mapping[str, Any]], text: str) -> list[bool]:
     """Whether a filter keeps each case, by its facts; what is not known keeps none."""
-    names = sorted({found for found in _TAG.findall(_QUOTED.sub("''", text)) if found})
+    names = sorted(set(_TAG.findall(_QUOTED.sub("''", text))))
     condition = _CODE.sub(lambda part: part[0] if part[0][0] == "'" else f'"{part[0]}"', text)
     schema = {_PLACE: pl.Int64, **FACTS, **{f"tags.{name}": pl.String for name in names}}
     shown = [

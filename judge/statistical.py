@@ -114,13 +114,11 @@ class Compared:
                 if measure is not None:
                     side.measures.setdefault(metric.name, measure)
         elif before is not None and after is not None:
-            look = metric_look((before, after), self.pairing, self.limits.alpha)
-            self.looks.extend([look] if look else [])
+            self._note(metric_look((before, after), self.pairing, self.limits.alpha))
 
     def add_counted(self, metric: CountedMetric) -> None:
         """Take in a metric that does not gate, by how often its values occur."""
-        look = counted_look(metric, self.limits.alpha)
-        self.looks.extend([look] if look else [])
+        self._note(counted_look(metric, self.limits.alpha))
 
     @property
     def alone(self) -> bool:
@@ -138,6 +136,10 @@ class Compared:
         tables = (self.before.table, self.after.table)
         degrees = sum(table.degrees for table in tables)
         return sqrt(sum(table.squares for table in tables) / degrees) if degrees else None
+
+    def _note(self, look: Look | None) -> None:
+        if look is not None:
+            self.looks.append(look)
 
 
 def statistical_verdict(

@@ -201,11 +201,9 @@ def chart_type(step: Step) -> str | None:
     """The kind of chart a step made, as its arguments or its result say; null: not said."""
     result = json_value(step.result)
     for holder in (step.arguments, result if isinstance(result, Mapping) else {}):
-        for _, text in sorted(
-            ((key, text) for key, text in _texts(holder) if key in _TYPE_KEYS),
-            key=lambda pair: _TYPE_KEYS.index(pair[0]),
-        ):
-            return text
+        said = [(key, text) for key, text in _texts(holder) if key in _TYPE_KEYS]
+        if said:
+            return min(said, key=lambda pair: _TYPE_KEYS.index(pair[0]))[1]
     return None
 
 

@@ -209,30 +209,24 @@ def _windows(sizes: Sequence[int], room: int, overlap: int) -> tuple[range, ...]
 
 
 def _shortened(
-    transcript: Transcript, most: int, made: Callable[[Turn, int], Turn]
+    transcript: Transcript, most: int, made: Callable[[Turn, int], tuple[Turn, int]]
 ) -> tuple[Transcript, int]:
-    turns = tuple(made(turn, most) for turn in transcript.turns)
-    cut = sum(
-        _chars(old) - most
-        for old, new in zip(transcript.turns, turns, strict=True)
-        if new is not old
-    )
-    return transcript.model_copy(update={"turns": turns}), cut
+    """The transcript with its turns made shorter, and how many characters that cut."""
+    pairs = [made(turn, most) for turn in transcript.turns]
+    turns = tuple(turn for turn, _ in pairs)
+    return transcript.model_copy(update={"turns": turns}), sum(cut for _, cut in pairs)
 
 
-def _chars(turn: Turn) -> int:
-    return len(turn.tool_result.content) if turn.tool_result else len(turn.text or "")
-
-
-def _with_short_result(turn: Turn, most: int) -> Turn:
+def _with_short_result(turn: Turn, most: int) -> tuple[Turn, int]:
     result = turn.tool_result
     if result is None or len(result.content) <= most:
-        return turn
+        return turn, 0
     short = result.model_copy(update={"content": shortened(result.content, most)})
-    return turn.model_copy(update={"tool_result": short})
+    return turn.model_copy(update={"tool_result": short}), len(result.content) - most
 
 
-def _with_short_text(turn: Turn, most: int) -> Turn:
-    if len(turn.text or "") <= most:
-        return turn
-    return turn.model_copy(update={"text": shortened(turn.text or "", most)})
+def _with_short_text(turn: Turn, most: int) -> tuple[Turn, int]:
+    text = turn.text or ""
+    if len(text) <= most:
+        return turn, 0
+    return turn.model_copy(update={"text": shortened(text, most)}), len(text) - most

@@ -13,6 +13,7 @@ from judge.compare import RunComparison
 from tasks.anchor_runs import stored_attribution
 from tasks.discretion import discreet
 from tasks.plan import PlannedRun
+from tasks.publishing import run_resource
 from tasks.room import Room
 
 EVENT_DRIFTED = "assizes.judge.drifted"
@@ -29,11 +30,7 @@ async def attribute_change(
     if found is not None and found.judge_moved:
         emit_event(
             EVENT_DRIFTED,
-            resource={
-                "prefect.resource.id": f"assizes.run.{record.run_id}",
-                "prefect.resource.name": record.run_id,
-                "assizes.name": record.name,
-            },
+            resource=run_resource(record.run_id, record.name),
             payload={"run_id": record.run_id, **found.model_dump(mode="json")},
         )
     return found

@@ -72,7 +72,7 @@ with open(raw, "rb") as lines, open(sys.argv[2], "wb") as out:
     for line in lines:
         out.write(orjson.dumps(stated(orjson.loads(line))) + b"\\n")
 """
-# Columns are there in every row: what is null in one was not said.
+"""The program of that process. Columns are there in every row: what is null in one was not said."""
 
 
 def is_archive(path: Path) -> bool:

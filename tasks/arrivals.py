@@ -128,7 +128,7 @@ def _judged(store: Store, config: RunConfig, court: Court, day: date | None) -> 
     """The cases without an error of earlier complete runs under the same judges."""
     by = {"judge": config.model_dump(mode="json")["judge"], "fingerprints": fingerprints(court)}
     for run_id, stored, of_day in _earlier(store, config.name):
-        same = all(stored.get(part) == told for part, told in by.items())
+        same = all(stored.get(part) == own for part, own in by.items())
         if not same or (day is not None and of_day == day):
             continue
         cases = store.scan(run_id, "cases").filter(pl.col("error").is_null())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +25,7 @@ from tasks.room import watcher
 log = logging.getLogger(__name__)
 
 BLIND_LOOKS: Final = 60
-"""So many looks in a row may fail; at the longest pause that is an hour."""
+"""So many looks at a batch in a row may fail; at the longest pause that is an hour."""
 
 LINES_AT_ONCE: Final = 500
 
@@ -66,7 +67,7 @@ class Desk:
         self._inbox = Inbox(folder)
         self._records: dict[str, BatchRecord] = {}
         self._left: dict[str, Came] = {}
-        self._blind = 0
+        self._blind: Counter[str] = Counter()
 
     @property
     def waiting(self) -> list[BatchRecord]:
@@ -265,11 +266,11 @@ class Desk:
         try:
             status = await self._office(record).status(record.batch_id or "")
         except ModelError as error:
-            self._blind += 1
-            if not passes(error) or self._blind > BLIND_LOOKS:
+            self._blind[record.name] += 1
+            if not passes(error) or self._blind[record.name] > BLIND_LOOKS:
                 raise _lost_sight(record, error) from error
             return None
-        self._blind = 0
+        self._blind[record.name] = 0
         return status
 
     async def _pause(self, seconds: float) -> None:

@@ -30,3 +30,8 @@ class Bounds:
         return cls(
             round(config.max_object_mb * _MB), round(config.max_document_mb * _MB), config.salvage
         )
+
+
+def record_bytes(config: TranscriptsConfig) -> int:
+    """The most that one record may be."""
+    return round(config.max_record_mb * _MB)

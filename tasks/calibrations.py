@@ -120,7 +120,7 @@ def labels_of(
     if uri.startswith(CASES):
         if store is None or record is None:
             raise ConfigurationError(f"{_LABELS} {uri!r}: needs a run, not judgements")
-        things = carried_labels(store, record.run_id, uri.removeprefix(CASES), config)
+        things = carried_labels(store, record.run_id, uri.removeprefix(CASES))
         body = as_json([[*thing, people.grades] for thing, people in sorted(things.items())])
         return Source(uri, _digest(body), {config.metric or VERDICT: things})
     file = read_labels(uri, config.storage_options, config.columns, _LABELS)

@@ -21,6 +21,7 @@ CANARIES: Final = "canaries"
 
 _KEPT: Final = ("manifest", "manifest_roots")
 _LONGEST: Final = 54
+"""Characters of a name: with what stands behind it there may be 63."""
 
 
 def canary_config(config: RunConfig, case_ids: list[str], name: str) -> RunConfig:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from judge.config import RunConfig
@@ -14,6 +15,7 @@ from tasks.sandbox.fixtures import Copies, Fixture, NoFixture, found
 from tasks.sandbox.statement import orders
 from tasks.sandbox.values import Caps
 from tasks.sandbox.worker import ChildEnded, Ran, Worker, started
+from tasks.store.opening import DUCKDB
 
 CHILDREN = 2
 """Children that run at once; statements are short, and each may use a whole processor."""
@@ -23,6 +25,9 @@ RECYCLED_AFTER = 500
 
 LOOK_UP_S = 30.0
 """Statements of one query that have not begun by then are not run."""
+
+_LATE = f"not run: the statements before it took {LOOK_UP_S:g} s"
+_LOST = "not run: the copy was lost with the statement before it"
 
 
 class SandboxClerk:
@@ -66,8 +71,8 @@ class SandboxClerk:
     def of(cls, config: RunConfig) -> SandboxClerk:
         """For the cases of a run: a transcript names databases of one folder, and none of ours."""
         own = [Path(config.limits.ledger)]
-        if config.store.uri.startswith(_FILE):
-            own.append(Path(config.store.uri.removeprefix(_FILE)))
+        if config.store.uri.startswith(DUCKDB):
+            own.append(Path(config.store.uri.removeprefix(DUCKDB)).expanduser())
         return cls(Path(config.transcripts.databases or "."), own=own)
 
     @property
@@ -101,7 +106,12 @@ class SandboxClerk:
                 self._copies = Copies()
             copies = self._copies
             fixture = await asyncio.to_thread(found, database, self._base, self._own)
-            copy = await asyncio.to_thread(copies.lend, fixture)
+            lending = asyncio.ensure_future(asyncio.to_thread(copies.lend, fixture))
+            try:
+                copy = await asyncio.shield(lending)
+            except asyncio.CancelledError:
+                lending.add_done_callback(partial(_returned, copies))
+                raise
         try:
             yield copies, copy
         finally:
@@ -163,11 +173,6 @@ class SandboxClerk:
         self._workers.discard(worker)
 
 
-_FILE = "duckdb:///"
-_LATE = f"not run: the statements before it took {LOOK_UP_S:g} s"
-_LOST = "not run: the copy was lost with the statement before it"
-
-
 def _table(statement: str, ran: Ran) -> Table:
     return Table(
         statement=statement,
@@ -178,3 +183,9 @@ def _table(statement: str, ran: Ran) -> Table:
         ordered=ran.error is None and orders(statement),
         error=ran.error,
     )
+
+
+def _returned(copies: Copies, lending: asyncio.Future[Fixture]) -> None:
+    """Give back what was lent to somebody who is gone."""
+    if not lending.cancelled() and lending.exception() is None:
+        copies.take_back(lending.result())

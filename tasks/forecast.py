@@ -33,7 +33,7 @@ from tasks.arrivals import run_choice
 from tasks.clerk import SandboxClerk
 from tasks.intake import Plan, Record, plan_intake, read_shard
 from tasks.judging import hear_all
-from tasks.ledger_file import known_runs, spent_by, spent_today
+from tasks.ledger_file import spent_by, spent_today
 from tasks.objects import Spool
 from tasks.replies import FileReplies, OwnReplies
 from tasks.room import watcher
@@ -167,10 +167,7 @@ class _Known:
         self.spent = Spendings(spent_by(ledger, self.run_id), spent_today(ledger))
 
     def _read(self, store: Store) -> None:
-        ledger = self.config.limits.ledger
-        refreshing = self.config.cache.use == "refresh" and self.seats.costs
-        paid = known_runs(ledger) if refreshing else []
-        self.run_id = chosen_run_id(self.run_id, self.config, store, paid)
+        self.run_id = chosen_run_id(self.run_id, self.config, store, costs=self.seats.costs)
         runs = store.runs()
         own = runs.filter(pl.col("run_id") == self.run_id)
         self.status = None if own.is_empty() else str(own["status"][0])

@@ -19,8 +19,8 @@ from judge.formats.containers import Gathered
 from judge.formats.intake import strict_json
 from tasks.archives import is_archive, spread
 from tasks.links import Home, is_file, leads_out
-from tasks.objects import Source, Spool
-from tasks.sources import BOM
+from tasks.objects import Spool
+from tasks.sources import BOM, Source
 
 _MANIFEST_BYTES: Final = 1 << 20
 

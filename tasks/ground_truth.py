@@ -9,15 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-import fsspec
 import polars as pl
 
 from judge.case import Case, Expected
+from judge.credentials import masked
 from judge.errors import ConfigurationError, DataError
 from judge.formats.intake import strict_json
 from judge.ground_truth import FIELDS, GroundTruthConfig, joined, truth_of
 from judge.reconcile import reconcile
 from tasks.foreign_tables import parquet_rows
+from tasks.whole_files import whole_file
 
 _WHERE: Final = "[ground_truth]"
 _SHOWN: Final = 3
@@ -61,7 +62,7 @@ class GroundTruth:
         if strangers and self.refuse:
             shown = ", ".join(map(repr, sorted(strangers)[:_SHOWN]))
             raise ConfigurationError(
-                f"{_WHERE} {self.uri!r}: {len(strangers)} rows name no case that was read: {shown}; "
+                f"{_WHERE} {masked(self.uri)!r}: {len(strangers)} rows name no case that was read: {shown}; "
                 "take them out, or set unmatched = 'count'"
             )
         matched = len(cases & self.values.keys())
@@ -85,7 +86,7 @@ def ground_truth(config: GroundTruthConfig) -> GroundTruth | None:
     """
     if config.uri is None:
         return None
-    data = _read(config)
+    data = whole_file(config.uri, config.storage_options, f"{_WHERE} uri")
     rows = _rows(config.uri, data)
     columns = _columns(config, {name for _, row in rows for name in row})
     values: dict[str, Expected] = {}
@@ -99,25 +100,13 @@ def ground_truth(config: GroundTruthConfig) -> GroundTruth | None:
     return GroundTruth(config.uri, digest, values, config.unmatched == "refuse")
 
 
-def _read(config: GroundTruthConfig) -> bytes:
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    uri = config.uri or ""
-    try:
-        with fsspec.open(uri, "rb", **config.storage_options) as stream:
-            return bytes(stream.read())
-    except (OSError, BotoCoreError, ClientError, ValueError, ImportError) as error:
-        why = getattr(error, "strerror", None) or type(error).__name__
-        raise ConfigurationError(f"{_WHERE} uri: {uri!r} cannot be read: {why}") from None
-
-
 def _rows(uri: str, data: bytes) -> Rows:
     suffix = PurePosixPath(uri).suffix.lower()
     if suffix in (".jsonl", ".ndjson"):
         return list(_json_rows(uri, data))
     if suffix not in (".csv", ".parquet"):
         raise ConfigurationError(
-            f"{_WHERE} uri: {uri!r} is of no known kind; wanted .jsonl, .csv or .parquet"
+            f"{_WHERE} uri: {masked(uri)!r} is of no known kind; wanted .jsonl, .csv or .parquet"
         )
     try:
         if suffix == ".csv":
@@ -126,7 +115,7 @@ def _rows(uri: str, data: bytes) -> Rows:
             rows = parquet_rows(data)
     except (pl.exceptions.PolarsError, OSError, DataError) as error:
         why = str(error).strip().partition("\n")[0]
-        raise ConfigurationError(f"{_WHERE} {uri!r}: no {suffix[1:]} file: {why}") from None
+        raise ConfigurationError(f"{_WHERE} {masked(uri)!r}: no {suffix[1:]} file: {why}") from None
     return [(f"row {number}", row) for number, row in enumerate(rows, 1)]
 
 
@@ -137,9 +126,13 @@ def _json_rows(uri: str, data: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]
         try:
             row = strict_json(line)
         except DataError as error:
-            raise ConfigurationError(f"{_WHERE} {uri!r} line {number}: {error.detail}") from None
+            raise ConfigurationError(
+                f"{_WHERE} {masked(uri)!r} line {number}: {error.detail}"
+            ) from None
         if not isinstance(row, dict):
-            raise ConfigurationError(f"{_WHERE} {uri!r} line {number}: wanted a JSON object")
+            raise ConfigurationError(
+                f"{_WHERE} {masked(uri)!r} line {number}: wanted a JSON object"
+            )
         yield f"line {number}", row
 
 
@@ -178,4 +171,4 @@ def _truth(
 
 
 def _fault(config: GroundTruthConfig, place: str, why: str) -> ConfigurationError:
-    return ConfigurationError(f"{_WHERE} {config.uri!r} {place}: {why}")
+    return ConfigurationError(f"{_WHERE} {masked(config.uri or '')!r} {place}: {why}")

@@ -9,12 +9,11 @@ from typing import Any
 
 import polars as pl
 
-from judge.calibration.grades import ACCEPTABLE
 from judge.calibration.labelled import People, Thing
 from judge.calibration.settings import CASES, VERDICT, CalibrationConfig
 from judge.errors import ConfigurationError
 from judge.executions import collected
-from judge.score import LABELS
+from judge.score import ACCEPTABLE, LABELS
 from tasks.store import Store
 
 _RECORDED = "recorded_reward"
@@ -66,9 +65,7 @@ def heard(
     return Heard(judge, grades, clusters, _answered_by(store, run_id, judge))
 
 
-def carried_labels(
-    store: Store, run_id: str, name: str, config: CalibrationConfig
-) -> dict[Thing, People]:
+def carried_labels(store: Store, run_id: str, name: str) -> dict[Thing, People]:
     """The labels of a name that the transcripts carry, as the judge `recorded` repeated them.
 
     Raises:

@@ -19,12 +19,13 @@ from judge.formats import Format, native_line
 from judge.formats.containers import Gathered
 from judge.formats.fidelity import HUMAN_LABELS, measured
 from judge.formats.writing import WRITERS, lost
+from tasks.bounds import record_bytes
 from tasks.gathering import gathered_together, plain_path
 from tasks.lines import Raw, line_records
-from tasks.objects import Source, Spool, list_sources
+from tasks.objects import Spool, list_sources
 from tasks.records import case_of, format_of, head_of, raw_records
+from tasks.sources import Source
 
-_MB: Final = 1 << 20
 _TOLD: Final = 20
 """So many rejects are told with their place; all of them are counted."""
 
@@ -138,7 +139,7 @@ def _gathered(
     except DataError as error:
         found.reject(where, error)
         return
-    raws = line_records(path, 0, 0, round(config.max_record_mb * _MB))
+    raws = line_records(path, 0, 0, record_bytes(config))
     yield from _read(raws, format_, config, where, found)
 
 

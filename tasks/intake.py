@@ -26,7 +26,7 @@ from tasks.draw import sampled
 from tasks.gathering import check_named
 from tasks.lines import Raw, sha256_of
 from tasks.manifests import as_it_is_now, transcript_sources
-from tasks.objects import Source, Spool, expand
+from tasks.objects import Spool, expand
 from tasks.records import case_of, digest, excerpt_of, raw_records
 from tasks.scan import (
     AS_IT_IS,
@@ -42,6 +42,7 @@ from tasks.scan import (
     Scanned,
 )
 from tasks.shard import Shard
+from tasks.sources import Source
 from tasks.treatment import AS_READ, Treatment
 
 _PASSED: Final = {JUDGED_BEFORE: "judged_before", NOT_QUIET: "not_quiet"}
@@ -60,7 +61,7 @@ class Plan:
         odd: how many records were taken in spite of something, by code of
             `judge.formats.oddities`.
         reasons: how many records were rejected, by code; `rejected` is their sum.
-        design: how the cases were sampled, as `tasks.draw.design` says it.
+        design: how the cases were sampled, as `tasks.draw.sampled` says it.
         truth: rows of ground truth and cases that found each other, and that did not.
         truth_digest: of the file with the ground truth.
         kept: turns, calls, results of the cases, and what became of parts that a case has no place
@@ -159,7 +160,7 @@ def plan_intake(
     on_progress: Callable[[int], None] | None = None,
     handling: Handling = AS_IT_IS,
 ) -> Plan:
-    """Reads every record once and cuts what is to be judged into shards.
+    """Read every record once and cut what is to be judged into shards.
 
     Args:
         config: where the transcripts are and which are wanted.
@@ -301,7 +302,7 @@ def _shard(number: int, scanned: Scanned, start: int, stop: int) -> Shard:
         "start": start,
         "stop": stop,
         "byte_start": offsets[start] if offsets else None,
-        "byte_stop": ([*offsets[stop : stop + 1], scanned.end])[0] if offsets else None,
+        "byte_stop": _byte_stop(scanned, stop),
         "take": _positions(fates, DUE, start) if unselected else None,
         "duplicates": _positions(fates, DUPLICATE, start),
         "unselected": unselected,
@@ -314,6 +315,13 @@ def _shard(number: int, scanned: Scanned, start: int, stop: int) -> Shard:
     if scanned.named is not None:
         body["named"] = scanned.named
     return Shard(shard_id=f"{number:06d}-{digest(as_json(body), 4).hex()}", **body)
+
+
+def _byte_stop(scanned: Scanned, stop: int) -> int | None:
+    """Where the record after the last one begins, or the object ends; null where there are no lines."""
+    if not scanned.offsets:
+        return None
+    return scanned.offsets[stop] if stop < len(scanned.offsets) else scanned.end
 
 
 def _positions(fates: bytearray, wanted: int, start: int) -> tuple[int, ...]:

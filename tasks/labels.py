@@ -14,7 +14,9 @@ from judge.calibration.settings import Columns
 from judge.credentials import masked
 from judge.errors import ConfigurationError, DataError
 from judge.formats.intake import strict_json
-from tasks.foreign_tables import gunzipped, parquet_rows
+from tasks.foreign_tables import parquet_rows
+from tasks.sources import BOM
+from tasks.whole_files import whole_file
 
 Rows = list[dict[str, Any]]
 
@@ -46,7 +48,7 @@ def read_labels(
     Raises:
         ConfigurationError: when it is not there, or cannot be read as what its ending says.
     """
-    data = _bytes(uri, storage_options, where)
+    data = whole_file(uri, storage_options, where)
     suffix = PurePosixPath(uri.removesuffix(".gz")).suffix.lower()
     reader = _READERS.get(suffix)
     if suffix in (".txt", ".qrels"):
@@ -63,20 +65,6 @@ def read_labels(
     return LabelFile(uri, hashlib.sha256(data).hexdigest()[:16], rows)
 
 
-def _bytes(uri: str, storage_options: Mapping[str, Any], where: str) -> bytes:
-    from fsspec.core import url_to_fs
-
-    try:
-        files, path = url_to_fs(uri, **storage_options)
-        data: bytes = files.cat_file(path)
-        return gunzipped(data) if uri.endswith(".gz") else data
-    except FileNotFoundError:
-        raise ConfigurationError(f"{where} {masked(uri)!r}: no such file") from None
-    except (OSError, ValueError, ImportError, DataError) as error:
-        said = masked(str(error).strip().split("\n", 1)[0][:200])
-        raise ConfigurationError(f"{where} {masked(uri)!r}: cannot be read: {said}") from error
-
-
 def _separated(separator: str) -> Callable[[bytes], Rows]:
     def read(data: bytes) -> Rows:
         # Everything stays text: 007 is an id, and what a grade means is decided elsewhere.
@@ -87,8 +75,16 @@ def _separated(separator: str) -> Callable[[bytes], Rows]:
 
 
 def _json_lines(data: bytes) -> Rows:
-    lines = data.decode("utf-8-sig").splitlines()
-    return _objects([strict_json(line.encode()) for line in lines if line.strip()])
+    # Other ends of lines, such as U+2028, may stand in a text as they are.
+    lines = enumerate(data.removeprefix(BOM).split(b"\n"), 1)
+    return _objects([_json_line(number, line) for number, line in lines if line.strip()])
+
+
+def _json_line(number: int, line: bytes) -> Any:
+    try:
+        return strict_json(line)
+    except DataError as error:
+        raise ValueError(f"line {number}: {error.detail}") from error
 
 
 def _json(data: bytes) -> Rows:

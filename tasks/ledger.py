@@ -75,7 +75,8 @@ class SqliteLedger:
 
     Raises:
         ConfigurationError: when the file cannot be made.
-        StoreError: when the file is there and is no ledger, or one of another version.
+        StoreError: when the file is there and is no ledger, one of another version, or one to which
+            nothing can be added.
     """
 
     def __init__(
@@ -97,9 +98,13 @@ class SqliteLedger:
         self._due: list[tuple[Any, ...]] = []
         self._waits = True
         self._file = opened_ledger(path)
-        with self._transaction():
-            self.resumed_after = self._stop_before()
-            self._sitting = self._began()
+        try:
+            with self._transaction():
+                self.resumed_after = self._stop_before()
+                self._sitting = self._began()
+        except sqlite3.Error as error:
+            self._file.close()
+            raise StoreError(f"[limits] ledger {path!r} cannot be written: {error}") from error
 
     def reserve(self, call: Call, *, wait: bool = True) -> int:
         """Set the worst case aside; the ticket settles it.

@@ -120,7 +120,7 @@ def _entries(manifest: Source, spool: Spool, where: str) -> list[Any]:
     try:
         text = path.read_bytes().removeprefix(BOM).decode().strip()
         if not text.startswith(("[", "{")):
-            return [line for line in text.splitlines() if line.strip()]
+            return [line for line in text.split("\n") if line.strip()]
         entries = strict_json(text.encode())
     except (UnicodeDecodeError, DataError) as error:
         raise ConfigurationError(f"{where}: {error}; wanted {_ACCEPTED}, in UTF-8") from None

@@ -24,12 +24,11 @@ from judge.config import TranscriptsConfig
 from judge.errors import ConfigurationError, DataError, Inconclusive
 from tasks.bounds import Bounds
 from tasks.buckets import bucket_sources, bucket_stream
+from tasks.closing import Closing
 from tasks.leavings import is_ours
 from tasks.links import LINK, Home, is_file, leads_out
 from tasks.sources import BOM, SUFFIXES, SUFFIXES_SAID, Source, changed, until_magic, vanished
 from tasks.unpacking import Packing, packing_of, unpack
-
-__all__ = ["BOM", "SUFFIXES", "Bounds", "Source", "Spool", "expand", "list_sources", "relisted"]
 
 _COPY_BYTES: Final = 1 << 20
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -109,7 +108,7 @@ def relisted(source: Source, storage_options: Mapping[str, Any]) -> Source:
     raise vanished(source)
 
 
-class Spool:
+class Spool(Closing):
     """Local, decompressed, seekable files for sources; safe to share between threads.
 
     Plain local files are used where they lie. Everything else is streamed once into a temporary
@@ -133,12 +132,6 @@ class Spool:
     def of(cls, config: TranscriptsConfig) -> Spool:
         """A spool with the bounds of a configuration."""
         return cls(config.storage_options, Bounds.of(config))
-
-    def __enter__(self) -> Spool:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Delete the temporary folder and forget every file and parsed document."""

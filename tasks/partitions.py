@@ -121,6 +121,12 @@ def check_spread(config: RunConfig) -> None:
                     f"{kind}: {where} {uri!r} is looked for where each process stands; give an "
                     "absolute path that all of them reach, or a URI such as s3://bucket/prefix"
                 )
+    databases = config.transcripts.databases
+    if databases is not None and not Path(databases).is_absolute():
+        raise ConfigurationError(
+            f"{kind}: [transcripts] databases {databases!r} is looked for where each process stands; "
+            "give the absolute path of a folder that all of them reach"
+        )
 
 
 def check_store(config: RunConfig, store: Store) -> None:

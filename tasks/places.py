@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
+from judge.credentials import masked
 from judge.errors import ConfigurationError
 
 _PROBE: Final = ".assizes-probe-"
@@ -57,25 +58,35 @@ def _probe(files: Any, root: str) -> None:
 @contextlib.contextmanager
 def writable(uri: str, where: str) -> Iterator[None]:
     """Says which place cannot be written to, and why, whatever its file system raises."""
-    faults: tuple[type[Exception], ...] = (OSError, ValueError, ImportError, RuntimeError)
-    if uri.startswith("s3"):
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        faults = (*faults, BotoCoreError, ClientError)
     try:
         yield
-    except faults as error:
-        why = " ".join(str(error).split()) or type(error).__name__
+    except faults_of(uri) as error:
+        why = masked(" ".join(str(error).split())) or type(error).__name__
         raise ConfigurationError(
-            f"{where} {_without_userinfo(uri)!r} cannot be written: {why}; give a folder or a URI "
+            f"{where} {masked(uri)!r} cannot be written: {why}; give a folder or a URI "
             "that can, such as s3://bucket/prefix"
         ) from error
 
 
-def _without_userinfo(uri: str) -> str:
-    scheme, separator, rest = uri.rpartition("://")
-    authority, slash, path = rest.partition("/")
-    return f"{scheme}{separator}{authority.rpartition('@')[2] if separator else authority}{slash}{path}"
+def faults_of(uri: str) -> tuple[type[Exception], ...]:
+    """What the file system behind a URI raises, also for options that it does not know."""
+    faults: tuple[type[Exception], ...] = (
+        OSError,
+        ValueError,
+        ImportError,
+        RuntimeError,
+        TypeError,
+    )
+    schemes = uri.rpartition("://")[0]  # several, where one goes through another
+    if "s3" in schemes:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        faults = (*faults, BotoCoreError, ClientError)
+    if "http" in schemes:
+        from aiohttp import ClientError as HttpError
+
+        faults = (*faults, HttpError)
+    return faults
 
 
 def _missing(folder: Path) -> list[Path]:

@@ -25,7 +25,6 @@ from tasks.discretion import discreet
 from tasks.failpoints import failpoint
 from tasks.holding import holding, take
 from tasks.intake import Plan, plan_intake
-from tasks.ledger_file import known_runs
 from tasks.room import Room, watcher
 from tasks.run_ids import chosen_run_id, content_run_id, forked_run_id
 from tasks.scan import Choice, Handling
@@ -204,7 +203,5 @@ def _begun(room: Room, request: Request, intake: Plan) -> RunRecord:
 
 
 def _run_id(room: Room, intake: Plan, prints: dict[str, str]) -> str:
-    config = room.config
-    refreshing = config.cache.use == "refresh" and room.seats.costs
-    paid = known_runs(config.limits.ledger) if refreshing else []
-    return chosen_run_id(content_run_id(config, intake, prints), config, room.store, paid)
+    base = content_run_id(room.config, intake, prints)
+    return chosen_run_id(base, room.config, room.store, costs=room.seats.costs)

@@ -19,12 +19,12 @@ EVERY_S: Final = 1.0
 
 
 @contextmanager
-def shown_at_best() -> Iterator[None]:
+def shown_at_best(what: str) -> Iterator[None]:
     """What is shown is a view of the work: without the server the work goes on."""
     try:
         yield
     except httpx.HTTPError as error:
-        log.warning("the progress cannot be shown: %s", type(error).__name__)
+        log.warning("%s cannot be shown in Prefect: %s", what, type(error).__name__)
 
 
 class Progress:
@@ -53,7 +53,7 @@ class Progress:
         share, line = self._untold
         self._told_at = time.monotonic()
         percent = round(100 * share, 1)
-        with shown_at_best():
+        with shown_at_best("the progress"):
             if self._artifact is None:
                 self._artifact = await acreate_progress_artifact(percent, self._key, line)
             else:

@@ -101,14 +101,18 @@ def _emit(record: RunRecord, names: Iterable[str], payload: Mapping[str, Any]) -
     for name in names:
         emit_event(
             name,
-            resource={
-                "prefect.resource.id": f"{RUN_RESOURCE}.{record.run_id}",
-                "prefect.resource.name": record.run_id,
-                "assizes.name": record.name,
-                "assizes.trigger": record.trigger,
-            },
+            resource=run_resource(record.run_id, record.name) | {"assizes.trigger": record.trigger},
             payload=dict(payload),
         )
+
+
+def run_resource(run_id: str, name: str) -> dict[str, str]:
+    """A run as the resource that an event is about."""
+    return {
+        "prefect.resource.id": f"{RUN_RESOURCE}.{run_id}",
+        "prefect.resource.name": run_id,
+        "assizes.name": name,
+    }
 
 
 def _ending(comparison: RunComparison | None, *, fell: bool) -> Ending:

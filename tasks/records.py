@@ -20,10 +20,11 @@ from judge.formats.documents import Unread
 from judge.formats.intake import check_numbers, check_size, wide_encoding
 from judge.references import referenced, refused
 from judge.selection import facts, kept
+from tasks.bounds import record_bytes
 from tasks.gathering import lines_path
 from tasks.lines import Raw, canonical, line_records, sha256_of
-from tasks.objects import Source, Spool
-from tasks.sources import BOM
+from tasks.objects import Spool
+from tasks.sources import BOM, Source
 
 EXCERPT_CHARS: Final = 80
 """The most a reject shows of its record."""
@@ -31,7 +32,6 @@ EXCERPT_CHARS: Final = 80
 _EXCERPT_FROM_BYTES: Final = 4096
 _HEAD_BYTES: Final = 1 << 16
 _LINES_TRIED: Final = 100
-_MB: Final = 1 << 20
 _REDACT: Final = "[transcripts] redact"
 
 
@@ -51,7 +51,7 @@ def raw_records(
         DataError: the object as a whole cannot be read.
     """
     source, spool = place
-    cap_bytes = round(config.max_record_mb * _MB)
+    cap_bytes = record_bytes(config)
     if format_.by_line:
         path = lines_path(spool, source, format_)
         return _lines(path, start, offset, cap_bytes, spool.broken(source))

@@ -242,7 +242,11 @@ def forget_frames(error: BaseException) -> None:
 
 
 Watcher = Callable[[str, int, int], None]
-"""Told what is going on: a stage (`reading`, `judging`), how many are done, how many there are."""
+"""Told what is going on: a stage (`reading`, `judging`), how many are done, how many there are.
+
+A number above 0 of those there are begins a stage, or says anew how many are done of it. With 0 it
+is told how many more are done; of `reading`, of which nobody knows the end, how many so far.
+"""
 
 
 def _nobody(_stage: str, _done: int, _total: int) -> None:

@@ -14,6 +14,7 @@ from judge.config import RunConfig
 from judge.replayed import NOT_CACHED
 from judge.rows import as_json
 from tasks.intake import Plan
+from tasks.ledger_file import known_runs
 from tasks.store import RunRecord, Store
 from tasks.store.record import is_same
 
@@ -22,7 +23,6 @@ REFRESHED = "r"
 
 REPLAYED = "replay"
 """Runs over kept replies alone are `<id>-replay1`, ...: what they lack must not stand for the run."""
-
 
 FORKED = "f"
 """Runs with another configuration or input than the one of that id are `<id>-f2`, `<id>-f3`, ..."""
@@ -34,21 +34,27 @@ def content_run_id(config: RunConfig, intake: Plan, prints: dict[str, str]) -> s
     return f"{config.name}-{hashlib.sha256(body.encode()).hexdigest()[:12]}"
 
 
-def chosen_run_id(base: str, config: RunConfig, store: Store, paid: Collection[str]) -> str:
+def chosen_run_id(base: str, config: RunConfig, store: Store, *, costs: bool) -> str:
     """The id under which a run that was given none begins, or goes on.
 
     Args:
         base: its content id.
         config: `[cache] use` decides.
         store: where runs are that began before.
-        paid: runs that the ledger knows: their replies would be taken for this run's own.
+        costs: whether a model of the run is paid for; the ledger then knows runs whose replies
+            would be taken for this run's own.
+
+    Raises:
+        StoreError: when the store or the ledger cannot be read.
     """
     use = config.cache.use
     if use == "read_write":
         return base
     of_base = pl.col("run_id").str.starts_with(base)
     runs = {row["run_id"]: row for row in store.runs().filter(of_base).iter_rows(named=True)}
-    return _replayed(base, runs) if use == "replay_only" else _refreshed(base, runs, paid)
+    if use == "replay_only":
+        return _replayed(base, runs)
+    return _refreshed(base, runs, known_runs(config.limits.ledger) if costs else ())
 
 
 def forked_run_id(store: Store, record: RunRecord) -> str:

@@ -19,7 +19,7 @@ from judge.formats.oddities import oddities
 from judge.selection import stratum_of
 from tasks.gathering import lines_path, named_by, plain_path
 from tasks.lines import Raw
-from tasks.objects import Source, Spool, relisted
+from tasks.objects import Spool, relisted
 from tasks.records import (
     case_of,
     excerpt_of,
@@ -29,6 +29,7 @@ from tasks.records import (
     raw_records,
     wanted,
 )
+from tasks.sources import Source
 from tasks.treatment import AS_READ, Treatment
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -76,14 +76,12 @@ def _summarise(room: Room, run: PlannedRun, lost: bool) -> RunSummary:
         summary = with_ledger(summary, ledger.spent(), store.scan(run_id, "asks"))
     summary = _with_intake(room, run, summary)
     left = lost or _gone(room, run) or summary.counts["not_attempted"]
-    record = RunRecord(
-        **{
-            **{name: getattr(run.record, name) for name in RunRecord.__dataclass_fields__},
-            "status": "incomplete" if left else "complete",
-            "finished_at": datetime.now(UTC),
-            "counts": summary.counts,
-            "summary": summary.model_dump(mode="json"),
-        }
+    record = replace(
+        run.record,
+        status="incomplete" if left else "complete",
+        finished_at=datetime.now(UTC),
+        counts=summary.counts,
+        summary=summary.model_dump(mode="json"),
     )
     rows = [
         {"run_id": run_id, "name": name, "value": value}
@@ -128,8 +126,8 @@ def _truncated(room: Room, run_id: str) -> tuple[str, ...]:
     said = pl.col("details").str.contains(f'"{TRUNCATED}":', literal=True)
     scores = room.store.scan(run_id, "scores").filter(said).select("case_id", "repetition")
     cases = collected(scores.unique()).height
-    told = f"{TRUNCATED}: {cases} conversations were shortened, or read in windows of turns"
-    return (told,) if cases else ()
+    line = f"{TRUNCATED}: {cases} conversations were shortened, or read in windows of turns"
+    return (line,) if cases else ()
 
 
 def _kept(intake: Plan) -> dict[str, float]:

@@ -19,10 +19,10 @@ import typer.main
 from deployments.cli import app
 from deployments.settings import validated
 from judge.config import StoreConfig
-from judge.families.custom import parsed_judge
 from judge.formats import FORMATS
 from judge.rubric import parsed_rubric
 from tasks.store import open_store
+from tests.judge.families.custom_judges import parsed_judge
 from tests.outward import PYTHONPATH
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -78,14 +78,24 @@ def test_a_toml_block_is_a_configuration_or_a_rubric(block: Block):
         assert validated(table, block.page)
 
 
-def test_every_page_that_is_linked_is_there():
+def headings(page: Path) -> set[str]:
+    """What stands behind the `#` of links to the headings of a page."""
+    found = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in found}
+
+
+def test_every_page_and_heading_that_is_linked_is_there():
     links = {
         (page, target)
         for page in PAGES
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
+        for target in re.findall(r"\]\(([^):]+)\)", page.read_text(encoding="utf-8"))
     }
-    assert links
-    assert {target for page, target in links if not (page.parent / target).exists()} == set()
+    assert any("#" in target for _, target in links)
+    for page, target in links:
+        path, _, heading = target.partition("#")
+        file = page.parent / path if path else page
+        assert file.exists(), (page.name, target)
+        assert not heading or heading in headings(file), (page.name, target)
 
 
 @of("jsonl")
@@ -130,7 +140,8 @@ def test_the_readme_says_who_receives_transcripts_and_how_to_redact_them():
 
 def test_every_command_is_documented():
     pages = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-    commands = {command.name or command.callback.__name__ for command in app.registered_commands}
+    commands = typer.main.get_command(app).commands
+    assert {"run", "backfill", "sql"} <= set(commands)
     assert {
         name for name in commands if f"`{name}`" not in pages and f"assizes {name}" not in pages
     } == set()

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.registration.wanted import WORKER_ENVIRONMENT
-from deployments.settings import PREFECT_DEFAULTS
+from deployments.settings import PREFECT_DEFAULTS, WORKER_ENVIRONMENT
 from tests.command import ROOT, assizes
 from tests.outward import PYTHONPATH, attempts, sitecustomize
 

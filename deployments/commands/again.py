@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from deployments.commands.output import print_json, print_line
+from deployments.commands.output import Shown, print_json, print_line
 from deployments.commands.run import Wanted, run_evaluation
 from deployments.commands.stores import store_config
 from deployments.json_log import tell
@@ -23,6 +22,7 @@ from tasks.treatment import Treatment
 
 _SUFFIXES: Final = {"quarantined": "-requeue", "errored": "-errors"}
 _NAME_CHARS: Final = 63
+"""The most that a run's name has."""
 _ALL: Final[dict[str, Any]] = {
     "limit": None,
     "number": None,
@@ -30,18 +30,11 @@ _ALL: Final[dict[str, Any]] = {
     "stratify_by": [],
 }
 _DRAWN_BEFORE: Final = {"quarantined": _ALL, "errored": {**_ALL, "sample": 1.0}}
-"""What is left of a run is not drawn from once more; records it could not read may be under a share."""
+"""Settings of the sample: all that was left is taken. Only a share (`sample`) still holds for records
+that could not be read, for it may leave them out; the cases that erred were in it.
+"""
 
 Only = Literal["quarantined", "errored"]
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """How far to go, and how to answer."""
-
-    dry_run: bool = False
-    as_json: bool = False
-    verbose: bool = False
 
 
 def left_errors(run_id: str | None, *, others: bool) -> tuple[str, Only]:
@@ -63,7 +56,12 @@ def left_errors(run_id: str | None, *, others: bool) -> tuple[str, Only]:
 
 
 def take_up(
-    left: tuple[str, Only], file: Path | None, overrides: Sequence[str], shown: Shown
+    left: tuple[str, Only],
+    file: Path | None,
+    overrides: Sequence[str],
+    shown: Shown,
+    *,
+    dry_run: bool = False,
 ) -> int:
     """Judge in a run of its own what a stored run left, under the configuration of that run.
 
@@ -72,7 +70,8 @@ def take_up(
             cases it could not judge.
         file: says where the store is.
         overrides: `--set` pairs over the stored configuration.
-        shown: dry: only read and count.
+        shown: how to answer.
+        dry_run: only read and count.
 
     Returns:
         The exit code.
@@ -86,7 +85,7 @@ def take_up(
     config, before = _config(run_id, only, store, overrides)
     plan = _plan(config)
     counts = _counts(before, plan, only)
-    if shown.dry_run:
+    if dry_run:
         _show(counts, as_json=shown.as_json)
         return 0
     tell(_line(counts))
@@ -108,7 +107,8 @@ def _config(
         "reasons": dict(sorted(rejects.iter_rows())),
         "errored": errored,
     }
-    name = f"{run.name.removesuffix(_SUFFIXES[only])[: _NAME_CHARS - 8]}{_SUFFIXES[only]}"
+    suffix = _SUFFIXES[only]
+    name = f"{run.name.removesuffix(suffix)[: _NAME_CHARS - len(suffix)]}{suffix}"
     settings: dict[str, dict[str, Any]] = {
         "transcripts": {**_DRAWN_BEFORE[only], "again": {"run": run.run_id, "only": only}},
         # A part of a run is no match for a whole one, and what is missing has to be asked for.

@@ -9,12 +9,13 @@ from typing import Any
 
 from deployments.commands.calibration_tables import print_calibration
 from deployments.commands.output import print_json, print_line
-from deployments.commands.stores import existing_store, is_there
+from deployments.commands.stores import is_there
 from deployments.settings import read_config
 from judge.calibration.canaries import Canaries
 from judge.config import RunConfig
 from judge.errors import ConfigurationError
 from tasks.calibrations import Calibrated, calibrate_judgements, calibrate_run
+from tasks.store import existing_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +48,10 @@ def calibrate_and_print(asked: Asked, *, as_json: bool, verbose: bool) -> int:
         UnknownRun: the store has no such run.
     """
     config = _config(asked)
-    if config.calibration.judgements is not None:
+    if asked.run_id is None and config.calibration.judgements is not None:
         found = _judgements(config)
     else:
-        run_id = asked.run_id or _judged(config, verbose=verbose)
+        run_id = _judged(config, verbose=verbose) if asked.run_id is None else asked.run_id
         with existing_store(config.store) as store:
             found = calibrate_run(store, run_id, config.calibration)
         if asked.run_id is None:
@@ -84,13 +85,13 @@ def pairs(given: Sequence[str], option: str) -> dict[str, Any] | None:
 
 def _config(asked: Asked) -> RunConfig:
     """The configuration; transcripts are needed only where they are to be judged."""
-    if asked.run_id and asked.given["judgements"]:
+    if asked.run_id is not None and asked.given["judgements"]:
         raise ConfigurationError("--run and --judgements: the judge's side is one of the two")
     given: dict[str, Mapping[str, Any]] = {
         "calibration": asked.given,
         "store": {"uri": asked.store},
     }
-    if asked.run_id or asked.given["judgements"]:
+    if asked.run_id is not None or asked.given["judgements"]:
         given["transcripts"] = {"uri": ""}
     config = read_config(asked.file, asked.overrides, given)
     if config.calibration.labels is None:

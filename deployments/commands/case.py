@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from deployments.commands.output import print_json, print_line
+from deployments.commands.output import print_json, print_line, print_text
 from deployments.commands.stores import opened_store
 from judge.case import Case, Turn
 from judge.errors import ConfigurationError, DataError
@@ -63,13 +63,13 @@ def _print_conversation(record: RunRecord, kept: Kept) -> None:
     except (DataError, ConfigurationError) as error:
         print_line(f"conversation: cannot be shown: {error}")
         return
-    marks = marks_by_turn(kept.scores)
+    marks = _marks_by_turn(kept.scores)
     print_line("conversation:")
-    for line in _conversation(case, marks):
-        print_line(line)
+    for text in _conversation(case, marks):
+        print_text(text)
 
 
-def marks_by_turn(scores: Sequence[Mapping[str, Any]]) -> dict[int, list[Mapping[str, Any]]]:
+def _marks_by_turn(scores: Sequence[Mapping[str, Any]]) -> dict[int, list[Mapping[str, Any]]]:
     """The scores that name a turn, by turn; the lowest first."""
     marks: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
     known = [one for one in scores if one["turns"]]
@@ -126,7 +126,7 @@ def _print_root_cause(cause: str | None, scores: Sequence[Mapping[str, Any]]) ->
         if cause is not None and score["metric"] == cause and not score["part"]:
             print_line(f"root cause: {cause}")
             if fix := json.loads(score["details"]).get("suggested_fix"):
-                print_line(textwrap.fill(f"suggested fix: {fix}", 100, subsequent_indent="    "))
+                print_text(textwrap.fill(f"suggested fix: {fix}", 100, subsequent_indent="    "))
 
 
 def _print_finding(score: Mapping[str, Any]) -> None:
@@ -141,7 +141,7 @@ def _print_finding(score: Mapping[str, Any]) -> None:
     print_line("  ".join(words).rstrip())
     why = score["reason"] or rationale(json.loads(score["details"]))
     if why:
-        print_line(textwrap.fill(why, 100, initial_indent="    ", subsequent_indent="    "))
+        print_text(textwrap.fill(why, 100, initial_indent="    ", subsequent_indent="    "))
 
 
 def _outcome_of(score: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ FORMULA: Final = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A head and rows. Numbers stay numbers; no value is an empty cell, lists are JSON."""
+    """A head and rows. Numbers stay numbers, null is an empty cell, lists are JSON."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([as_text(name) for name in columns])

@@ -9,12 +9,13 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from deployments.commands.output import print_comparison, print_json
-from deployments.commands.stores import existing_store, store_config
+from deployments.commands.stores import store_config
 from deployments.settings import read_places
 from judge.compare import Ending
 from judge.config import ComparisonConfig
 from judge.errors import ConfigurationError
 from tasks.compared import compare_stored
+from tasks.store import existing_store
 
 EXIT_CODES: Final[dict[Ending, int]] = {
     "fine": 0,

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 from deployments.commands.output import print_json, print_table
 from deployments.commands.stores import is_there
@@ -25,10 +26,10 @@ from tasks.store import open_store
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing looked at: `ok`, `note` (works, but know this) or `fault`."""
+    """One thing looked at; `note`: it works, but know this."""
 
     name: str
-    state: str
+    state: Literal["ok", "note", "fault"]
     finding: str
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import json
 from pathlib import Path
 
 from deployments.commands.output import print_line
@@ -71,7 +71,7 @@ def write_config(uri: str, file: Path, *, force: bool) -> int:
         raise ConfigurationError(f"{file} exists; --force overwrites it")
     cases, formats = _look(uri)
     text = TEMPLATE.format(
-        uri=f'"{uri}"',
+        uri=_quoted(uri),
         format=formats[0] if len(formats) == 1 else "auto",
         seen=_seen(cases, formats),
         writes=_writes(cases),
@@ -110,7 +110,7 @@ def _seen(cases: list[Case], formats: list[str]) -> str:
 
 
 def _writes(cases: list[Case]) -> str:
-    used = Counter(call.name for case in cases for _, call in case.transcript.calls())
+    used = {call.name for case in cases for _, call in case.transcript.calls()}
     known = any(
         case.expected.writes is not None or any(t.writes is not None for t in case.transcript.tools)
         for case in cases
@@ -119,8 +119,22 @@ def _writes(cases: list[Case]) -> str:
         return (
             "# writes = []                       # tools that change state, where cases do not say"
         )
-    names = ", ".join(f'"{name}"' for name, _ in sorted(used.items()))
+    names = ", ".join(_quoted(name) for name in sorted(used))
     return (
         "# Keep the tools that change state; the offline judge and the evidence compare these:\n"
         f"# writes = [{names}]"
     )
+
+
+def _quoted(text: str) -> str:
+    """As a string of TOML: a name in a transcript ends no line.
+
+    Raises:
+        ConfigurationError: it is no text, which TOML cannot hold.
+    """
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        raise ConfigurationError(
+            f"{text!r} is no UTF-8 and cannot be written into a configuration; give another name"
+        )
+    quoted = json.dumps(text, ensure_ascii=False)
+    return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in quoted)

@@ -10,8 +10,8 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
 from deployments.commands.output import (
-    STYLES,
-    console,
+    Shown,
+    print_conclusion,
     print_json,
     print_line,
     print_outcome,
@@ -30,14 +30,6 @@ if TYPE_CHECKING:
 
 TOLD: Final = ("flows.backfill", "flows.after_deployment")
 """What these say of their progress is for whoever waits."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """How a command answers."""
-
-    as_json: bool = False
-    verbose: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,13 +176,7 @@ def _print_series(outcome: SeriesOutcome, shown: Shown) -> int:
     print_table("", columns, rows)
     if outcome.cost_usd is not None:
         print_line(f"judge cost, over all sittings of these runs: {outcome.cost_usd:.4f} USD")
-    _print_conclusion(outcome.conclusion)
+    print_conclusion(outcome.conclusion)
     for reason in outcome.reasons:
         print_line(reason)
     return outcome.exit_code
-
-
-def _print_conclusion(conclusion: str) -> None:
-    from rich.text import Text
-
-    console().print(Text(conclusion.upper(), STYLES.get(conclusion, "bold red")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich import box
@@ -20,18 +21,28 @@ if TYPE_CHECKING:
     from judge.statistical_verdict import StatisticalVerdict
     from judge.summary import RunSummary
 
-MARKS = {True: "pass", False: "FAIL", None: "-"}
+MARKS = {True: "pass", False: "FAIL"}
 STYLES = {
     "Passed": "bold green",
     **dict.fromkeys(
         ("Inconclusive", "Incomplete", "OverBudget", "Halted", "NoData"), "bold yellow"
     ),
 }
+"""Of conclusions; those that are not here are faults."""
 MOVED = 5
+"""So many measures that moved beside the gating ones are listed."""
 NOTABLE = 20
 """So many changed cases are listed; the report holds them all."""
 PROMPT_LINES = 12
 """So many lines of a judge's prompts that differ are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How a command answers."""
+
+    as_json: bool = False
+    verbose: bool = False
 
 
 def console() -> Console:
@@ -45,8 +56,18 @@ def print_json(document: Any) -> None:
 
 
 def print_line(line: str) -> None:
-    """One plain line on stdout; control characters of a transcript do not reach the terminal."""
-    print(printable(line, "\n"))  # noqa: T201  # the command's answer
+    """One plain line on stdout, whatever names stand in it: a file may be called by several lines."""
+    print(printable(line))  # noqa: T201  # the command's answer
+
+
+def print_text(text: str) -> None:
+    """Lines on stdout; other control characters of a transcript do not reach the terminal."""
+    print(printable(text, "\n"))  # noqa: T201  # the command's answer
+
+
+def print_conclusion(conclusion: str) -> None:
+    """The name of a run's end, in its colour on a terminal."""
+    console().print(Text(conclusion.upper(), STYLES.get(conclusion, "bold red")))
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -99,7 +120,7 @@ def print_outcome(outcome: RunOutcome) -> None:
     print_gates(summary)
     if comparison is not None:
         print_comparison(comparison)
-    console().print(Text(outcome.conclusion.upper(), STYLES.get(outcome.conclusion, "bold red")))
+    print_conclusion(outcome.conclusion)
     said = set(comparison.verdict.reasons) if comparison else set()
     for reason in outcome.reasons:
         if reason not in said:

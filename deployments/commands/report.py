@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deployments.commands.output import print_json, print_line
-from deployments.commands.stores import store_config
+from deployments.commands.output import print_json, print_line, print_text
+from deployments.commands.stores import opened_store
 from deployments.settings import read_places
 from judge.errors import ConfigurationError, StoreError
 from tasks.compared import stored_comparison
 from tasks.reports.brief import brief_report
 from tasks.reports.junit import junit_report
 from tasks.reports.stored import read_report, stored_report_data, write_stored
-from tasks.store import RunRecord, Store, open_store
+from tasks.store import RunRecord, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def write_stored_report(
         )
     configured = read_places(file).report
     target = configured.model_copy(update={"uri": wanted.output}) if wanted.output else configured
-    with open_store(store_config(file, store)) as opened:
+    with opened_store(file, store) as opened:
         record = opened.run(run_id)
         if record.summary is None:
             raise StoreError(f"run {record.run_id!r} is {record.status}: no summary to report yet")
@@ -64,8 +64,9 @@ def write_stored_report(
     links = write_stored(found, target)  # transcripts are fetched when the store is closed
     if as_json:
         print_json(links)
-    for link in [] if as_json else links.values():
-        print_line(link)
+    else:
+        for link in links.values():
+            print_line(link)
     return 0
 
 
@@ -73,7 +74,7 @@ def _for_ci(store: Store, record: RunRecord, data: Mapping[str, Any], wanted: Wa
     if wanted.junit is not None:
         _write(wanted.junit, junit_report(data, store.scan(record.run_id, "cases")))
     if wanted.brief:
-        print_line(brief_report(data).rstrip())
+        print_text(brief_report(data).rstrip())
     return 0
 
 

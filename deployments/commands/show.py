@@ -1,4 +1,4 @@
-"""The reading commands: runs, show, case, metrics, judges."""
+"""`assizes runs`, `show`, `metrics` and `judges`: what a store and the catalogue hold."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from deployments.commands.output import (
     print_metrics,
     print_published,
     print_table,
+    print_text,
     print_votes,
     print_warnings,
 )
@@ -156,4 +157,4 @@ def _print_judge(judge: dict[str, Any]) -> None:
     if own := [name for name in judge["options"] if name not in JudgeOptions.model_fields]:
         lines.append(f"options {', '.join(own)}")
     for line in lines:
-        print_line(textwrap.fill(line, 100, initial_indent="    ", subsequent_indent="    "))
+        print_text(textwrap.fill(line, 100, initial_indent="    ", subsequent_indent="    "))

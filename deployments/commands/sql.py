@@ -45,7 +45,7 @@ def ask_and_print(
         sys.stdout.write(csv_text(rows.columns, values))
         return 0
     columns = [f"#{name}" if kind.is_numeric() else name for name, kind in rows.schema.items()]
-    print_table("", columns, values)
+    print_table("", columns, [[_cell(value) for value in row] for row in values])
     return 0
 
 
@@ -56,6 +56,13 @@ def _as_store(target: str) -> str | None:
     if target.endswith((".duckdb", ".db")):
         return f"duckdb:///{target}"
     return target if "/" in target or Path(target).is_dir() else None
+
+
+def _cell(value: Any) -> Any:
+    """As SQL has it: a truth is no verdict, and a cost of 0.0002 is not 0.00."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.15g}" if isinstance(value, float) else value
 
 
 def _plain(value: Any) -> Any:

@@ -34,23 +34,24 @@ def stop_runs(run: str | None, file: Path | None, *, every: bool, lift: bool, as
     ledger = read_places(file).limits.ledger
     if lift:
         lifted = lift_stop(ledger)
-        _say(
-            {"lifted": lifted}, "runs may begin again" if lifted else "nothing was stopped", as_json
-        )
+        line = "runs may begin again" if lifted else "nothing was stopped"
+        _say({"lifted": lifted}, line, as_json=as_json)
         return 0
-    stopped = full_id(run, known_runs(ledger), f"ledger {ledger!r}") if run else None
-    write_stop(ledger, stopped)
-    if stopped:
-        line = f"{stopped} makes no new call from now on (within {LOOK_S} s); run it again to go on"
-    else:
+    if run is None:
+        write_stop(ledger, None)
         line = (
             f"no run makes a new call from now on (within {LOOK_S} s), until `assizes stop --lift`"
         )
-    _say({"stopped": stopped or "all"}, line, as_json)
+        _say({"stopped": "all"}, line, as_json=as_json)
+        return 0
+    stopped = full_id(run, known_runs(ledger), f"ledger {ledger!r}")
+    write_stop(ledger, stopped)
+    line = f"{stopped} makes no new call from now on (within {LOOK_S} s); run it again to go on"
+    _say({"stopped": stopped}, line, as_json=as_json)
     return 0
 
 
-def _say(document: dict[str, object], line: str, as_json: bool) -> None:
+def _say(document: dict[str, object], line: str, *, as_json: bool) -> None:
     if as_json:
         print_json(document)
     else:

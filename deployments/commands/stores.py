@@ -28,16 +28,6 @@ def opened_store(file: Path | None, uri: str | None) -> Store:
     return open_store(store_config(file, uri))
 
 
-def existing_store(config: StoreConfig) -> Store:
-    """A store that is there, open for writing.
-
-    Raises:
-        StoreError: when there is none: none is made.
-    """
-    open_store(config).close()
-    return open_store(config, writing=True)
-
-
 def is_there(config: StoreConfig) -> bool:
     """Whether there is a store, readable or not, where a configuration names one.
 

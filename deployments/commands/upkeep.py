@@ -9,9 +9,9 @@ from datetime import timedelta
 from pathlib import Path
 
 from deployments.commands.output import print_json, print_line, print_table
-from deployments.commands.stores import existing_store, opened_store, store_config
+from deployments.commands.stores import opened_store, store_config
 from judge.errors import ConfigurationError
-from tasks.store import rebuild_store
+from tasks.store import existing_store, rebuild_store
 from tasks.store.upkeep import Subject, collected, compacted, find, forget
 
 

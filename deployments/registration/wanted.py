@@ -14,19 +14,12 @@ from prefect.client.schemas.schedules import CronSchedule
 from prefect.utilities.callables import parameter_schema
 from pydantic import ValidationError
 
+from deployments.settings import WORKER_ENVIRONMENT
 from judge.config import RunConfig
 from judge.errors import ConfigurationError
-from tasks import QUIET
 from tasks.days import check_dated
 from tasks.publishing import TAG
 from tasks.work_pool import DEPLOYMENT
-
-WORKER_ENVIRONMENT: Final[Mapping[str, str]] = {
-    **QUIET,
-    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
-    "PREFECT_LOGGING_EXTRA_LOGGERS": "judge,tasks,flows",
-}
-"""Of each flow run that a worker begins; keys and addresses come from the worker's own."""
 
 SET_DIRECTORY: Final = "prefect.deployments.steps.set_working_directory"
 

@@ -25,7 +25,7 @@ Sort = Literal[
 
 
 class _Query(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class _List(_Query):

@@ -58,7 +58,6 @@ def calibrate(subject: Subject, items: Sequence[Rated], config: CalibrationConfi
     table = confusions(pairs, levels)
     agreement = _agreement(pairs, levels, ordered=ordered)
     failing = _failing(pairs, pass_mark(levels, config))
-    kappa = agreement.quadratic_kappa if len(levels) > 2 else None
     return Calibration(
         metric=subject.metric,
         judge=subject.judge,
@@ -79,7 +78,7 @@ def calibrate(subject: Subject, items: Sequence[Rated], config: CalibrationConfi
         agreement=agreement,
         failing=failing,
         ceiling=_ceiling(items, levels, ordered=ordered),
-        warnings=tuple(cautions(len(pairs), failing, kappa or agreement.kappa)),
+        warnings=tuple(cautions(len(pairs), failing, _cited(agreement, levels))),
         **_pass_rates(subject, failing),
     )
 

@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from judge.calibration.resampling import Estimate
 from judge.exact import rounded
+from judge.statistics.intervals import CONFIDENCE, z_of
 
-Z = 1.959963984540054
-"""Two-sided 95 % of the normal distribution."""
+Z = z_of(CONFIDENCE)
 
 
 class JudgeErrors(BaseModel):

@@ -9,15 +9,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from judge.calibration.settings import CalibrationConfig
+from judge.score import ACCEPTABLE
 
 WORDS: Final[Mapping[str, float]] = {
     **dict.fromkeys(("pass", "passed", "yes", "true"), 1.0),
     **dict.fromkeys(("fail", "failed", "no", "false"), 0.0),
 }
 """What words mean without further word."""
-
-ACCEPTABLE: Final = 3.0
-"""The lowest level of 0 to 5 that passes (seed 000)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,4 +90,4 @@ def pass_mark(levels: Sequence[float], config: CalibrationConfig) -> float | Non
         return config.pass_from
     if set(levels) <= {0.0, 1.0}:
         return 1.0
-    return ACCEPTABLE if ACCEPTABLE < max(levels) <= 5 else None
+    return float(ACCEPTABLE) if ACCEPTABLE < max(levels) <= 5 else None

@@ -116,7 +116,7 @@ def _cell(row: Row, column: str, at: str) -> Any:
 
 
 def _text(cell: Any) -> str | None:
-    return str(cell).strip() or None if cell is not None else None
+    return None if cell is None else str(cell).strip() or None
 
 
 def _reply_model(config: CalibrationConfig) -> type[BaseModel]:

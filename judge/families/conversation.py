@@ -271,7 +271,7 @@ def _transcript_heading(transcript: Transcript, window: range | None) -> str:
 def failure_code(given: str | None) -> str:
     """A model's label in snake_case; `unspecified_failure` where it gave none."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", given or "").lower()
-    code = re.sub(r"\W+|_+", "_", words).strip("_")[:80].rstrip("_")
+    code = re.sub(r"[\W_]+", "_", words).strip("_")[:80].rstrip("_")
     return UNSPECIFIED_FAILURE if code in ("", "null", "none", "n_a", "na") else code
 
 

@@ -33,7 +33,7 @@ from judge.families.rag_judges import (
     RetrievalJudge,
     YesNoRubric,
 )
-from judge.protocol import Ask, Judge, Prompt, Steps, ask
+from judge.protocol import Judge, Steps, ask
 from judge.rubric import (
     BINARY_LEVELS,
     KIND,
@@ -44,7 +44,6 @@ from judge.rubric import (
     documents,
     free_name,
     level_line,
-    toml_table,
 )
 from judge.score import ACCEPTABLE, Metric, Scale, Score
 
@@ -166,10 +165,8 @@ class GradedJudge(AnswerJudge):
 
     def judge(self, case: Case) -> Steps[list[Score]]:
         """The ask of the yes/no judge, with other words for an answer."""
-        question = next(super().judge(case))[0]
-        assert isinstance(question, Ask)
-        prompt = Prompt(self.system, question.prompt.user)
-        found = yield from ask(prompt, graded_reply(self.custom.words), question.evidence)
+        prompt, evidence = self.shown(case)
+        found = yield from ask(prompt, graded_reply(self.custom.words), evidence)
         reply = found.model_dump()
         return [self._score(reply["rating"], reply["rationale"])]
 
@@ -185,15 +182,6 @@ class GradedJudge(AnswerJudge):
             score = replace(Score.of(self.metric, value or 0.0, details=details), label=word)
         value = round(score.value or 0.0, 9)
         return replace(score, passed=value >= round(self.threshold or 0.0, 9))
-
-
-def parsed_judge(text: str, where: str) -> CustomRubric:
-    """A judge from TOML text; `where` is the file named in errors.
-
-    Raises:
-        ConfigurationError: when the text is not TOML or not a judge.
-    """
-    return checked(CustomRubric, toml_table(text, where), where)
 
 
 def entries(folders: Sequence[str], taken: Mapping[str, str]) -> dict[str, JudgeEntry]:

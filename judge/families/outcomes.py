@@ -101,23 +101,23 @@ def outcome_scores(statements: Sequence[str], findings: Sequence[OutcomeFinding]
 def _aligned(statements: Sequence[str], findings: Sequence[OutcomeFinding]) -> _Aligned:
     if any(finding.number == 0 for finding in findings):
         # Which statement the others mean is not certain either.
-        ignored = (f"{OUTCOMES} is numbered from 0, the statements from 1",)
-        return _Aligned((None,) * len(statements), (), ignored)
+        numbering = f"{OUTCOMES} is numbered from 0, the statements from 1"
+        return _Aligned((None,) * len(statements), (), (numbering,))
     by_number: dict[int, list[OutcomeFinding]] = {}
-    ignored_: list[str] = []
+    ignored: list[str] = []
     for finding in findings:
         if why := _stray(statements, finding):
-            ignored_.append(f"ignored an entry of {OUTCOMES}: {why}")
+            ignored.append(f"ignored an entry of {OUTCOMES}: {why}")
         else:
             by_number.setdefault(finding.number, []).append(finding)
     doubled = tuple(sorted(number for number, found in by_number.items() if len(found) > 1))
-    ignored_ += [
+    ignored += [
         f"{OUTCOMES} {number} is judged more than once, "
         + ("with the same result" if _agreed(by_number[number]) else "with different results")
         for number in doubled
     ]
     found = tuple(_agreed(by_number.get(place, [])) for place in range(1, len(statements) + 1))
-    return _Aligned(found, doubled, tuple(ignored_))
+    return _Aligned(found, doubled, tuple(ignored))
 
 
 def _agreed(findings: Sequence[OutcomeFinding]) -> OutcomeFinding | None:

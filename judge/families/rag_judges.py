@@ -163,12 +163,16 @@ class AnswerJudge:
 
     def judge(self, case: Case) -> Steps[list[Score]]:
         """One ask."""
-        chunks = case.transcript.retrieved()
-        evidence = _evidence(self.name, case, chunks)
+        prompt, evidence = self.shown(case)
+        found = yield from ask(prompt, Rating, evidence)
+        return [_rated(self.metric, found)]
+
+    def shown(self, case: Case) -> tuple[Prompt, RatingEvidence]:
+        """What a model is shown of a case, as text and as values."""
+        evidence = _evidence(self.name, case, case.transcript.retrieved())
         context = ("Retrieved context", numbered(evidence.context))
         user = _user_message(self.rubric, case, context, evidence.expected)
-        found = yield from ask(Prompt(self.system, user), Rating, evidence)
-        return [_rated(self.metric, found)]
+        return Prompt(self.system, user), evidence
 
 
 class RetrievalJudge:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Final
 
 from judge.case import Case, Transcript
@@ -120,8 +119,7 @@ def latency_seconds(transcript: Transcript) -> float | None:
     first, last = transcript.turns[0], transcript.turns[-1]
     if first.started_at is None or last.started_at is None or last.latency_ms is None:
         return None
-    taken = last.started_at + timedelta(milliseconds=last.latency_ms) - first.started_at
-    return rounded(taken.total_seconds())
+    return rounded((last.started_at - first.started_at).total_seconds() + last.latency_ms / 1000)
 
 
 def _amount(metric: Metric, amount: float | None) -> Score:

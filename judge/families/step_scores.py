@@ -233,17 +233,17 @@ def _turn_cases(case: Case) -> Iterator[tuple[int, Case]]:
     Raises:
         JudgeFailed: `invalid_expected`, when the values of a turn cannot be read.
     """
-    given = _expected_turns(case.expected)
+    due = _expected_turns(case.expected)
     cut = [(one.start, one.turns) for one in exchanges(case.transcript)]
     end = len(case.transcript.turns)
-    cut += [(end, ())] * (len(given) - len(cut))
+    cut += [(end, ())] * (len(due) - len(cut))
     for place, (start, turns) in enumerate(cut):
         answered = any(turn.role == "assistant" for turn in turns)
-        if not answered and place >= len(given) and len(cut) > 1:
+        if not answered and place >= len(due) and len(cut) > 1:
             continue
         expected = case.expected
-        if given:
-            expected = given[place] if place < len(given) else Expected()
+        if due:
+            expected = due[place] if place < len(due) else Expected()
         transcript = case.transcript.model_copy(update={"turns": turns})
         yield start, case.model_copy(update={"transcript": transcript, "expected": expected})
 

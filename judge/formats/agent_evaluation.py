@@ -10,7 +10,6 @@ used (`usage`), when it began (`started_at`) and how long it took (`latency_ms`)
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -29,12 +28,15 @@ from judge.case import (
     Usage,
 )
 from judge.errors import DataError
-from judge.formats.intake import called_with, drop_negative_times, schema_errors, strict_json
-from judge.formats.native import Native
+from judge.formats.intake import (
+    called_with,
+    drop_negative_times,
+    lines_of,
+    schema_errors,
+    strict_json,
+)
 from judge.formats.oddities import DROPPED_TIMES
-from judge.rows import as_json
-
-_ID_CHARS = 32
+from judge.formats.shapes import content_id
 
 
 class _Function(BaseModel):
@@ -100,7 +102,7 @@ class AgentEvaluation:
 
     def records(self, document: bytes) -> list[bytes]:
         """The lines that are not blank."""
-        return Native().records(document)
+        return lines_of(document)
 
     def case(self, record: bytes) -> Case:
         """The case of one row.
@@ -123,7 +125,7 @@ def row_case(value: Any) -> Case:
         row = _Row.model_validate(value)
         _check_inputs(row)
         return Case(
-            case_id=_case_id(row, value),
+            case_id=content_id(value) if row.request_id is None else str(row.request_id),
             transcript=_transcript(row),
             expected=_expected(row),
             metadata={DROPPED_TIMES: dropped} if dropped else {},
@@ -141,17 +143,6 @@ def _check_inputs(row: _Row) -> None:
             "response: missing, and there is no trace; give response (or retrieved_context, to judge "
             "retrieval alone), or a trace that holds them",
         )
-
-
-def _case_id(row: _Row, value: Any) -> str:
-    if row.request_id is not None:
-        return str(row.request_id)
-    try:
-        text = as_json(value).encode("utf-8", "surrogatepass")
-    except ValueError as error:
-        reason = "a number is beyond what 64 bits hold, such as 1e999"
-        raise DataError("json", reason) from error
-    return hashlib.sha256(text).hexdigest()[:_ID_CHARS]
 
 
 def _transcript(row: _Row) -> Transcript:
@@ -215,10 +206,10 @@ def _chunks(passages: Sequence[_Passage] | None) -> tuple[Chunk, ...] | None:
 
 def _expected(row: _Row) -> Expected:
     """Ground truth of a row; a blank expected response is none (seed 004)."""
-    response = (row.expected_response or "").strip() and row.expected_response
+    given = row.expected_response
     facts = tuple(fact for fact in row.expected_facts or () if fact.strip())
     return Expected(
-        response=response or None,
+        response=given if given and given.strip() else None,
         facts=facts,
         retrieved_context=tuple(row.expected_retrieved_context or ()),
     )

@@ -125,7 +125,7 @@ def add_anthropic(message: dict[str, Any], talk: Talk, path: str = "message") ->
     if role == "system":
         talk.system(talk.text(content))
     elif role == "user":
-        _add_user(content, path, talk)
+        _add_user(content, talk)
     elif role == "assistant":
         _add_agent(content, path, talk)
     else:
@@ -133,7 +133,7 @@ def add_anthropic(message: dict[str, Any], talk: Talk, path: str = "message") ->
         raise DataError("schema", f"{path}.role: found {found!r}, expected user, assistant, system")
 
 
-def _add_user(content: Any, path: str, talk: Talk) -> None:
+def _add_user(content: Any, talk: Talk) -> None:
     """Results first, as turns of their tools; what is left was said by the user."""
     if not isinstance(content, list):
         talk.add(Turn(role="user", text=talk.text(content)))

@@ -12,8 +12,8 @@ from judge.case import Case, Transcript, Turn, Usage
 from judge.errors import DataError
 from judge.formats.containers import Layout
 from judge.formats.shapes import (
-    amount,
     content_id,
+    dollars,
     first_name,
     mapping,
     moment,
@@ -58,7 +58,7 @@ class ATIF(Layout):
                 system="\n\n".join(talk.systems) or None,
                 tools=tools_of(sequence(agent.get("tool_definitions"), "agent.tool_definitions")),
                 started_at=moment(mapping(steps[0], "steps.0").get("timestamp")) if steps else None,
-                agent_cost_usd=amount(whole.get("total_cost_usd")),
+                agent_cost_usd=dollars(whole.get("total_cost_usd")),
             ),
             agent=name_of(agent.get("name")),
             agent_version=name_of(agent.get("version")),
@@ -92,7 +92,7 @@ def _add(step: dict[str, Any], path: str, talk: Talk) -> None:
         "tool_calls": tuple(calls),
         "started_at": moment(step.get("timestamp")),
         "usage": Usage(input_tokens=used[0], output_tokens=used[1]) if any(used) else None,
-        "cost_usd": amount(metrics.get("cost_usd")),
+        "cost_usd": dollars(metrics.get("cost_usd")),
     }
     talk.add(Turn.model_validate(known), thought)
     observed = mapping(step.get("observation"), f"{path}.observation")

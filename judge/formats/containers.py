@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from judge.case import Case
 from judge.errors import DataError
-from judge.formats.intake import schema_errors, strict_json
+from judge.formats.intake import lines_of, schema_errors, strict_json
 
 
 class Layout(ABC):
@@ -49,7 +49,7 @@ class Lines:
 
     def records(self, document: bytes) -> list[bytes]:
         """The lines that are not blank."""
-        return [line for line in document.split(b"\n") if line and not line.isspace()]
+        return lines_of(document)
 
     def case(self, record: bytes) -> Case:
         """The case of a line.
@@ -197,4 +197,4 @@ def values_of(document: bytes) -> list[Any]:
         return whole if isinstance(whole, list) else [whole]
     if isinstance(begun, list):
         return begun
-    return [strict_json(line) for line in document.split(b"\n") if line.strip()]
+    return [strict_json(line) for line in lines_of(document)]

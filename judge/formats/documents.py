@@ -10,7 +10,8 @@ from typing import Any, Final
 from judge.errors import DataError
 from judge.formats.intake import strict_json
 
-_TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{},]', re.DOTALL)
+_TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?P<end>"?)|(?P<mark>[\[\]{},])', re.DOTALL)
+_MARK: Final = re.compile(rb"[\[\]{},]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def _records(document: bytes, name: str | None) -> Iterator[tuple[int, int]]:
     """Where each record of the list stands; brackets and strings are all that is looked at."""
     depth, start, within = 0, 0, None
     wanted = 1 if name is None else 2
-    for token in _TOKEN.finditer(document):
+    for token in _marks(document):
         mark = token.group()
         if within is None:
             if mark == b"[" and depth == wanted - 1 and _is_under(document, token.start(), name):
@@ -80,6 +81,20 @@ def _records(document: bytes, name: str | None) -> Iterator[tuple[int, int]]:
                 return
             start = token.end()
         depth += (mark in (b"[", b"{")) - (mark in (b"]", b"}"))
+
+
+def _marks(document: bytes) -> Iterator[re.Match[bytes]]:
+    """Brackets and commas that stand in no string; a string without an end is taken for none.
+
+    No string behind the first such one has an end either: looking for it again from each of its
+    quotes would take quadratic time.
+    """
+    for token in _TOKEN.finditer(document):
+        if token["mark"]:
+            yield token
+        elif not token["end"]:
+            yield from _MARK.finditer(document, token.start())
+            return
 
 
 def _is_under(document: bytes, bracket: int, name: str | None) -> bool:

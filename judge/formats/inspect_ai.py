@@ -6,13 +6,14 @@ ended are not finished.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
-from judge.case import Case, Expected, ToolCall, Transcript, Turn
+from judge.case import MOST_MS, Case, Expected, ToolCall, Transcript, Turn
 from judge.errors import DataError
 from judge.formats.containers import Layout
 from judge.formats.shapes import amount, as_text, between_ms, mapping, moment, name_of, sequence
-from judge.formats.talk import Talk, call_of, usage_of
+from judge.formats.talk import Talk, call_of, usage_of, with_last_answer
 
 _ATTACHED: Final = "attachment://"
 _GRADES: Final = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
@@ -70,7 +71,7 @@ def _case(log: dict[str, Any], sample: dict[str, Any]) -> Case:
         case_id=f"{as_text(log.get('task'))}/{sample_id}".lstrip("/"),
         repetition=_repetition(sample.get("epoch")),
         transcript=Transcript(
-            turns=tuple(_with_usage(talk.turns, sample)),
+            turns=_with_usage(talk.turns, sample),
             system="\n\n".join(talk.systems) or None,
             started_at=moment(sample.get("started_at")),
             duration_ms=_duration_ms(sample, seconds),
@@ -100,7 +101,7 @@ def _ended(sample: dict[str, Any]) -> dict[str, Any]:
 
 
 def _duration_ms(sample: dict[str, Any], seconds: float | None) -> float | None:
-    if seconds is not None and seconds >= 0:
+    if seconds is not None and 0 <= seconds * 1000 <= MOST_MS:
         return round(seconds * 1000, 3)
     return between_ms(moment(sample.get("started_at")), moment(sample.get("completed_at")))
 
@@ -156,23 +157,19 @@ def _call(found: dict[str, Any], path: str) -> ToolCall:
     return call
 
 
-def _with_usage(turns: list[Turn], sample: dict[str, Any]) -> list[Turn]:
+def _with_usage(turns: Sequence[Turn], sample: dict[str, Any]) -> tuple[Turn, ...]:
     """The tokens of a sample are known for all its calls together: they go to the last answer."""
     used = [usage_of(one) for one in mapping(sample.get("model_usage"), "model_usage").values()]
     known = [one for one in used if one is not None]
     if not known:
-        return turns
+        return tuple(turns)
     total = known[0].model_copy(
         update={
             "input_tokens": sum(one.input_tokens for one in known),
             "output_tokens": sum(one.output_tokens for one in known),
         }
     )
-    for place in range(len(turns) - 1, -1, -1):
-        if turns[place].role == "assistant":
-            changed = turns[place].model_copy(update={"usage": total})
-            return [*turns[:place], changed, *turns[place + 1 :]]
-    return turns
+    return with_last_answer(turns, total)
 
 
 def _expected(target: Any) -> Expected:

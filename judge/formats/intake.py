@@ -42,6 +42,11 @@ def strict_json(data: bytes) -> Any:
         raise _fault(data, str(error)) from error
 
 
+def lines_of(document: bytes) -> list[bytes]:
+    """The lines that are not blank."""
+    return [line for line in document.split(b"\n") if line and not line.isspace()]
+
+
 def wide_encoding(head: bytes) -> str | None:
     """The name of an encoding of two or four bytes a character, where JSON begins in one."""
     begun = head[:64]

@@ -15,7 +15,16 @@ from judge.formats.containers import Gathered, Piece
 from judge.formats.fidelity import HUMAN_LABELS, Tally
 from judge.formats.genai import chunks_of
 from judge.formats.loose import add_said
-from judge.formats.shapes import amount, as_text, decoded, mapping, moment, name_of, sequence
+from judge.formats.shapes import (
+    amount,
+    as_text,
+    decoded,
+    dollars,
+    mapping,
+    moment,
+    name_of,
+    sequence,
+)
 from judge.formats.spans import Kind, Span, conversation
 from judge.formats.talk import Talk, call_of, usage_of
 
@@ -168,7 +177,7 @@ def _span(row: dict[str, Any], tally: Tally) -> Span | None:
         answered=tuple(answered.turns),
         systems=tuple(asked.systems),
         usage=usage_of(decoded(row.get("usage_details"))),
-        cost_usd=amount(row.get("total_cost")),
+        cost_usd=dollars(row.get("total_cost")),
     )
     if kind == "tool":
         _read_tool(span, row)

@@ -13,7 +13,13 @@ from pydantic import ValidationError
 
 from judge.case import Case
 from judge.errors import DataError
-from judge.formats.intake import drop_negative_times, schema_error, schema_errors, strict_json
+from judge.formats.intake import (
+    drop_negative_times,
+    lines_of,
+    schema_error,
+    schema_errors,
+    strict_json,
+)
 from judge.formats.oddities import DROPPED_TIMES
 
 SCHEMA_VERSION: Final = 1
@@ -32,7 +38,7 @@ class Native:
 
     def records(self, document: bytes) -> list[bytes]:
         """The lines that are not blank."""
-        return [line for line in document.split(b"\n") if line and not line.isspace()]
+        return lines_of(document)
 
     def case(self, record: bytes) -> Case:
         """The case of one line.

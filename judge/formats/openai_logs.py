@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from judge.case import Case, Transcript
+from judge.case import MOST_MS, Case, Transcript
 from judge.errors import DataError
 from judge.formats.chains import Chain, Exchange
 from judge.formats.containers import Gathered, Piece
@@ -144,7 +144,7 @@ def _read(piece: dict[str, Any], talk: Talk) -> Exchange:
         usage_of(response.get("usage")),
         started_at=_begun(piece),
         latency_ms=took
-        if took is not None and took >= 0
+        if took is not None and 0 <= took <= MOST_MS
         else between_ms(_begun(piece), _ended(piece)),
     )
     return Exchange(asked, answered)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from judge.case import MOST_TOKENS
+from judge.case import MOST_TOKENS, MOST_USD
 from judge.errors import DataError
 from judge.formats.intake import strict_json
 from judge.rows import as_json
@@ -113,6 +113,12 @@ def amount(value: Any) -> float | None:
     except (ValueError, OverflowError):
         return None
     return found if math.isfinite(found) else None
+
+
+def dollars(value: Any) -> float | None:
+    """An amount of money; null also for more than an agent can cost."""
+    found = amount(value)
+    return found if found is not None and abs(found) <= MOST_USD else None
 
 
 def moment(value: Any) -> datetime | None:

@@ -6,7 +6,7 @@ Of each trace the longest chain of model calls is taken; traces of one session f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
@@ -60,8 +60,8 @@ def conversation(spans: Sequence[Span], tally: Tally) -> Transcript:
     traces: dict[str, list[Span]] = {}
     for span in ordered:
         traces.setdefault(span.trace, []).append(span)
-    used = {span.id for span in ordered if span.kind != "other"}
-    tally.count("dropped", "span of another kind", len(ordered) - len(used))
+    others = sum(span.kind == "other" for span in ordered)
+    tally.count("dropped", "span of another kind", others)
     join = rejoined if any(span.compacted for span in ordered) else stitched
     turns = join([_trace_turns(trace, tally) for trace in traces.values()], tally)
     systems = list(dict.fromkeys(text for span in _models(ordered) for text in span.systems))
@@ -98,18 +98,19 @@ def _trace_turns(spans: Sequence[Span], tally: Tally) -> tuple[Turn, ...]:
 
 def _models(spans: Sequence[Span]) -> list[Span]:
     """Model calls that no tool made for itself."""
-    by_id = {span.id: span for span in spans}
+    # Traces that are joined may give their spans the same ids.
+    by_id = {(span.trace, span.id): span for span in spans}
     return [span for span in spans if span.kind == "llm" and not _inside_tool(span, by_id)]
 
 
-def _inside_tool(span: Span, by_id: dict[str, Span]) -> bool:
+def _inside_tool(span: Span, by_id: Mapping[tuple[str, str], Span]) -> bool:
     seen = {span.id}
-    above = by_id.get(span.parent or "")
+    above = by_id.get((span.trace, span.parent or ""))
     while above is not None and above.id not in seen:
         if above.kind == "tool":
             return True
         seen.add(above.id)
-        above = by_id.get(above.parent or "")
+        above = by_id.get((span.trace, above.parent or ""))
     return False
 
 

@@ -26,7 +26,8 @@ _HEX: Final = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}){12,}(?![0-9A-Fa-f]
 _ESCAPED: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 _DOTTED: Final = re.compile(r"(?:\w[.\-_*]){3}\w")
 _SPACED: Final = re.compile(r"(?<!\w)(?:\w[ .\-_*])+\w(?!\w)")
-_MIXED_DIGITS: Final = re.compile(r"[a-z][0134578@$]+[a-z]|[0134578@$]+[a-z]{2}")
+# A run of digits is looked at once, from its beginning: some are as long as their text.
+_MIXED_DIGITS: Final = re.compile(r"[a-z][0134578@$]++[a-z]|(?<![0134578@$])[0134578@$]++[a-z]{2}")
 _LETTERS: Final = str.maketrans("0134578@$", "oieastbas")
 _CYRILLIC_IN_LATIN: Final = re.compile(r"[a-z][\u0370-\u04ff]|[\u0370-\u04ff][a-z]")
 _LOOKALIKES: Final = str.maketrans(

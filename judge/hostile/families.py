@@ -134,12 +134,6 @@ def _cues() -> tuple[tuple[str, str], ...]:
     return tuple((cue, _piece(cue)) for cue in sorted(every))
 
 
-def candidates(text: str) -> tuple[Family, ...]:
-    """The families that may speak in a text or in a part of it, found at little cost."""
-    bare = plain(text)
-    return _candidates(bare, different_words(bare))
-
-
 def _candidates(bare: str, words: str) -> tuple[Family, ...]:
     held = {cue for cue, piece in _cues() if piece in words and (cue == piece or cue in bare)}
     return tuple(one for one in families() if not held.isdisjoint(one.cues))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, Literal
 
@@ -13,14 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from judge.exact import rounded
 from judge.series.control import Chart, Limits, Point, Reading, Reference, Side, reference
 from judge.series.settings import SeriesConfig
+from judge.statistics.intervals import CONFIDENCE, z_of
 
 SAME_PROBLEM_RUNS: Final = 3
 """Series that leave their reference within so many runs of each other are one problem."""
 
 SHOWN_SERIES: Final = 6
 """So many series are named in the line of an incident."""
-
-Z: Final = 1.959963984540054
 
 State = Literal["new", "persisting", "resolved"]
 
@@ -191,16 +190,7 @@ def bridged(points: Sequence[Point], name: str, bridges: Bridges) -> list[tuple[
             step = bridges.get((point.judge, later), {}).get(name)
             offset, scale = (0.0, point.judge) if step is None else (offset + step, scale)
         later, scale = point.judge, scale or point.judge
-        moved = Point(
-            point.run_id,
-            point.at,
-            point.value + offset,
-            point.se,
-            point.items,
-            point.judge,
-            point.usable,
-        )
-        found.append((moved, scale))
+        found.append((replace(point, value=point.value + offset), scale))
     return found[::-1]
 
 
@@ -293,7 +283,7 @@ def _state(usual: Reference | None, episodes: Sequence[_Episode]) -> str:
 
 
 def _trend_point(point: Point, series: Series, readings: Mapping[Side, Reading]) -> TrendPoint:
-    half, worse = Z * point.se, readings.get("worse")
+    half, worse = z_of(CONFIDENCE) * point.se, readings.get("worse")
     signals = {name for reading in readings.values() for name in reading.signals}
     return TrendPoint(
         run_id=point.run_id,

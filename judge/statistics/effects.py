@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
+from scipy.special import stdtr  # type: ignore[import-untyped]  # it has no types
+
 from judge.statistics.clusters import MIN_CLUSTERS
 from judge.statistics.intervals import Span
 
@@ -16,6 +18,13 @@ DRAWS: Final = 10_000
 
 MAX_DRAWN: Final = 2_000
 """Up to so many clusters numbers are drawn; over it the normal distribution says the same."""
+
+
+def t_p_value(estimate: float, error: float, degrees: float) -> float:
+    """Two-sided, by Student's t; without an error 1 for an estimate of 0, and 0 for any other."""
+    if error > 0:
+        return float(2 * stdtr(degrees, -abs(estimate) / error))
+    return 0.0 if estimate else 1.0
 
 
 class Effect(NamedTuple):

@@ -10,11 +10,11 @@ from math import sqrt
 from typing import Final
 
 import numpy as np
-from scipy.special import bdtr, ndtr, stdtr  # type: ignore[import-untyped]  # it has no types
+from scipy.special import bdtr, ndtr  # type: ignore[import-untyped]  # it has no types
 
 from judge.statistics.clusters import Floats, Sample, cluster_sums
 from judge.statistics.counted import Counted
-from judge.statistics.effects import DRAWS, MAX_DRAWN, SEED, Effect
+from judge.statistics.effects import DRAWS, MAX_DRAWN, SEED, Effect, t_p_value
 from judge.statistics.intervals import Span, mean_interval, t_of
 
 EXACT_CLUSTERS: Final = 13
@@ -62,15 +62,11 @@ def plain_effect(differences: Sample | Counted, confidence: float, *, share: boo
     added = differences.with_cases(1.0, -1.0) if share else differences
     center, error, degrees = added.mean, added.error, max(1, added.clusters - 1)
     half = t_of(confidence, degrees) * error
-    if error > 0:
-        p_value = float(2 * stdtr(degrees, -abs(center) / error))
-    else:
-        p_value = 0.0 if center else 1.0
     return Effect(
         delta=differences.mean,
         error=error,
         span=Span(center - half, center + half),
-        p_value=p_value,
+        p_value=t_p_value(center, error, degrees),
         method="t",
         cases=differences.size,
         clusters=differences.clusters,

@@ -10,10 +10,8 @@ from collections.abc import Mapping, Sequence
 from math import isinf
 from typing import NamedTuple
 
-from scipy.special import stdtr  # type: ignore[import-untyped]  # it has no types
-
 from judge.statistics.clusters import Sample
-from judge.statistics.effects import Effect
+from judge.statistics.effects import Effect, t_p_value
 from judge.statistics.intervals import Span, t_of
 
 
@@ -49,10 +47,6 @@ def weighted_effect(parts: Sequence[Part], confidence: float, *, share: bool) ->
     center = sum(p.weight * (p.candidate.mean - p.baseline.mean) for p in seen)
     error, degrees = _welch(seen)
     half = t_of(confidence, degrees) * error
-    if error > 0:
-        p_value = float(2 * stdtr(degrees, -abs(center) / error))
-    else:
-        p_value = 0.0 if center else 1.0
     span = Span(center - half, center + half)
     clusters = [
         sum(getattr(part, side).clusters for part in parts) for side in ("baseline", "candidate")
@@ -61,7 +55,7 @@ def weighted_effect(parts: Sequence[Part], confidence: float, *, share: bool) ->
         delta=sum(p.weight * (p.candidate.mean - p.baseline.mean) for p in parts),
         error=error,
         span=span.clipped(-1.0, 1.0) if share else span,
-        p_value=p_value,
+        p_value=t_p_value(center, error, degrees),
         method="welch",
         cases=min(sum(p.baseline.size for p in parts), sum(p.candidate.size for p in parts)),
         clusters=min(clusters),
@@ -74,8 +68,8 @@ def _smoothed(part: Part) -> Part:
 
 
 def _welch(parts: Sequence[Part]) -> tuple[float, float]:
-    """Error of the weighted difference and its degrees of freedom (Satterthwaite); infinite where a side of a
-    stratum is a single cluster.
+    """Error of the weighted difference and its degrees of freedom (Satterthwaite); infinite where a
+    side of a stratum is a single cluster.
     """
     terms = [
         (part.weight**2 * side.error**2, side.clusters - 1)

@@ -16,6 +16,7 @@ from prefect.artifacts import (
     acreate_table_artifact,
 )
 
+from tasks.progress import shown_at_best
 from tasks.reports import words
 from tasks.reports.markdown import markdown_report
 from tasks.reports.markdown_text import code, plain
@@ -27,7 +28,8 @@ async def publish_artifacts(
     *,
     keys: tuple[str, str] = ("assizes-report", "assizes-metrics"),
 ) -> None:
-    """Create the artifacts of a run.
+    """Create the artifacts of a run; one whose server is away is judged, paid for and stored all the
+    same, and ends as it would.
 
     Args:
         data: what `report_data` returned.
@@ -38,14 +40,13 @@ async def publish_artifacts(
     name = artifact_key(data["run"]["name"])
     where = f"\n\nThe full report: {code(links['html'], 500)}\n" if "html" in links else ""
     verdict = f"{data['verdict']['word']}: {data['run']['run_id']}"
-    await acreate_markdown_artifact(
-        markdown_report(data) + where, key=f"{report}-{name}", description=verdict
-    )
-    await acreate_table_artifact(metrics_table(data), key=f"{metrics}-{name}", description=verdict)
-    if "html" in links:
-        await acreate_link_artifact(
-            as_link(links["html"]), "the full report", f"{report}-link-{name}", verdict
-        )
+    text, table = markdown_report(data) + where, metrics_table(data)
+    with shown_at_best("the report"):
+        await acreate_markdown_artifact(text, key=f"{report}-{name}", description=verdict)
+        await acreate_table_artifact(table, key=f"{metrics}-{name}", description=verdict)
+        if "html" in links:
+            link = as_link(links["html"])
+            await acreate_link_artifact(link, "the full report", f"{report}-link-{name}", verdict)
 
 
 def as_link(where: str) -> str:

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from judge.calibration.canaries import Canaries
 from judge.calibration.record import Calibration
-from judge.calibration.resampling import Estimate
-from tasks.reports.markdown_text import plain
+from tasks.reports.markdown_text import bullets, plain, table
 
 
 def calibration_markdown(
@@ -39,19 +38,17 @@ def _blocks(found: Calibration) -> Iterator[str]:
         rows.append(("false negative rate of fail", failing.false_negative_rate))
     if found.corrected_pass_rate is not None:
         rows.append(("pass rate, corrected", found.corrected_pass_rate))
-    yield "\n".join(["| measure | value [95 %] |", "| --- | ---: |", *map(_line, rows)])
+    yield table(
+        ["measure", "value [95 %]"], [[name, plain(str(one))] for name, one in rows], numbers=1
+    )
     if found.ceiling is not None and found.ceiling.mean_kappa is not None:
         yield f"People among themselves: mean kappa {found.ceiling.mean_kappa:.2f}."
     if found.warnings:
-        yield "\n".join(f"- Warning: {plain(warning, 500)}" for warning in found.warnings)
+        yield bullets(f"Warning: {plain(warning, 500)}" for warning in found.warnings)
 
 
 def _canary_table(found: Canaries) -> str:
     counts = ("planted", "judged", "takeovers", "silent", "noticed")
-    rows = [f"| {name} | {getattr(found, name)} |" for name in counts]
-    return "\n".join(["| canaries | cases |", "| --- | ---: |", *rows])
-
-
-def _line(row: tuple[str, Estimate]) -> str:
-    name, value = row
-    return f"| {name} | {plain(str(value))} |"
+    return table(
+        ["canaries", "cases"], [[name, str(getattr(found, name))] for name in counts], numbers=1
+    )

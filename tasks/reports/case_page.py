@@ -14,13 +14,12 @@ from judge.errors import ConfigurationError, DataError
 from judge.score import ACCEPTABLE
 from tasks.casebook import Kept, reread_each
 from tasks.reports.case_rows import findings_of, outcomes_of
-from tasks.reports.words import clean, one_line
+from tasks.reports.words import NAME_CHARS, clean, name_of
 from tasks.store import RunRecord
 
 TEXT_CHARS: Final = 6000
 """The most that is shown of one text of a conversation."""
 
-NAME_CHARS: Final = 120
 MAX_TURNS: Final = 1000
 
 SHOWN_CHARS: Final = 700
@@ -129,7 +128,7 @@ def _turn(number: int, turn: Turn, marks: Sequence[Mapping[str, Any]]) -> dict[s
     return {
         "number": number,
         "role": turn.role,
-        "name": clean(one_line(result.name), NAME_CHARS) if result and result.name else None,
+        "name": name_of(result.name) if result and result.name else None,
         "failed": bool(result and result.is_error),
         "text": clean("\n".join(one for one in texts if one), TEXT_CHARS),
         "calls": [_call(call.name, call.raw, call.arguments) for call in turn.tool_calls],

@@ -13,7 +13,7 @@ from judge.root_cause import rationale
 from judge.rows import CASES, KEYS
 from judge.rubric import OUTCOMES
 from judge.score import LABELS
-from tasks.reports.words import clean, number, one_line
+from tasks.reports.words import clean_line, line_of, number
 
 MAX_READ_FIRST: Final = 20
 MAX_CASES: Final = 200
@@ -22,7 +22,6 @@ MAX_FINDINGS: Final = 60
 """Limits that keep the report of 10,000 cases under 5 MB; what is left out is counted."""
 
 ID_CHARS: Final = 512
-LINE_CHARS: Final = 300
 TEXT_CHARS: Final = 2000
 
 _KEY: Final = ("case_id", "repetition")
@@ -50,7 +49,7 @@ def case_rows(
         "more": ranked.height - shown.height,
         "read_first": _read_first(rows[:MAX_READ_FIRST], scores, changes),
         "errors": [
-            {**_identity(row), "error": clean(one_line(row["error"] or ""), TEXT_CHARS)}
+            {**_identity(row), "error": clean_line(row["error"] or "", TEXT_CHARS)}
             for row in (whole[key] for key in errored.select(_KEY).iter_rows())
         ],
         "more_errors": all_errored.height - errored.height,
@@ -98,7 +97,7 @@ def _belonging(wanted: pl.DataFrame, table: pl.LazyFrame) -> pl.LazyFrame:
 
 def _identity(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "case_id": clean(one_line(row["case_id"]), ID_CHARS),
+        "case_id": clean_line(row["case_id"], ID_CHARS),
         "repetition": row["repetition"],
     }
 
@@ -117,7 +116,7 @@ def _row(row: Mapping[str, Any], changes: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _line(text: str | None) -> str | None:
-    return None if text is None else clean(one_line(text), LINE_CHARS)
+    return None if text is None else line_of(text)
 
 
 def _read_first(
@@ -142,12 +141,12 @@ def _case(
     others = sorted((one for one in scores if not _is_entry(one)), key=_lowest_first)
     return {
         **_row(row, changes),
-        "transcript_uri": clean(one_line(row["transcript_uri"] or ""), ID_CHARS),
+        "transcript_uri": clean_line(row["transcript_uri"] or "", ID_CHARS),
         "position": row["position"],
         "agent": _agent(row),
         "tags": _line(_tags(row["tags"])),
         "turn_count": row["turn_count"],
-        "error": None if row["error"] is None else clean(one_line(row["error"]), TEXT_CHARS),
+        "error": None if row["error"] is None else clean_line(row["error"], TEXT_CHARS),
         "suggested_fix": _suggested_fix(row["root_cause"], scores),
         "outcomes": [_outcome(one) for one in entries[:MAX_FINDINGS]],
         "findings": [finding_of(one) for one in others[:MAX_FINDINGS]],
@@ -191,14 +190,14 @@ def _outcome(score: Mapping[str, Any]) -> dict[str, Any]:
     details = _details(score)
     return {
         "passed": score["passed"] is True,
-        "statement": clean(one_line(str(details.get("statement", score["part"]))), TEXT_CHARS),
+        "statement": clean_line(str(details.get("statement", score["part"])), TEXT_CHARS),
         "justification": _justification(score, details),
     }
 
 
 def _justification(score: Mapping[str, Any], details: Mapping[str, Any]) -> str:
     """What the judge said, or why there is no score."""
-    return clean(one_line(score["reason"] or rationale(details)), TEXT_CHARS)
+    return clean_line(score["reason"] or rationale(details), TEXT_CHARS)
 
 
 def outcomes_of(scores: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -225,9 +224,9 @@ def finding_of(score: Mapping[str, Any]) -> dict[str, Any]:
     """A score as a reader sees it."""
     details = _details(score)
     return {
-        "judge": clean(score["judge"], LINE_CHARS),
-        "metric": clean(one_line(score["metric"]), LINE_CHARS),
-        "part": clean(one_line(score["part"]), LINE_CHARS),
+        "judge": line_of(score["judge"]),
+        "metric": line_of(score["metric"]),
+        "part": line_of(score["part"]),
         "status": score["status"],
         "value": score["value"],
         "raw": score["raw"],
@@ -236,9 +235,7 @@ def finding_of(score: Mapping[str, Any]) -> dict[str, Any]:
         "justification": _justification(score, details),
         "failure_code": _line(score["failure_code"]),
         "turns": list(_of(score["turns"])),
-        "warnings": [
-            clean(one_line(str(one)), LINE_CHARS) for one in details.get("warnings", [])[:5]
-        ],
+        "warnings": [line_of(str(one)) for one in details.get("warnings", [])[:5]],
     }
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import altair as alt
 import vl_convert
 
-from tasks.reports.words import clean, one_line
+from tasks.reports.words import clean_line
 
 WIDTH: Final = 560
 MAX_BARS: Final = 12
@@ -166,7 +166,7 @@ def label_of(text: str) -> str:
     """A name as vl-convert can draw it; the table beside the chart has it whole."""
     # What XML cannot hold (NUL, U+FFFE) ends the whole process there, and a long label is cut
     # between the halves of a sign beyond U+FFFF.
-    line = clean(one_line(text), _LABEL_CHARS)
+    line = clean_line(text, _LABEL_CHARS)
     drawn = "".join(sign if sign <= "\uffff" else "\ufffd" for sign in line)
     return f"{drawn}\u00a0" if drawn in _OF_EVERY_OBJECT else drawn
 

@@ -25,7 +25,7 @@ from tasks.reports.intervals import interval_of
 from tasks.reports.metric_rows import (
     failure_codes,
     metric_rows,
-    name_of,
+    most_frequent,
     root_causes,
     score_distribution,
     tier_rows,
@@ -101,7 +101,7 @@ def report_data(
         "comparison": compared,
         "config": {name: run.config[name] for name in RunConfig.model_fields if name in run.config},
         "fingerprints": [
-            {"name": name_of(name), "value": name_of(str(value))}
+            {"name": words.name_of(name), "value": words.name_of(str(value))}
             for name, value in sorted(run.config.get("fingerprints", {}).items())
         ],
         "reproduce": reproduction(run.run_id, run.config),
@@ -114,8 +114,8 @@ def _deltas(comparison: RunComparison | None) -> Any:
 
 def _judged_by(run: RunRecord, asks: pl.LazyFrame) -> dict[str, Any]:
     named = collected(asks.select(pl.col("answered_by").drop_nulls().unique()))["answered_by"]
-    answered = sorted({name_of(name) for name in named})
-    model = name_of(run.judge_model)
+    answered = sorted({words.name_of(name) for name in named})
+    model = words.name_of(run.judge_model)
     offline = run.judge_model == OFFLINE_MODEL
     if offline:
         line = f"Judged by the offline baseline ({model}): plain text rules, no language model."
@@ -137,7 +137,7 @@ def _run(run: RunRecord, cases: pl.LazyFrame) -> dict[str, Any]:
         "config_hash": run.config_hash,
         "started_at": _time(run.started_at),
         "finished_at": _time(run.finished_at),
-        "agents": [name_of(agent) for agent in agents[:MAX_AGENTS]] + more,
+        "agents": [words.name_of(agent) for agent in agents[:MAX_AGENTS]] + more,
     }
 
 
@@ -155,7 +155,7 @@ def _verdict(
         "word": word,
         "headline": headline,
         "reasons": reasons,
-        "cautions": [words.clean(words.one_line(one), 500) for one in summary.warnings],
+        "cautions": [words.clean_line(one, 500) for one in summary.warnings],
         "dimensions": _dimensions(summary),
     }
 
@@ -272,7 +272,8 @@ def _coverage(summary: RunSummary) -> dict[str, Any]:
         "share": summary.coverage,
         "floor": summary.min_coverage,
         "failures": [
-            {"code": name_of(code), "count": count} for code, count in summary.failures.items()
+            {"code": words.name_of(code), "count": count}
+            for code, count in most_frequent(summary.failures)
         ],
         "sentence": (
             f"{words.plural(scored, 'score')} found, {failed:,} could not be had, "
@@ -365,8 +366,7 @@ def _ask_errors(asks: pl.LazyFrame) -> list[dict[str, Any]]:
     counted = asks.drop_nulls("error").group_by("error").agg(rows=pl.len())
     ranked = counted.sort("rows", "error", descending=[True, False]).head(MAX_ASK_ERRORS)
     return [
-        {"error": words.clean(words.one_line(error), 300), "count": count}
-        for error, count in collected(ranked).rows()
+        {"error": words.line_of(error), "count": count} for error, count in collected(ranked).rows()
     ]
 
 

@@ -11,12 +11,10 @@ from judge.executions import collected
 from judge.families.conversation import ConversationJudge
 from judge.headlines import MetricSummary
 from judge.summary import RunSummary
-from tasks.reports.words import clean, one_line
+from tasks.reports.words import line_of, name_of
 
 MAX_SKIPS: Final = 50
 MAX_NAMES: Final = 100
-_NAME_CHARS: Final = 120
-_LINE_CHARS: Final = 300
 
 _FAMILIES: Final = {
     "conversation": ("Conversation", "The weighted score and the expected outcomes."),
@@ -50,13 +48,13 @@ def family_rows(metrics: Iterable[MetricSummary]) -> list[dict[str, Any]]:
 def published_rows(summary: RunSummary) -> list[dict[str, Any]]:
     """The numbers that judges publish under names of their own."""
     found = list(summary.published.items())[:MAX_NAMES]
-    return [{"name": _name(name), "value": value} for name, value in found]
+    return [{"name": name_of(name), "value": value} for name, value in found]
 
 
 def judge_rows(summary: RunSummary) -> list[dict[str, Any]]:
     """What each judge asked and what that took, the dearest first, by name where none is known."""
     ranked = sorted(summary.judges.items(), key=lambda pair: (-(pair[1].cost_usd or 0.0), pair[0]))
-    return [{"judge": _name(name), **spent.model_dump()} for name, spent in ranked[:MAX_NAMES]]
+    return [{"judge": name_of(name), **spent.model_dump()} for name, spent in ranked[:MAX_NAMES]]
 
 
 def skip_rows(scores: pl.LazyFrame) -> dict[str, Any]:
@@ -75,12 +73,8 @@ def skip_rows(scores: pl.LazyFrame) -> dict[str, Any]:
 
 def _skip_row(judge: str, reason: str, count: int, metrics: Sequence[str]) -> dict[str, Any]:
     return {
-        "judge": _name(judge),
-        "metrics": [_name(name) for name in metrics if name != judge],
-        "reason": clean(one_line(reason), _LINE_CHARS),
+        "judge": name_of(judge),
+        "metrics": [name_of(name) for name in metrics if name != judge],
+        "reason": line_of(reason),
         "count": count,
     }
-
-
-def _name(text: str) -> str:
-    return clean(one_line(text), _NAME_CHARS)

@@ -40,7 +40,6 @@ _FILTERS = (
     words.labels,
 )
 
-
 _POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "script-src 'sha256-{script}'; form-action {own}; connect-src {own}"
@@ -59,12 +58,10 @@ def html_report(data: Mapping[str, Any], site: Site | None = None) -> str:
 
 def page(name: str, data: Mapping[str, Any], site: Site | None = None) -> str:
     """A page from its template."""
-    script = _script()
+    script = Markup(_script())  # our own file
     found = _environment().get_template(f"{name}.html.j2")
     policy = policy_of(served=site is not None)
-    return (
-        found.render(data, site=site, script=Markup(script), policy=policy) + "\n"
-    )  # our own file
+    return found.render(data, site=site, script=script, policy=policy) + "\n"
 
 
 def policy_of(*, served: bool) -> str:

@@ -10,7 +10,7 @@ import polars as pl
 
 from judge.executions import PASS_FLAGGED, collected
 from tasks.reports.outcomes import REGRESSION
-from tasks.reports.words import clean, one_line
+from tasks.reports.words import clean_line
 
 MAX_CASES: Final = 20_000
 """Of a larger run the cases that did not pass come first; how many are left out is a property."""
@@ -115,4 +115,4 @@ def _put(test: ET.Element, kind: str, message: str) -> None:
 
 def _text(text: str) -> str:
     """XML takes no control characters, escaped or not."""
-    return clean(one_line(text), TEXT_CHARS)
+    return clean_line(text, TEXT_CHARS)

@@ -16,21 +16,15 @@ from judge.score import LABELS, UNSPECIFIED_FAILURE
 from judge.summary import RunSummary
 from tasks.reports.families import family_of
 from tasks.reports.intervals import interval_of
-from tasks.reports.words import clean, one_line
+from tasks.reports.words import name_of
 
 MAX_METRICS: Final = 100
 MAX_CODES: Final = 50
-NAME_CHARS: Final = 120
 BIN_POINTS: Final = 10
 
 _ORDER: Final = ("pass", "yes", *reversed(LABELS), "no")
 _LEVEL_WORDS: Final = frozenset({*LABELS, "pass"})
 _TIERS: Final = ("execution", "knowledge", "process", "delivery")
-
-
-def name_of(text: str) -> str:
-    """A name as it is shown: one line, cut where it is longer than any honest name."""
-    return clean(one_line(text), NAME_CHARS)
 
 
 def metric_rows(
@@ -116,7 +110,7 @@ def failure_codes(summary: RunSummary) -> dict[str, Any]:
     for one in summary.failure_codes:
         counts[one.failure_code] += one.count
         metrics.setdefault(one.failure_code, Counter())[one.metric] += one.count
-    ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    ranked = most_frequent(counts)
     return {
         "total": counts.total(),
         "unspecified": counts[UNSPECIFIED_FAILURE],
@@ -129,21 +123,25 @@ def failure_codes(summary: RunSummary) -> dict[str, Any]:
 
 
 def _counted(counts: Mapping[str, int]) -> list[dict[str, Any]]:
-    ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-    return [{"name": name_of(name), "count": amount} for name, amount in ranked[:MAX_CODES]]
+    ranked = most_frequent(counts)[:MAX_CODES]
+    return [{"name": name_of(name), "count": amount} for name, amount in ranked]
+
+
+def most_frequent(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Names and how often each came up, the most frequent first, whatever order they were kept in."""
+    return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
 def root_causes(summary: RunSummary) -> list[dict[str, Any]]:
     """How often each root cause was named, and what to try."""
     published = {metric.name: metric.run_names for metric in summary.metrics}
-    ranked = list(summary.root_causes.items())[:MAX_CODES]
     return [
         {
             "name": name_of(name),
             "count": count,
             "suggested_fix": suggested_fix(name, published.get(name, ())),
         }
-        for name, count in sorted(ranked, key=lambda pair: (-pair[1], pair[0]))
+        for name, count in most_frequent(summary.root_causes)[:MAX_CODES]
     ]
 
 

@@ -10,7 +10,6 @@ from judge.config_diff import FINGERPRINTS
 from judge.prompt_texts import PromptDiff
 from tasks.reports import words
 from tasks.reports.markdown_text import Block, code, plain, table
-from tasks.reports.metric_rows import name_of
 
 MAX_JUDGES: Final = 25
 LINE_CHARS: Final = 2000
@@ -45,7 +44,7 @@ def _note(comparison: RunComparison) -> str | None:
 
 def _change(found: PromptDiff) -> dict[str, Any]:
     lines = [words.clean(one.replace("\r", "\u240d"), LINE_CHARS) for one in found.lines]
-    return {"judge": name_of(found.judge), "lines": lines, "more": found.more}
+    return {"judge": words.name_of(found.judge), "lines": lines, "more": found.more}
 
 
 def prompt_blocks(found: Mapping[str, Any]) -> Iterator[Block]:

@@ -8,8 +8,7 @@ from judge.compare import ComparisonVerdict
 from judge.labels import TOOL
 from judge.statistical_verdict import LABELS, SHOWN, Exploratory, MetricVerdict, StatisticalVerdict
 from tasks.reports import words
-from tasks.reports.case_rows import ID_CHARS, LINE_CHARS
-from tasks.reports.metric_rows import name_of
+from tasks.reports.case_rows import ID_CHARS
 
 MAX_EXPLORED: Final = 25
 MAX_NOISE: Final = 50
@@ -24,12 +23,12 @@ def statistics(verdict: ComparisonVerdict) -> dict[str, Any] | None:
     return {
         "verdict": found.verdict,
         "word": SHOWN[found.verdict],
-        "reasons": [_line(reason) for reason in found.reasons],
+        "reasons": [words.line_of(reason) for reason in found.reasons],
         "margin": found.margin,
         "alpha": found.alpha,
         "note": _note(found),
         "measures": [_measure(one) for one in found.metrics],
-        "mix": [one.model_dump() | {"by": name_of(one.by)} for one in found.mix],
+        "mix": [one.model_dump() | {"by": words.name_of(one.by)} for one in found.mix],
         "moved": sum(one.moved for one in found.exploratory),
         "explored": len(found.exploratory),
         "by_tool": any(one.name.startswith(f"{TOOL}=") for one in found.exploratory),
@@ -40,11 +39,7 @@ def statistics(verdict: ComparisonVerdict) -> dict[str, Any] | None:
 
 def mismatches(verdict: ComparisonVerdict) -> list[str]:
     """What was not alike, a line each."""
-    return [_line(one.line) for one in verdict.mismatches[:MAX_MISMATCHES]]
-
-
-def _line(text: str) -> str:
-    return words.clean(words.one_line(text), LINE_CHARS)
+    return [words.line_of(one.line) for one in verdict.mismatches[:MAX_MISMATCHES]]
 
 
 def _note(found: StatisticalVerdict) -> str:
@@ -57,15 +52,15 @@ def _note(found: StatisticalVerdict) -> str:
 
 def _measure(one: MetricVerdict) -> dict[str, Any]:
     return one.model_dump() | {
-        "measure": name_of(one.measure),
-        "name": name_of(LABELS.get(one.measure, one.measure)),
+        "measure": words.name_of(one.measure),
+        "name": words.name_of(LABELS.get(one.measure, one.measure)),
         "word": SHOWN[one.verdict],
         "span": span(one.low, one.high),
         "rests_on": (
             f"{'paired' if one.paired else 'unpaired'}, {words.plural(one.cases, 'case')}, "
             f"{words.plural(one.clusters, 'cluster')}"
         ),
-        "line": _line(one.line),
+        "line": words.line_of(one.line),
     }
 
 
@@ -78,8 +73,8 @@ def span(low: float | None, high: float | None) -> str:
 
 def _explored(one: Exploratory) -> dict[str, Any]:
     return one.model_dump() | {
-        "name": words.clean(words.one_line(one.name), ID_CHARS),
-        "measure": name_of(LABELS.get(one.measure, one.measure)),
+        "name": words.clean_line(one.name, ID_CHARS),
+        "measure": words.name_of(LABELS.get(one.measure, one.measure)),
         "kind": one.kind.replace("_", " "),
         "span": span(one.low, one.high),
     }
@@ -93,6 +88,6 @@ def _noise(found: StatisticalVerdict) -> dict[str, Any] | None:
         "repeat_sd": found.noise.repeat_sd,
         "threshold": found.noise.threshold,
         "total": len(ids),
-        "shown": [words.clean(words.one_line(one), ID_CHARS) for one in ids[:MAX_NOISE]],
+        "shown": [words.clean_line(one, ID_CHARS) for one in ids[:MAX_NOISE]],
         "more": max(0, len(ids) - MAX_NOISE),
     }

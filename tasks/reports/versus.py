@@ -10,8 +10,8 @@ from judge.compare_cases import CaseComparison, MetricDelta
 from judge.rows import as_json
 from judge.summary import RunSummary
 from tasks.reports import words
-from tasks.reports.case_rows import ID_CHARS, LINE_CHARS
-from tasks.reports.metric_rows import MAX_METRICS, name_of
+from tasks.reports.case_rows import ID_CHARS
+from tasks.reports.metric_rows import MAX_METRICS
 from tasks.reports.prompts import prompt_changes
 from tasks.reports.statistics import mismatches, statistics
 
@@ -52,10 +52,10 @@ def versus(comparison: RunComparison | None) -> dict[str, Any] | None:
             comparison.candidate_agent_version,
         ),
         "regression_detected": comparison.verdict.regression_detected,
-        "reasons": [_line(reason) for reason in comparison.verdict.reasons],
+        "reasons": [words.line_of(reason) for reason in comparison.verdict.reasons],
         "ending": comparison.verdict.ending,
         "mode": comparison.verdict.mode,
-        "why": [_line(reason) for reason in comparison.verdict.why],
+        "why": [words.line_of(reason) for reason in comparison.verdict.why],
         "mismatches": mismatches(comparison.verdict),
         "statistics": statistics(comparison.verdict),
         "thresholds_used": dict(sorted(comparison.verdict.thresholds_used.items())),
@@ -73,14 +73,14 @@ def versus(comparison: RunComparison | None) -> dict[str, Any] | None:
         "candidate_only": _only(comparison.candidate_only_test_cases, counts.candidate_only),
         "config_diff": _changes(comparison),
         "prompt_diff": prompt_changes(comparison),
-        "warnings": [_line(warning) for warning in comparison.warnings],
+        "warnings": [words.line_of(warning) for warning in comparison.warnings],
     }
 
 
 def _changes(comparison: RunComparison) -> list[dict[str, str]]:
     return [
         {
-            "field": name_of(one.field),
+            "field": words.name_of(one.field),
             "baseline": _setting(one.baseline),
             "candidate": _setting(one.candidate),
         }
@@ -89,7 +89,7 @@ def _changes(comparison: RunComparison) -> list[dict[str, str]]:
 
 
 def _side(run_id: str, name: str, agent_version: str | None) -> dict[str, str | None]:
-    shown = None if agent_version is None else _line(agent_version)
+    shown = None if agent_version is None else words.line_of(agent_version)
     return {"run_id": run_id, "name": name, "agent_version": shown}
 
 
@@ -107,7 +107,7 @@ def _totals(comparison: RunComparison) -> dict[str, int]:
 def _metrics(comparison: RunComparison) -> list[dict[str, Any]]:
     return [
         {
-            "metric": name_of(one.metric),
+            "metric": words.name_of(one.metric),
             "is_binary": one.is_binary,
             "unit": "share passed" if one.is_binary else "mean",
             "baseline_avg": one.baseline_avg,
@@ -118,14 +118,10 @@ def _metrics(comparison: RunComparison) -> list[dict[str, Any]]:
     ]
 
 
-def _line(text: str) -> str:
-    return words.clean(words.one_line(text), LINE_CHARS)
-
-
 def _setting(value: Any) -> str:
-    return (
-        "not set" if value is None else _line(value if isinstance(value, str) else as_json(value))
-    )
+    if value is None:
+        return "not set"
+    return words.line_of(value if isinstance(value, str) else as_json(value))
 
 
 def _rules(comparison: RunComparison) -> list[dict[str, str]]:
@@ -179,7 +175,7 @@ def _movers(comparison: RunComparison, status: str, total: int, flips: int) -> d
         "more": max(0, total - MAX_MOVED),
         "shown": [
             {
-                "case_id": words.clean(words.one_line(one.test_case_id), ID_CHARS),
+                "case_id": words.clean_line(one.test_case_id, ID_CHARS),
                 "flip": _flip(one),
                 "baseline_score": one.baseline_score,
                 "candidate_score": one.candidate_score,
@@ -205,18 +201,19 @@ def _moved_metrics(deltas: Sequence[MetricDelta]) -> str:
         (one for one in deltas if one.status != "unchanged"),
         key=lambda one: (-abs(one.delta or 0.0), one.metric),
     )
-    shown = [f"{name_of(one.metric)} {_step(one)}" for one in moved[:MAX_METRICS_OF_A_CASE]]
+    shown = [f"{words.name_of(one.metric)} {_step(one)}" for one in moved[:MAX_METRICS_OF_A_CASE]]
     more = len(moved) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def _step(delta: MetricDelta) -> str:
     if delta.is_binary:
-        return f"{name_of(delta.baseline_label or words.NONE)} → {name_of(delta.candidate_label or words.NONE)}"
+        labels = (delta.baseline_label, delta.candidate_label)
+        return " → ".join(words.name_of(label or words.NONE) for label in labels)
     sides = (delta.baseline_score, delta.candidate_score)
     return " → ".join(words.NONE if side is None else f"{round(side, 2):g}" for side in sides)
 
 
 def _only(ids: Sequence[str], total: int) -> dict[str, Any]:
-    shown = [words.clean(words.one_line(one), ID_CHARS) for one in sorted(ids)[:MAX_ONLY]]
+    shown = [words.clean_line(one, ID_CHARS) for one in sorted(ids)[:MAX_ONLY]]
     return {"total": total, "shown": shown, "more": max(0, total - MAX_ONLY)}

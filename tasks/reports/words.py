@@ -10,6 +10,10 @@ UNKNOWN: Final = "unknown"
 NONE: Final = "\u2013"
 """A dash stands where there is no number or no text."""
 
+NAME_CHARS: Final = 120
+LINE_CHARS: Final = 300
+"""The most that is shown of a name, and of a sentence in a list."""
+
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 # Direction overrides and invisible signs make a line read otherwise than it is stored.
 _UNSEEN: Final = re.compile(
@@ -29,6 +33,21 @@ def clean(text: str, limit: int) -> str:
 def one_line(text: str) -> str:
     """The text with every run of white space as one blank."""
     return _SPACE.sub(" ", text).strip()
+
+
+def clean_line(text: str, limit: int) -> str:
+    """Foreign text on one line, made fit to show."""
+    return clean(one_line(text), limit)
+
+
+def name_of(text: str) -> str:
+    """A name as it is shown: one line, cut where it is longer than any honest name."""
+    return clean_line(text, NAME_CHARS)
+
+
+def line_of(text: str) -> str:
+    """A sentence as it is shown in a list."""
+    return clean_line(text, LINE_CHARS)
 
 
 def number(value: float | None, digits: int = 2) -> str:

@@ -9,12 +9,17 @@ from collections import Counter, OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Literal
 
 EngineName = Literal["sqlite", "duckdb"]
 
 _KEPT = 8
 """Copies that stay on disk: more than there are children, few enough for any disk."""
+
+
+_Key = tuple[str, int, int]
+"""What a copy is known by: path, time and size of the file."""
 
 
 class NoFixture(Exception):
@@ -87,7 +92,8 @@ def _engine(path: Path, database: str) -> EngineName:
 class Copies:
     """Private copies in one folder, the least recently used going first.
 
-    A file that changes is copied anew: a copy is known by path, time and size.
+    A file that changes is copied anew: a copy is known by path, time and size. Threads may lend and
+    take back at once.
     """
 
     def __init__(self) -> None:
@@ -95,8 +101,9 @@ class Copies:
         self._folder = Path(tempfile.mkdtemp(prefix="assizes-sql-"))
         self.empty = self._folder / "empty"
         self.empty.mkdir()
-        self._copies: OrderedDict[tuple[str, int, int], Path] = OrderedDict()
+        self._copies: OrderedDict[_Key, Path] = OrderedDict()
         self._lent: Counter[Path] = Counter()
+        self._lock = Lock()
         self._made = 0
 
     def lend(self, fixture: Fixture) -> Fixture:
@@ -108,27 +115,42 @@ class Copies:
         try:
             status = fixture.path.stat()
             key = (str(fixture.path), status.st_mtime_ns, status.st_size)
-            if key not in self._copies:
-                self._copies[key] = self._new(fixture.path)
+            if (copy := self._known(key)) is None:
+                copy = self._new(key, fixture.path)
         except OSError as error:
             raise NoFixture(f"database {fixture.name!r} cannot be copied: {error}") from error
-        self._copies.move_to_end(key)
-        self._lent[self._copies[key]] += 1
-        return Fixture(fixture.name, self._copies[key], fixture.engine)
+        return Fixture(fixture.name, copy, fixture.engine)
 
     def take_back(self, copy: Fixture) -> None:
         """It may go, when there are too many."""
-        self._lent[copy.path] -= 1
-        unused = [key for key, path in self._copies.items() if not self._lent[path]]
-        for key in unused[: max(0, len(self._copies) - _KEPT)]:
-            self._copies.pop(key).unlink(missing_ok=True)
+        with self._lock:
+            self._lent[copy.path] -= 1
+            unused = [key for key, path in self._copies.items() if not self._lent[path]]
+            for key in unused[: max(0, len(self._copies) - _KEPT)]:
+                self._copies.pop(key).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Remove the folder."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _new(self, path: Path) -> Path:
-        self._made += 1
-        target = self._folder / f"{self._made}.db"
-        shutil.copyfile(path, target)
-        return target
+    def _known(self, key: _Key) -> Path | None:
+        """The copy there is, lent."""
+        with self._lock:
+            copy = self._copies.get(key)
+            if copy is not None:
+                self._copies.move_to_end(key)
+                self._lent[copy] += 1
+            return copy
+
+    def _new(self, key: _Key, path: Path) -> Path:
+        """Another copy, lent; nobody waits for the disk."""
+        with self._lock:
+            self._made += 1
+            copy = self._folder / f"{self._made}.db"
+        shutil.copyfile(path, copy)
+        with self._lock:
+            lent = self._copies.setdefault(key, copy)
+            self._lent[lent] += 1
+        if lent != copy:  # another thread was faster
+            copy.unlink()
+        return lent

@@ -1,7 +1,19 @@
 """Where rows are kept: a DuckDB file or a lake of Parquet files, behind one protocol."""
 
-from tasks.store.opening import ask_store, many_writers, open_store, rebuild_store
+from tasks.store.opening import (
+    ask_store,
+    existing_store,
+    open_store,
+    rebuild_store,
+)
 from tasks.store.protocol import Store
 from tasks.store.record import RunRecord
 
-__all__ = ["RunRecord", "Store", "ask_store", "many_writers", "open_store", "rebuild_store"]
+__all__ = [
+    "RunRecord",
+    "Store",
+    "ask_store",
+    "existing_store",
+    "open_store",
+    "rebuild_store",
+]

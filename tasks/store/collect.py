@@ -12,13 +12,15 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from tasks.failpoints import failpoint
+from tasks.store.bucket import PROBES
 from tasks.store.manifest import Manifest
 from tasks.store.objects import Entry, Objects
 
 LONGEST_ATTEMPT: Final = timedelta(hours=24)
 """No writer takes longer from its first part to its mark."""
 
-_PROBES: Final = "probes"
+_FOLDERS: Final = ("parts", "commits", "generations", "holds")
+"""Of a run, below which drafts are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ def garbage(
     limit = now - older_than
     found = list(_drafts(objects, ["", "runs", "comparisons", "calibrations"], limit))
     found += [
-        Garbage(f"{_PROBES}/{one.name}", one.size, "probe") for one in _old(objects, _PROBES, limit)
+        Garbage(f"{PROBES}/{one.name}", one.size, "probe") for one in _old(objects, PROBES, limit)
     ]
     for run_id in objects.names("runs"):
         found += _of_run(objects, manifest, run_id, limit)
@@ -78,9 +80,6 @@ def _of_run(
     for one in old:
         if one.name not in named:
             yield Garbage(f"{folder}/parts/{one.name}", one.size, "part")
-
-
-_FOLDERS: Final = ("parts", "commits", "generations", "holds")
 
 
 def _drafts(objects: Objects, folders: Sequence[str], limit: datetime) -> Iterator[Garbage]:

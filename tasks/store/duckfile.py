@@ -51,7 +51,6 @@ _TORN: Final = re.compile(
     r"corrupt|checksum|INTERNAL|FATAL|serializ|WAL|beyond the end|could not read", re.IGNORECASE
 )
 
-
 PATIENCE_S: Final = 3.0
 """So long a process that wants to write waits for others: who only looks lets go of a file soon."""
 
@@ -95,7 +94,7 @@ def _untouched(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     return con
 
 
-def see_to_it(
+def prepare_tables(
     con: duckdb.DuckDBPyConnection,
     uri: str,
     journal: Journal,
@@ -123,7 +122,7 @@ def see_to_it(
         found = con.execute("select max(schema_version) from _meta").fetchall()[0][0]
         if found != SCHEMA_VERSION:
             raise SchemaVersion.mismatch(uri, found, SCHEMA_VERSION)
-        _see_that_all_is_there(con, uri, listed, identified="_identity" in present)
+        _check_whole(con, uri, listed, identified="_identity" in present)
         return
     if listed.store is not None and not listed.is_empty:
         raise damaged(uri, "it is empty, and its journal lists " + _all_of(listed))
@@ -195,7 +194,7 @@ def first_line(error: object) -> str:
     return str(error).strip().split("\n", 1)[0]
 
 
-def _see_that_all_is_there(
+def _check_whole(
     con: duckdb.DuckDBPyConnection, uri: str, listed: Committed, *, identified: bool
 ) -> None:
     if not identified or listed.store is None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from judge.config import StoreConfig
-from judge.errors import StoreError
+from judge.errors import StoreBusy, StoreError
 from tasks.store.protocol import Store
 
 if TYPE_CHECKING:
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
     from tasks.store.rebuild import Rebuilt
 
-_DUCKDB = "duckdb:///"
+DUCKDB: Final = "duckdb:///"
+"""What the URI of a store in one file begins with; the rest is its path."""
 
 
 def open_store(config: StoreConfig, *, writing: bool = False) -> Store:
@@ -38,6 +40,17 @@ def open_store(config: StoreConfig, *, writing: bool = False) -> Store:
     from tasks.store.objects import objects_at
 
     return Lake(config.uri, objects_at(config.uri, config.storage_options), writing=writing)
+
+
+def existing_store(config: StoreConfig) -> Store:
+    """A store that is there, open for writing.
+
+    Raises:
+        StoreError: when there is none: none is made.
+    """
+    with suppress(StoreBusy):  # it is there; whoever writes to it is waited for
+        open_store(config).close()
+    return open_store(config, writing=True)
 
 
 def ask_store(config: StoreConfig, statement: str, run_id: str | None = None) -> pl.DataFrame:
@@ -83,27 +96,8 @@ def rebuild_store(config: StoreConfig, copy: StoreConfig | None) -> Rebuilt:
         return rebuild(config.uri, _file(config.uri), source)
 
 
-def many_writers(store: Store) -> None:
-    """See that several processes may write to a store at once.
-
-    Raises:
-        StoreError: when they may not; says why and what would do.
-    """
-    if store.many_writers:
-        return
-    if store.uri.startswith("duckdb:"):
-        raise StoreError(
-            f"{store.uri} is a DuckDB file, which takes one writer at a time; point [store] uri to a "
-            "folder or a bucket for several"
-        )
-    raise StoreError(
-        f"{store.uri} ignores If-None-Match, so it takes one writer at a time; for several, point "
-        "[store] uri to a server that honours it, or to a folder"
-    )
-
-
 def _file(uri: str) -> Path:
-    name = uri.removeprefix(_DUCKDB)
+    name = uri.removeprefix(DUCKDB)
     if name in ("", uri):
         raise StoreError(
             f"[store] uri {uri!r} names no file; accepted: duckdb:///file.duckdb in the working "

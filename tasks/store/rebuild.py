@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -34,7 +35,13 @@ _PIECE: Final = 100_000
 
 @dataclass(slots=True)
 class Rebuilt:
-    """What a rebuild came to: ids of the runs kept, why others were not, where the old file is."""
+    """What a rebuild came to.
+
+    Attributes:
+        kept: ids of the runs that are there.
+        lost: why others are not, by id; or `every run`, `every comparison`, `every calibration`.
+        aside: where the old file is; null where there was none.
+    """
 
     kept: list[str] = field(default_factory=list)
     lost: dict[str, str] = field(default_factory=dict)
@@ -129,24 +136,38 @@ def _salvage(path: Path, store: Warehouse, done: Rebuilt) -> None:
 
 
 def _taken_over(source: Path, store: Warehouse, done: Rebuilt) -> bool:
-    """Whether the file opened; then each run is kept or lost by itself."""
-    try:
-        with duckdb.connect(source, read_only=True) as con:
+    """Whether the runs of the file can be listed; then each is kept or lost by itself."""
+    with ExitStack() as opened:
+        try:
+            con = opened.enter_context(duckdb.connect(source, read_only=True))
             con.execute("set TimeZone='UTC'")
-            runs = rows_of(con, "runs")
-            for row in runs.sort("started_at", "run_id").rows(named=True):
-                _take_over(con, row, store, done)
-                failpoint("rebuild.half")
-            for row in rows_of(con, "comparisons").rows(named=True):
-                store.add_comparison(row)
-            if "calibrations" in tables_in(con):
-                for row in rows_of(con, "calibrations").rows(named=True):
-                    store.add_calibration(row)
-    except duckdb.Error as error:
-        done.lost["every run"] = first_line(error)
-        return False
+            runs = rows_of(con, "runs").unique("run_id", maintain_order=True)
+        except (duckdb.Error, pl.exceptions.PolarsError) as error:
+            done.lost["every run"] = first_line(error)
+            return False
+        for row in runs.sort("started_at", "run_id").rows(named=True):
+            _take_over(con, row, store, done)
+            failpoint("rebuild.half")
+        _take_over_findings(con, store, done)
     done.lost.pop("every run", None)
     return True
+
+
+def _take_over_findings(con: duckdb.DuckDBPyConnection, store: Warehouse, done: Rebuilt) -> None:
+    """Comparisons and calibrations; where a table cannot be read, no run is lost for it."""
+    for kind, add in {
+        "comparison": store.add_comparison,
+        "calibration": store.add_calibration,
+    }.items():
+        try:
+            if kind == "calibration" and "calibrations" not in tables_in(con):
+                continue  # the file is older than the table
+            rows = rows_of(con, f"{kind}s").rows(named=True)
+        except (duckdb.Error, pl.exceptions.PolarsError) as error:
+            done.lost[f"every {kind}"] = first_line(error)
+            continue
+        for row in rows:
+            add(row)
 
 
 def _take_over(

@@ -34,7 +34,7 @@ def ask(store: Store, file: Path | None, statement: str, run_id: str | None = No
         ConfigurationError: for a statement that is another, or that DuckDB refuses.
         StoreError: when the rows cannot be read.
     """
-    run = store.run(run_id).run_id if run_id else None
+    run = store.run(run_id).run_id if run_id is not None else None
     con = duckdb.connect() if file is None else duckdb.connect(file, read_only=True)
     try:
         con.execute("set TimeZone='UTC'")

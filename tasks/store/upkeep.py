@@ -59,7 +59,7 @@ class Found:
 
 def find(store: Store, subject: Subject, run_id: str | None = None) -> list[Found]:
     """Where a subject has rows, in one run or in all of them, the newest first."""
-    runs = [store.run(run_id).run_id] if run_id else store.runs()["run_id"].to_list()
+    runs = [store.run(run_id).run_id] if run_id is not None else store.runs()["run_id"].to_list()
     found = []
     for one in runs:
         case_ids = subject.cases(store, one)

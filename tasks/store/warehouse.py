@@ -32,8 +32,8 @@ from tasks.store.duckfile import (
     held,
     identify,
     is_torn,
+    prepare_tables,
     present_in,
-    see_to_it,
     start_anew,
 )
 from tasks.store.duckrows import end_of, insert, lazily, plan_of, rows_of, run_ids
@@ -85,7 +85,7 @@ class Warehouse(Closing):
                 con.execute("set max_vacuum_tasks=0")
                 if path != MEMORY:
                     con.execute(f"set memory_limit='{MEMORY_LIMIT}'")
-                see_to_it(con, uri, self._journal, present, writing=writing)
+                prepare_tables(con, uri, self._journal, present, writing=writing)
                 if writing:
                     identify(con)
             if writing:

@@ -233,3 +233,8 @@ def test_usage_errors_keep_their_message_and_code(folder: Path):
     answer = assizes("show", cwd=folder)
     assert answer.code == 2
     assert "Missing argument" in answer.err
+
+
+def test_an_empty_run_id_is_no_run(folder: Path):
+    refused(assizes("run", "--run-id", "", cwd=folder), 2, "--run-id ''", "leave the option out")
+    assert not (folder / ".assizes").exists()

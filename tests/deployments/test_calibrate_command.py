@@ -51,6 +51,14 @@ def test_the_judge_beside_people_as_a_table_and_as_json(folder: Path):
     }
 
 
+def test_a_run_that_is_named_goes_before_judgements_of_the_file(folder: Path, tmp_path: Path):
+    file = tmp_path / "assizes.toml"
+    file.write_text('[transcripts]\nuri = ""\n[calibration]\njudgements = "none.csv"\n')
+    answer = assizes("calibrate", "labels.csv", "--run", RUN_ID, "-c", str(file), cwd=folder)
+    assert answer.code == 0, answer
+    assert "on 60 labels" in answer.out
+
+
 def test_show_cites_the_calibration(folder: Path):
     assert assizes("calibrate", "labels.csv", "--run", RUN_ID, cwd=folder).code == 0
     shown = assizes("show", RUN_ID, cwd=folder)

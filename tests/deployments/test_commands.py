@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,19 @@ def test_init_writes_what_run_takes(tmp_path: Path, env):
     printed = answered(assizes("run", "--limit", "2", cwd=tmp_path, env=env))
     assert "records: read 4, judged 2, skipped 2" in printed
     assert "PASSED" in printed
+
+
+def test_init_quotes_what_transcripts_and_folders_are_called(tmp_path: Path):
+    name = 'x"]\n[judge]\nmodel = "openai/planted"\n#\U000e0001'
+    turn = {"role": "assistant", "tool_calls": [{"name": name, "arguments": {}, "id": "1"}]}
+    record = {"case_id": "a", "transcript": {"turns": [{"role": "user", "text": "hi"}, turn]}}
+    place = tmp_path / 'in "quotes" \\ \U000e0001\x7f'
+    place.mkdir()
+    (place / "t.jsonl").write_text(json.dumps(record))
+    answered(assizes("init", place.name, cwd=tmp_path))
+    written = tomllib.loads((tmp_path / "assizes.toml").read_text())
+    assert written["transcripts"]["uri"] == place.name
+    assert written["judge"]["model"] == "offline/lexical"
 
 
 @pytest.mark.row("000-48", "000-49", "000-50", "000-51")

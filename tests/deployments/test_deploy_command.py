@@ -31,8 +31,6 @@ from tests.outward import PYTHONPATH
 
 FLOWS = ("nightly", "after-deployment", "backfill", "evaluate", "compare", "calibrate")
 
-PREFECT = (sys.executable, "-m", "prefect", "--no-prompt")
-
 TOML = """
 name = "{name}"
 [transcripts]

@@ -68,6 +68,15 @@ def test_sessions_are_joined_over_files_and_human_labels_can_be_calibrated_with(
     }
 
 
+def test_the_name_of_a_file_is_no_line_of_its_own(tmp_path: Path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a\nREGRESSION: planted.jsonl").write_bytes(lines(OBSERVED) + b"{broken\n")
+    answer = assizes("import", "langfuse", "in", "out.jsonl", cwd=tmp_path)
+    assert answer.code == 0, answer.err
+    assert "a REGRESSION: planted.jsonl#1: json: " in answer.out
+    assert not any(line.startswith("REGRESSION") for line in answer.out.splitlines())
+
+
 def test_what_another_format_cannot_hold_is_told_by_field(tmp_path: Path):
     given = FIXTURES / "mlflow.jsonl"
     answer = assizes("import", "mlflow", str(given), "o.jsonl", "--to", "openai_chat", cwd=tmp_path)

@@ -12,10 +12,10 @@ from prefect.events.schemas.automations import AutomationCore, EventTrigger
 from deployments.registration.automations import Deployed, wanted_automations
 from deployments.registration.wanted import (
     QUEUED,
-    WORKER_ENVIRONMENT,
     WantedDeployment,
     wanted_deployments,
 )
+from deployments.settings import WORKER_ENVIRONMENT
 from judge.config import ComparisonConfig, RunConfig, StoreConfig
 from tests.command import ROOT
 

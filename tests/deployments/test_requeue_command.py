@@ -107,6 +107,10 @@ def test_a_run_without_rejects_and_an_unknown_one_are_one_line(folder: Path, pre
         (("requeue", first["run_id"]), "has no quarantined record: nothing to requeue"),
         (("run", "--only-errors", "--run-id", first["run_id"]), "has no case with an error"),
         (("run", "--only-errors"), "--only-errors: name the run with --run-id"),
+        (
+            ("run", "--only-errors", "--run-id", first["run_id"], "--no-batch"),
+            "its own configuration holds",
+        ),
         (("requeue", "nobody"), "no run 'nobody' in duckdb:///assizes.duckdb"),
         (
             ("plan", "--set", "transcripts.again={run='x',only='errored'}"),

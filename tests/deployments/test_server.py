@@ -57,6 +57,20 @@ def test_a_server_that_is_slow_to_answer_is_waited_for_not_doubled(tmp_path: Pat
     assert assizes("down", cwd=tmp_path, env=env).out == "stopped\n"
 
 
+@pytest.mark.xdist_group("server")
+def test_two_that_start_at_once_find_one_server(tmp_path: Path, env):
+    given = {**os.environ, **env, "PYTHONPATH": PYTHONPATH}
+    command = [sys.executable, "-m", "deployments.cli", "up"]
+    both = [
+        subprocess.Popen(command, cwd=tmp_path, env=given, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    said = [one.communicate(timeout=150)[0] for one in both]
+    assert [one.returncode for one in both] == [0, 0]
+    assert all(f"(pid {state(env)['pid']})" in one for one in said)
+    assert assizes("down", cwd=tmp_path, env=env).out == "stopped\n"
+
+
 def test_a_recorded_process_of_another_program_is_left_alone(tmp_path: Path):
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60) # prefect"]) as other:
         record = {"pid": other.pid, "api_url": "http://127.0.0.1:9/api"}

@@ -21,7 +21,7 @@ from tests.flows.test_interrupt import asked, left_over, started
 CASES = 24
 LATENCY_S = 0.4
 WITHIN_S = 2.0
-"""From the stop to the last call that may begin (G17)."""
+"""From the stop to the last call that may begin."""
 
 CONFIG = """
 [transcripts]
@@ -120,4 +120,6 @@ def test_a_run_that_the_ledger_does_not_know_cannot_be_stopped(tmp_path: Path):
     assert unknown.code == 2
     assert "no run 'day' in ledger '.assizes/ledger.db'; it holds night-2, night-1" in unknown.err
     assert "2 runs" in assizes("stop", "night", cwd=tmp_path).err
+    nameless = assizes("stop", "", cwd=tmp_path)
+    assert (nameless.code, nameless.out) == (2, ""), "an unset variable must not stop all runs"
     assert assizes("stop", "night-1", cwd=tmp_path).code == 0

@@ -55,6 +55,12 @@ def test_a_subject_must_be_named(lake, arguments, told):
     assert (done.code, done.out, done.err) == (2, "", f"assizes: {told}\n")
 
 
+def test_an_empty_run_id_is_not_every_run(lake):
+    done = assizes("forget", "c1", "--run-id", "", "--store", "lake", "--yes", cwd=lake)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("assizes: no run '' in lake; it holds nightly-1")
+
+
 def test_merging_leaves_old_parts_that_are_collected_when_told(lake):
     done = assizes("compact", "nightly", "--store", "lake", cwd=lake)
     assert done.out == "nightly: 15 parts before, 3 now; `assizes gc` removes the old\n"

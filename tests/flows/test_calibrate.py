@@ -14,6 +14,7 @@ from deployments.samples import sample_cases
 from deployments.settings import validated
 from flows.calibrate import calibrate_judge
 from judge.config import RunConfig
+from judge.errors import UnknownRun
 from judge.formats import native_line
 from tasks.store import open_store
 
@@ -69,3 +70,13 @@ async def test_a_judge_under_its_floor_falls_short(tmp_path: Path):
         update={"runner": config(tmp_path).runner.model_copy(update={"fail_flow": True})}
     )
     assert (await state_of(failing)).is_failed()
+
+
+async def test_an_empty_run_id_names_no_run_and_judges_nothing(tmp_path: Path):
+    wanted = config(tmp_path)
+    open_store(wanted.store, writing=True).close()
+    state = await state_of(wanted, run_id="")
+    with pytest.raises(UnknownRun, match="no run ''"):
+        await state.aresult()
+    with open_store(wanted.store) as store:
+        assert store.runs().is_empty()

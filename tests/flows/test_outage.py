@@ -15,7 +15,9 @@ from flows.backfill import publish
 from flows.days import judge_part
 from tasks.parts import Part
 from tasks.progress import Progress
+from tasks.reports.artifacts import publish_artifacts
 from tests.flows.nights import cases_of, dated, lay
+from tests.tasks.reports.sample import Said, run
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 DAY = date(2026, 3, 24)
@@ -51,3 +53,17 @@ async def test_what_cannot_be_shown_ends_nothing_and_is_shown_later(nowhere: dic
     shown = await Artifact.aget("assizes-outage")
     assert shown is not None
     assert float(str(shown.data)) == 50.0
+
+
+@pytest.mark.filterwarnings("ignore:Artifact creation outside:FutureWarning")
+async def test_a_report_that_cannot_be_shown_is_told_in_one_line(
+    nowhere: dict, caplog: pytest.LogCaptureFixture
+):
+    data = run([Said("a", (5, 5))], name="unseen").data()
+    with temporary_settings(nowhere):
+        await publish_artifacts(data, {})
+    assert [one.getMessage() for one in caplog.records if one.name == "tasks.progress"] == [
+        "the report cannot be shown in Prefect: ConnectError"
+    ]
+    await publish_artifacts(data, {})
+    assert await Artifact.aget("assizes-report-unseen") is not None

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
-from benchmarks.spine import WRITES
+from deployments.samples.make import WRITES
 from deployments.settings import validated
 from flows.evaluate import evaluate
 from flows.outcome import RunOutcome

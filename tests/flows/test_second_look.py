@@ -100,3 +100,35 @@ async def test_a_panel_looks_twice_too(tmp_path: Path, judge_server):
     outcome = await outcome_of(wanted)
     assert judge_server.stats()["requests"] == 2 * (2 * HOSTILE + HONEST)
     assert outcome.summary.counts["judged"] == HOSTILE + HONEST
+
+
+async def test_both_looks_go_in_one_batch_and_find_the_same(tmp_path: Path, judge_server):
+    found = []
+    for name, runner in (("alone", {}), ("batch", {"batch": True})):
+        folder = tmp_path / name
+        folder.mkdir()
+        wanted = config(folder, judge_server, "gullible")
+        wanted = wanted.model_copy(update={"runner": wanted.runner.model_copy(update=runner)})
+        outcome = await outcome_of(wanted)
+        with open_store(wanted.store) as store:
+            cases = store.scan(outcome.run_id, "cases").sort("case_id")
+            found.append(cases.select("case_id", "flags", "overall_score").collect())
+    stats = judge_server.stats()
+    assert found[0].equals(found[1])
+    assert (stats["batches"], stats["batch_lines"]) == (1, 2 * HOSTILE + HONEST)
+    assert stats["requests"] == 2 * HOSTILE + HONEST
+
+
+async def test_a_run_that_stopped_between_two_looks_pays_for_neither_again(
+    tmp_path: Path, judge_server
+):
+    limits = {"max_asks": HOSTILE}
+    wanted = config(tmp_path, judge_server, "gullible")
+    short = wanted.model_copy(update={"limits": wanted.limits.model_copy(update=limits)})
+    stopped = await outcome_of(short)
+    assert stopped.conclusion == "OverBudget"
+    assert 0 < judge_server.stats()["requests"] <= HOSTILE
+    outcome = await outcome_of(wanted)
+    assert outcome.run_id == stopped.run_id
+    assert outcome.summary.counts["judged"] == HOSTILE + HONEST
+    assert judge_server.stats()["requests"] == 2 * HOSTILE + HONEST

@@ -19,7 +19,7 @@ from flows.compare import compare_runs
 from flows.evaluate import evaluate
 from judge.case import Case
 from judge.config import RunConfig, StoreConfig
-from judge.errors import AssizesError
+from judge.errors import StoreError
 from judge.formats import native_line
 from judge.score import Score
 from tasks.store import open_store
@@ -216,13 +216,14 @@ async def test_a_secret_among_a_flows_parameters_is_refused_and_not_recorded(
 
 @pytest.mark.row("S4")
 async def test_a_store_with_a_secret_is_recorded_without_it(
-    planted, caplog: pytest.LogCaptureFixture
+    planted, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level(logging.DEBUG)
     options = {"secret": planted["parameter"]}
-    store = StoreConfig(uri="nowhere/rows", storage_options=options)
-    with pytest.raises(AssizesError):
+    store = StoreConfig(uri=str(tmp_path / "rows"), storage_options=options)
+    with pytest.raises(StoreError, match="no store at"):
         await compare_runs("a", "b", store)
+    assert not list(tmp_path.iterdir())
     written = {"log": caplog.text.encode(), **prefects_own()}
     assert hits(planted, written) == []
 

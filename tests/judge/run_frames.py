@@ -7,8 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from judge.compare import RunData
-from judge.config import RunConfig, ThresholdsConfig, TranscriptsConfig
+from judge.compare import ComparisonVerdict, RunComparison, RunData, compare
+from judge.config import ComparisonConfig, RunConfig, ThresholdsConfig, TranscriptsConfig
 from judge.rows import as_json, frame
 from judge.score import LABELS
 from judge.summary import RunSummary, summarise
@@ -75,6 +75,36 @@ def fraction_row(case_id: str, metric: str, raw: float, **rest: Any) -> dict[str
         "value": raw,
         **rest,
     }
+
+
+def outcomes(passed: int, failed: int = 0, errored: int = 0, **rest: Any) -> list[dict[str, Any]]:
+    """So many cases of each verdict, in this order."""
+    verdicts = [True] * passed + [False] * failed + [None] * errored
+    return [case_row(f"c{i:05}", verdict, **rest) for i, verdict in enumerate(verdicts)]
+
+
+def scored(*scores: float | None) -> list[dict[str, Any]]:
+    """Cases with these overall scores; null: errored."""
+    return [
+        case_row(f"c{i:05}", None if score is None else True, overall_score=score)
+        for i, score in enumerate(scores)
+    ]
+
+
+def repeated(*verdicts_by_case: Iterable[bool | None]) -> list[dict[str, Any]]:
+    """Cases with the verdicts of their repetitions."""
+    return [
+        case_row(f"c{i}", passed, repetition=j)
+        for i, verdicts in enumerate(verdicts_by_case)
+        for j, passed in enumerate(verdicts)
+    ]
+
+
+def only_case(
+    passed: bool | None = True, score: float | None = 80.0, **rest: Any
+) -> list[dict[str, Any]]:
+    """The case `a` and no other."""
+    return [case_row("a", passed, overall_score=score, **rest)]
 
 
 def ask_row(case_id: str, **rest: Any) -> dict[str, Any]:
@@ -144,3 +174,18 @@ def run_of(
         "status": "complete",
     }
     return RunData(**{**fields, **rest})
+
+
+def compared(
+    baseline: list[dict[str, Any]], candidate: list[dict[str, Any]], **limits: Any
+) -> RunComparison:
+    """Two runs of these cases side by side, under the default limits but for those given."""
+    before, after = run_of(baseline, run_id="before"), run_of(candidate, run_id="after")
+    return compare(before, after, ComparisonConfig(**limits))
+
+
+def verdict(
+    baseline: list[dict[str, Any]], candidate: list[dict[str, Any]], **limits: Any
+) -> ComparisonVerdict:
+    """What the comparison of both comes to."""
+    return compared(baseline, candidate, **limits).verdict

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from judge.anchors import attribute, change
+from judge.anchors import AnchorsConfig, attribute, change
+from judge.formats import NAMES
 
 
 def scored(random, level: float, cases: int, *, base=None):
@@ -94,3 +95,8 @@ def test_without_anchors_before_or_a_baseline_it_is_said_so():
     assert alone.sentence().startswith("the JUDGE MOVED: anchors -")
     assert attribute(moved, still, 0.01).judge_moved
     assert not attribute(still, moved, 0.01).judge_moved
+
+
+@pytest.mark.parametrize("name", ["auto", *NAMES])
+def test_anchors_may_be_of_any_format_that_transcripts_may(name: str):
+    assert AnchorsConfig.model_validate({"uri": "golden.jsonl", "format": name}).format == name

@@ -209,6 +209,35 @@ async def test_a_ledger_that_others_write_to_is_waited_for_and_no_call_is_lost()
     assert book.granted == 1
 
 
+class Full(OpenLedger):
+    """Lets one call through, and cannot write down what it came to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reserved = 0
+
+    def reserve(self, call, *, wait=True):
+        if self.reserved:
+            raise NotAsked("budget", "spent")
+        self.reserved += 1
+        return 1
+
+    def settle(self, ticket, spent, key=None):
+        raise LedgerBusy("the disk is full")
+
+
+async def test_nobody_waits_for_a_call_that_could_not_be_settled():
+    one = purse.Purse(Full())
+    ticket = await one.reserve(Call("a", "m", 1.0))
+    waiting = asyncio.create_task(one.reserve(Call("b", "m", 1.0)))
+    await asyncio.sleep(0)
+    with pytest.raises(LedgerBusy, match="the disk is full"):
+        one.settle(ticket, Spent(None, 0.0))
+    async with asyncio.timeout(5):
+        with pytest.raises(NotAsked, match="spent"):
+            await waiting
+
+
 async def test_a_ledger_that_is_never_free_is_an_error_and_a_paid_reply_is_then_charged(
     monkeypatch,
 ):

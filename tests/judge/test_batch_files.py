@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from contextlib import asynccontextmanager
 
-import litellm
 import pytest
 
 from judge import litellm_model
@@ -62,6 +62,7 @@ async def test_a_file_that_breaks_off_is_a_failure_that_may_pass(model: str):
 
 def test_a_provider_that_somebody_plugged_into_litellm_goes_by_the_sdk(monkeypatch):
     monkeypatch.setenv(litellm_model._ROUTE, "true")
-    monkeypatch.setattr(litellm, "provider_list", [*litellm.provider_list, "mine"])
+    sdk = sys.modules["litellm"]  # which must not be the first to import it
+    monkeypatch.setattr(sdk, "provider_list", [*sdk.provider_list, "mine"])
     assert LiteLLM(JudgeConfig(model="mine/x"), LimitsConfig()).provider == "mine"
     assert os.environ[litellm_model._ROUTE] == "false"

@@ -3,35 +3,20 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import strategies as st
 
 from judge.compare import RunComparison, compare
 from judge.config import ComparisonConfig
 from judge.errors import NotComparable
 from tests.judge.run_frames import (
     case_row,
+    compared,
     config,
+    only_case,
     run_of,
     score_row,
     skipped_row,
     summary_of,
 )
-
-
-def compared(baseline, candidate, **limits):
-    return compare(
-        run_of(baseline, run_id="before"),
-        run_of(candidate, run_id="after"),
-        ComparisonConfig(**limits),
-    )
-
-
-def verdict(baseline, candidate, **limits):
-    return compared(baseline, candidate, **limits).verdict
-
-
-def one(passed=True, score=80.0, **rest):
-    return [case_row("a", passed, overall_score=score, **rest)]
 
 
 @pytest.mark.row("001-70")
@@ -69,7 +54,7 @@ def test_a_skipped_case_is_missing_on_its_side():
 
 
 def test_a_run_without_executions_gives_no_verdict_on_anything():
-    comparison = compared(one(), [skipped_row("a")])
+    comparison = compared(only_case(), [skipped_row("a")])
     assert (comparison.aggregate.pass_rate_delta, comparison.verdict.reasons) == (None, ())
     assert "the candidate run executed no case: no rule could be applied" in comparison.warnings
 
@@ -88,7 +73,9 @@ def test_an_errored_case_counts_as_not_passed_and_enters_no_average():
 
 def test_an_inconclusive_side_is_named():
     scores = [score_row("a", raw=None)]
-    comparison = compare(run_of(one()), run_of(one(None, None), scores), ComparisonConfig())
+    comparison = compare(
+        run_of(only_case()), run_of(only_case(None, None), scores), ComparisonConfig()
+    )
     assert (
         "the candidate run is inconclusive (coverage 0.0, floor 0.95): that no rule fired does not "
         "mean that nothing got worse" in comparison.warnings
@@ -101,7 +88,7 @@ def test_an_inconclusive_side_is_named():
     [(("running", "complete"), "baseline"), (("complete", "running"), "candidate")],
 )
 def test_a_run_that_is_not_complete_cannot_be_compared(sides, role):
-    runs = [run_of(one(), run_id=f"r-{name}", status=name) for name in sides]
+    runs = [run_of(only_case(), run_id=f"r-{name}", status=name) for name in sides]
     message = f"{role} run 'r-running' has status 'running'; only 'complete' runs are compared"
     with pytest.raises(NotComparable, match=message) as raised:
         compare(*runs, ComparisonConfig())
@@ -110,7 +97,7 @@ def test_a_run_that_is_not_complete_cannot_be_compared(sides, role):
 
 def test_a_run_without_a_summary_cannot_be_compared():
     with pytest.raises(NotComparable, match="baseline run 'run'"):
-        compare(run_of(one(), summary=None), run_of(one()), ComparisonConfig())
+        compare(run_of(only_case(), summary=None), run_of(only_case()), ComparisonConfig())
 
 
 def test_the_latencies_and_costs_of_both_runs_are_set_side_by_side():
@@ -122,13 +109,13 @@ def test_the_latencies_and_costs_of_both_runs_are_set_side_by_side():
 
 
 def test_an_unknown_cost_has_no_delta():
-    assert compared(one(agent_cost_usd=0.1), one()).aggregate.cost_delta_usd is None
+    assert compared(only_case(agent_cost_usd=0.1), only_case()).aggregate.cost_delta_usd is None
 
 
 def test_a_changed_judge_is_a_warning():
     other = config().model_dump(mode="json")
     other["judge"]["model"] = "openai/gpt-4.1"
-    comparison = compare(run_of(one()), run_of(one(), config=other), ComparisonConfig())
+    comparison = compare(run_of(only_case()), run_of(only_case(), config=other), ComparisonConfig())
     assert [change.field for change in comparison.config_diff] == ["judge.model"]
     assert comparison.warnings[0] == (
         "the runs were judged differently (judge.model): a change need not be the agent's"
@@ -137,7 +124,9 @@ def test_a_changed_judge_is_a_warning():
 
 def test_the_comparison_carries_both_runs_and_survives_json():
     sides = [
-        run_of(one(), [score_row("a")], run_id=name, name=f"{name}-run", agent_version=version)
+        run_of(
+            only_case(), [score_row("a")], run_id=name, name=f"{name}-run", agent_version=version
+        )
         for name, version in (("before", "1.0"), ("after", "1.1"))
     ]
     comparison = compare(*sides, ComparisonConfig())
@@ -147,7 +136,7 @@ def test_the_comparison_carries_both_runs_and_survives_json():
         "after-run",
     )
     assert (comparison.baseline_agent_version, comparison.candidate_agent_version) == ("1.0", "1.1")
-    assert comparison.aggregate.baseline_metrics == summary_of(one(), [score_row("a")])
+    assert comparison.aggregate.baseline_metrics == summary_of(only_case(), [score_row("a")])
     assert comparison.regression_analysis is None
     body = json.loads(json.dumps(comparison.model_dump(mode="json"), allow_nan=False))
     assert RunComparison.model_validate(body) == comparison
@@ -172,15 +161,6 @@ def test_every_published_name_is_a_field():
         "warnings",
         "regression_analysis",
     }
-
-
-points = st.integers(0, 10_000).map(lambda cents: cents / 100)
-
-
-executions = st.tuples(st.sampled_from([True, False, None]), points, st.floats(1, 1e5))
-
-
-runs = st.dictionaries(st.integers(0, 9), st.lists(executions, min_size=1, max_size=3), max_size=8)
 
 
 @pytest.mark.row("001-78")

@@ -10,22 +10,12 @@ from judge.config import ComparisonConfig
 from tests.judge.run_frames import (
     binary_row,
     case_row,
+    compared,
     fraction_row,
+    only_case,
     run_of,
     score_row,
 )
-
-
-def compared(baseline, candidate, **limits):
-    return compare(
-        run_of(baseline, run_id="before"),
-        run_of(candidate, run_id="after"),
-        ComparisonConfig(**limits),
-    )
-
-
-def one(passed=True, score=80.0, **rest):
-    return [case_row("a", passed, overall_score=score, **rest)]
 
 
 @pytest.mark.row("001-64", "001-65", "001-66", "001-67", "001-74")
@@ -42,7 +32,7 @@ def one(passed=True, score=80.0, **rest):
     ],
 )
 def test_a_case_flips_or_moves_by_more_than_five_points(before, after, status):
-    comparison = compared(one(*before), one(*after))
+    comparison = compared(only_case(*before), only_case(*after))
     (case,) = comparison.test_case_comparisons
     assert case.status == status
     totals = comparison.aggregate
@@ -56,14 +46,16 @@ def test_a_case_flips_or_moves_by_more_than_five_points(before, after, status):
 
 @pytest.mark.row("001-68")
 def test_the_limits_of_the_suite_do_not_move_the_threshold_of_a_case():
-    comparison = compared(one(score=85.0), one(score=79.99), max_avg_score_drop=50)
+    comparison = compared(only_case(score=85.0), only_case(score=79.99), max_avg_score_drop=50)
     assert comparison.test_case_comparisons[0].status == "regression"
 
 
 @pytest.mark.row("001-69")
 @pytest.mark.parametrize("sides", [(True, None), (None, True), (None, None)])
 def test_an_error_on_either_side_is_an_error(sides):
-    comparison = compared(*(one(passed, None if passed is None else 80.0) for passed in sides))
+    comparison = compared(
+        *(only_case(passed, None if passed is None else 80.0) for passed in sides)
+    )
     assert comparison.test_case_comparisons[0].status == "error"
     assert comparison.aggregate.total_errors == 1
 
@@ -204,7 +196,7 @@ def test_a_metric_name_that_two_judges_share_is_shown_with_its_judge():
 @pytest.mark.row("001-74")
 def test_a_case_shows_both_scores_and_latencies():
     comparison = compared(
-        one(score=85.0, agent_latency_ms=500.0), one(score=92.0, agent_latency_ms=450.0)
+        only_case(score=85.0, agent_latency_ms=500.0), only_case(score=92.0, agent_latency_ms=450.0)
     )
     (case,) = comparison.test_case_comparisons
     assert asdict(case) == {
@@ -234,8 +226,8 @@ def test_a_case_shows_both_scores_and_latencies():
     ],
 )
 def test_the_latency_of_a_case_is_its_duration_where_both_sides_have_one(after, latencies):
-    before = one(agent_latency_ms=1.0, duration_ms=200.0)
-    (case,) = compared(before, one(**after)).test_case_comparisons
+    before = only_case(agent_latency_ms=1.0, duration_ms=200.0)
+    (case,) = compared(before, only_case(**after)).test_case_comparisons
     found = (case.baseline_latency_ms, case.candidate_latency_ms, case.latency_delta_ms)
     assert found == latencies
 

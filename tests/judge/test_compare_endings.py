@@ -123,6 +123,22 @@ def test_the_latencies_compared_are_those_of_shared_cases():
     assert (deltas.latency_avg_delta_ms, deltas.latency_p95_delta_ms) == (30.0, 30.0)
 
 
+def test_the_percentile_of_repeated_cases_is_over_the_executions_of_shared_ones():
+    def of(case_id: str, *latencies: float):
+        return [
+            case_row(case_id, agent_latency_ms=one, repetition=number)
+            for number, one in enumerate(latencies)
+        ]
+
+    before = [*of("a", 100.0, 300.0), *of("b", 9000.0, 9000.0)]
+    after = [*of("a", 200.0, 600.0), *of("c", 1.0, 1.0)]
+    deltas = compare(run_of(before), run_of(after), ComparisonConfig()).aggregate
+    assert deltas.latency_avg_delta_ms == 200.0
+    assert deltas.latency_p95_delta_ms == 580.0 - 290.0
+    apart = compare(run_of(before[2:]), run_of(after[2:]), ComparisonConfig()).aggregate
+    assert apart.latency_p95_delta_ms == 1.0 - 9000.0
+
+
 def test_the_gating_measures_of_two_runs_can_be_had_by_themselves():
     cases = suite(True, True)
     before = [binary_row(row["case_id"], True) for row in cases]

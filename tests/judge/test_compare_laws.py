@@ -5,36 +5,9 @@ from hypothesis import strategies as st
 
 from judge.compare import compare
 from judge.config import ComparisonConfig
-from tests.judge.run_frames import (
-    case_row,
-    fraction_row,
-    run_of,
-    score_row,
-)
+from tests.judge.run_frames import case_row, fraction_row, run_of, score_row
 
 FEW = settings(max_examples=40, deadline=None)
-
-
-def compared(baseline, candidate, **limits):
-    return compare(
-        run_of(baseline, run_id="before"),
-        run_of(candidate, run_id="after"),
-        ComparisonConfig(**limits),
-    )
-
-
-def verdict(baseline, candidate, **limits):
-    return compared(baseline, candidate, **limits).verdict
-
-
-def one(passed=True, score=80.0, **rest):
-    return [case_row("a", passed, overall_score=score, **rest)]
-
-
-def metric_deltas(before, after, cases=("a",)):
-    rows = [case_row(case_id) for case_id in cases]
-    comparison = compare(run_of(rows, before), run_of(rows, after), ComparisonConfig())
-    return comparison.test_case_comparisons[0].metric_deltas
 
 
 points = st.integers(0, 10_000).map(lambda cents: cents / 100)

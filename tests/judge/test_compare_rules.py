@@ -1,35 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import strategies as st
 
-from judge.compare import compare
-from judge.config import ComparisonConfig
-from tests.judge.run_frames import (
-    case_row,
-    run_of,
-)
-
-
-def compared(baseline, candidate, **limits):
-    return compare(
-        run_of(baseline, run_id="before"),
-        run_of(candidate, run_id="after"),
-        ComparisonConfig(**limits),
-    )
-
-
-def verdict(baseline, candidate, **limits):
-    return compared(baseline, candidate, **limits).verdict
-
-
-def outcomes(passed, failed=0, **rest):
-    verdicts = [True] * passed + [False] * failed
-    return [case_row(f"c{i:05}", verdict, **rest) for i, verdict in enumerate(verdicts)]
-
-
-def one(passed=True, score=80.0, **rest):
-    return [case_row("a", passed, overall_score=score, **rest)]
+from tests.judge.run_frames import case_row, compared, only_case, outcomes, verdict
 
 
 @pytest.mark.row("001-53")
@@ -68,13 +41,13 @@ def test_the_pass_rate_may_drop_by_its_limit(failed, limit, regression):
     ],
 )
 def test_the_average_score_may_drop_by_five_points(after, reasons):
-    found = verdict(one(), one(score=after))
+    found = verdict(only_case(), only_case(score=after))
     assert (found.thresholds_used["max_avg_score_drop"], found.reasons) == (5.0, reasons)
 
 
 def test_a_drop_of_exactly_five_points_is_none_in_spite_of_float_noise():
     assert 68.9 - 63.9 > 5
-    assert not verdict(one(score=68.9), one(score=63.9)).regression_detected
+    assert not verdict(only_case(score=68.9), only_case(score=63.9)).regression_detected
 
 
 @pytest.mark.row("001-57")
@@ -86,14 +59,14 @@ def test_a_drop_of_exactly_five_points_is_none_in_spite_of_float_noise():
     ],
 )
 def test_the_latency_may_grow_by_a_fifth(after, reasons):
-    found = verdict(one(agent_latency_ms=500.0), one(agent_latency_ms=after))
+    found = verdict(only_case(agent_latency_ms=500.0), only_case(agent_latency_ms=after))
     assert (found.thresholds_used["max_latency_increase_pct"], found.reasons) == (0.2, reasons)
 
 
 @pytest.mark.row("001-58")
 def test_growth_by_exactly_a_fifth_is_none_in_spite_of_float_noise():
     assert (120.12 - 100.1) / 100.1 > 0.2
-    found = verdict(one(agent_latency_ms=100.1), one(agent_latency_ms=120.12))
+    found = verdict(only_case(agent_latency_ms=100.1), only_case(agent_latency_ms=120.12))
     assert not found.regression_detected
 
 
@@ -106,7 +79,7 @@ def test_growth_by_exactly_a_fifth_is_none_in_spite_of_float_noise():
     ],
 )
 def test_without_a_baseline_latency_the_rule_is_skipped(before, warning):
-    comparison = compared(one(agent_latency_ms=before), one(agent_latency_ms=900.0))
+    comparison = compared(only_case(agent_latency_ms=before), only_case(agent_latency_ms=900.0))
     assert not comparison.verdict.regression_detected
     assert warning in comparison.warnings
 
@@ -114,8 +87,8 @@ def test_without_a_baseline_latency_the_rule_is_skipped(before, warning):
 @pytest.mark.row("001-60")
 def test_three_rules_that_fire_give_three_reasons():
     found = verdict(
-        one(passed=True, score=90.0, agent_latency_ms=100.0),
-        one(passed=False, score=50.0, agent_latency_ms=200.0),
+        only_case(passed=True, score=90.0, agent_latency_ms=100.0),
+        only_case(passed=False, score=50.0, agent_latency_ms=200.0),
     )
     assert found.regression_detected
     assert [reason.partition(" from ")[0] for reason in found.reasons] == [
@@ -128,15 +101,15 @@ def test_three_rules_that_fire_give_three_reasons():
 @pytest.mark.row("001-61")
 def test_improvements_never_flag():
     found = verdict(
-        one(passed=False, score=50.0, agent_latency_ms=200.0),
-        one(passed=True, score=90.0, agent_latency_ms=100.0),
+        only_case(passed=False, score=50.0, agent_latency_ms=200.0),
+        only_case(passed=True, score=90.0, agent_latency_ms=100.0),
     )
     assert (found.regression_detected, found.reasons) == (False, ())
 
 
 @pytest.mark.row("001-62")
 def test_thresholds_given_by_the_caller_are_used_and_echoed():
-    found = verdict(one(score=80.0), one(score=72.0), max_avg_score_drop=10)
+    found = verdict(only_case(score=80.0), only_case(score=72.0), max_avg_score_drop=10)
     assert not found.regression_detected
     assert found.thresholds_used == {
         "max_pass_rate_drop": 0.0,
@@ -152,6 +125,3 @@ def test_a_regressed_case_alone_is_no_regression_of_the_suite():
     comparison = compared(before, after)
     assert comparison.aggregate.total_regressions == 1
     assert not comparison.verdict.regression_detected
-
-
-points = st.integers(0, 10_000).map(lambda cents: cents / 100)

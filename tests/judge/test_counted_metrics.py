@@ -57,8 +57,8 @@ def run(scores, name):
 
 
 def counted(before, after, **rest):
-    scores = (before.scores, after.scores)
-    return counted_metrics(scores, metric_names(scores), **rest)
+    names = metric_names((before.summary, after.summary))
+    return counted_metrics((before.scores, after.scores), names, **rest)
 
 
 @settings(max_examples=60, deadline=None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,3 +40,23 @@ def test_only_credentials_are_masked(text, shown):
 def test_a_masked_text_holds_nothing_more_to_mask(text):
     once = masked(f"http://{text}")
     assert masked(once) == once
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("http://h/?token?=x&a=b", "http://h/?token?=***&a=b"),
+        ("http://h/?token&token=x", "http://h/?token&token=***"),
+        (f"{'1' * 45}://u:pw@h", f"{'1' * 45}://***@h"),
+    ],
+)
+def test_a_name_without_a_value_hides_no_secret_behind_it(text, shown):
+    assert masked(text) == shown
+
+
+def test_a_word_without_an_end_is_looked_at_in_linear_time():
+    begun = time.process_time()
+    assert masked("a" * 400_000) == "a" * 400_000
+    assert masked(f"http://x/{'?' * 400_000}") == f"http://x/{'?' * 400_000}"
+    assert masked(f"{'a' * 400_000}+https://token@host") == f"{'a' * 400_000}+https://***@host"
+    assert time.process_time() - begun < 5  # squared, it takes half an hour

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from judge.case import Expected, ExpectedCall
@@ -60,3 +62,10 @@ def test_a_short_answer_is_an_answer(said: str):
 
 def test_an_agent_that_only_calls_tools_is_not_said_to_say_nothing():
     assert not says_nothing(case(user("Pay it."), agent(calls=[call("pay")])).transcript)
+
+
+def test_a_text_of_signs_alone_is_looked_at_in_linear_time():
+    begun = time.process_time()
+    assert says_nothing(case(user("Pay it."), agent("-" * 400_000)).transcript)
+    assert not says_nothing(case(user("Pay it."), agent("-" * 400_000 + "x y")).transcript)
+    assert time.process_time() - begun < 5  # squared, it takes half an hour

@@ -5,17 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.judge.run_frames import (
-    case_row,
-    summary_of,
-)
+from tests.judge.run_frames import case_row, outcomes, summary_of
 
 FEW = settings(max_examples=40, deadline=None)
-
-
-def outcomes(passed: int, failed: int = 0, errored: int = 0):
-    verdicts = [True] * passed + [False] * failed + [None] * errored
-    return [case_row(f"c{i:05}", verdict) for i, verdict in enumerate(verdicts)]
 
 
 @pytest.mark.row("001-48")

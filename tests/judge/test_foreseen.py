@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from judge.catalog import court
-from judge.config import RunConfig
+from judge.config import LimitsConfig, RunConfig
 from judge.errors import ConfigurationError, ModelError
 from judge.estimates import TEXT_TOKENS, reply_tokens
 from judge.forecast import Bench, Forecaster, Tally
@@ -305,3 +305,11 @@ async def test_what_replays_a_model_has_its_price_and_its_estimate_and_closes_it
         await replayed.complete(ask)
     await replayed.aclose()
     assert model.closed
+
+
+def test_text_rules_are_held_to_no_limit_so_they_take_no_time():
+    limits = LimitsConfig(requests_per_minute=1, tokens_per_minute=1)
+    config = RunConfig.model_validate({"transcripts": {"uri": "in/"}, "limits": limits})
+    tallies = {BENCH: Tally(asks=9, put=9, sent=900, came=90)}
+    assert Figures(Scene(config, {BENCH.model: Lexical()}, {}), tallies).minutes() == 0.0
+    assert Figures(Scene(config, {BENCH.model: Scripted([])}, {}), tallies).minutes() > 9

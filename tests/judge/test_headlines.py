@@ -5,22 +5,10 @@ from tests.judge.run_frames import (
     binary_row,
     case_row,
     fraction_row,
+    outcomes,
     score_row,
     summary_of,
 )
-
-
-def scored(*scores: float | None):
-    """Cases with these overall scores; null: errored."""
-    return [
-        case_row(f"c{i:05}", None if score is None else True, overall_score=score)
-        for i, score in enumerate(scores)
-    ]
-
-
-def outcomes(passed: int, failed: int = 0, errored: int = 0):
-    verdicts = [True] * passed + [False] * failed + [None] * errored
-    return [case_row(f"c{i:05}", verdict) for i, verdict in enumerate(verdicts)]
 
 
 def test_tier_scores_are_means_over_the_cases_with_a_verdict():

@@ -311,6 +311,28 @@ def test_a_shared_limit_is_kept_beside_the_slots_and_its_end_reaches_whoever_wai
     assert (one.in_flight, one.peak) == (0, 1)
 
 
+def test_the_end_of_a_shared_limit_is_not_told_to_who_was_cancelled_just_before():
+    leased = Leased(600, lambda: None)
+
+    class Leases:
+        def paces(self, model: str, wake: Callable[[], None]) -> tuple[Pace | None, Pace | None]:
+            self.wake = wake
+            return leased, None
+
+    async def main() -> list[Any]:
+        leases = Leases()
+        one = Limiter(LimitsConfig(max_in_flight=5), leases)
+        waiting = [asyncio.ensure_future(Calls(one).call()) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        waiting[1].cancel()
+        leased.fail(ConfigurationError("the limit is gone"))
+        leases.wake()
+        return await asyncio.gather(*waiting, return_exceptions=True)
+
+    kinds = [type(outcome) for outcome in simulated(main())]
+    assert kinds == [ConfigurationError, asyncio.CancelledError, ConfigurationError]
+
+
 def test_a_call_that_fails_gives_its_slot_back():
     async def fails(one: Limiter) -> None:
         async with one.admitted("a", 0):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -192,3 +194,11 @@ def test_the_same_ask_has_the_same_id_and_any_other_another_one():
     one, same, other = (Ask(Prompt("Judge.", text), Reply) for text in ("a", "a", "b"))
     assert one.reply_id == same.reply_id != other.reply_id
     assert one.reply_id not in one.prompt.user
+
+
+def test_blanks_behind_a_sign_are_looked_at_in_linear_time():
+    blanks = " " * 400_000
+    begun = time.process_time()
+    assert neutralised(f"<{blanks}x") == f"<{blanks}x"
+    assert neutralised(f"<{blanks}/{blanks}data>") == f"<\\{blanks}/{blanks}data>"
+    assert time.process_time() - begun < 5  # squared, it takes half an hour

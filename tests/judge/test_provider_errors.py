@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from judge.provider_errors import model_error, retry_after_s
+from judge.provider_errors import model_error, readable, retry_after_s
 
 NOON = 1_790_000_000.0  # Mon, 21 Sep 2026 14:13:20 GMT
 
@@ -76,3 +78,10 @@ def test_a_status_that_means_several_things_is_told_by_the_words(status, said, c
 )
 def test_an_error_object_or_a_page_is_shown_by_its_message(said, shown):
     assert model_error(Failed(500, said)).detail == shown
+
+
+def test_a_page_of_titles_without_an_end_is_read_in_linear_time():
+    begun = time.process_time()
+    assert readable("<title>" * 50_000).startswith("<title>")
+    assert readable("<title>Bad gateway</title>") == "Bad gateway"
+    assert time.process_time() - begun < 5  # squared, it takes minutes

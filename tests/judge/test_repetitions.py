@@ -6,27 +6,9 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.judge.run_frames import (
-    case_row,
-    fraction_row,
-    score_row,
-    summary_of,
-)
+from tests.judge.run_frames import fraction_row, outcomes, repeated, score_row, summary_of
 
 FEW = settings(max_examples=40, deadline=None)
-
-
-def outcomes(passed: int, failed: int = 0, errored: int = 0):
-    verdicts = [True] * passed + [False] * failed + [None] * errored
-    return [case_row(f"c{i:05}", verdict) for i, verdict in enumerate(verdicts)]
-
-
-def repeated(*verdicts_by_case):
-    return [
-        case_row(f"c{i}", passed, repetition=j)
-        for i, verdicts in enumerate(verdicts_by_case)
-        for j, passed in enumerate(verdicts)
-    ]
 
 
 def test_repeated_cases_have_pass_hat_k():

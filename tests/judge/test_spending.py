@@ -3,16 +3,7 @@ from __future__ import annotations
 import pytest
 
 from judge.spending import JudgeSpending, ModelCalls
-from tests.judge.run_frames import (
-    ask_row,
-    case_row,
-    summary_of,
-)
-
-
-def outcomes(passed: int, failed: int = 0, errored: int = 0):
-    verdicts = [True] * passed + [False] * failed + [None] * errored
-    return [case_row(f"c{i:05}", verdict) for i, verdict in enumerate(verdicts)]
+from tests.judge.run_frames import ask_row, case_row, outcomes, summary_of
 
 
 @pytest.mark.row("001-50")

@@ -13,23 +13,12 @@ from tests.judge.run_frames import (
     config,
     fraction_row,
     lazy,
+    outcomes,
     score_row,
+    scored,
     skipped_row,
     summary_of,
 )
-
-
-def scored(*scores: float | None):
-    """Cases with these overall scores; null: errored."""
-    return [
-        case_row(f"c{i:05}", None if score is None else True, overall_score=score)
-        for i, score in enumerate(scores)
-    ]
-
-
-def outcomes(passed: int, failed: int = 0, errored: int = 0):
-    verdicts = [True] * passed + [False] * failed + [None] * errored
-    return [case_row(f"c{i:05}", verdict) for i, verdict in enumerate(verdicts)]
 
 
 @pytest.mark.row("001-30", "001-52")

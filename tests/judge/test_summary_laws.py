@@ -14,27 +14,13 @@ from tests.judge.run_frames import (
     ask_row,
     case_row,
     config,
+    repeated,
     score_row,
+    scored,
     summary_of,
 )
 
 FEW = settings(max_examples=40, deadline=None)
-
-
-def scored(*scores: float | None):
-    """Cases with these overall scores; null: errored."""
-    return [
-        case_row(f"c{i:05}", None if score is None else True, overall_score=score)
-        for i, score in enumerate(scores)
-    ]
-
-
-def repeated(*verdicts_by_case):
-    return [
-        case_row(f"c{i}", passed, repetition=j)
-        for i, verdicts in enumerate(verdicts_by_case)
-        for j, passed in enumerate(verdicts)
-    ]
 
 
 points = st.integers(0, 10_000).map(lambda cents: cents / 100)

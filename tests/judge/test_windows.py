@@ -140,6 +140,15 @@ def test_a_single_turn_over_the_limit_is_cut_with_a_mark():
     assert all("left out here" in (turn.text or "") for turn in found.transcript.turns)
 
 
+def test_what_is_cut_of_a_text_beside_a_result_is_what_the_text_lost():
+    both = result("z" * 900).model_copy(update={"text": "y " * 10_000})
+    found = view(case(both, agent("Hi")).transcript, ReadingOptions(context_tokens=1000), 0)
+    (turn, _) = found.transcript.turns
+    marks = "".join((turn.text or "", turn.tool_result.content)).count("left out here")
+    assert marks == 2
+    assert found.cut_chars == (20_000 - 1000) + (900 - 500)
+
+
 @pytest.mark.parametrize("most", [10, 11])
 def test_a_mark_says_how_much_is_not_there(most: int):
     text = "abcdefghijklmnop"

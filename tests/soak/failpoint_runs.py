@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from judge.config import StoreConfig
-from tasks.failpoints import DECLARED
 from tests.soak.small import (
     RUNS,
     Child,
@@ -43,9 +42,6 @@ def kind_of(name: str) -> str:
         "rewrite": "upkeep-folder",
         "rebuild": "rebuild",
     }.get(head, "folder")
-
-
-KINDS = tuple(dict.fromkeys(map(kind_of, DECLARED)))
 
 
 _WORKS: Mapping[str, Callable[[Child], object]] = {

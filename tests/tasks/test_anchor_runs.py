@@ -26,12 +26,6 @@ from tests.tasks.stored_runs import put
 ANCHORED = {"anchors": {"uri": "golden/"}}
 
 
-@pytest.fixture
-def store(tmp_path: Path):
-    with open_store(StoreConfig(uri=f"duckdb:///{tmp_path}/s.duckdb"), writing=True) as opened:
-        yield opened
-
-
 def night(number: int, worse: int, *, anchors: bool = False, model: str | None = None) -> Run:
     """Forty cases, so many of them a level worse than usual in everything."""
     said = [Said(f"c{n}", (4, 4) if n < worse else (5, 5)) for n in range(40)]

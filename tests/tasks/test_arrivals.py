@@ -226,7 +226,7 @@ async def test_what_was_not_quiet_is_judged_by_a_later_run(tmp_path: Path):
 @pytest.mark.parametrize(
     "text",
     [
-        "{0}/in/b.jsonl\n\nmore/c.jsonl\nmore/c.jsonl\n",
+        "{0}/in/b.jsonl\r\n\r\nmore/c.jsonl\nmore/c.jsonl\n",
         "\ufeff" + '["file://{0}/in/b.jsonl", "more/c.jsonl"]',
     ],
 )
@@ -239,6 +239,13 @@ def test_a_manifest_names_the_objects_that_are_read(tmp_path: Path, text: str):
     plan, found = planned(wanted)
     assert (found, plan.objects["listed"]) == (["b", "c"], 2)
     assert Collected(wanted).look() == 2
+
+
+def test_only_an_end_of_line_ends_a_name_in_a_manifest(tmp_path: Path):
+    written(tmp_path / "in/a\u2028b.jsonl", spoken("a"))
+    (tmp_path / "in/wanted.txt").write_text("a\u2028b.jsonl\n", encoding="utf-8")
+    plan, found = planned(TranscriptsConfig(uri=f"{tmp_path}/in/wanted.txt", manifest=True))
+    assert (found, plan.objects["listed"]) == (["a"], 1)
 
 
 def test_an_object_that_a_manifest_names_and_that_is_not_there_is_a_named_reject(tmp_path: Path):

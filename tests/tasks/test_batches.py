@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from judge.batching import batches_of, model_mark
+from judge.batch_lines import BatchStatus
+from judge.batching import Batches, batches_of, model_mark
 from judge.config import LimitsConfig
-from judge.errors import Halted, Inconclusive, OverBudget, StoreError
+from judge.errors import Halted, Inconclusive, ModelError, OverBudget, StoreError
 from judge.ledger import Account, Call
 from judge.llm import Completion, UnusableReply, model_for
 from judge.prices import Price
 from judge.protocol import Ask, Prompt
 from judge.reply_request import most_sent
 from tasks.batch_calls import LookPace
-from tasks.batch_desk import Desk, Supplies
+from tasks.batch_desk import BLIND_LOOKS, Desk, Supplies
 from tasks.batch_drafts import Drafts, Most
 from tasks.batches import BatchBook, BatchRecord, Inbox, Keys
 from tasks.ledger import SqliteLedger
@@ -29,6 +32,7 @@ from tests.judge.calls import Reply, config
 RECORD = BatchRecord("run-1", 1, 1, "openai/stub", "0" * 12, asks=2, keys_hash="f" * 64)
 CAME = Completion('{"score": 4}', "stub", 10, 5, 0.25, flags=("batch",))
 REFUSED = UnusableReply("refused", "no", CAME)
+PACE = LookPace(0.02, 0.1)
 PRICE = Price(input_usd_per_million=1.0, output_usd_per_million=4.0)
 
 
@@ -161,6 +165,7 @@ class Sitting:
         server: OpenAIServer,
         name: str = "stub",
         ledger: str = "ledger.db",
+        pace: LookPace = PACE,
         **limits,
     ) -> None:
         self.model = model_of(server, name)
@@ -168,11 +173,12 @@ class Sitting:
         self.book = BatchBook(str(folder / "replies"), {}, "run-1")
         self.own = folder / f"sitting-{len(list(folder.glob('sitting-*')))}"
         self.own.mkdir()
-        offices = {model_mark(self.model): batches_of(self.model)}
-        pace = LookPace(0.02, 0.1)
+        self.office = batches_of(self.model)
+        self.offices = {model_mark(self.model): self.office}
         self.desk = Desk(
             Supplies(
-                *(self.book, offices, self.ledger, pace, self.ledger.stopped, self.ledger.path)
+                *(self.book, self.offices, self.ledger, pace),
+                *(self.ledger.stopped, self.ledger.path),
             ),
             self.own,
         )
@@ -311,6 +317,39 @@ async def test_a_batch_that_the_provider_does_not_know_is_not_asked_for_again(
         await later.desk.collect()
     assert later.states == ["submitted"]
     assert judge_server.stats()["batches"] == 0
+
+
+class AwayFor:
+    """A provider that cannot say for so many looks where a batch stands."""
+
+    def __init__(self, office: Batches, looks: int) -> None:
+        self._office = office
+        self._looks = looks
+        self._seen: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._office, name)
+
+    async def status(self, batch_id: str) -> BatchStatus:
+        self._seen[batch_id] += 1
+        if self._seen[batch_id] <= self._looks:
+            raise ModelError("unavailable", "away")
+        return await self._office.status(batch_id)
+
+
+async def test_the_patience_with_each_batch_is_its_own_however_many_are_waited_for(
+    tmp_path: Path, judge_server
+):
+    sitting = Sitting(tmp_path, judge_server, pace=LookPace(0.001, 0.002))
+    sitting.offices[model_mark(sitting.model)] = AwayFor(sitting.office, BLIND_LOOKS // 2)
+    await sitting.submit(range(9))
+
+    await sitting.desk.collect()
+    assert await sitting.taken(range(9)) == [True] * 9
+    sitting.offices[model_mark(sitting.model)] = AwayFor(sitting.office, BLIND_LOOKS + 1)
+    await sitting.submit(range(9, 10))
+    with pytest.raises(Inconclusive, match="cannot be collected: unavailable: away"):
+        await sitting.desk.collect()
 
 
 async def test_a_batch_made_with_other_settings_is_not_looked_for(tmp_path: Path, judge_server):

@@ -12,14 +12,13 @@ import polars as pl
 import pytest
 
 from judge.calibration.settings import CalibrationConfig
-from judge.config import StoreConfig
 from judge.errors import ConfigurationError
 from tasks.calibrations import calibrate_run, citation_lines, citations, stored_calibrations
 from tasks.labels import read_labels
 from tasks.reports.html import html_report
 from tasks.reports.markdown import markdown_report
 from tasks.reports.stored import stored_report_data
-from tasks.store import Store, open_store
+from tasks.store import Store
 from tests.tasks.reports.sample import Said, run
 from tests.tasks.stored_runs import put
 
@@ -33,12 +32,6 @@ SAID = [
     Said("e", (0, 0), error="timeout: no answer in 120 s"),
 ]
 """One fail that the judge passes, one case it could not be had for, and f is not in the run."""
-
-
-@pytest.fixture
-def store(tmp_path: Path):
-    with open_store(StoreConfig(uri=f"duckdb:///{tmp_path}/s.duckdb"), writing=True) as opened:
-        yield opened
 
 
 def written_csv(file: Path, rows: list[dict[str, Any]]) -> Path:
@@ -94,6 +87,16 @@ def test_the_verdict_beside_labels_of_every_format(
     assert found.run_id == run_id
     assert found.observed_pass_rate == 0.75
     assert found.judge == "offline/lexical answered by offline/lexical"
+
+
+@pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\x85"])
+def test_a_text_may_hold_what_ends_a_line_elsewhere(tmp_path: Path, sign: str):
+    row = {"case_id": "a", "label": "pass", "rater": f"Ada{sign}Byron"}
+    file = tmp_path / "l.jsonl"
+    line = json.dumps(row, ensure_ascii=False)
+    file.write_bytes(f"\ufeff{line}\r\n\r\n{line}".encode())
+    found = read_labels(str(file), {}, CalibrationConfig().columns, "[calibration] labels")
+    assert found.rows == [row, row]
 
 
 def test_a_metric_of_levels_is_held_against_levels_or_against_pass_and_fail(
@@ -199,7 +202,7 @@ def test_the_new_judge_is_held_against_the_one_before(labels, store: Store):
         ("l.xlsx", b"", "unknown ending; accepted: .csv, .tsv, .parquet"),
         ("l.json", b'{"a": 1}', "cannot be read as .json: wanted a list of objects"),
         ("l.jsonl", b"[1]\n", "cannot be read as .jsonl: wanted a list of objects"),
-        ("l.jsonl", b"{", "cannot be read as .jsonl: json: not JSON: EOF"),
+        ("l.jsonl", b"{", "cannot be read as .jsonl: line 1: not JSON: EOF"),
         ("l.parquet", b"no parquet", "cannot be read as .parquet"),
         ("l.csv.gz", b"no gzip", "cannot be read: gzip_corrupt: "),
         ("l.txt", b"q1 0 p1\n", "line 1: wanted topic, 0, document, grade"),

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 import pytest_asyncio
@@ -18,6 +24,7 @@ from judge.protocol import NoReply, Query, look_up
 from judge.score import Metric, Scale, Score
 from tasks.clerk import RECYCLED_AFTER, SandboxClerk
 from tasks.room import sitting
+from tasks.sandbox.fixtures import Copies, Fixture
 from tasks.sandbox.values import Caps
 from tests.builders import case as case_of
 from tests.tasks.clerks import tables
@@ -229,3 +236,90 @@ async def test_the_engine_of_a_room_puts_queries_to_its_clerk_and_the_room_ends_
     ]
     assert len(pids) == 1
     assert not is_alive(*pids)
+
+
+async def test_no_case_asks_the_store_of_its_run_however_its_path_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (both(tmp_path) / "guests.duckdb").rename(tmp_path / "own.duckdb")
+    clerk = SandboxClerk.of(
+        RunConfig(
+            transcripts=TranscriptsConfig(uri="t.jsonl", databases=str(tmp_path)),
+            store=StoreConfig(uri="duckdb:///~/own.duckdb"),
+        )
+    )
+    try:
+        found = await clerk.look_up(Query("own.duckdb", ("SELECT 1",)))
+        assert isinstance(found, NoReply)
+        assert "is hidden, or a file of a run" in found.reason
+    finally:
+        await clerk.aclose()
+
+
+def test_threads_that_want_one_copy_at_once_are_lent_the_same(tmp_path: Path):
+    path = tmp_path / "large.db"
+    with path.open("wb") as file:
+        file.truncate(64 << 20)
+    copies, fixture = Copies(), Fixture("large.db", path, "sqlite")
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            lent = list(threads.map(copies.lend, [fixture] * 4))
+        assert len({one.path for one in lent}) == 1
+        assert [one.name for one in lent[0].path.parent.glob("*.db")] == [lent[0].path.name]
+    finally:
+        copies.close()
+
+
+async def test_a_copy_is_given_back_though_nobody_waits_for_it_any_more(tmp_path: Path):
+    with closing(sqlite3.connect(tmp_path / "shop.sqlite")) as con:
+        con.execute("create table t (a)")
+    with (tmp_path / "shop.sqlite").open("ab") as file:
+        file.truncate(256 << 20)
+    clerk = SandboxClerk(tmp_path)
+    lending = asyncio.create_task(clerk.look_up(Query("shop.sqlite", ("select 1",))))
+    await until(lambda: clerk._copies and list(clerk._copies.empty.parent.glob("*.db")))
+    lending.cancel()
+    with suppress(asyncio.CancelledError):
+        await lending
+    assert clerk._copies is not None
+    lent = clerk._copies._lent
+    await until(lambda: lent and not any(lent.values()))
+    await clerk.aclose()
+
+
+async def until(holds: Callable[[], object], within_s: float = 60.0) -> None:
+    over = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < over
+        await asyncio.sleep(0.001)
+
+
+def test_copies_are_lent_while_others_are_taken_back(tmp_path: Path):
+    made = [Fixture(f"{number}.db", tmp_path / f"{number}.db", "sqlite") for number in range(12)]
+    for fixture in made:
+        fixture.path.write_bytes(b"rows")
+    copies, lent, faults = Copies(), SimpleQueue[Fixture | None](), list[BaseException]()
+
+    def take_back() -> None:
+        try:
+            while (copy := lent.get()) is not None:
+                copies.take_back(copy)
+        except RuntimeError as error:
+            faults.append(error)
+
+    often = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    taking_back = threading.Thread(target=take_back)
+    taking_back.start()
+    try:
+        for number in range(20_000):
+            copy = copies.lend(made[7 * number % 12])
+            assert copy.path.exists()
+            lent.put(copy)
+    finally:
+        lent.put(None)
+        taking_back.join()
+        sys.setswitchinterval(often)
+        copies.close()
+    assert faults == []

@@ -35,7 +35,7 @@ from tests.judge.calls import Reply
 
 PRICE = {"input_usd_per_million": 0.15, "output_usd_per_million": 0.6}
 NEAR = 0.15
-"""The share by which a forecast may be off (G17)."""
+"""The share by which a forecast may be off."""
 
 
 def config(folder: Path, uri: str, server: OpenAIServer, **tables: Any) -> RunConfig:

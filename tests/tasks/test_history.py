@@ -40,12 +40,6 @@ def cases(passes: int, of: int, intent: str = "refund", first: int = 0) -> list[
     ]
 
 
-@pytest.fixture
-def store(tmp_path: Path):
-    with open_store(StoreConfig(uri=f"duckdb:///{tmp_path}/s.duckdb"), writing=True) as opened:
-        yield opened
-
-
 def by_name(found) -> dict[tuple[str, str], list[float]]:
     return {(one.series, one.slice_of): [p.value for p in one.points] for one in found.series}
 

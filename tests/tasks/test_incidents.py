@@ -4,26 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
-import pytest
-
-from judge.config import StoreConfig
 from judge.series.settings import SeriesConfig
 from judge.series.trends import Incident
 from tasks.incidents import EVENTS, incidents_at
-from tasks.store import Store, open_store
+from tasks.store import Store
 from tests.tasks.reports.sample import BEGUN, Said, run
 from tests.tasks.stored_runs import put
 
 WATCHED = SeriesConfig(reference_runs=6, metrics=("pass_rate", "overall_score"))
 USUAL = (34, 33, 35, 34, 36, 32, 34, 34)
-
-
-@pytest.fixture
-def store(tmp_path: Path):
-    with open_store(StoreConfig(uri=f"duckdb:///{tmp_path}/s.duckdb"), writing=True) as opened:
-        yield opened
 
 
 def heard(store: Store, number: int, passes: int, config: SeriesConfig = WATCHED) -> list[Incident]:

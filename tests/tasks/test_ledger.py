@@ -316,3 +316,15 @@ def test_four_processes_share_a_budget_and_none_exceeds_it_though_some_are_kille
     assert budget * NANO - 0.01 * NANO <= nano <= budget * NANO
     assert open_calls <= 4
     reconciled(tmp_path)
+
+
+def test_a_ledger_in_which_no_sitting_can_begin_is_a_readable_fault(tmp_path: Path):
+    ledger(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as file:
+        file.execute(
+            "create trigger full before insert on sittings begin "
+            "select raise(abort, 'database or disk is full'); end"
+        )
+        file.commit()
+    with pytest.raises(StoreError, match=r"ledger\.db' cannot be written: .* disk is full"):
+        ledger(tmp_path)

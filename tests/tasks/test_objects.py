@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from judge.errors import ConfigurationError, DataError, Inconclusive
-from tasks.objects import Source, Spool, expand, list_sources
+from tasks.objects import Spool, expand, list_sources
+from tasks.sources import Source
 from tests.tasks.sources import LINES, OURS, PACKED, THEIRS
 
 LINES_ETAG = "3e91133d8bd8f00b3d06fa60a9953506"

@@ -7,7 +7,8 @@ import gzip
 import pytest
 
 from judge.errors import ConfigurationError, DataError, Inconclusive
-from tasks.objects import Source, Spool, list_sources
+from tasks.objects import Spool, list_sources
+from tasks.sources import Source
 from tests.tasks.sources import LINES, OURS, PACKED, THEIRS
 
 

@@ -60,6 +60,10 @@ def test_the_key_of_a_partition_names_its_run_its_shards_and_the_attempt():
             r"\[judge\] rubrics 'mine'",
         ),
         ({"ground_truth": {"uri": "truth.csv"}}, r"\[ground_truth\] uri 'truth.csv' .* absolute"),
+        (
+            {"transcripts": {"uri": "s3://b/t", "databases": "dbs"}},
+            r"\[transcripts\] databases 'dbs' .* absolute",
+        ),
         ({"anchors": {"uri": "golden.jsonl"}}, r"\[anchors\] uri 'golden.jsonl' .* absolute"),
     ],
 )

@@ -43,10 +43,10 @@ def test_a_place_that_cannot_be_written_is_named_with_the_reason(uri: str, why: 
     assert "\n" not in str(raised.value)
 
 
-def test_what_stands_before_the_host_of_a_uri_is_not_told():
+def test_credentials_in_a_uri_are_not_told():
     with pytest.raises(ConfigurationError) as raised:
         write_probe("nosuch://user:secret@host/x", {}, "[cache] uri")
-    assert "'nosuch://host/x'" in str(raised.value)
+    assert "'nosuch://***@host/x'" in str(raised.value)
     assert "secret" not in str(raised.value)
 
 

@@ -1,4 +1,4 @@
-"""Statements that would take all time or memory end soon, and cost the parent nothing (G9)."""
+"""Statements that would take all time or memory end soon, and cost the parent nothing."""
 
 from __future__ import annotations
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -60,11 +58,6 @@ class Dear(Scripted):
             *tokens,
             cost_usd=cost if fault > 0.25 else None,
         )
-
-
-def rows(folder: Path, sql: str) -> list[tuple]:
-    with closing(sqlite3.connect(folder / "ledger.db")) as file:
-        return file.execute(sql).fetchall()
 
 
 @pytest.mark.parametrize("part", range(4))

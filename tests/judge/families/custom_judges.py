@@ -11,9 +11,10 @@ from judge.case import Case, Chunk
 from judge.catalog import Court, court
 from judge.config import JudgeConfig
 from judge.errors import ConfigurationError
-from judge.families.custom import parsed_judge
+from judge.families.custom import CustomRubric
 from judge.hearing import Hearing
 from judge.protocol import Ask, Judge, NoReply
+from judge.rubric import checked, toml_table
 from judge.score import Score
 from tests.builders import agent, case, user
 from tests.judge.replied import replied
@@ -50,6 +51,11 @@ CASE = case(
     agent("On its way."),
     chunks=(Chunk(content="Orders ship in 2 days.", doc_uri="a"), Chunk(content="We sell tea.")),
 )
+
+
+def parsed_judge(text: str, where: str) -> CustomRubric:
+    """A judge from TOML text; `where` is the file named in errors."""
+    return checked(CustomRubric, toml_table(text, where), where)
 
 
 def written(folder: Path, *texts: str) -> str:

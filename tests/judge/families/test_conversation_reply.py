@@ -168,6 +168,7 @@ def test_a_failure_code_that_is_written_otherwise_is_a_warning():
         (0, "wrongToolSelected", "wrong_tool_selected"),
         (2, "something_unheard_of", "something_unheard_of"),
         (2, " --Timeout / 504!-- ", "timeout_504"),
+        (2, "wrong - _tool", "wrong_tool"),
         (2, None, "unspecified_failure"),
         (0, "", "unspecified_failure"),
         (1, "N/A", "unspecified_failure"),

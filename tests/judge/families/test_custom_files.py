@@ -12,7 +12,6 @@ from judge.case import Expected
 from judge.catalog import court, judges_listing
 from judge.config import JudgeConfig
 from judge.errors import ConfigurationError
-from judge.families.custom import parsed_judge
 from judge.score import Score
 from tests.judge.families.custom_judges import (
     CASE,
@@ -22,6 +21,7 @@ from tests.judge.families.custom_judges import (
     asked,
     heard,
     judge_of,
+    parsed_judge,
     rating,
     refused,
     sitting,

@@ -127,6 +127,7 @@ def test_latency_is_the_duration_of_the_trace_in_seconds():
         (None, NOON, 5, None),
         (NOON, None, 5, None),
         (NOON, NOON, None, None),
+        (NOON, NOON, 1e15, 1e12),
     ],
 )
 def test_without_a_duration_the_turns_tell_when_they_can(first, last, took_ms, seconds):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
-from judge.case import Turn
+from judge.case import ToolCall, Turn
 from judge.formats.chains import rejoined, stitched
 from judge.formats.fidelity import FIDELITY, Tally
+from judge.formats.spans import Span, conversation
 
 
 def turns(*texts: str) -> list[Turn]:
@@ -62,3 +64,22 @@ def test_a_conversation_that_repeats_one_word_is_put_together_at_once():
     begun = time.process_time()
     assert len(rejoined([told, [*told[1:], *turns("So?")]], Tally())) == 20_001
     assert time.process_time() - begun < 3.0  # it compared each with each
+
+
+def test_spans_of_two_traces_may_bear_one_id_and_none_of_them_is_lost():
+    tally = Tally()
+    spans = [
+        Span("1", None, trace, "agent", asked=tuple(turns("hi")), answered=tuple(turns("Hello")))
+        for trace in ("a", "b")
+    ]
+    found = conversation([*spans, Span("2", None, "a", "other")], tally)
+    assert tally.metadata()[FIDELITY]["dropped span of another kind"] == 1
+    assert [turn.text for turn in found.turns][:2] == ["hi", "Hello"]
+
+
+def test_the_system_prompt_of_a_model_stays_though_a_tool_of_another_trace_bears_its_parents_id():
+    called = ToolCall(id="c", name="find", arguments={})
+    model = Span("2", "1", "a", "llm", systems=("Be kind.",), answered=tuple(turns("Hi")))
+    tool = Span("1", None, "b", "tool", call=called)
+    assert conversation([Span("1", None, "a", "agent"), model, tool], Tally()).system == "Be kind."
+    assert conversation([tool, replace(model, trace="b")], Tally()).system is None

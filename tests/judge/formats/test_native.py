@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judge.case import (
+    MOST_MS,
     MOST_TOKENS,
+    MOST_USD,
     Case,
     Chunk,
     Expected,
@@ -32,7 +34,7 @@ GOOD = b'{"case_id": "c1", "transcript": {"turns": [{"role": "user", "text": "Hi
 
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
 words = st.none() | texts
-numbers = st.none() | st.floats(min_value=0, allow_nan=False, allow_infinity=False)
+numbers = st.none() | st.floats(0, min(MOST_MS, MOST_USD))
 TOKENS = st.integers(-MOST_TOKENS, MOST_TOKENS)
 moments = st.none() | st.datetimes() | st.datetimes(timezones=st.just(UTC))
 values = st.recursive(

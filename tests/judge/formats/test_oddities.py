@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -129,6 +130,15 @@ def test_of_a_document_the_records_that_cannot_be_read_are_told_apart():
 def test_a_document_whose_fault_is_not_within_a_record_is_refused(document):
     with pytest.raises(DataError):
         strict_document(document)
+
+
+def test_a_text_without_an_end_in_a_document_is_passed_in_linear_time():
+    begun = time.process_time()
+    with pytest.raises(DataError):
+        strict_document(b'[{"a": "' + b'\\"' * 400_000)
+    assert time.process_time() - begun < 5  # squared, it takes an hour
+    value, unread = strict_document(b'[{"a": 1}, {"b": "\\"c}]')
+    assert (value, list(unread)) == ([{"a": 1}, None], [1])
 
 
 def test_an_empty_list_holds_no_records():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from benchmarks.hostile_cases import PLACES, attacked, case_of
 from benchmarks.hostile_texts import DISGUISES, attacks, honest
-from judge.hostile.disguises import plain
-from judge.hostile.families import candidates, disguised, families, speaking
+from judge.hostile.disguises import Shape, plain
+from judge.hostile.families import disguised, families, speaking, spoken
 from judge.hostile.flags import DISGUISED, HIDDEN_TEXT, MOST_HIDDEN, flags
 from tests.builders import agent, call, case, result, user
 
@@ -90,12 +92,23 @@ def test_honest_talk_about_grading_prompts_and_json_is_rarely_flagged():
 
 
 def test_what_may_speak_in_a_part_may_speak_in_the_whole():
-    for text in attacks("open")[:40]:
+    texts = attacks("open")[:40]
+    assert sum(bool(list(speaking(text))) for text in texts) > len(texts) // 2
+    for text in texts:
         said = set(speaking(text))
-        assert said <= {one.name for one in candidates(f"Hello.\n{text}\nThank you.")}
+        whole = f"Hello.\n{text}\nThank you."
+        assert said <= {one.name for one in spoken(whole, Shape.of(whole))}
 
 
 def test_every_attack_of_the_open_corpus_is_noticed_and_nearly_every_one_kept_back():
     seen = {part: [bool(names(text)) for text in attacks(part)] for part in ("open", "held_out")}
     assert all(seen["open"])
     assert sum(seen["held_out"]) >= 0.95 * len(seen["held_out"])
+
+
+@pytest.mark.parametrize("piece", ["1", "@", "a1", "1a", "a.", "%41", "QUJD", "0f"])
+def test_a_word_as_long_as_its_text_is_looked_at_in_linear_time(piece):
+    text = (piece * 200_000)[:200_000]
+    begun = time.process_time()
+    flags(case(user(text), agent(f"{text} judge")))
+    assert time.process_time() - begun < 10  # squared, it takes minutes

@@ -122,7 +122,7 @@ def shares(name, values):
 def test_values_that_are_too_many_to_count_are_joined_case_by_case(monkeypatch):
     sides = shares("before", [0.1, 0.2, 0.3]), shares("after", [0.2, 0.3, 0.5])
     scores = (sides[0].scores, sides[1].scores)
-    names = metric_names(scores)
+    names = metric_names(side.summary for side in sides)
     (one,) = counted_metrics(scores, names)
     assert one.rows.height == 3
     before = compare(*sides, ComparisonConfig()).aggregate.per_metric_aggregate_deltas

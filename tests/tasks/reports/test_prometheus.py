@@ -9,20 +9,13 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from judge.config import StoreConfig
 from judge.errors import ConfigurationError, Inconclusive
 from judge.rows import frame
 from tasks.reports.metrics_file import write_metrics
 from tasks.reports.prometheus import metrics_text
-from tasks.store import Store, open_store
+from tasks.store import Store
 from tests.tasks.reports.sample import BEGUN, Said, run
 from tests.tasks.stored_runs import put
-
-
-@pytest.fixture
-def store(tmp_path: Path):
-    with open_store(StoreConfig(uri=f"duckdb:///{tmp_path}/s.duckdb"), writing=True) as opened:
-        yield opened
 
 
 def numbers(text: str) -> dict[str, dict[tuple[str, ...], float]]:

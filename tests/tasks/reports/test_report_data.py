@@ -10,7 +10,10 @@ import pytest
 
 from judge.case import Case, Transcript
 from judge.config import ComparisonConfig
+from judge.rows import as_json
+from judge.summary import RunSummary
 from tasks.reports import json_report, report_data, words
+from tasks.reports.metric_rows import MAX_CODES
 from tests.tasks.reports.sample import Run, Said, compared, incomplete, run
 
 GOOD = Said("good", (5, 4))
@@ -59,6 +62,23 @@ def test_several_models_are_all_named_and_are_no_offline_baseline():
         "answered_by": ["offline/lexical"],
         "offline": False,
     }
+
+
+def test_a_report_is_the_same_of_a_summary_that_was_stored_with_sorted_keys():
+    of = run([GOOD, BAD, LOST])
+    summary = of.summary.model_copy(update={"failures": {"unavailable": 2, "timeout": 1}})
+    stored = RunSummary.model_validate_json(as_json(summary.model_dump(mode="json")))
+    data = replace(of, summary=stored).data()
+    assert data == replace(of, summary=summary).data()
+    assert [one["code"] for one in data["coverage"]["failures"]] == ["unavailable", "timeout"]
+
+
+def test_of_many_root_causes_the_most_frequent_are_shown_whatever_they_are_called():
+    of = run([GOOD])
+    causes = {f"cause_{n:03d}": 1 for n in range(MAX_CODES)} | {"why_most_fail": 9}
+    data = replace(of, summary=of.summary.model_copy(update={"root_causes": causes})).data()
+    shown = [(one["name"], one["count"]) for one in data["root_causes"]]
+    assert (len(shown), shown[0]) == (MAX_CODES, ("why_most_fail", 9))
 
 
 @pytest.mark.row("001-29")

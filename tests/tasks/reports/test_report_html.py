@@ -245,6 +245,7 @@ def hostile_charts() -> list[str]:
             "scores": {"bins": []},
         }
         drawn += [one for chart in charts(data).values() for one in (chart.light, chart.dark)]
+    assert len(drawn) >= 2 * len(PAYLOADS) // 12
     return drawn
 
 

@@ -6,6 +6,7 @@ import random
 import shutil
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from judge.config import StoreConfig
@@ -92,6 +93,21 @@ def test_a_file_that_cannot_be_read_is_made_anew_and_says_that_all_is_lost(damag
     assert list(done.lost) == ["every run"]
     with open_store(place, writing=True) as store:
         assert store.runs().is_empty()
+
+
+def test_comparisons_that_cannot_be_read_cost_no_run_and_no_run_is_there_twice(built, tmp_path):
+    folder = tmp_path / "store"
+    shutil.copytree(built[0].parent / "whole", folder)
+    place = StoreConfig(uri=f"duckdb:///{folder}/{NAME}")
+    with duckdb.connect(folder / NAME) as con:
+        con.execute("drop table comparisons")
+        con.execute("delete from _commits where run_id = 'first'")
+    done = rebuild_store(place, None)
+    assert sorted(done.kept) == ["first", "second"]
+    assert list(done.lost) == ["every comparison"]
+    with open_store(place) as store:
+        assert sorted(store.runs()["run_id"]) == ["first", "second"]
+        assert tables_of(store) == built[1]
 
 
 @pytest.mark.parametrize("kind", ["wal cut", "wal gone", "file cut", "file gone"])

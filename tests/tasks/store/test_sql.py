@@ -96,8 +96,9 @@ def test_a_fault_of_the_query_is_one_line(filled):
         ask_store(filled, "select nothing_such from scores")
     assert str(caught.value).startswith("the query cannot be run: Binder Error")
     assert "\n" not in str(caught.value)
-    with pytest.raises(StoreError, match="no run 'r-9'"):
-        ask_store(filled, "select 1", "r-9")
+    for nobody in ("r-9", ""):
+        with pytest.raises(StoreError, match=f"no run '{nobody}'"):
+            ask_store(filled, "select 1", nobody)
 
 
 def test_a_folder_with_odd_characters_is_read(tmp_path):
@@ -122,3 +123,20 @@ def test_the_command_prints_a_table_or_json_for_a_run_or_a_store(tmp_path):
     done = assizes("sql", "lake", "drop table scores", cwd=tmp_path)
     assert (done.code, done.out) == (2, "")
     assert done.err == "assizes: the query holds DROP; accepted: one SELECT\n"
+
+
+def test_a_table_shows_numbers_and_truths_as_sql_has_them(tmp_path):
+    fill(StoreConfig(uri=f"duckdb:///{tmp_path}/a.duckdb"))
+    query = (
+        "select 0.00021::double as cost, true as cached, false as passed, null as gate, 7 as n, "
+    )
+    query += "12345678901.5::double as at"
+    done = assizes("sql", "a.duckdb", query, cwd=tmp_path)
+    assert done.out.splitlines()[3].split() == [
+        "0.00021",
+        "true",
+        "false",
+        "-",
+        "7",
+        "12345678901.5",
+    ]

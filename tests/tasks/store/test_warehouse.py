@@ -19,7 +19,7 @@ import pytest
 from judge.config import StoreConfig
 from judge.errors import StoreBusy, StoreError
 from judge.rows import TABLES
-from tasks.store import open_store
+from tasks.store import existing_store, open_store
 from tests.tasks.store.rows import COUNTS, ended, run_metrics, run_record, shard
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -96,6 +96,16 @@ def test_a_writer_waits_for_one_who_only_looks(duckdb_place):
     with _held(duckdb_place, "reading") as pid:
         threading.Timer(0.5, os.kill, (pid, signal.SIGKILL)).start()
         open_store(duckdb_place, writing=True).close()
+
+
+def test_a_store_that_is_there_is_waited_for_and_none_is_made(duckdb_place):
+    with pytest.raises(StoreError, match="no store at"):
+        existing_store(duckdb_place)
+    with open_store(duckdb_place, writing=True):
+        existing_store(duckdb_place).close()
+    with _held(duckdb_place, "writing") as pid:
+        threading.Timer(0.5, os.kill, (pid, signal.SIGKILL)).start()
+        existing_store(duckdb_place).close()
 
 
 def test_several_processes_read_at_once(duckdb_place):
