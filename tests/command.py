@@ -31,7 +31,7 @@ def assizes(*args: str, cwd: Path, env: Mapping[str, str] | None = None) -> Answ
         env={**inherited, "PYTHONPATH": PYTHONPATH, "COLUMNS": "160", **(env or {})},
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=400,
         check=False,
     )
     return Answer(done.returncode, done.stdout, done.stderr)
