@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Final, NamedTuple
 
 import duckdb
@@ -24,24 +24,23 @@ _ROW_GROUP: Final = 122_880
 
 
 def insert(con: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:
-    """Append rows to a table; those of more than one row group may change places."""
+    """Append rows to a table; those of more than one row group may change places, as to keep their
+    order within little memory takes DuckDB half as long again. After an error `in_order` is due.
+    """
     if rows.is_empty():
         return
     con.register("_incoming", ArrowView(rows))
-    with _in_any_order(con) if rows.height > _ROW_GROUP else nullcontext():
-        con.execute(f"insert into {table} select * from _incoming")
+    if rows.height > _ROW_GROUP:
+        con.execute("set preserve_insertion_order=false")
+    con.execute(f"insert into {table} select * from _incoming")
+    in_order(con)
     con.unregister("_incoming")
 
 
-@contextmanager
-def _in_any_order(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """To keep the order of many rows within little memory takes DuckDB one and a half times as long."""
-    con.execute("set preserve_insertion_order=false")
-    try:
-        yield
-    finally:
-        with suppress(duckdb.Error):  # after an error that undid the transaction: that one is told
-            con.execute("set preserve_insertion_order=true")
+def in_order(con: duckdb.DuckDBPyConnection) -> None:
+    """Rows keep their order again; nothing where the connection is lost."""
+    with suppress(duckdb.Error):
+        con.execute("set preserve_insertion_order=true")
 
 
 def rows_of(con: duckdb.DuckDBPyConnection, table: str, run_id: str | None = None) -> pl.DataFrame:

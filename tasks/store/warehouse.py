@@ -36,7 +36,7 @@ from tasks.store.duckfile import (
     present_in,
     start_anew,
 )
-from tasks.store.duckrows import end_of, insert, lazily, plan_of, rows_of, run_ids
+from tasks.store.duckrows import end_of, in_order, insert, lazily, plan_of, rows_of, run_ids
 from tasks.store.journal import Journal
 from tasks.store.record import (
     OF_CASES,
@@ -300,6 +300,7 @@ class Warehouse(Closing):
         with self._told() as con:
             con.begin()
             with ExitStack() as undo:
+                undo.callback(in_order, con)  # once it is undone
                 undo.callback(con.rollback)
                 yield con
                 undo.pop_all()

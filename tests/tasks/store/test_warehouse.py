@@ -21,7 +21,7 @@ from judge.config import StoreConfig
 from judge.errors import StoreBusy, StoreError
 from judge.rows import TABLES
 from tasks.store import existing_store, open_store
-from tasks.store.duckrows import insert
+from tasks.store.duckrows import in_order, insert
 from tests.tasks.store.rows import COUNTS, ended, run_metrics, run_record, shard
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -239,17 +239,19 @@ def test_memory_holds_a_store_while_it_is_open():
         assert store.run("nightly-1") == run_record()
 
 
-def test_rows_of_several_row_groups_go_in_whole_or_not_at_all():
-    count = (
-        "select count(distinct case_id), current_setting('preserve_insertion_order') from scores"
-    )
-    rows = pl.DataFrame({"case_id": [f"case-{n}" for n in range(300_000)], "value": 1.0})
-    wrong = rows.with_columns(value=pl.when(case_id="case-299999").then(9.0).otherwise("value"))
+def test_many_rows_go_in_whole_or_not_at_all_and_the_order_is_kept_again():
+    order = "select current_setting('preserve_insertion_order')"
+    many = pl.DataFrame({"case_id": [f"case-{n}" for n in range(300_000)], "value": 1.0})
+    wrong = many.with_columns(value=pl.when(case_id="case-299999").then(9.0).otherwise("value"))
     with duckdb.connect() as con:
         con.execute("create table scores (case_id varchar, value double check (value < 2))")
         con.begin()
         with pytest.raises(duckdb.ConstraintException):
             insert(con, "scores", wrong)
         con.rollback()
-        insert(con, "scores", rows)
-        assert con.execute(count).fetchone() == (300_000, True)
+        in_order(con)
+        assert con.execute(order).fetchall() == [(True,)]
+        insert(con, "scores", many)
+        assert con.execute(order).fetchall() == [(True,)]
+        count = "select count(distinct case_id) from scores"
+        assert con.execute(count).fetchall() == [(300_000,)]
