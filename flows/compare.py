@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, Final
 
 from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
-from flows.outcome import ENDINGS
-from judge.compare import RunComparison
+from judge.compare import Ending, RunComparison
 from judge.config import ComparisonConfig, StoreConfig
 from tasks.compared import compare_stored
 from tasks.discretion import discreet
@@ -20,6 +20,14 @@ from tasks.store import existing_store
 
 KEYS: Final = ("assizes-comparison", "assizes-changes")
 """Artifact keys of a comparison's Markdown and of its table."""
+
+STATES: Final[Mapping[Ending, str]] = {
+    "fine": "NoRegression",
+    "regressed": "Regression",
+    "inconclusive": "Inconclusive",
+    "not_comparable": "NotComparable",
+}
+"""The name of the state, by what the comparison says."""
 
 
 @discreet
@@ -49,11 +57,9 @@ async def compare_runs(
     comparison, data = await asyncio.to_thread(_compare, store, baseline, candidate, limits)
     await publish_artifacts(data, {}, keys=KEYS)
     verdict = comparison.verdict
-    if verdict.ending == "fine":
-        return Completed(name="NoRegression", message="no regression", data=comparison)
-    state = Failed if fail_flow else Completed
-    message = "; ".join(verdict.why)
-    return state(name=ENDINGS[verdict.ending], message=message, data=comparison)
+    state = Failed if fail_flow and verdict.ending != "fine" else Completed
+    message = "no regression" if verdict.ending == "fine" else "; ".join(verdict.why)
+    return state(name=STATES[verdict.ending], message=message, data=comparison)
 
 
 def _compare(

@@ -13,7 +13,9 @@ from flows.shards import Losses
 from judge.anchors import Attribution
 from judge.compare import Ending, RunComparison
 from judge.errors import Halted, OverBudget
+from judge.rows import COMPLETE
 from judge.summary import RunSummary
+from tasks.reports.outcomes import REGRESSION, outcome_of
 from tasks.store import RunRecord
 from tasks.summaries import Against
 
@@ -41,13 +43,15 @@ EXIT_CODES: dict[Conclusion, int] = {
     "NoData": 4,
 }
 
-ENDINGS: Final[dict[Ending, Conclusion]] = {
-    "fine": "Passed",
-    "regressed": "Regression",
+CONCLUSIONS: Final[Mapping[str, Conclusion]] = {
+    "passed": "Passed",
+    "failed": "GateFailed",
+    REGRESSION: "Regression",
     "inconclusive": "Inconclusive",
+    "undecided": "Inconclusive",
     "not_comparable": "NotComparable",
 }
-"""What a comparison makes of a run."""
+"""What a whole run comes to, by the word of its report."""
 
 ALLOW: Final = (
     "a change need not be the agent's; [comparison] allow = true (--allow) compares all the same"
@@ -109,7 +113,7 @@ def conclude(
         reports: where the reports lie, by suffix.
         fail: whether the flow fails with the run.
     """
-    conclusion, reasons = _blamed(*_conclusion(record, summary, against, lost), against)
+    conclusion, reasons = _conclusion(record, summary, against, lost)
     outcome = RunOutcome(
         run_id=record.run_id,
         judge_model=record.judge_model,
@@ -129,19 +133,19 @@ def conclude(
 def _conclusion(
     record: RunRecord, summary: RunSummary, against: Against, lost: Losses
 ) -> tuple[Conclusion, list[str]]:
-    """The most severe finding decides the name; what is missing never passes for good news."""
-    if record.status != "complete":
+    """The name of the most severe finding, and what is to be said of it and of the others."""
+    if record.status != COMPLETE:
         return _unfinished(summary, lost)
     if record.plan.get("due") == 0:
         return _nothing(summary)
-    if summary.outcome == "inconclusive":
-        return "Inconclusive", [_why_inconclusive(summary)]
-    beside, why = _beside(against)
-    if beside == "Regression":
-        return beside, why
-    if failed := _failed_gates(summary):
-        return "GateFailed", [*failed, *why]
-    return beside, why
+    ending, beside = _beside(against)
+    found = against.attribution
+    moved = [found.sentence()] if found is not None and found.judge_moved else []
+    outcome = outcome_of(record.status, summary.outcome, ending, judge_moved=bool(moved))
+    if outcome == "inconclusive":
+        return CONCLUSIONS[outcome], [*moved, _why_inconclusive(summary)]
+    gates = [] if ending == "regressed" else _failed_gates(summary)
+    return CONCLUSIONS[outcome], [*moved, *gates, *beside]
 
 
 def _nothing(summary: RunSummary) -> tuple[Conclusion, list[str]]:
@@ -154,25 +158,13 @@ def _nothing(summary: RunSummary) -> tuple[Conclusion, list[str]]:
     return "NoData", [f"no_data: nothing to judge in {counts['read']} records read"]
 
 
-def _beside(against: Against) -> tuple[Conclusion, list[str]]:
-    """What the baseline says of a run whose own gates are not looked at."""
+def _beside(against: Against) -> tuple[Ending, list[str]]:
+    """What the baseline says, and why; of one that could not be compared with, nothing."""
     if against.comparison is None:
-        return ("Inconclusive", [against.fault]) if against.fault else ("Passed", [])
+        return ("inconclusive", [against.fault]) if against.fault else ("fine", [])
     verdict = against.comparison.verdict
-    if verdict.ending == "not_comparable":
-        return "NotComparable", [*verdict.why, ALLOW]
-    return ENDINGS[verdict.ending], [] if verdict.ending == "fine" else list(verdict.why)
-
-
-def _blamed(
-    conclusion: Conclusion, reasons: list[str], against: Against
-) -> tuple[Conclusion, list[str]]:
-    """The agent is not blamed while the judge moves: its regression is then inconclusive."""
-    found = against.attribution
-    if found is None or not found.judge_moved:
-        return conclusion, reasons
-    said = found.sentence()
-    return ("Inconclusive" if conclusion == "Regression" else conclusion), [said, *reasons]
+    why = [] if verdict.ending == "fine" else list(verdict.why)
+    return verdict.ending, [*why, ALLOW] if verdict.ending == "not_comparable" else why
 
 
 def _unfinished(summary: RunSummary, lost: Losses) -> tuple[Conclusion, list[str]]:

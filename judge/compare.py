@@ -36,12 +36,10 @@ from judge.executions import executions, latency_quantile
 from judge.paired_cases import PairedCases
 from judge.paired_metrics import metric_names, paired_metrics
 from judge.prompt_texts import PromptDiff, prompt_diff
+from judge.rows import COMPLETE
 from judge.statistical import Compared, statistical_verdict
 from judge.statistical_verdict import Noise, StatisticalVerdict
 from judge.summary import RunSummary
-
-COMPLETE = "complete"
-"""The status of a run that can be compared."""
 
 RULES = ("max_pass_rate_drop", "max_avg_score_drop", "max_latency_increase_pct")
 """The thresholds of the documents' rules."""

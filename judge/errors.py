@@ -69,6 +69,15 @@ class StoreError(AssizesError):
     """The store cannot be opened, written or read."""
 
 
+class NoStore(StoreError):
+    """There is no store where one is to be read."""
+
+    @classmethod
+    def at(cls, uri: str, found: str = "") -> NoStore:
+        """What was found in its place, and what makes one."""
+        return cls(f"no store at {uri}{found}: run `assizes run` first")
+
+
 class UnknownRun(StoreError):
     """No run of that id in the store, or several that begin so."""
 

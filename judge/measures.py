@@ -118,16 +118,8 @@ def pass_measure(table: pl.DataFrame) -> Measure:
 
 def score_measure(table: pl.DataFrame) -> Measure:
     """The overall score; an errored repetition could have had any."""
-    due = pl.col("scored") + pl.col("errors")
-    point = pl.when(pl.col("errors") == 0).then(pl.col("total") / due)
-    missing = {
-        "low": pl.col("total") / due,
-        "high": (pl.col("total") + 100 * pl.col("errors")) / due,
-        "known": pl.col("scored") / due,
-    }
-    more = missing if table["errors"].sum() else {}
-    rows = table.filter(due > 0) if not table.select((due > 0).all()).item() else table
-    return Measure(SCORE, False, rows.select("case_id", point=point, **more))
+    bounds = bool(table["errors"].sum())
+    return Measure(SCORE, False, _averages(table, "errors", bounds=bounds))
 
 
 def whole(measure: Measure) -> Measure:
@@ -150,14 +142,25 @@ def metric_measure(name: str, found: pl.DataFrame, *, whole: bool) -> Measure | 
     """
     if not found["scored"].sum():
         return None
-    due = pl.col("scored") + pl.col("failed")
-    point = pl.when(pl.col("failed") == 0).then(pl.col("total") / due)
-    missing = {
+    share = bool(found["two_valued"].all())
+    return Measure(name, share=share, cases=_averages(found, "failed", bounds=whole))
+
+
+def _averages(found: pl.DataFrame, lost: str, *, bounds: bool) -> pl.DataFrame:
+    """The mean of each case that was due, and the least and most it could be with what was lost.
+
+    Args:
+        found: `case_id`, `total` of the scores on 0..100, `scored` and `lost` how many.
+        lost: the column that counts what is missing; a case with any has no point.
+        bounds: with `low`, `high` and `known`.
+    """
+    missing = pl.col(lost)
+    due = pl.col("scored") + missing
+    point = pl.when(missing == 0).then(pl.col("total") / due)
+    more = {
         "low": pl.col("total") / due,
-        "high": (pl.col("total") + 100 * pl.col("failed")) / due,
+        "high": (pl.col("total") + 100 * missing) / due,
         "known": pl.col("scored") / due,
     }
-    more = missing if whole else {}
     rows = found.filter(due > 0) if not found.select((due > 0).all()).item() else found
-    share = bool(found["two_valued"].all())
-    return Measure(name, share=share, cases=rows.select("case_id", point=point, **more))
+    return rows.select("case_id", point=point, **(more if bounds else {}))

@@ -14,6 +14,9 @@ import polars as pl
 
 SCHEMA_VERSION: Final = 2
 
+COMPLETE: Final = "complete"
+"""The status of a run with nothing left to do: only such a one is final, and compared."""
+
 _TIME: Final = pl.Datetime("us", "UTC")
 
 SCORES: Final[dict[str, Any]] = {

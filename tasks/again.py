@@ -15,12 +15,12 @@ import polars as pl
 from judge.case import Case
 from judge.config import Again
 from judge.errors import ConfigurationError
+from judge.rows import COMPLETE
 from tasks.intake import Plan
 from tasks.records import identity
 from tasks.scan import DUE, REJECTED, UNSELECTED, Choice
 from tasks.sources import Source
 from tasks.store import RunRecord, Store
-from tasks.store.record import COMPLETE
 
 _PARTLY: Final = (
     *("limit", "number", "per_stratum", "stratify_by"),

@@ -9,6 +9,7 @@ from judge.compare import RunComparison
 from judge.config import RunConfig
 from judge.executions import collected
 from judge.ground_truth import GroundTruthConfig
+from judge.rows import COMPLETE
 from judge.selection import SelectionConfig
 from tasks.store import RunRecord, Store
 
@@ -43,7 +44,7 @@ def anchor_config(config: RunConfig) -> RunConfig:
 
 def anchors_due(store: Store, record: RunRecord, config: RunConfig) -> bool:
     """Whether a run has its anchors judged: by its trigger, or because its judge has never been."""
-    if config.anchors.uri is None or record.status != "complete":
+    if config.anchors.uri is None or record.status != COMPLETE:
         return False
     if config.cache.use == "replay_only":
         return False
@@ -60,7 +61,7 @@ def _same_judge(one: RunRecord, other: RunRecord) -> bool:
 
 def anchor_runs(store: Store, name: str) -> list[RunRecord]:
     """The complete anchor runs of a name, in order of time."""
-    wanted = (pl.col("name") == anchors_name(name)) & (pl.col("status") == "complete")
+    wanted = (pl.col("name") == anchors_name(name)) & (pl.col("status") == COMPLETE)
     rows = store.runs().filter(wanted).sort("started_at", "run_id")
     return [RunRecord.of_row(row, {}) for row in rows.iter_rows(named=True)]
 

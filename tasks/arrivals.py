@@ -18,13 +18,13 @@ from judge.case import Case, Transcript
 from judge.catalog import Court, fingerprints
 from judge.config import RunConfig
 from judge.executions import collected
+from judge.rows import COMPLETE
 from tasks.again import again_choice
 from tasks.baselines import day_of
 from tasks.records import digest
 from tasks.scan import DUE, JUDGED_BEFORE, NOT_QUIET, REJECTED, Choice
 from tasks.sources import Source
 from tasks.store import Store
-from tasks.store.record import COMPLETE
 
 _KEY_BYTES: Final = 16
 _TOLD: Final = {

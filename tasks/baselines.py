@@ -10,6 +10,7 @@ from typing import Any, Final
 import polars as pl
 
 from judge.executions import collected
+from judge.rows import COMPLETE
 from tasks.store import RunRecord, Store
 
 LATEST: Final = "latest"
@@ -49,6 +50,14 @@ def by_rule(store: Store, rule: str, record: RunRecord) -> str | None:
     return next((str(row["run_id"]) for row in rows), None)
 
 
+def named_baseline(config: Mapping[str, Any]) -> str | None:
+    """The run that a configuration sets itself beside; null where it names none, or a rule, which
+    may mean none.
+    """
+    named: str | None = config.get("comparison", {}).get("baseline")
+    return None if named in RULES else named
+
+
 def next_sequence(store: Store) -> int:
     """The number of a run that begins now: one more than any in the store."""
     return 1 + max((_order(row)[0] for row in store.runs().iter_rows(named=True)), default=0)
@@ -64,7 +73,7 @@ def _earlier(store: Store, record: RunRecord) -> Iterator[Mapping[str, Any]]:
     """The runs that may stand beside this one, the nearest first."""
     own = record.row()
     of_name = (pl.col("name") == record.name) & (pl.col("run_id") != record.run_id)
-    complete = store.runs().filter(of_name & (pl.col("status") == "complete"))
+    complete = store.runs().filter(of_name & (pl.col("status") == COMPLETE))
     rows = [row for row in complete.iter_rows(named=True) if _counts(row)]
     if record.trigger in _BY_DAY:
         rows = [row for row in rows if row["trigger"] in _BY_DAY]

@@ -55,7 +55,7 @@ async def judge_by_batch(room: Room, run: PlannedRun, *, submits: bool = True) -
         Inconclusive: the provider cannot be asked.
     """
     offices = offices_of(room.seats.models)
-    due = _due(room, run)
+    due = await asyncio.to_thread(_due, room, run)
     if not offices:
         log.warning("[runner] batch: %s, nothing to batch", _why_none(room, run))
     if not (offices and due):

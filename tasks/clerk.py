@@ -15,7 +15,7 @@ from tasks.sandbox.fixtures import Copies, Fixture, NoFixture, found
 from tasks.sandbox.statement import orders
 from tasks.sandbox.values import Caps
 from tasks.sandbox.worker import ChildEnded, Ran, Worker, started
-from tasks.store.opening import DUCKDB
+from tasks.store.opening import store_file
 
 CHILDREN = 2
 """Children that run at once; statements are short, and each may use a whole processor."""
@@ -71,8 +71,8 @@ class SandboxClerk:
     def of(cls, config: RunConfig) -> SandboxClerk:
         """For the cases of a run: a transcript names databases of one folder, and none of ours."""
         own = [Path(config.limits.ledger)]
-        if config.store.uri.startswith(DUCKDB):
-            own.append(Path(config.store.uri.removeprefix(DUCKDB)).expanduser())
+        if (file := store_file(config.store.uri)) is not None:
+            own.append(file)
         return cls(Path(config.transcripts.databases or "."), own=own)
 
     @property

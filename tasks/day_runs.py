@@ -13,10 +13,10 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from judge.config import RunConfig
+from judge.rows import COMPLETE
 from tasks.baselines import day_of
 from tasks.discretion import discreet
 from tasks.store import Store, open_store
-from tasks.store.record import COMPLETE
 
 log = logging.getLogger(__name__)
 

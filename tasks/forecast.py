@@ -14,11 +14,12 @@ import polars as pl
 from judge.case import Case
 from judge.catalog import Court, court, fingerprints
 from judge.config import RunConfig
-from judge.errors import Inconclusive, StoreBusy, StoreError
+from judge.errors import Inconclusive, NoStore, StoreBusy
 from judge.executions import collected
 from judge.forecast import Bench, Forecaster
 from judge.kept import ReplyCache
 from judge.llm import OFFLINE_PROVIDER
+from judge.rows import COMPLETE
 from judge.run_forecast import (
     Figures,
     Past,
@@ -102,10 +103,10 @@ def _left_before(config: RunConfig, bench: Court, on: date | None) -> Choice | N
     try:
         with open_store(config.store) as store:
             return run_choice(store, config, bench, on)
-    except StoreError as error:
-        if config.transcripts.again is not None or type(error) is not StoreError:
+    except NoStore:
+        if config.transcripts.again is not None:
             raise
-        return run_choice(None, config, bench, on)  # there is no store yet
+        return run_choice(None, config, bench, on)
 
 
 async def _heard(
@@ -161,7 +162,7 @@ class _Known:
                 self._read(store)
         except StoreBusy as error:
             self.notes.append(f"nothing is known of earlier runs: {error}")
-        except StoreError:  # there is none yet; a run makes it, or says what is wrong with it
+        except NoStore:  # a run makes it
             pass
         ledger = config.limits.ledger
         self.spent = Spendings(spent_by(ledger, self.run_id), spent_today(ledger))
@@ -171,7 +172,7 @@ class _Known:
         runs = store.runs()
         own = runs.filter(pl.col("run_id") == self.run_id)
         self.status = None if own.is_empty() else str(own["status"][0])
-        earlier = runs.filter(pl.col("status") == "complete")["run_id"].head(PAST_RUNS)
+        earlier = runs.filter(pl.col("status") == COMPLETE)["run_id"].head(PAST_RUNS)
         self.past = _past(store, earlier)
 
     def replies(self) -> ReplyCache | None:

@@ -18,6 +18,7 @@ from judge.calibration.settings import VERDICT
 from judge.errors import ConfigurationError, StoreError
 from judge.executions import collected
 from judge.labels import TOOL
+from judge.rows import COMPLETE
 from judge.series.control import Point
 from judge.series.settings import SeriesConfig
 from judge.series.trends import Bridges, Series, Trends, trends
@@ -105,7 +106,7 @@ def _chosen(known: Iterable[str], wanted: Sequence[str]) -> set[str]:
 
 def _records(store: Store, span: Span) -> list[RunRecord]:
     """Complete runs in order of time; runs over kept replies alone stand for nothing."""
-    listed = store.runs().filter(pl.col("status") == "complete")
+    listed = store.runs().filter(pl.col("status") == COMPLETE)
     rows = [row for row in listed.iter_rows(named=True) if _stands(row)]
     name = span.name or (rows[0]["name"] if rows else None)
     rows = [row for row in rows if row["name"] == name]

@@ -13,6 +13,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.events import emit_event
 
 from judge.errors import AssizesError
+from judge.rows import COMPLETE
 from judge.series.settings import SeriesConfig
 from judge.series.trends import Incident, State, Trends
 from tasks.discretion import discreet
@@ -38,7 +39,7 @@ async def tell_incidents(room: Room, run: PlannedRun) -> list[Incident]:
     A history that cannot be read leaves the run as it is, and the log says why.
     """
     record = run.record
-    if record.trigger != "nightly" or record.status != "complete":
+    if record.trigger != "nightly" or record.status != COMPLETE:
         return []
     try:
         found = await asyncio.to_thread(incidents_at, room.store, record, room.config.series)
@@ -57,7 +58,7 @@ def incidents_at(store: Store, record: RunRecord, config: SeriesConfig) -> list[
     Raises:
         ConfigurationError: for a slice or a series that there is not.
     """
-    of_name = (pl.col("name") == record.name) & (pl.col("status") == "complete")
+    of_name = (pl.col("name") == record.name) & (pl.col("status") == COMPLETE)
     if not config.announce or store.runs().filter(of_name).height <= config.reference_runs:
         return []
     whole = config.model_copy(update={"slices": ()})

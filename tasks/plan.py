@@ -17,6 +17,7 @@ from judge.config import Manner, Trigger
 from judge.config_diff import TRUTH
 from judge.errors import ConfigurationError
 from judge.prompt_texts import kept_prompts
+from judge.rows import COMPLETE
 from tasks.arrivals import run_choice
 from tasks.baselines import DAY, SEQUENCE, next_sequence
 from tasks.compared import baseline_id
@@ -29,7 +30,6 @@ from tasks.room import Room, watcher
 from tasks.run_ids import chosen_run_id, content_run_id, forked_run_id
 from tasks.scan import Choice, Handling
 from tasks.store import RunRecord
-from tasks.store.record import COMPLETE
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class PlannedRun:
     @property
     def finished(self) -> bool:
         """True when every shard was committed and summed up before."""
-        return self.record.status == "complete"
+        return self.record.status == COMPLETE
 
 
 @discreet
@@ -194,7 +194,7 @@ def _begun(room: Room, request: Request, intake: Plan) -> RunRecord:
     # A baseline that is not there must not be noticed at the end, when the judges have been paid.
     baseline_id(room.store, config.comparison.baseline, record)
     begun = room.store.begin(record)
-    if request.run_id and config.cache.use == "refresh" and begun.status == "complete":
+    if request.run_id and config.cache.use == "refresh" and begun.status == COMPLETE:
         raise ConfigurationError(
             f"run {begun.run_id} is complete, there is nothing to ask anew; leave out --run-id, or "
             "name another"

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.events import emit_event
 
-from judge.compare import Ending, RunComparison
+from judge.compare import RunComparison
 from judge.errors import AssizesError
-from judge.summary import Outcome, RunSummary
+from judge.summary import RunSummary
 from tasks.discretion import discreet
 from tasks.plan import PlannedRun
 from tasks.reports.artifacts import publish_artifacts
@@ -33,6 +33,12 @@ EVENT_REGRESSION = "assizes.regression.detected"
 EVENT_INCONCLUSIVE = "assizes.run.inconclusive"
 EVENT_FAILED = "assizes.run.failed"
 """A failed gate, a run that was not finished, one that could not be compared: neither of the above."""
+
+_TOLD: Final = {
+    REGRESSION: EVENT_REGRESSION,
+    "inconclusive": EVENT_INCONCLUSIVE,
+    "undecided": EVENT_INCONCLUSIVE,
+}
 
 RUN_RESOURCE = "assizes.run"
 """Before the id of a run, the resource that these events are about."""
@@ -55,8 +61,7 @@ async def publish_report(
     if (folder := room.config.report.metrics) is not None:
         await asyncio.to_thread(_write_metrics, room, run.record, folder)
     payload = event_payload(run.record, summary, data, links)
-    fell = data["verdict"]["outcome"] == REGRESSION
-    names = event_names(run.record.status, summary.outcome, _ending(comparison, fell=fell))
+    names = event_names(data["verdict"]["outcome"])
     _emit(run.record, names, payload)
     log.info("run %s is %s: %s", run.run_id, run.record.status, ", ".join(names))
     return links
@@ -115,25 +120,12 @@ def run_resource(run_id: str, name: str) -> dict[str, str]:
     }
 
 
-def _ending(comparison: RunComparison | None, *, fell: bool) -> Ending:
-    """Of the comparison, as the run concludes it: while the judge moved, a fall is no regression."""
-    if fell:
-        return "regressed"
-    ending = comparison.verdict.ending if comparison else "fine"
-    return "inconclusive" if ending == "regressed" else ending
-
-
-def event_names(status: str, outcome: Outcome, ending: Ending) -> list[str]:
+def event_names(outcome: str) -> list[str]:
     """What is told of a run: that it finished, and what somebody may want to be woken for.
 
     Args:
-        status: of its row.
-        outcome: of its own gates.
-        ending: of its comparison; `fine` without one.
+        outcome: what the run comes to, in the word of its report.
     """
-    if ending == "regressed":
-        return [EVENT_FINISHED, EVENT_REGRESSION]
-    if "inconclusive" in (outcome, ending):
-        return [EVENT_FINISHED, EVENT_INCONCLUSIVE]
-    passed = status == "complete" and outcome == "passed" and ending == "fine"
-    return [EVENT_FINISHED] if passed else [EVENT_FINISHED, EVENT_FAILED]
+    if outcome == "passed":
+        return [EVENT_FINISHED]
+    return [EVENT_FINISHED, _TOLD.get(outcome, EVENT_FAILED)]

@@ -12,7 +12,7 @@ import polars as pl
 
 from judge.config import RunConfig
 from judge.replayed import NOT_CACHED
-from judge.rows import as_json
+from judge.rows import COMPLETE, as_json
 from tasks.intake import Plan
 from tasks.ledger_file import known_runs
 from tasks.store import RunRecord, Store
@@ -68,7 +68,7 @@ def forked_run_id(store: Store, record: RunRecord) -> str:
 
 def _replayed(base: str, runs: Mapping[str, Any]) -> str:
     """The run itself where it is complete, else a run of its own, until none lacks a reply."""
-    if base in runs and runs[base]["status"] == "complete":
+    if base in runs and runs[base]["status"] == COMPLETE:
         return base
     candidates = (f"{base}-{REPLAYED}{number}" for number in count(1))
     return next(one for one in candidates if not _lacks_replies(runs.get(one)))
@@ -85,11 +85,11 @@ def _refreshed(base: str, runs: Mapping[str, Any], paid: Collection[str]) -> str
 def _asks_anew(run: Mapping[str, Any]) -> bool:
     """Whether it is a run that asked anew and has not ended."""
     use = json.loads(run["config"]).get("cache", {}).get("use")
-    return bool(use == "refresh" and run["status"] != "complete")
+    return bool(use == "refresh" and run["status"] != COMPLETE)
 
 
 def _lacks_replies(run: Mapping[str, Any] | None) -> bool:
     """Whether it ended for good with asks that no reply was kept for."""
-    if run is None or run["status"] != "complete":
+    if run is None or run["status"] != COMPLETE:
         return False
     return bool(json.loads(run["summary"] or "{}").get("failures", {}).get(NOT_CACHED))

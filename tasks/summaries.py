@@ -23,7 +23,7 @@ from judge.formats import fidelity
 from judge.formats.oddities import told
 from judge.population import population_numbers
 from judge.reconcile import reconcile
-from judge.rows import frame
+from judge.rows import COMPLETE, frame
 from judge.run_numbers import run_metrics
 from judge.spending import with_ledger
 from judge.summary import RunSummary, summarise
@@ -78,7 +78,7 @@ def _summarise(room: Room, run: PlannedRun, lost: bool) -> RunSummary:
     left = lost or _gone(room, run) or summary.counts["not_attempted"]
     record = replace(
         run.record,
-        status="incomplete" if left else "complete",
+        status="incomplete" if left else COMPLETE,
         finished_at=datetime.now(UTC),
         counts=summary.counts,
         summary=summary.model_dump(mode="json"),
@@ -192,7 +192,7 @@ async def compare_with_baseline(room: Room, run: PlannedRun) -> Against:
 
 def _compare_with_baseline(room: Room, record: RunRecord) -> Against:
     wanted = room.config.comparison.baseline
-    if wanted is None or record.status != "complete" or record.plan.get("due") == 0:
+    if wanted is None or record.status != COMPLETE or record.plan.get("due") == 0:
         return Against()
     if wanted in RULES and compares_later.get():
         return Against()

@@ -20,6 +20,7 @@ from deployments.cli import app
 from deployments.settings import validated
 from judge.config import StoreConfig
 from judge.formats import FORMATS
+from judge.rows import LATER, TABLES
 from judge.rubric import parsed_rubric
 from tasks.store import open_store
 from tests.judge.families.custom_judges import parsed_judge
@@ -145,3 +146,20 @@ def test_every_command_is_documented():
     assert {
         name for name in commands if f"`{name}`" not in pages and f"assizes {name}" not in pages
     } == set()
+
+
+@pytest.mark.parametrize("table", ["scores", "asks", "cases", "runs"])
+def test_the_columns_of_a_table_are_told_in_their_order(table: str):
+    page = (ROOT / "docs" / "rows.md").read_text(encoding="utf-8")
+    section = page.split(f"\n## {table}\n")[1]
+    rows = section[section.index("| column |") :].split("\n\n")[0].splitlines()[2:]
+    told = [name.strip(" *") for row in rows for name in row.split("|")[1].split(",")]
+    assert told == list(TABLES[table])
+
+
+def test_columns_that_older_rows_lack_are_told():
+    section = (
+        (ROOT / "docs" / "rows.md").read_text(encoding="utf-8").split("\n## Older stores\n")[1]
+    )
+    told = re.findall(r"`(\w+\.\w+)`", section.strip().split("\n\n")[0])
+    assert told == [f"{table}.{column}" for table, columns in LATER.items() for column in columns]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from deployments.commands.calibration_tables import print_calibration
 from deployments.commands.output import print_json, print_line
-from deployments.commands.stores import is_there
 from deployments.settings import read_config
 from judge.calibration.canaries import Canaries
 from judge.config import RunConfig
-from judge.errors import ConfigurationError
+from judge.errors import ConfigurationError, NoStore
 from tasks.calibrations import Calibrated, calibrate_judgements, calibrate_run
 from tasks.store import existing_store
 
@@ -101,9 +101,10 @@ def _config(asked: Asked) -> RunConfig:
 
 def _judgements(config: RunConfig) -> Calibrated:
     """With recorded judgements a store is not needed, and none is made."""
-    if not is_there(config.store):
-        return calibrate_judgements(None, config.calibration)
-    with existing_store(config.store) as store:
+    with ExitStack() as closing:
+        store = None
+        with suppress(NoStore):
+            store = closing.enter_context(existing_store(config.store))
         return calibrate_judgements(store, config.calibration)
 
 

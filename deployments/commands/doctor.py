@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Literal
 
 from deployments.commands.output import print_json, print_table
-from deployments.commands.stores import is_there
 from deployments.server import API_TIMEOUT_S, healthy, running_server
 from deployments.settings import configured_api_url, read_config
 from judge.catalog import court
 from judge.config import RunConfig
-from judge.errors import AssizesError, Halted
+from judge.errors import AssizesError, Halted, NoStore
 from judge.seats import callable_seats
 from judge.voting import members
 from tasks.ledger_file import all_stopped, probe_ledger, spent_today
 from tasks.objects import list_sources
 from tasks.places import write_probe
-from tasks.store import open_store
+from tasks.store import existing_store
+from tasks.store.opening import store_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +123,17 @@ def _transcripts(config: RunConfig) -> str:
 
 
 def _store(config: RunConfig) -> str:
-    if not is_there(config.store):
-        return f"{config.store.uri}: will be created"
-    with open_store(config.store, writing=True) as store:
-        writers = "several writers" if store.many_writers else "one writer at a time"
-        return f"{store.uri}: {store.runs().height} runs, {writers}"
+    uri = config.store.uri
+    if (file := store_file(uri)) is None:
+        write_probe(uri, config.store.storage_options, "[store] uri")
+    try:
+        with existing_store(config.store) as store:
+            writers = "several writers" if store.many_writers else "one writer at a time"
+            return f"{uri}: {store.runs().height} runs, {writers}"
+    except NoStore:
+        if file is not None:
+            write_probe(str(file.parent), {}, "[store] uri")
+        return f"{uri}: will be created"
 
 
 def _cache(config: RunConfig) -> str:

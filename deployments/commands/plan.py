@@ -11,6 +11,7 @@ from deployments.commands.output import print_json, print_line, print_table
 from deployments.commands.run import progress
 from deployments.settings import prepare_environment
 from judge.config import RunConfig
+from judge.rows import COMPLETE
 
 if TYPE_CHECKING:
     from judge.run_forecast import JudgeForecast, LimitForecast, RunForecast
@@ -65,7 +66,7 @@ def _print(found: RunForecast, config: RunConfig) -> None:
 def _state(found: RunForecast) -> str:
     if found.status is None:
         return "a new run"
-    if found.status == "complete":
+    if found.status == COMPLETE:
         return "complete in the store; running it again asks nothing"
     return f"{found.status} in the store; running it again goes on with it"
 

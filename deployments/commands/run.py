@@ -17,9 +17,9 @@ from deployments.json_log import logs_json, tell
 from deployments.server import known_server
 from deployments.settings import prepare_environment, stored_config
 from judge.catalog import court
-from judge.compare import COMPLETE
 from judge.config import Manner, RunConfig, Trigger
 from judge.errors import ConfigurationError, Halted, NotComparable
+from judge.rows import COMPLETE
 from judge.seats import callable_seats
 from tasks.baselines import RULES
 from tasks.ledger_file import all_stopped, probe_ledger

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tasks.baselines import named_baseline
 from tasks.reports.outcomes import outcome_of
 
 T = TypeVar("T")
@@ -94,7 +95,8 @@ class Run(_Shape):
         plain = ("run_id", "name", "trigger", "judge_model", "started_at", "finished_at")
         own, ending = summary.get("outcome"), verdict.get("ending")
         moved = {"judge_moved": judge_moved}
-        said = outcome_of(row["status"], own, ending or "fine", **moved) if own else None
+        unknown = "inconclusive" if named_baseline(json.loads(row["config"])) else "fine"
+        said = outcome_of(row["status"], own, ending or unknown, **moved) if own else None
         numbers = ("outcome", "weighted_metrics_score_pct", "cases_pass_rate_pct", "coverage")
         return cls(
             **{name: row[name] for name in plain},

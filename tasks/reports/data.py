@@ -18,6 +18,7 @@ from judge.config import OFFLINE_MODEL, RunConfig
 from judge.executions import collected
 from judge.rows import SCHEMA_VERSION
 from judge.summary import RunSummary
+from tasks.baselines import named_baseline
 from tasks.reports import words
 from tasks.reports.case_rows import case_rows
 from tasks.reports.families import family_rows, judge_rows, published_rows, skip_rows
@@ -169,8 +170,7 @@ def _outcome(
         for one in _dimensions(summary)
         if one["passed"] is False
     ]
-    ending = "fine" if compared is None else compared["ending"]
-    why = [] if compared is None else compared["why"]
+    ending, why = _beside(run, compared)
     found = outcome_of(run.status, summary.outcome, ending)
     if found == "incomplete":
         left = summary.counts.get("not_attempted", 0)
@@ -180,6 +180,15 @@ def _outcome(
     if found == REGRESSION:
         return found, [*why, *missed]
     return found, missed if found == summary.outcome else why
+
+
+def _beside(run: RunRecord, compared: Mapping[str, Any] | None) -> tuple[str, list[str]]:
+    """What the baseline says; of one that was named and could not be compared with, nothing."""
+    if compared is not None:
+        return compared["ending"], compared["why"]
+    if (named := named_baseline(run.config)) is None:
+        return "fine", []
+    return "inconclusive", [f"no comparison with its baseline {words.name_of(named)} is stored"]
 
 
 def unblamed(verdict: Mapping[str, Any], found: Attribution | None) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from judge.rows import COMPLETE
+
 REGRESSION: Final = "regression"
 """The outcome of a run that is worse than its baseline, and whose judge held still."""
 
@@ -21,7 +23,7 @@ def outcome_of(status: str, outcome: str, ending: str, *, judge_moved: bool = Fa
         `passed`, `failed`, `regression`, `inconclusive`, `undecided`, `not_comparable` or
         `incomplete`.
     """
-    if status != "complete":
+    if status != COMPLETE:
         return "incomplete"
     if outcome == "inconclusive":
         return outcome

@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from judge.errors import Inconclusive
 from judge.executions import collected
+from judge.rows import COMPLETE
 from judge.summary import RunSummary
 from tasks.anchor_runs import stored_attribution
 from tasks.store import RunRecord, Store
@@ -125,14 +126,14 @@ class _RunNumbers(Collector):
         runs = self._store.runs().filter(
             (pl.col("name") == record.name)
             & (pl.col("trigger") == record.trigger)
-            & (pl.col("status") == "complete")
+            & (pl.col("status") == COMPLETE)
         )
         last = runs.select(pl.col("finished_at").max()).item()
         at = last.timestamp() if last else None
         yield self._one("last_complete_timestamp_seconds", "end of the last whole run", at)
         took = self._took_s
         yield self._one("duration_seconds", "from begin to end, with interruptions", took)
-        passed = float(self._summary.outcome == "passed" and record.status == "complete")
+        passed = float(self._summary.outcome == "passed" and record.status == COMPLETE)
         yield self._one("passed", "1: a whole run that met its gates", passed)
 
     def _drift(self) -> Iterator[Metric]:

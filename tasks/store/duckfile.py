@@ -15,7 +15,7 @@ import duckdb
 import polars as pl
 from tenacity import retry, retry_if_exception_message, stop_after_delay, wait_fixed
 
-from judge.errors import SchemaVersion, StoreBusy, StoreError
+from judge.errors import NoStore, SchemaVersion, StoreBusy, StoreError
 from judge.rows import LATER, SCHEMA_VERSION, TABLES, lacking
 from tasks.failpoints import failpoint
 from tasks.store.journal import Committed, Journal, entries, lost
@@ -66,7 +66,7 @@ def connected(uri: str, path: Path, *, writing: bool) -> duckdb.DuckDBPyConnecti
         if writing:
             path.parent.mkdir(parents=True, exist_ok=True)
         elif not path.exists():
-            raise StoreError(f"no store at {uri}: run `assizes run` first")
+            raise NoStore.at(uri)
         return _untouched(_to_write(path) if writing else duckdb.connect(path, read_only=True))
     except OSError as error:
         raise StoreError(f"{uri}: cannot make its folder: {error.strerror or error}") from error
@@ -127,7 +127,7 @@ def prepare_tables(
     if listed.store is not None and not listed.is_empty:
         raise damaged(uri, "it is empty, and its journal lists " + _all_of(listed))
     if not writing:
-        raise StoreError(f"no store at {uri}, a DuckDB file without one: run `assizes run` first")
+        raise NoStore.at(uri, ", a DuckDB file without one")
     taken = sorted(TABLES.keys() & present)
     if taken:
         raise StoreError(

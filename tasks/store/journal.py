@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from judge.rows import as_json
+from judge.rows import COMPLETE, as_json
 from tasks.failpoints import failpoint
 from tasks.store.folder import sync_folder
 
@@ -133,7 +133,7 @@ def lost(listed: Committed, held: Committed) -> list[str]:
     found = [_named(run_id, shards) for run_id, shards in sorted(missing.items())]
     for run_id, status in sorted(listed.ended.items()):
         if run_id not in missing and held.ended.get(run_id) != status:
-            found += [f"the end of run {run_id}"] if status == "complete" else []
+            found += [f"the end of run {run_id}"] if status == COMPLETE else []
     return found
 
 

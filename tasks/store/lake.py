@@ -26,15 +26,14 @@ from typing import Any, Final
 
 import polars as pl
 
-from judge.errors import StoreError, UnknownRun
-from judge.rows import KEYS, TABLES, as_json, frame
+from judge.errors import NoStore, StoreError, UnknownRun
+from judge.rows import COMPLETE, KEYS, TABLES, as_json, frame
 from tasks.closing import Closing
 from tasks.failpoints import failpoint
 from tasks.store.documents import Documents, encoded, parsed
 from tasks.store.manifest import SUCCESS, Manifest, Snapshot, new_attempt
 from tasks.store.objects import Objects
 from tasks.store.record import (
-    COMPLETE,
     RUN_TABLES,
     RunRecord,
     check_input,
@@ -69,7 +68,7 @@ class Lake(Closing):
         if writing:
             objects.create(_META, encoded())
         if self._documents.one(_META) is None:
-            raise StoreError(f"no store at {uri}: run `assizes run` first")
+            raise NoStore.at(uri)
 
     @property
     def many_writers(self) -> bool:

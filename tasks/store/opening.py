@@ -15,8 +15,13 @@ if TYPE_CHECKING:
 
     from tasks.store.rebuild import Rebuilt
 
-DUCKDB: Final = "duckdb:///"
+_DUCKDB: Final = "duckdb:///"
 """What the URI of a store in one file begins with; the rest is its path."""
+
+
+def store_file(uri: str) -> Path | None:
+    """The DuckDB file that a store's URI names; null for a store of Parquet files."""
+    return Path(uri.removeprefix(_DUCKDB)).expanduser() if uri.startswith(_DUCKDB) else None
 
 
 def open_store(config: StoreConfig, *, writing: bool = False) -> Store:
@@ -29,7 +34,8 @@ def open_store(config: StoreConfig, *, writing: bool = False) -> Store:
     Raises:
         StoreBusy: when another process holds the DuckDB file.
         SchemaVersion: when another version wrote it.
-        StoreError: when it cannot be opened, or is not there to be read.
+        NoStore: when it is not there to be read.
+        StoreError: when it cannot be opened.
     """
     # Each kind brings its own packages; reading a DuckDB file must not wait for fsspec to load.
     if config.uri.startswith("duckdb:"):
@@ -46,7 +52,7 @@ def existing_store(config: StoreConfig) -> Store:
     """A store that is there, open for writing.
 
     Raises:
-        StoreError: when there is none: none is made.
+        NoStore: when there is none: none is made.
     """
     with suppress(StoreBusy):  # it is there; whoever writes to it is waited for
         open_store(config).close()
@@ -97,10 +103,10 @@ def rebuild_store(config: StoreConfig, copy: StoreConfig | None) -> Rebuilt:
 
 
 def _file(uri: str) -> Path:
-    name = uri.removeprefix(DUCKDB)
-    if name in ("", uri):
+    file = store_file(uri)
+    if file is None or file == Path():
         raise StoreError(
             f"[store] uri {uri!r} names no file; accepted: duckdb:///file.duckdb in the working "
             "directory, duckdb:////path/to/file.duckdb anywhere"
         )
-    return Path(name).expanduser()
+    return file

@@ -17,7 +17,7 @@ import polars as pl
 
 from judge.config_diff import FINGERPRINTS, config_diff
 from judge.errors import StoreError, UnknownRun
-from judge.rows import KEYS, SHARD_TABLES, TABLES, as_json, frame
+from judge.rows import COMPLETE, KEYS, SHARD_TABLES, TABLES, as_json, frame
 
 RUN_TABLES: Final = (*SHARD_TABLES, "run_metrics")
 """The tables that can be read back run by run."""
@@ -28,7 +28,6 @@ OF_CASES: Final = ("scores", "asks", "cases")
 _FIELDS_SHOWN: Final = 5
 """So many changed settings are named."""
 
-COMPLETE: Final = "complete"
 ENDINGS: Final = (COMPLETE, "incomplete", "failed")
 """How a run can end. Only a complete one is final; the others may be resumed and ended again."""
 

@@ -15,11 +15,11 @@ from typing import Final
 import polars as pl
 
 from judge.errors import StoreError
-from judge.rows import KEYS, SHARD_TABLES
+from judge.rows import COMPLETE, KEYS, SHARD_TABLES
 from tasks.failpoints import failpoint
 from tasks.store.manifest import Generation, Manifest, Part, new_attempt
 from tasks.store.objects import Objects
-from tasks.store.record import COMPLETE, OF_CASES, RunRecord
+from tasks.store.record import OF_CASES, RunRecord
 
 FULL_PART_ROWS: Final = 1_000_000
 """Small parts are merged until one has so many rows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import sys
 from collections.abc import Iterator
@@ -191,7 +192,9 @@ async def test_a_baseline_that_cannot_be_compared_with_costs_the_comparison_not_
         "only 'complete' runs are compared"
     ]
     assert outcome.comparison is None
-    assert Path(outcome.reports["html"]).exists()
+    report = json.loads(Path(outcome.reports["json"]).read_text())
+    assert report["verdict"]["word"] == "INCONCLUSIVE"
+    assert report["verdict"]["reasons"] == ["no comparison with its baseline lost is stored"]
     assert outcome.summary.counts["judged"] == 4
 
 

@@ -21,7 +21,9 @@ from judge.config import StoreConfig
 from judge.errors import StoreBusy, StoreError
 from judge.rows import TABLES
 from tasks.store import existing_store, open_store
+from tasks.store.duckfile import MEMORY
 from tasks.store.duckrows import in_order, insert
+from tasks.store.warehouse import Warehouse
 from tests.tasks.store.rows import COUNTS, ended, run_metrics, run_record, shard
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -255,3 +257,13 @@ def test_many_rows_go_in_whole_or_not_at_all_and_the_order_is_kept_again():
         assert con.execute(order).fetchall() == [(True,)]
         count = "select count(distinct case_id) from scores"
         assert con.execute(count).fetchall() == [(300_000,)]
+
+
+def test_a_store_that_undoes_many_rows_keeps_the_order_of_those_after_them():
+    wrong = pl.DataFrame({"run_id": ["nightly-1"] * 300_000, "none_of_ours": "x"})
+    with Warehouse("duckdb:///:memory:", MEMORY, writing=True) as store:
+        with pytest.raises(StoreError, match="columns"), store._transaction() as con:
+            insert(con, "cases", wrong)
+        with store._transaction() as con:
+            order = con.execute("select current_setting('preserve_insertion_order')").fetchall()
+        assert order == [(True,)]
