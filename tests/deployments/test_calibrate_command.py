@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from deployments.samples import sample_cases
 from judge.config import StoreConfig
+from judge.formats import native_line
 from tasks.store import open_store
 from tests.command import assizes
 from tests.tasks.reports.sample import Said, run
@@ -112,3 +114,38 @@ def test_what_cannot_be_used_is_one_line_and_exit_code_2(words: list[str], said:
     assert said in answer.err
     assert answer.err.count("\n") == 1
     assert answer.out == ""
+
+
+def test_several_people_are_the_ceiling_of_a_judge_of_grades(tmp_path: Path):
+    grades = [(f"c{n}", n % 4, (n + (n % 5 == 0)) % 4, (n + (n % 6 == 0)) % 4) for n in range(60)]
+    labels = [f"{case},{ann},{bob}" for case, ann, bob, _ in grades]
+    said = [f"{case},{judge}" for case, *_, judge in grades]
+    (tmp_path / "labels.csv").write_text("case_id,ann,bob\n" + "\n".join(labels))
+    (tmp_path / "said.csv").write_text("case_id,judge\n" + "\n".join(said))
+    columns = ("--column", "label=ann", "--column", "label=bob")
+    words = ("labels.csv", "--judgements", "said.csv", *columns, "--levels", "0,1,2,3")
+    answer = assizes("calibrate", *words, cwd=tmp_path)
+    assert answer.code == 0, answer
+    assert "by 2 raters" in answer.out
+    assert "kappa, quadratic" in answer.out
+    assert "Krippendorff's alpha, ordinal" in answer.out
+    assert "ann and bob" in answer.out
+    assert "ceiling: mean kappa of people 0." in answer.out
+
+
+def test_without_a_run_the_configured_transcripts_are_judged_and_attacked(
+    tmp_path: Path, prefect_server: str
+):
+    cases = sample_cases()
+    (tmp_path / "t.jsonl").write_bytes(b"".join(map(native_line, cases)))
+    labels = [
+        f"{case.case_id},{'pass' if n < 20 and n % 2 else 'fail'}" for n, case in enumerate(cases)
+    ]
+    (tmp_path / "labels.csv").write_text("case_id,label\n" + "\n".join(labels))
+    tables = '[transcripts]\nuri = "t.jsonl"\n[calibration]\ncanaries = 3\n'
+    (tmp_path / "assizes.toml").write_text('name = "trusted"\n' + tables)
+    env = {"PREFECT_API_URL": prefect_server}
+    answer = assizes("calibrate", "labels.csv", cwd=tmp_path, env=env)
+    assert answer.code == 0, answer
+    assert answer.out.startswith("verdict: kappa")
+    assert "canaries: 0 of 2 took the judge over, 2 were flagged" in answer.out

@@ -151,7 +151,7 @@ def test_a_search_without_end_is_given_up():
     wrong = [(*row[:-1], 1 - row[-1]) if sum(row) % 2 else row for row in rows]
     begun = time.perf_counter()
     assert not compared(_wide(rows), _wide(wrong), permute_columns=True).equal
-    assert time.perf_counter() - begun < 20
+    assert time.perf_counter() - begun < 120  # all 12! orders would take days
 
 
 def _wide(rows):

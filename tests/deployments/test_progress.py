@@ -1,0 +1,69 @@
+"""The progress of long commands, as a terminal shows it."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from deployments.samples import sample_cases
+from judge.formats import native_line
+from tests.command import KEYS, Answer
+from tests.deployments.test_backfill_command import CONFIG, DAYS
+from tests.flows.nights import cases_of, lay
+from tests.outward import PYTHONPATH
+
+_CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def on_a_terminal(*args: str, cwd: Path, env: Mapping[str, str]) -> Answer:
+    """Run `assizes ARGS` with a terminal for its stderr; `err` is what that was sent, as text."""
+    ours, theirs = pty.openpty()
+    inherited = {name: value for name, value in os.environ.items() if name not in KEYS}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "deployments.cli", *args],
+        cwd=cwd,
+        env={**inherited, "PYTHONPATH": PYTHONPATH, "COLUMNS": "160", "TERM": "xterm", **env},
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        text=True,
+    )
+    os.close(theirs)
+    shown = b"".join(iter(lambda: _read(ours), b""))
+    os.close(ours)
+    out, _ = process.communicate(timeout=60)
+    return Answer(process.returncode, out, _CONTROLS.sub("", shown.decode()))
+
+
+def _read(terminal: int) -> bytes:
+    """What comes next; nothing once nobody is left to write."""
+    try:
+        return os.read(terminal, 1 << 16)
+    except OSError:
+        return b""
+
+
+def test_a_plan_counts_what_it_reads_and_what_it_foresees(tmp_path: Path):
+    lines = [native_line(case) for case in sample_cases()[:10]]
+    (tmp_path / "t.jsonl").write_bytes(b"".join(lines))
+    (tmp_path / "assizes.toml").write_text('name = "p"\n[transcripts]\nuri = "t.jsonl"\n')
+    answer = on_a_terminal("plan", "--json", cwd=tmp_path, env={})
+    assert answer.code == 0, answer
+    assert answer.out.startswith("{")
+    assert re.search(r"foreseeing .* 10/10 ", answer.err), answer.err
+
+
+def test_a_backfill_shows_the_cases_of_the_day_and_the_days(tmp_path: Path, prefect_server: str):
+    (tmp_path / "assizes.toml").write_text(CONFIG)
+    for day in DAYS[:2]:
+        lay(tmp_path, day, cases_of(day))
+    words = ("backfill", "--from", str(DAYS[0]), "--to", str(DAYS[1]), "--in-flight", "1")
+    answer = on_a_terminal(*words, cwd=tmp_path, env={"PREFECT_API_URL": prefect_server})
+    assert answer.code == 0, answer
+    assert re.search(r"judging .* 2/2 ", answer.err), answer.err
+    assert re.search(r"days .* [12]/2 ", answer.err), answer.err
+    assert "Passed" in answer.out
