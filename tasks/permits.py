@@ -29,6 +29,7 @@ from tenacity.wait import wait_random_exponential
 from judge.config import LimitsConfig
 from judge.errors import AssizesError, ConfigurationError
 from judge.pacing import MINUTE_S, Block, Leased, Pace
+from tasks.slot_queue import Look, Taken, due
 
 log = logging.getLogger(__name__)
 
@@ -102,6 +103,17 @@ def shared_limits(
     )
 
 
+async def _refuse_now(response: httpx.Response) -> None:
+    """Prefect's client waits for two seconds before it says that the server was busy, even where it
+    is to try no more. Conflicts in the server's database are over in milliseconds.
+    """
+    if response.status_code == 503 and "Retry-After" not in response.headers:
+        response.raise_for_status()
+
+
+_IMPATIENT: Final = {"event_hooks": {"response": [_refuse_now]}}
+
+
 class PrefectLeases:
     """Shares `[limits] requests_per_minute` and `tokens_per_minute` of each model among all runs
     with the same `[limits] shared` on a Prefect server.
@@ -155,12 +167,11 @@ class _Keeper:
             self._task.add_done_callback(self._ended)
 
     async def _keep(self) -> None:
-        now = asyncio.get_running_loop().time
         async with self._limit.opened():
             while True:
                 await self._wanted.wait()
                 self._wanted.clear()
-                if (missing := self.pace.missing(now())) >= 0:
+                if (missing := self.pace.missing(_now())) >= 0:
                     self.pace.add(await self._limit.lease(missing))
                     self.pace.counts_at_most(self._limit.per_minute)
                     self._wake()  # wants more, where somebody waits and not enough is ahead
@@ -202,7 +213,7 @@ class _Leasing:
         """
         # One layer of retries is enough: ours gives up later and tries more often.
         with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
-            async with get_client() as self._client:
+            async with get_client(httpx_settings=_IMPATIENT) as self._client:
                 await self._reached(self._upsert)
                 yield
 
@@ -213,16 +224,14 @@ class _Leasing:
             ConfigurationError: when the limit is missing or switched off.
             AssizesError: when the server does not lease anything.
         """
-        loop = asyncio.get_running_loop()
-        began = loop.time()
         least_s = max(BLOCK_S, min(2 * self._took_s, LONGEST_BLOCK_S))
         units = max(1.0, units, self.per_minute * least_s / MINUTE_S)
-        slots = await self._reached(partial(self._take, units))
-        occupied, decay = await self._reached(self._occupied)
-        now = loop.time()
-        self._took_s = now - began
-        ahead_s = max(0, occupied - slots) / decay
-        return Block(at=now + ahead_s, units=slots / self._slots, rate=decay / self._slots)
+        taken = await self._reached(partial(self._take, units))
+        after = await self._reached(self._look)
+        self._took_s = after.until - taken.before.since
+        start, end = due(taken, after)
+        units = taken.slots / self._slots
+        return Block(at=start, units=units, rate=units / (end - start))
 
     async def _upsert(self) -> None:
         limit = self._limit
@@ -230,25 +239,26 @@ class _Leasing:
             limit.name, limit.slots, limit.decay
         )
 
-    async def _take(self, units: float) -> int:
-        """How many slots were taken: of so many units, or of the whole limit where that is less."""
+    async def _take(self, units: float) -> Taken:
+        """Slots of so many units, or of the whole limit where that is less."""
         try:
             return await self._taken(units)
         except httpx.HTTPStatusError as error:
             if error.response.status_code != _OVER:
                 raise
-        await self._occupied()  # another run has set it lower
-        return await self._taken(units)
+        return await self._taken(units)  # another run has just set it lower
 
-    async def _taken(self, units: float) -> int:
+    async def _taken(self, units: float) -> Taken:
+        before = await self._look()
         slots = math.ceil(round(min(units, self.per_minute) * self._slots, 6))
+        since = _now()
         response = await self._client.increment_concurrency_slots([self.name], slots, "rate_limit")
         if not response.json():
             raise self._gone("is not there any more")
-        return slots
+        return Taken(before, since, _now(), slots)
 
-    async def _occupied(self) -> tuple[int, float]:
-        """Slots that have not decayed yet, and how many do in a second."""
+    async def _look(self) -> Look:
+        since = _now()
         try:
             limit = await self._client.read_global_concurrency_limit_by_name(self.name)
         except ObjectNotFound:
@@ -256,7 +266,7 @@ class _Leasing:
         if not limit.active or not limit.limit:
             raise self._gone("is switched off")
         self.per_minute = min(self._limit.per_minute, limit.limit / self._slots)
-        return limit.active_slots or 0, limit.slot_decay_per_second or 1.0
+        return Look(since, _now(), limit.active_slots or 0, limit.slot_decay_per_second or 1.0)
 
     def _gone(self, what: str) -> ConfigurationError:
         return ConfigurationError(
@@ -315,6 +325,10 @@ class _Leasing:
             self.name,
             _reason(state.outcome.exception()),
         )
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _reason(error: BaseException | None) -> str:
