@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
@@ -15,12 +15,11 @@ import pytest
 from deployments.samples import with_planted_regression
 from tests.command import KEYS, assizes
 from tests.doubles.fixtures import OPENAI_KEY, running_openai_server
-from tests.flows.nights import cases_of, lay
+from tests.flows.nights import ago, cases_of, lay
 from tests.flows.test_backfill import answered
 from tests.flows.test_interrupt import asked, left_over
 from tests.outward import PYTHONPATH
 
-TODAY = datetime.now(UTC).date()
 DAYS = [date(2026, 10, 20) + timedelta(days=number) for number in range(6)]
 
 CONFIG = """
@@ -112,9 +111,9 @@ def test_a_night_without_transcripts_ends_with_code_4(folder: Path, env: dict[st
 
 
 def test_a_rollout_is_stopped_by_a_worse_version(folder: Path, env: dict[str, str]):
-    good = cases_of(TODAY, 20, "v1")
-    bad = with_planted_regression(cases_of(TODAY - timedelta(days=40), 20, "v2"))
-    lay(folder, TODAY, [*good, *bad])
+    good = cases_of(ago(), 20, "v1")
+    bad = with_planted_regression(cases_of(ago(40), 20, "v2"))
+    lay(folder, ago(), [*good, *bad])
     words = ["--min-transcripts", "20", "--set", "comparison.mode=rules", "--json"]
     first = assizes("after-deployment", "--version", "v1", *words, cwd=folder, env=env)
     assert first.code == 0, first

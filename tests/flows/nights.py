@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,11 @@ from judge.formats import native_line
 from tasks.store import open_store
 
 OPEN_GATES = {"metrics_pass_threshold": 0, "cases_pass_threshold": 0}
+
+
+def ago(days: int = 0) -> date:
+    """The day so many before today, asked for in a test: the suite may have begun yesterday."""
+    return datetime.now(UTC).date() - timedelta(days=days)
 
 
 def cases_of(day: date, count: int = 2, version: str | None = None) -> list[Case]:

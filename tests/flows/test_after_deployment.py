@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,9 @@ from judge.formats import native_line
 from tasks.collecting import Collected
 from tasks.days import covering
 from tasks.store import open_store
-from tests.flows.nights import cases_of, dated, ended, lay, rows
+from tests.flows.nights import ago, cases_of, dated, ended, lay, rows
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
-
-TODAY = datetime.now(UTC).date()
-BEFORE = TODAY - timedelta(days=1)
 
 
 def quick(folder: Path, **tables: Any) -> RunConfig:
@@ -50,8 +47,8 @@ def at_once(minutes: float = 0.01) -> dict[str, Any]:
 
 
 async def test_only_the_transcripts_of_the_version_are_judged(tmp_path: Path):
-    both = [*cases_of(TODAY, 4, "v2"), *cases_of(BEFORE, 3, "v1")]
-    lay(tmp_path, TODAY, both)
+    both = [*cases_of(ago(), 4, "v2"), *cases_of(ago(1), 3, "v1")]
+    lay(tmp_path, ago(), both)
     config = quick(tmp_path)
     state = await after_deployment(config, "v2", return_state=True)
     outcome = await ended(state)
@@ -65,12 +62,12 @@ async def test_only_the_transcripts_of_the_version_are_judged(tmp_path: Path):
 
 async def test_it_waits_in_a_state_of_its_own_until_there_are_enough(tmp_path: Path):
     config = quick(tmp_path)
-    lay(tmp_path, TODAY, cases_of(TODAY, 2, "v2"))
+    lay(tmp_path, ago(), cases_of(ago(), 2, "v2"))
     work = asyncio.create_task(_run(config, "v2", 6))
     assert await _seen("after-deployment-suite-v2", COLLECTING)
     assert not work.done()
     more = [one.model_copy(update={"case_id": f"{one.case_id}-m"}) for one in _v(4, "v2")]
-    (tmp_path / "logs" / TODAY.isoformat() / "part-1.jsonl").write_bytes(_lines(more))
+    (tmp_path / "logs" / ago().isoformat() / "part-1.jsonl").write_bytes(_lines(more))
     outcome = await asyncio.wait_for(work, 60)
     assert len(judged(config, outcome.run_id)) == 6
     assert outcome.reasons == []
@@ -83,7 +80,7 @@ async def _run(config: RunConfig, version: str, wanted: int) -> Any:
 
 
 def _v(count: int, version: str) -> list[Case]:
-    return cases_of(TODAY, count, version)
+    return cases_of(ago(), count, version)
 
 
 def _lines(cases: list[Case]) -> bytes:
@@ -103,7 +100,7 @@ async def _seen(name: str, state: str) -> bool:
 
 async def test_at_the_deadline_it_is_judged_by_what_there_is_and_says_so(tmp_path: Path):
     config = quick(tmp_path, **at_once())
-    lay(tmp_path, TODAY, _v(2, "v2"))
+    lay(tmp_path, ago(), _v(2, "v2"))
     state = await after_deployment(config, "v2", return_state=True)
     outcome = await ended(state)
     assert state.name == "Passed"
@@ -117,7 +114,7 @@ async def test_without_a_transcript_of_the_version_it_never_passes(tmp_path: Pat
     config = quick(tmp_path, **at_once())
     (tmp_path / "logs").mkdir()
     if others:
-        lay(tmp_path, TODAY, _v(others, "v1"))
+        lay(tmp_path, ago(), _v(others, "v1"))
     state = await after_deployment(config, "v2", return_state=True)
     outcome = await ended(state)
     assert (state.type.value, state.name, outcome.exit_code) == ("FAILED", "NoData", 4)
@@ -126,33 +123,33 @@ async def test_without_a_transcript_of_the_version_it_never_passes(tmp_path: Pat
 
 async def test_a_worse_version_is_set_beside_the_one_before_and_stops_the_rollout(tmp_path: Path):
     config = quick(tmp_path, comparison={"baseline": "latest", "mode": "rules"})
-    good = cases_of(BEFORE, 20, "v1")
-    lay(tmp_path, BEFORE, good)
-    await ended(await nightly(config, BEFORE, return_state=True))
+    good = cases_of(ago(1), 20, "v1")
+    lay(tmp_path, ago(1), good)
+    await ended(await nightly(config, ago(1), return_state=True))
     bad = [
         one.model_copy(update={"case_id": f"n{one.case_id}"})
-        for one in with_planted_regression(cases_of(BEFORE, 20, "v2"))
+        for one in with_planted_regression(cases_of(ago(1), 20, "v2"))
     ]
-    lay(tmp_path, TODAY, bad)
+    lay(tmp_path, ago(), bad)
     for _ in range(2):  # the second time `latest` would be the bad version itself
         state = await after_deployment(config, "v2", min_transcripts=20, return_state=True)
         outcome = await ended(state)
         assert (state.type.value, state.name, outcome.exit_code) == ("FAILED", "Regression", 1)
         assert outcome.comparison.baseline_agent_version == "v1"
         more = _v(1, "v2")
-        (tmp_path / "logs" / TODAY.isoformat() / "late.jsonl").write_bytes(_lines(more))
+        (tmp_path / "logs" / ago().isoformat() / "late.jsonl").write_bytes(_lines(more))
     assert len([row for row in rows(config) if row["trigger"] == "deployment"]) == 2
 
 
 async def test_the_previous_version_is_one_of_the_same_agent(tmp_path: Path):
     def of(agent: str, version: str) -> list[Case]:
-        made = cases_of(TODAY, 4, version)
+        made = cases_of(ago(), 4, version)
         return [
             one.model_copy(update={"agent": agent, "case_id": f"{agent}-{version}-{one.case_id}"})
             for one in made
         ]
 
-    lay(tmp_path, TODAY, [*of("air", "v1"), *of("rail", "r1"), *of("air", "v2")])
+    lay(tmp_path, ago(), [*of("air", "v1"), *of("rail", "r1"), *of("air", "v2")])
     config = quick(tmp_path)
     for version, agent in (("v1", "air"), ("r1", "rail")):
         await ended(await after_deployment(config, version, agent, return_state=True))
@@ -164,8 +161,8 @@ async def test_the_previous_version_is_one_of_the_same_agent(tmp_path: Path):
 
 async def test_a_configured_baseline_is_kept(tmp_path: Path):
     config = quick(tmp_path)
-    lay(tmp_path, TODAY, _v(4, "v2"))
-    pinned = await ended(await evaluate(config, "adhoc", "pinned", TODAY, return_state=True))
+    lay(tmp_path, ago(), _v(4, "v2"))
+    pinned = await ended(await evaluate(config, "adhoc", "pinned", ago(), return_state=True))
     compared = {"comparison": {"baseline": "pinned"}}
     found = await ended(
         await after_deployment(quick(tmp_path, **compared), "v2", return_state=True)
@@ -175,15 +172,15 @@ async def test_a_configured_baseline_is_kept(tmp_path: Path):
 
 def test_an_object_that_has_not_changed_is_not_read_again(tmp_path: Path):
     where = {"uri": f"{tmp_path}/logs/", "where": {"agent_version": "v2"}}
-    first = lay(tmp_path, BEFORE, _v(3, "v2"))
+    first = lay(tmp_path, ago(1), _v(3, "v2"))
     collected = Collected(dated(tmp_path, transcripts=where).transcripts)
     assert collected.look() == 3
     state = first.stat()
     first.write_bytes(first.read_bytes().replace(b'"v2"', b'"v3"'))  # reading it would find none
     os.utime(first, ns=(state.st_atime_ns, state.st_mtime_ns))
-    second = lay(tmp_path, TODAY, cases_of(BEFORE, 2, "v2"))
+    second = lay(tmp_path, ago(), cases_of(ago(1), 2, "v2"))
     assert collected.look() == 5
-    second.write_bytes(_lines([*cases_of(BEFORE, 2, "v2"), *_v(1, "v2")]))
+    second.write_bytes(_lines([*cases_of(ago(1), 2, "v2"), *_v(1, "v2")]))
     assert collected.look() == 5  # that one is in the first object as well
     second.unlink()
     assert collected.look() == 3

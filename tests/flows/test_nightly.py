@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,9 @@ from judge.errors import ConfigurationError
 from tasks.day_runs import due_nights
 from tasks.days import yesterday
 from tasks.store import open_store
-from tests.flows.nights import cases_of, dated, ended, lay, rows
+from tests.flows.nights import ago, cases_of, dated, ended, lay, rows
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
-
-TODAY = datetime.now(UTC).date()
-
-
-def ago(days: int) -> date:
-    return TODAY - timedelta(days=days)
 
 
 async def night_of(config: RunConfig, on: date | None = None) -> SeriesOutcome:
