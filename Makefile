@@ -42,7 +42,7 @@ ids: $(STAMP)  ## rows of the feature checklist that no test asserts
 	$(BIN)/python -m tests.checklist
 
 test-s3: $(STAMP)  ## the store's tests on the gateway of Ceph (packages radosgw, ceph-mon, ceph-osd)
-	ASSIZES_S3=ceph $(BIN)/pytest -q -n 0 tests/tasks/store tests/tasks/test_replies.py -k s3
+	ASSIZES_S3=ceph $(BIN)/pytest -q -n 0 tests/tasks/store tests/tasks/spending/test_reply_cache.py -k s3
 
 test-server: $(STAMP)  ## a Prefect server and a worker: schedules, events, automations, a killed backfill
 	ASSIZES_SERVER_TESTS=1 $(BIN)/python -m pytest -n 0 -p no:randomly tests/server

@@ -10,10 +10,10 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any, Final
 
+from assizes.judge.case import Case, Chunk, Expected, ExpectedDocument, Transcript, Turn
+from assizes.judge.families.rag.measures import DocumentRecall
+from assizes.judge.hearing import Hearing
 from benchmarks.figures import DATA, Figures
-from judge.case import Case, Chunk, Expected, ExpectedDocument, Transcript, Turn
-from judge.families.rag_measures import DocumentRecall
-from judge.hearing import Hearing
 
 KNOWN: Final = {5: 0.109, 10: 0.170, 20: 0.229, 50: 0.386}
 """Mean recall of such a ranking, measured elsewhere, by the number of documents retrieved. How that

@@ -14,9 +14,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from assizes.judge import judges
+from assizes.judge.calibration.agreement import Agreement, agreement
 from benchmarks.figures import DATA, Figures
-from judge import judges
-from judge.agreement import Agreement, agreement
 
 PARTS: Final = {"topical_chat": "begin_dev_tc.tsv.gz", "wow": "begin_dev_wow.tsv.gz"}
 TUNED_ON: Final = "topical_chat"

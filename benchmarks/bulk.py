@@ -21,11 +21,11 @@ from typing import Any
 import duckdb
 import polars as pl
 
+from assizes.judge.config.run import ComparisonConfig, RunConfig, StoreConfig
+from assizes.tasks.store import open_store
+from assizes.tasks.store.arrow import ArrowView
 from benchmarks import bulk_rows
 from benchmarks.figures import ROOT, Figures
-from judge.config import ComparisonConfig, RunConfig, StoreConfig
-from tasks.store import open_store
-from tasks.store.arrow import ArrowView
 
 CHUNK_CASES = 100_000
 TIMES = 3
@@ -186,7 +186,7 @@ def _files(store: Any, run_id: str, table: str) -> list[str]:
 
 
 def _summed(store: Any) -> Any:
-    from judge.summary import summarise
+    from assizes.judge.summary.summary import summarise
 
     tables = (store.scan("base", name) for name in ("cases", "scores", "asks"))
     config = RunConfig.model_validate({"name": "bulk", "transcripts": {"uri": "t"}})
@@ -197,8 +197,8 @@ def _summed(store: Any) -> Any:
 
 def _compared(mode: str) -> Callable[[Any], Any]:
     def ask(store: Any) -> Any:
-        from judge.compare import compare
-        from tasks.compared import run_data
+        from assizes.judge.comparison.compare import compare
+        from assizes.tasks.runs.stored_comparison import run_data
 
         limits = ComparisonConfig.model_validate({"mode": mode})
         comparison = compare(run_data(store, "base"), run_data(store, "cand"), limits)
@@ -223,8 +223,8 @@ def ended(uri: str) -> None:
     from dataclasses import replace
     from datetime import UTC, datetime
 
-    from judge.rows import frame
-    from judge.summary import summarise
+    from assizes.judge.rows import frame
+    from assizes.judge.summary.summary import summarise
 
     config = RunConfig.model_validate({"name": "bulk", "transcripts": {"uri": "t"}})
     with open_store(StoreConfig(uri=uri), writing=True) as store:

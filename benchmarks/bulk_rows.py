@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import polars as pl
 
-from judge.config import RunConfig
-from judge.rows import CASES, SCORES
-from tasks.store import RunRecord, Store
+from assizes.judge.config.run import RunConfig
+from assizes.judge.rows import CASES, SCORES
+from assizes.tasks.store import RunRecord, Store
 
 METRICS = {
     "task_completion": 0.25,

@@ -24,17 +24,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from judge.case import Case
-from judge.catalog import Court, court
-from judge.config import JudgeConfig, LimitsConfig, RunConfig
-from judge.engine import Engine
-from judge.findings import Origin, findings
-from judge.formats import FORMATS
-from judge.hearing import Hearing
-from judge.llm import model_for
-from judge.rows import frame
-from judge.summary import RunSummary
-from tasks.room import settled_heap
+from assizes.judge.case import Case
+from assizes.judge.catalog import Court, court
+from assizes.judge.config.run import JudgeConfig, LimitsConfig, RunConfig
+from assizes.judge.engine.hearings import Engine
+from assizes.judge.formats import FORMATS
+from assizes.judge.hearing import Hearing
+from assizes.judge.models.model import model_for
+from assizes.judge.rows import frame
+from assizes.judge.summary.summary import RunSummary
+from assizes.judge.verdicts.case_rows import Origin, findings
+from assizes.tasks.context.run_context import settled_heap
 
 WARM_UP = 64
 """Calls before the clock starts: first connections, lazy imports."""
@@ -101,7 +101,7 @@ async def pooled(size: int, jobs: Iterable[Callable[[], Awaitable[Any]]]) -> lis
 
 def requests(contest: Contest, cases: Iterable[Case]) -> list[dict[str, Any]]:
     """The parameters of each case's call, as the engine would make it."""
-    from judge.litellm_model import LiteLLM
+    from assizes.judge.models.litellm_model import LiteLLM
 
     model = LiteLLM(contest.judge, contest.limits)
     (judge,) = court(contest.judge).judges
@@ -178,7 +178,7 @@ async def _judged(asking: Engine, bench: Court, case: Case) -> Any:
 
 async def flow(contest: Contest) -> dict[str, float]:
     """Ours inside the Prefect flow, rows stored; PREFECT_API_URL names the server."""
-    from flows.evaluate import evaluate
+    from assizes.flows.evaluate import evaluate
 
     async def run(config: RunConfig) -> RunSummary:
         work: Any = evaluate(config, return_state=True)
@@ -192,11 +192,11 @@ async def flow(contest: Contest) -> dict[str, float]:
 
 async def steps(contest: Contest) -> dict[str, float]:
     """The steps of the flow, one after the other, with no flow and no task run."""
-    from tasks.judging import judge_shard
-    from tasks.plan import Request, at_work, plan_run
-    from tasks.publishing import publish_report
-    from tasks.room import sitting
-    from tasks.summaries import compare_with_baseline, summarise_run
+    from assizes.tasks.context.run_context import sitting
+    from assizes.tasks.judge_shard import judge_shard
+    from assizes.tasks.plan import Request, at_work, plan_run
+    from assizes.tasks.publish_report import publish_report
+    from assizes.tasks.summarise import compare_with_baseline, summarise_run
 
     async def run(config: RunConfig) -> RunSummary:
         async with sitting(config) as room:

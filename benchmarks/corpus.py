@@ -17,11 +17,11 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
+from assizes.deployments.samples import sample_cases
+from assizes.deployments.samples.make import WRITES
+from assizes.judge.case import Case
+from assizes.judge.formats import FORMATS, native_line
 from benchmarks.figures import DATA
-from deployments.samples import sample_cases
-from deployments.samples.make import WRITES
-from judge.case import Case
-from judge.formats import FORMATS, native_line
 
 RECORDS_PER_FILE = 10_000
 SEED = 0

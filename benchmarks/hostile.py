@@ -19,19 +19,19 @@ from dataclasses import dataclass
 
 import aiohttp
 
+from assizes.judge.case import Case
+from assizes.judge.catalog import court
+from assizes.judge.config.run import OFFLINE_MODEL, JudgeConfig, LimitsConfig
+from assizes.judge.engine.ask_records import Heard
+from assizes.judge.engine.hearings import Engine
+from assizes.judge.models.model import model_for
+from assizes.judge.score import Scale, Score
+from assizes.judge.verdicts.case_rows import Origin, findings
+from assizes.judge.verdicts.flagged_passes import case_flags
 from benchmarks.figures import Figures
 from benchmarks.hostile_cases import PLACES, PLAIN, Record, attacked, case_of
 from benchmarks.hostile_prompts import Sent, first_asks, sent
 from benchmarks.hostile_texts import attacks, honest
-from judge.ask_records import Heard
-from judge.case import Case
-from judge.catalog import court
-from judge.config import OFFLINE_MODEL, JudgeConfig, LimitsConfig
-from judge.engine import Engine
-from judge.findings import Origin, findings
-from judge.flagged import case_flags
-from judge.llm import model_for
-from judge.score import Scale, Score
 from tests.doubles.fixtures import OpenAIServer, running_openai_server
 from tests.doubles.openai_obedient import TOP, outside
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any, Final
 
-from judge.case import Case
+from assizes.judge.case import Case
 
 Record = dict[str, Any]
 

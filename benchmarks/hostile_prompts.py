@@ -16,14 +16,14 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from assizes.judge.case import Case
+from assizes.judge.catalog import JUDGES, Court, court
+from assizes.judge.config.run import JudgeConfig
+from assizes.judge.engine.second_look import marked
+from assizes.judge.hearing import Hearing
+from assizes.judge.prompts.reply_request import messages
+from assizes.judge.protocol import Ask, Query, QueryResult, Table
 from benchmarks.hostile_cases import PLACES, Record, attacked, case_of
-from judge.case import Case
-from judge.catalog import JUDGES, Court, court
-from judge.config import JudgeConfig
-from judge.hearing import Hearing
-from judge.protocol import Ask, Query, QueryResult, Table
-from judge.reply_request import messages
-from judge.second_look import marked
 
 ASKING: Final = tuple(name for name, entry in JUDGES.items() if entry.asks)
 """All judges that put questions to a model."""

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
-from judge.privacy.redaction import EVERYTHING
+from assizes.judge.redaction.redaction import EVERYTHING
 
 SEED: Final = 9
 Made = Callable[[random.Random], str]

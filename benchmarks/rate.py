@@ -20,15 +20,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from assizes.judge.case import Case, Transcript, Turn
+from assizes.judge.config.run import JudgeConfig, LimitsConfig
+from assizes.judge.engine.hearings import Engine, Means
+from assizes.judge.engine.limits.limits import Leases
+from assizes.judge.families.conversation.judge import ConversationJudge
+from assizes.judge.models.model import check_model, model_for
+from assizes.judge.rubrics.rubric import built_in_rubrics
 from benchmarks.figures import ROOT, Figures
 from benchmarks.server import own_homes, prefect_server
-from judge.case import Case, Transcript, Turn
-from judge.config import JudgeConfig, LimitsConfig
-from judge.engine import Engine, Means
-from judge.families.conversation import ConversationJudge
-from judge.limits import Leases
-from judge.llm import check_model, model_for
-from judge.rubric import built_in_rubrics
 from tests.doubles.fixtures import OpenAIServer, running_openai_server
 
 RPM = 3_000
@@ -182,7 +182,7 @@ async def _work(job: Mapping[str, Any]) -> Counts:
 def _leases(limits: LimitsConfig) -> Any:
     if limits.shared is None:
         return None
-    from tasks.permits import PrefectLeases
+    from assizes.tasks.distribute.shared_limits import PrefectLeases
 
     leases: Leases = PrefectLeases(limits)
     return leases

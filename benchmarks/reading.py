@@ -19,10 +19,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from assizes.judge.case import Case
+from assizes.judge.formats import FORMATS, native_line
+from assizes.judge.formats.writing import WRITERS
 from benchmarks.figures import DATA
-from judge.case import Case
-from judge.formats import FORMATS, native_line
-from judge.formats.writing import WRITERS
 
 ROUNDS = 5
 MB = 1 << 20
@@ -30,9 +30,9 @@ MB = 1 << 20
 _PLANNED = """
 import re, sys
 from pathlib import Path
-from judge.config import TranscriptsConfig
-from tasks.intake import plan_intake
-from tasks.objects import Spool
+from assizes.judge.config.run import TranscriptsConfig
+from assizes.tasks.intake.shards import plan_intake
+from assizes.tasks.sources.objects import Spool
 
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024

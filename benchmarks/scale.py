@@ -99,9 +99,9 @@ def peak_mb() -> float:
 
 def evaluated(file: Path) -> Ran:
     """Run the evaluation of a configuration file in this process."""
-    from deployments.commands.run import Wanted, evaluations, preflight
-    from deployments.settings import read_config
-    from tasks.room import watcher
+    from assizes.deployments.commands.running.run import Wanted, evaluations, preflight
+    from assizes.deployments.settings import read_config
+    from assizes.tasks.context.run_context import watcher
 
     watch = Watch()
     watcher.set(watch)

@@ -21,11 +21,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from assizes.judge.config.run import StoreConfig
+from assizes.tasks.store import open_store
 from benchmarks import bulk_rows
 from benchmarks.bulk import ended
 from benchmarks.figures import ROOT, Figures
-from judge.config import StoreConfig
-from tasks.store import open_store
 
 TIMES = 30
 LISTS = {
@@ -72,7 +72,7 @@ def _add(figures: Figures, name: str, url: str, most: float | None = None) -> No
 def _add_report(figures: Figures, kind: str, uri: str, folder: Path) -> None:
     """The report as `assizes report` writes it, from the start of the command on."""
     began = time.perf_counter()
-    command = [sys.executable, "-m", "deployments.cli", "report", "cand"]
+    command = [sys.executable, "-m", "assizes.deployments.cli", "report", "cand"]
     rest = ["--store", uri, "--output", str(folder)]
     subprocess.run([*command, *rest], env=_env(), check=True, capture_output=True)
     figures.add(f"{kind}: report s", time.perf_counter() - began, most=5)
@@ -97,7 +97,7 @@ def served(uri: str) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "deployments.cli", "serve", "--store", uri]
+    command = [sys.executable, "-m", "assizes.deployments.cli", "serve", "--store", uri]
     process = subprocess.Popen([*command, "--port", str(port)], env=_env())
     url = f"http://127.0.0.1:{port}"
     try:

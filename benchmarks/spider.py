@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assizes.judge.evidence.sql_results import BOTH_EMPTY, compared
+from assizes.judge.protocol import NoReply, Query, Table
+from assizes.tasks.sandbox.sql_runner import SandboxClerk
 from benchmarks.figures import DATA, Figures
-from judge.protocol import NoReply, Query, Table
-from judge.sql_results import BOTH_EMPTY, compared
-from tasks.clerk import SandboxClerk
 
 KNOWN = {
     "dail_gpt4": (0.847, 0.898),

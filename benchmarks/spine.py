@@ -7,9 +7,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from assizes.deployments.samples.make import WRITES
 from benchmarks.figures import ASSIZES, DATA, Figures, median, seconds
 from benchmarks.server import own_homes, prefect_server
-from deployments.samples.make import WRITES
 
 CONFIG = """
 name = "tau"

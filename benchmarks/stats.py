@@ -16,18 +16,18 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy import stats
 
+from assizes.judge.comparison.compare import RunData, compare
+from assizes.judge.comparison.statistical_verdict import StatisticalVerdict
+from assizes.judge.config.run import ComparisonConfig, RunConfig, TranscriptsConfig
+from assizes.judge.rows import CASES, SCORES
+from assizes.judge.statistics.clusters import Sample
+from assizes.judge.statistics.effects import decide
+from assizes.judge.statistics.intervals import Span, mean_interval, quantile_interval, rate_interval
+from assizes.judge.statistics.paired import paired_effect
+from assizes.judge.statistics.unpaired import unpaired_effect
+from assizes.judge.summary.summary import summarise
 from benchmarks import trust
 from benchmarks.figures import Figures
-from judge.compare import RunData, compare
-from judge.config import ComparisonConfig, RunConfig, TranscriptsConfig
-from judge.rows import CASES, SCORES
-from judge.statistical_verdict import StatisticalVerdict
-from judge.statistics.clusters import Sample
-from judge.statistics.effects import decide
-from judge.statistics.intervals import Span, mean_interval, quantile_interval, rate_interval
-from judge.statistics.paired import paired_effect
-from judge.statistics.unpaired import unpaired_effect
-from judge.summary import summarise
 
 Floats = NDArray[np.float64]
 Rng = np.random.Generator

@@ -34,8 +34,8 @@ def main() -> None:
 
 def _reports(figures: Figures, _folder: Path) -> None:
     """Nodes and attributes that a payload adds to a report, marks it adds to Markdown."""
-    from tests.tasks.reports.test_report_html import full_page, structure
-    from tests.tasks.reports.test_report_markdown import ACTIVE, GITHUB, hostile_report, tokens
+    from tests.tasks.reports.render.test_html import full_page, structure
+    from tests.tasks.reports.render.test_markdown import ACTIVE, GITHUB, hostile_report, tokens
 
     groups = [XSS[start : start + 12] for start in range(0, len(XSS), 12)]
     added = marked = 0
@@ -73,7 +73,7 @@ def _pages(figures: Figures, folder: Path) -> None:
 
 def _cells(figures: Figures, _folder: Path) -> None:
     """Cells of CSV that a spreadsheet would calculate."""
-    from deployments.commands.cells import csv_text
+    from assizes.deployments.commands.csv_cells import csv_text
     from tests.deployments.test_cells import formulas
 
     texts = (*CELLS, *XSS, *ESCAPES)
@@ -85,7 +85,7 @@ def _cells(figures: Figures, _folder: Path) -> None:
 
 def _terminal(figures: Figures, _folder: Path) -> None:
     """Texts of which something reaches a terminal that it would act on."""
-    from deployments.terminal import json_text, printable
+    from assizes.deployments.terminal import json_text, printable
 
     shown = (printable(text, "\n") + json_text({text: text}) for text in ESCAPES)
     steering = [one for one in shown if not one.replace("\n", "").isprintable()]
@@ -113,7 +113,7 @@ def _sql(figures: Figures, folder: Path) -> None:
     figures.add("SQL attacks that got anything", passed, most=0)
     figures.add("normal SQL queries", queries, least=100)
     figures.add("normal SQL queries blocked", blocked, most=0)
-    command = [sys.executable, "-m", "tests.tasks.bombs", str(folder / "inside"), "2"]
+    command = [sys.executable, "-m", "tests.tasks.sandbox.bombs", str(folder / "inside"), "2"]
     took = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     figures.add("SQL bombs", len(took["bombs"]), least=12)
     figures.add("slowest bomb (s)", max(one["seconds"] for one in took["bombs"]), most=5)
@@ -122,10 +122,10 @@ def _sql(figures: Figures, folder: Path) -> None:
 
 
 async def _asked(folder: Path) -> tuple[int, int, int, int]:
-    from tasks.clerk import SandboxClerk
-    from tests.tasks.databases import CANARY, both, sqlite_file
-    from tests.tasks.normal_queries import NORMAL
-    from tests.tasks.test_sandbox_attacks import DUCKDB, SQLITE, Court
+    from assizes.tasks.sandbox.sql_runner import SandboxClerk
+    from tests.tasks.sandbox.databases import CANARY, both, sqlite_file
+    from tests.tasks.sandbox.normal_queries import NORMAL
+    from tests.tasks.sandbox.test_attacks import DUCKDB, SQLITE, Court
 
     for name in ("inside", "outside"):
         (folder / name).mkdir()
@@ -154,7 +154,7 @@ def _prefect_server(folder: Path) -> Iterator[str]:
     """A server with a home of its own, gone at the end."""
     os.environ |= {"PREFECT_HOME": str(folder / "prefect"), "ASSIZES_HOME": str(folder / "home")}
     (folder / "site").mkdir()
-    from deployments.server import start_server, stop_server
+    from assizes.deployments.server import start_server, stop_server
 
     server = start_server()
     try:

@@ -6,15 +6,15 @@ import json
 import sys
 from typing import Any
 
-from judge.catalog import available_metrics, court
-from judge.config import JudgeConfig, LimitsConfig
-from judge.formats import FORMATS
-from judge.hearing import Hearing
+from assizes.judge.catalog import available_metrics, court
+from assizes.judge.config.run import JudgeConfig, LimitsConfig
+from assizes.judge.formats import FORMATS
+from assizes.judge.hearing import Hearing
 
 
 def prompt_tokens(record: dict[str, Any]) -> int:
     """Prompt tokens of the one call that scores all nine metrics of a native record."""
-    from judge.litellm_model import LiteLLM
+    from assizes.judge.models.litellm_model import LiteLLM
 
     chosen = [{"metric": metric.name, "weight": 0.1} for metric in available_metrics()]
     config = JudgeConfig.model_validate({"model": "openai/gpt-4o-mini", "metrics": chosen})

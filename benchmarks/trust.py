@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from assizes.judge.calibration.corrected import JudgeErrors, Observed, corrected_rate
+from assizes.judge.comparison.comparability import mismatches
+from assizes.judge.config.diff import config_diff
+from assizes.judge.config.run import RunConfig, TranscriptsConfig
+from assizes.judge.config.series import SeriesConfig
+from assizes.judge.history.anchors import Scores, attribute, change
+from assizes.judge.history.control_charts import Point
+from assizes.judge.history.trends import Incident, Series, trends
 from benchmarks.figures import Figures
-from judge.anchors import Scores, attribute, change
-from judge.calibration.corrected import JudgeErrors, Observed, corrected_rate
-from judge.comparability import mismatches
-from judge.config import RunConfig, TranscriptsConfig
-from judge.config_diff import config_diff
-from judge.series.control import Point
-from judge.series.settings import SeriesConfig
-from judge.series.trends import Incident, Series, trends
 
 Floats = NDArray[np.float64]
 Rng = np.random.Generator

@@ -17,10 +17,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from assizes.judge.config.run import RunConfig, TranscriptsConfig
 from benchmarks.engine import Bench
 from benchmarks.figures import Figures
 from benchmarks.server import own_homes, prefect_server
-from judge.config import RunConfig, TranscriptsConfig
 
 POOL = "bench"
 IN_FLIGHT = 16
@@ -91,7 +91,7 @@ def _spread(config: RunConfig, partition_shards: int) -> RunConfig:
 
 async def _seconds(config: RunConfig) -> float:
     """Wall clock of a run, which must judge every case."""
-    from flows.evaluate import evaluate
+    from assizes.flows.evaluate import evaluate
 
     begun = time.perf_counter()
     # Prefect types an async flow called with return_state as if it had been awaited already.

@@ -6,12 +6,12 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 
-from deployments.web import pages, problems, reading, starting
-from deployments.web.guard import Access, Guard
-from deployments.web.library import Library
-from deployments.web.problems import Problem, documented
-from judge.config import RunConfig
-from tasks.discretion import keep_secrets
+from assizes.deployments.web import pages, problems, read_routes, start_routes
+from assizes.deployments.web.guard import Access, Guard
+from assizes.deployments.web.library import Library
+from assizes.deployments.web.problems import Problem, documented
+from assizes.judge.config.run import RunConfig
+from assizes.tasks.runtime.log_redaction import keep_secrets
 
 DESCRIPTION = """\
 Evaluation runs of agent conversations: what was judged, what got worse, and why.
@@ -41,8 +41,8 @@ def create_app(config: RunConfig, access: Access) -> FastAPI:
     app.state.name = config.name
     app.state.rubrics = config.judge.rubrics
     app.state.series = config.series
-    app.include_router(reading.router)
-    app.include_router(starting.router)
+    app.include_router(read_routes.router)
+    app.include_router(start_routes.router)
     app.include_router(pages.router)
     problems.install(app, pages.problem_page)
     _describe_problems(app)

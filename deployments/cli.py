@@ -15,17 +15,17 @@ from typing import Annotated, Literal
 
 import typer
 
-from deployments import (
-    intake_cli,
-    occasions_cli,
+from assizes.deployments import (
+    import_cli,
     operate_cli,
     reading_cli,
+    triggers_cli,
     trust_cli,
     upkeep_cli,
 )
-from deployments.help import Grouped
-from deployments.json_log import log_json, tell
-from deployments.options import (
+from assizes.deployments.help import Grouped
+from assizes.deployments.json_log import log_json, tell
+from assizes.deployments.options import (
     AsJson,
     Batch,
     ConfigFile,
@@ -38,10 +38,10 @@ from deployments.options import (
     StoreUri,
     Verbose,
 )
-from deployments.terminal import keep_log_printable, printable, say
-from judge.errors import AssizesError, ConfigurationError
-from judge.privacy.concealment import concealed
-from tasks.discretion import keep_secrets
+from assizes.deployments.terminal import keep_log_printable, printable, say
+from assizes.judge.errors import AssizesError, ConfigurationError
+from assizes.judge.privacy.secret_masking import concealed
+from assizes.tasks.runtime.log_redaction import keep_secrets
 
 app = typer.Typer(
     name="assizes",
@@ -82,7 +82,7 @@ def demo(
     verbose: Verbose = False,
 ) -> None:
     """Two runs over bundled transcripts, the second with a planted regression."""
-    from deployments.commands.demo import run_demo
+    from assizes.deployments.commands.running.demo import run_demo
 
     raise typer.Exit(run_demo(folder, as_json=as_json, verbose=verbose))
 
@@ -96,7 +96,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
 ) -> None:
     """Write a commented assizes.toml for the transcripts at hand."""
-    from deployments.commands.init import write_config
+    from assizes.deployments.commands.running.init import write_config
 
     raise typer.Exit(write_config(uri, file, force=force))
 
@@ -125,12 +125,12 @@ def run(
     verbose: Verbose = False,
 ) -> None:
     """One evaluation: judge the transcripts, store the rows, compare, report."""
-    from deployments.commands.run import Wanted, cache_use, run_evaluation
-    from deployments.settings import read_config
+    from assizes.deployments.commands.running.run import Wanted, cache_use, run_evaluation
+    from assizes.deployments.settings import read_config
 
     if only_errors:
-        from deployments.commands.again import left_errors, take_up
-        from deployments.commands.output import Shown
+        from assizes.deployments.commands.output import Shown
+        from assizes.deployments.commands.running.rerun import left_errors, take_up
 
         others = any(one is not None for one in (limit, baseline, date, batch))
         left = left_errors(run_id, others=others or refresh or replay_only or fork)
@@ -152,7 +152,7 @@ def run(
     raise typer.Exit(run_evaluation(wanted, as_json=as_json, verbose=verbose))
 
 
-app.add_typer(occasions_cli.app)
+app.add_typer(triggers_cli.app)
 
 
 @app.command()
@@ -165,7 +165,7 @@ def resume(
     verbose: Verbose = False,
 ) -> None:
     """Go on with a run, by the configuration and the input it was begun with."""
-    from deployments.commands.run import run_evaluation, wanted_again
+    from assizes.deployments.commands.running.run import run_evaluation, wanted_again
 
     wanted = wanted_again(run_id, config, store, overrides or [])
     raise typer.Exit(run_evaluation(wanted, as_json=as_json, verbose=verbose))
@@ -183,8 +183,8 @@ def requeue(
     verbose: Verbose = False,
 ) -> None:
     """Judge records of a run that could not be read then and can be now, as a new run."""
-    from deployments.commands.again import take_up
-    from deployments.commands.output import Shown
+    from assizes.deployments.commands.output import Shown
+    from assizes.deployments.commands.running.rerun import take_up
 
     shown = Shown(as_json=as_json, verbose=verbose)
     code = take_up((run_id, "quarantined"), config, overrides or [], shown, dry_run=dry_run)
@@ -203,9 +203,9 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """What a run would ask, cost and take, without asking or writing anything."""
-    from deployments.commands.plan import plan_and_print
-    from deployments.commands.run import cache_use
-    from deployments.settings import read_config
+    from assizes.deployments.commands.running.plan import plan_and_print
+    from assizes.deployments.commands.running.run import cache_use
+    from assizes.deployments.settings import read_config
 
     given: dict[str, dict[str, object]] = {
         "transcripts": {"limit": limit},
@@ -227,7 +227,7 @@ def stop(
     as_json: AsJson = False,
 ) -> None:
     """Kill switch: running processes make no new model call; `run` goes on later."""
-    from deployments.commands.stop import stop_runs
+    from assizes.deployments.commands.operating.stop import stop_runs
 
     raise typer.Exit(stop_runs(run_id, config, every=every, lift=lift, as_json=as_json))
 
@@ -260,7 +260,7 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Two runs side by side; exit code 1 when the second is a regression."""
-    from deployments.commands.compare import compare_and_print
+    from assizes.deployments.commands.reading.compare import compare_and_print
 
     limits = {
         "max_pass_rate_drop": max_pass_rate_drop,
@@ -282,7 +282,7 @@ app.add_typer(reading_cli.app)
 @app.command()
 def doctor(config: ConfigFile = None, overrides: Overrides = None, as_json: AsJson = False) -> None:
     """Check model, key, transcripts, store, cache and Prefect server; say what to do."""
-    from deployments.commands.doctor import examine
+    from assizes.deployments.commands.operating.doctor import examine
 
     raise typer.Exit(examine(config, overrides or [], as_json=as_json))
 
@@ -297,7 +297,7 @@ def up(
     ] = None,
 ) -> None:
     """Start a Prefect server in the background; later commands find it."""
-    from deployments.server import start_server
+    from assizes.deployments.server import start_server
 
     server = start_server(port)
     print(f"Prefect server on {server.ui_url} (pid {server.pid}); `assizes down` stops it")  # noqa: T201  # the command's answer
@@ -306,14 +306,14 @@ def up(
 @app.command()
 def down() -> None:
     """Stop the Prefect server that `up` started."""
-    from deployments.server import stop_server
+    from assizes.deployments.server import stop_server
 
     print("stopped" if stop_server() else "no background server was running")  # noqa: T201  # the command's answer
 
 
 app.add_typer(operate_cli.app)
 app.add_typer(trust_cli.app)
-app.add_typer(intake_cli.app)
+app.add_typer(import_cli.app)
 
 
 class _Warnings(logging.Handler):

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from deployments.terminal import json_text, say
-from judge.errors import (
+from assizes.deployments.terminal import json_text, say
+from assizes.judge.errors import (
     ConfigurationError,
     Halted,
     NotComparable,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from deployments.options import AsJson, ConfigFile, Overrides, RunId, StoreUri
+from assizes.deployments.options import AsJson, ConfigFile, Overrides, RunId, StoreUri
 
 app = typer.Typer()
 
@@ -26,9 +26,9 @@ def deploy(
     as_json: AsJson = False,
 ) -> None:
     """Register deployments, schedules, triggers, limits and notifications on a Prefect server."""
-    from deployments.commands.deploy import Order
-    from deployments.commands.deploy import deploy as register
-    from deployments.settings import read_config
+    from assizes.deployments.commands.operating.deploy import Order
+    from assizes.deployments.commands.operating.deploy import deploy as register
+    from assizes.deployments.settings import read_config
 
     order = Order(read_config(config, overrides or []), folder, dry_run, remove)
     raise typer.Exit(register(order, as_json=as_json))
@@ -41,8 +41,8 @@ def serve_flows(
     limit: Annotated[int, typer.Option(min=1, help="Flow runs at once.")] = 4,
 ) -> None:
     """Serve the same deployments from this process, without a work pool, until interrupted."""
-    from deployments.commands.serve_flows import serve_flows as serve
-    from deployments.settings import read_config
+    from assizes.deployments.commands.operating.serve_flows import serve_flows as serve
+    from assizes.deployments.settings import read_config
 
     raise typer.Exit(serve(read_config(config, overrides or []), limit))
 
@@ -57,6 +57,6 @@ def metrics_export(
     store: StoreUri = None,
 ) -> None:
     """The numbers of a run as Prometheus text, for a textfile collector."""
-    from deployments.commands.metrics_export import export_metrics
+    from assizes.deployments.commands.reading.metrics_export import export_metrics
 
     raise typer.Exit(export_metrics(run_id, output, config, store))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from deployments.options import AsJson, ConfigFile, RunId, StoreUri
+from assizes.deployments.options import AsJson, ConfigFile, RunId, StoreUri
 
 app = typer.Typer()
 
@@ -15,7 +15,7 @@ app = typer.Typer()
 @app.command()
 def runs(config: ConfigFile = None, store: StoreUri = None, as_json: AsJson = False) -> None:
     """List the runs of a store, newest first."""
-    from deployments.commands.show import show_runs
+    from assizes.deployments.commands.reading.show import show_runs
 
     raise typer.Exit(show_runs(config, store, as_json=as_json))
 
@@ -25,7 +25,7 @@ def show(
     run_id: RunId, config: ConfigFile = None, store: StoreUri = None, as_json: AsJson = False
 ) -> None:
     """One run: its gates, metrics, counts and cost."""
-    from deployments.commands.show import show_run
+    from assizes.deployments.commands.reading.show import show_run
 
     raise typer.Exit(show_run(run_id, config, store, as_json=as_json))
 
@@ -43,7 +43,7 @@ def case(
     as_json: AsJson = False,
 ) -> None:
     """One case of a run: verdict, outcomes, metrics with their reasons, the conversation."""
-    from deployments.commands.case import show_case
+    from assizes.deployments.commands.reading.case import show_case
 
     key = (run_id, case_id, repetition)
     shown = show_case(key, config, store, as_json=as_json, conversation=conversation)
@@ -61,14 +61,14 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Why a metric got its score: the exact prompt, the reply, its cost and versions."""
-    from deployments.commands.explain import explain as explain_metric
+    from assizes.deployments.commands.reading.explain import explain as explain_metric
 
     key = (run_id, case_id, metric, repetition)
     raise typer.Exit(explain_metric(key, config, store, as_json=as_json))
 
 
 def _print_schema(*, wanted: bool) -> None:
-    from tasks.reports.schema import schema_text
+    from assizes.tasks.reports.schema import schema_text
 
     if wanted:
         typer.echo(schema_text(), nl=False)
@@ -105,7 +105,7 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write report.html, report.md and report.json of a stored run; or a summary for CI."""
-    from deployments.commands.report import Wanted, write_stored_report
+    from assizes.deployments.commands.reading.report import Wanted, write_stored_report
 
     wanted = Wanted(output, junit, brief)
     raise typer.Exit(write_stored_report(run_id, wanted, config, store, as_json=as_json))
@@ -117,7 +117,7 @@ def metrics(
     as_json: AsJson = False,
 ) -> None:
     """List the conversation metrics, opt-in ones included."""
-    from deployments.commands.show import show_metrics
+    from assizes.deployments.commands.reading.show import show_metrics
 
     raise typer.Exit(show_metrics(rubrics or [], as_json=as_json))
 
@@ -131,7 +131,7 @@ def judges(
     as_json: AsJson = False,
 ) -> None:
     """List the judges, what they need and what they can be told."""
-    from deployments.commands.show import show_judges
+    from assizes.deployments.commands.reading.show import show_judges
 
     raise typer.Exit(show_judges(rubrics or [], config, as_json=as_json))
 
@@ -149,7 +149,7 @@ def serve(
     store: StoreUri = None,
 ) -> None:
     """Serve the HTTP API and web pages over a store, on loopback unless told otherwise."""
-    from deployments.commands.serve import Bind
-    from deployments.commands.serve import serve as serve_store
+    from assizes.deployments.commands.operating.serve import Bind
+    from assizes.deployments.commands.operating.serve import serve as serve_store
 
     raise typer.Exit(serve_store(config, store, Bind(host, port, allow_host or ())))

@@ -18,10 +18,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from deployments.settings import PREFECT_DEFAULTS, configured_api_url, home
-from judge.errors import AssizesError, ConfigurationError
+from assizes.deployments.settings import PREFECT_DEFAULTS, configured_api_url, home
+from assizes.judge.errors import AssizesError, ConfigurationError
 
-START = ("-m", "deployments.prefect_server", "server", "start", "--host", "127.0.0.1")
+START = ("-m", "assizes.deployments.prefect_server", "server", "start", "--host", "127.0.0.1")
 HEALTH_TIMEOUT_S = 1.0
 API_TIMEOUT_S = 10.0
 """For a server of the user's own, which may be far away."""

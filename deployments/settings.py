@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from judge.config import RunConfig
-from judge.errors import ConfigurationError
-from tasks import QUIET
+from assizes.judge.config.run import RunConfig
+from assizes.judge.errors import ConfigurationError
+from assizes.tasks import QUIET
 
 DEFAULT_FILE = Path("assizes.toml")
 PREFIX = "ASSIZES_"

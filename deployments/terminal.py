@@ -10,7 +10,7 @@ import json
 import sys
 from typing import Any
 
-from tasks.log_records import clean_log
+from assizes.tasks.runtime.log_records import clean_log
 
 
 def printable(text: str, keep: str = "") -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from deployments.options import AsJson, ConfigFile, Overrides, StoreUri, Verbose
+from assizes.deployments.options import AsJson, ConfigFile, Overrides, StoreUri, Verbose
 
 app = typer.Typer()
 
@@ -46,7 +46,7 @@ def calibrate(
     verbose: Verbose = False,
 ) -> None:
     """A judge beside human labels: kappa, errors, and the pass rate corrected by them."""
-    from deployments.commands.calibrate import Asked, calibrate_and_print, pairs
+    from assizes.deployments.commands.trust.calibrate import Asked, calibrate_and_print, pairs
 
     given: dict[str, object] = {
         "labels": labels,
@@ -89,7 +89,7 @@ def trends(
     as_json: AsJson = False,
 ) -> None:
     """How a number moved over the runs, and which problems are new, persisting or resolved."""
-    from deployments.commands.trends import Looked, show_trends
+    from assizes.deployments.commands.trust.trends import Looked, show_trends
 
     given = {"metrics": metric or None, "slices": slice_by or None}
     looked = Looked(config, tuple(overrides or ()), given, store)

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from deployments.options import AsJson, ConfigFile, RunId, StoreUri, Yes
-from judge.errors import ConfigurationError
+from assizes.deployments.options import AsJson, ConfigFile, RunId, StoreUri, Yes
+from assizes.judge.errors import ConfigurationError
 
 app = typer.Typer()
 
@@ -22,7 +22,7 @@ def rebuild(
     as_json: AsJson = False,
 ) -> None:
     """Make a damaged DuckDB store anew; the damaged files are put aside, never deleted."""
-    from deployments.commands.upkeep import rebuild_and_print
+    from assizes.deployments.commands.operating.upkeep import rebuild_and_print
 
     raise typer.Exit(rebuild_and_print(config, store, source, as_json=as_json))
 
@@ -38,7 +38,7 @@ def gc(
     as_json: AsJson = False,
 ) -> None:
     """Remove what dead writers left in a Parquet store, and parts that were replaced."""
-    from deployments.commands.upkeep import collect_and_print
+    from assizes.deployments.commands.operating.upkeep import collect_and_print
 
     raise typer.Exit(collect_and_print(config, store, older_than, yes=yes, as_json=as_json))
 
@@ -56,7 +56,7 @@ def forget(
     as_json: AsJson = False,
 ) -> None:
     """Delete every row of a case, or of all cases of a subject."""
-    from deployments.commands.upkeep import Whom, forget_and_print
+    from assizes.deployments.commands.operating.upkeep import Whom, forget_and_print
 
     whom = Whom(case_id, tag or [], run_id)
     raise typer.Exit(forget_and_print(config, store, whom, yes=yes, as_json=as_json))
@@ -67,7 +67,7 @@ def compact(
     run_id: RunId, config: ConfigFile = None, store: StoreUri = None, as_json: AsJson = False
 ) -> None:
     """Merge the small Parquet parts of a complete run; its rows stay what they are."""
-    from deployments.commands.upkeep import compact_and_print
+    from assizes.deployments.commands.operating.upkeep import compact_and_print
 
     raise typer.Exit(compact_and_print(config, store, run_id, as_json=as_json))
 
@@ -86,7 +86,7 @@ def sql(
     ] = False,
 ) -> None:
     """Ask a store, or one run of it, in SQL; read-only."""
-    from deployments.commands.sql import ask_and_print
+    from assizes.deployments.commands.reading.sql import ask_and_print
 
     if as_json and as_csv:
         raise ConfigurationError("--json and --csv: give one of the two")

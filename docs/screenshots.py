@@ -20,7 +20,7 @@ from typing import Final
 
 from playwright.sync_api import Browser, sync_playwright
 
-COMMAND: Final = (sys.executable, "-m", "deployments.cli")
+COMMAND: Final = (sys.executable, "-m", "assizes.deployments.cli")
 STORE: Final = "duckdb:///.assizes/demo/demo.duckdb"
 WIDTHS: Final = (1280, 390)
 SCHEMES: Final = ("light", "dark")

@@ -14,14 +14,14 @@ from prefect.context import FlowRunContext
 from prefect.runtime import flow_run
 from prefect.states import Running
 
-from flows.evaluate import evaluate
-from flows.outcome import RunOutcome, reached
-from judge.config import RunConfig
-from tasks.baselines import LATEST, PREVIOUS_VERSION
-from tasks.collecting import Collected
-from tasks.days import covering, day_of_moment, days_between
-from tasks.discretion import discreet
-from tasks.room import watcher
+from assizes.flows.evaluate import evaluate
+from assizes.flows.outcome import RunOutcome, reached
+from assizes.judge.config.run import RunConfig
+from assizes.tasks.context.run_context import watcher
+from assizes.tasks.intake.collecting import Collected
+from assizes.tasks.intake.days import covering, day_of_moment, days_between
+from assizes.tasks.runs.baselines import LATEST, PREVIOUS_VERSION
+from assizes.tasks.runtime.log_redaction import discreet
 
 log = logging.getLogger(__name__)
 

@@ -9,17 +9,17 @@ from typing import Final
 
 from prefect.events import emit_event
 
-from flows.canaries import judge_canaries
-from flows.outcome import subflow_outcome
-from judge.calibration.canaries import Canaries
-from judge.errors import AssizesError
-from tasks.anchor_runs import anchor_config, anchors_due, anchors_id
-from tasks.anchoring import attribute_change
-from tasks.calibrations import calibrate_run
-from tasks.plan import PlannedRun
-from tasks.publishing import run_resource
-from tasks.room import Room
-from tasks.summaries import Against
+from assizes.flows.canaries import judge_canaries
+from assizes.flows.outcome import subflow_outcome
+from assizes.judge.calibration.canaries import Canaries
+from assizes.judge.errors import AssizesError
+from assizes.tasks.attribute_change import attribute_change
+from assizes.tasks.context.run_context import Room
+from assizes.tasks.plan import PlannedRun
+from assizes.tasks.publish_report import run_resource
+from assizes.tasks.runs.anchor_runs import anchor_config, anchors_due, anchors_id
+from assizes.tasks.runs.calibrations import calibrate_run
+from assizes.tasks.summarise import Against
 
 EVENT_TAKEN_OVER: Final = "assizes.judge.taken_over"
 
@@ -41,7 +41,7 @@ async def judge_anchors(room: Room, run: PlannedRun, against: Against) -> Agains
 
 
 async def _judge(room: Room, run: PlannedRun) -> None:
-    from flows.evaluate import evaluate
+    from assizes.flows.evaluate import evaluate
 
     config, own_id = anchor_config(room.config), anchors_id(run.run_id)
     outcome = await subflow_outcome(

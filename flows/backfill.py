@@ -13,16 +13,16 @@ from prefect.artifacts import acreate_table_artifact
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 
-from flows.days import PartOutcome, SeriesOutcome, conclude_parts, judge_part, spent
-from judge.config import RunConfig
-from tasks.baselines import RULES
-from tasks.day_runs import days_taken, takes_many
-from tasks.discretion import discreet
-from tasks.parts import Part, backfill_parts
-from tasks.progress import Progress, shown_at_best
-from tasks.reports.artifacts import artifact_key
-from tasks.room import watcher
-from tasks.summaries import compares_later
+from assizes.flows.days import PartOutcome, SeriesOutcome, conclude_parts, judge_part, spent
+from assizes.judge.config.run import RunConfig
+from assizes.tasks.context.run_context import watcher
+from assizes.tasks.intake.parts import Part, backfill_parts
+from assizes.tasks.list_due_nights import days_taken, takes_many
+from assizes.tasks.reports.render.artifacts import artifact_key
+from assizes.tasks.runs.baselines import RULES
+from assizes.tasks.runtime.log_redaction import discreet
+from assizes.tasks.runtime.progress import Progress, shown_at_best
+from assizes.tasks.summarise import compares_later
 
 log = logging.getLogger(__name__)
 

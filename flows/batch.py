@@ -7,11 +7,11 @@ from typing import Any
 
 from prefect.client.schemas.objects import State
 
-from flows.shards import ENDINGS, Losses
-from judge.errors import Inconclusive
-from tasks.batch_rounds import batches_begun, judge_by_batch
-from tasks.plan import PlannedRun
-from tasks.room import Room, forget_frames
+from assizes.flows.shards import ENDINGS, Losses
+from assizes.judge.errors import Inconclusive
+from assizes.tasks.context.run_context import Room, forget_frames
+from assizes.tasks.judge_by_batch import batches_begun, judge_by_batch
+from assizes.tasks.plan import PlannedRun
 
 
 async def ask_by_batch(room: Room, run: PlannedRun) -> Losses:

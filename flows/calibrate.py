@@ -10,16 +10,16 @@ from prefect.artifacts import acreate_markdown_artifact
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
-from flows.canaries import judge_canaries
-from flows.evaluate import evaluate
-from flows.outcome import subflow_outcome
-from judge.config import RunConfig
-from tasks.calibrations import Calibrated, calibrate_run
-from tasks.discretion import discreet
-from tasks.progress import shown_at_best
-from tasks.reports.artifacts import artifact_key
-from tasks.reports.calibration import calibration_markdown
-from tasks.store import existing_store
+from assizes.flows.canaries import judge_canaries
+from assizes.flows.evaluate import evaluate
+from assizes.flows.outcome import subflow_outcome
+from assizes.judge.config.run import RunConfig
+from assizes.tasks.reports.render.artifacts import artifact_key
+from assizes.tasks.reports.render.calibration import calibration_markdown
+from assizes.tasks.runs.calibrations import Calibrated, calibrate_run
+from assizes.tasks.runtime.log_redaction import discreet
+from assizes.tasks.runtime.progress import shown_at_best
+from assizes.tasks.store import existing_store
 
 KEY: Final = "assizes-calibration"
 """Artifact key of a calibration's Markdown, before the name of the configuration."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from flows.outcome import subflow_outcome
-from judge.calibration.canaries import Canaries
-from judge.config import RunConfig
-from judge.errors import AssizesError
-from tasks.canary_runs import canaries_of, canary_config, chosen_canaries
-from tasks.store import Store, open_store
+from assizes.flows.outcome import subflow_outcome
+from assizes.judge.calibration.canaries import Canaries
+from assizes.judge.config.run import RunConfig
+from assizes.judge.errors import AssizesError
+from assizes.tasks.runs.canary_runs import canaries_of, canary_config, chosen_canaries
+from assizes.tasks.store import Store, open_store
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ async def judge_canaries(
 
 
 async def _judged(config: RunConfig, of_run: str) -> str | None:
-    from flows.evaluate import evaluate
+    from assizes.flows.evaluate import evaluate
 
     # What is asked anew every time is a run of its own every time; else the same canaries are one.
     own_id = f"{of_run}-canaries" if config.cache.use == "refresh" else None

@@ -17,10 +17,10 @@ from prefect.client.schemas.objects import State
 from prefect.context import hydrated_context, serialize_context
 from prefect.states import Crashed
 
-from judge.errors import ConfigurationError
-from judge.runner import RunnerConfig
-from tasks.flow_runs import ended, halt, open_runs, tags_of
-from tasks.partitions import Ended, Order, Partition
+from assizes.judge.config.runner import RunnerConfig
+from assizes.judge.errors import ConfigurationError
+from assizes.tasks.distribute.flow_runs import ended, halt, open_runs, tags_of
+from assizes.tasks.distribute.partitions import Ended, Order, Partition
 
 CONNECT_S: Final = "20s"
 
@@ -124,7 +124,7 @@ def judge_by_dask(order: dict[str, Any], marks: list[str], settings: dict[str, A
 
 
 async def _judged(order: dict[str, Any]) -> Ended:
-    from flows.partition import judge_partition
+    from assizes.flows.partition import judge_partition
 
     # Prefect types an async flow called with return_state as if it had been awaited already.
     work: Any = judge_partition(**order, return_state=True)

@@ -10,13 +10,13 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
-from judge.compare import Ending, RunComparison
-from judge.config import ComparisonConfig, StoreConfig
-from tasks.compared import compare_stored
-from tasks.discretion import discreet
-from tasks.reports.artifacts import publish_artifacts
-from tasks.reports.stored import stored_report_data
-from tasks.store import existing_store
+from assizes.judge.comparison.compare import Ending, RunComparison
+from assizes.judge.config.run import ComparisonConfig, StoreConfig
+from assizes.tasks.reports.render.artifacts import publish_artifacts
+from assizes.tasks.reports.stored import stored_report_data
+from assizes.tasks.runs.stored_comparison import compare_stored
+from assizes.tasks.runtime.log_redaction import discreet
+from assizes.tasks.store import existing_store
 
 KEYS: Final = ("assizes-comparison", "assizes-changes")
 """Artifact keys of a comparison's Markdown and of its table."""

@@ -12,12 +12,12 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 from pydantic import BaseModel, ConfigDict
 
-from flows.evaluate import evaluate
-from flows.outcome import EXIT_CODES, Conclusion, RunOutcome, reached
-from judge.config import RunConfig, Trigger
-from judge.errors import AssizesError, Halted, Inconclusive, NotComparable, OverBudget
-from tasks.parts import Part
-from tasks.room import forget_frames
+from assizes.flows.evaluate import evaluate
+from assizes.flows.outcome import EXIT_CODES, Conclusion, RunOutcome, reached
+from assizes.judge.config.run import RunConfig, Trigger
+from assizes.judge.errors import AssizesError, Halted, Inconclusive, NotComparable, OverBudget
+from assizes.tasks.context.run_context import forget_frames
+from assizes.tasks.intake.parts import Part
 
 log = logging.getLogger(__name__)
 

@@ -7,18 +7,18 @@ from datetime import date
 from prefect import flow
 from prefect.client.schemas.objects import State
 
-from flows.anchors import judge_anchors
-from flows.batch import ask_by_batch
-from flows.outcome import RunOutcome, conclude
-from flows.spread import judge_shards
-from judge.config import Manner, RunConfig, Trigger
-from tasks.discretion import discreet
-from tasks.incidents import tell_incidents
-from tasks.plan import Request, at_work, plan_run
-from tasks.progress_shown import progress_shown
-from tasks.publishing import publish_report
-from tasks.room import sitting
-from tasks.summaries import compare_with_baseline, summarise_run
+from assizes.flows.anchors import judge_anchors
+from assizes.flows.batch import ask_by_batch
+from assizes.flows.distribute import judge_shards
+from assizes.flows.outcome import RunOutcome, conclude
+from assizes.judge.config.run import Manner, RunConfig, Trigger
+from assizes.tasks.context.progress_artifact import progress_shown
+from assizes.tasks.context.run_context import sitting
+from assizes.tasks.plan import Request, at_work, plan_run
+from assizes.tasks.publish_report import publish_report
+from assizes.tasks.runtime.log_redaction import discreet
+from assizes.tasks.summarise import compare_with_baseline, summarise_run
+from assizes.tasks.tell_incidents import tell_incidents
 
 
 @discreet

@@ -8,12 +8,12 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 
-from flows.days import PartOutcome, SeriesOutcome, conclude_parts, judge_part
-from judge.config import RunConfig
-from tasks.day_runs import due_nights
-from tasks.days import check_dated, yesterday
-from tasks.discretion import discreet
-from tasks.parts import Part
+from assizes.flows.days import PartOutcome, SeriesOutcome, conclude_parts, judge_part
+from assizes.judge.config.run import RunConfig
+from assizes.tasks.intake.days import check_dated, yesterday
+from assizes.tasks.intake.parts import Part
+from assizes.tasks.list_due_nights import due_nights
+from assizes.tasks.runtime.log_redaction import discreet
 
 
 def _named() -> str:

@@ -9,15 +9,15 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 from pydantic import BaseModel, ConfigDict
 
-from flows.shards import Losses
-from judge.anchors import Attribution
-from judge.compare import Ending, RunComparison
-from judge.errors import Halted, OverBudget
-from judge.rows import COMPLETE
-from judge.summary import RunSummary
-from tasks.reports.outcomes import REGRESSION, outcome_of
-from tasks.store import RunRecord
-from tasks.summaries import Against
+from assizes.flows.shards import Losses
+from assizes.judge.comparison.compare import Ending, RunComparison
+from assizes.judge.errors import Halted, OverBudget
+from assizes.judge.history.anchors import Attribution
+from assizes.judge.rows import COMPLETE
+from assizes.judge.summary.summary import RunSummary
+from assizes.tasks.reports.data.outcomes import REGRESSION, outcome_of
+from assizes.tasks.store import RunRecord
+from assizes.tasks.summarise import Against
 
 Conclusion = Literal[
     "Passed",

@@ -10,15 +10,15 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
-from flows.shards import Losses, judge_here
-from judge.config import RunConfig
-from judge.errors import AssizesError
-from tasks.discretion import discreet
-from tasks.partitions import DONE, LEFT
-from tasks.plan import Request, at_work, plan_run
-from tasks.pulse import beating
-from tasks.room import sitting
-from tasks.seals import see_seal
+from assizes.flows.shards import Losses, judge_here
+from assizes.judge.config.run import RunConfig
+from assizes.judge.errors import AssizesError
+from assizes.tasks.context.run_context import sitting
+from assizes.tasks.context.shared_state import see_seal
+from assizes.tasks.distribute.heartbeat import beating
+from assizes.tasks.distribute.partitions import DONE, LEFT
+from assizes.tasks.plan import Request, at_work, plan_run
+from assizes.tasks.runtime.log_redaction import discreet
 
 
 @discreet
@@ -41,7 +41,7 @@ async def judge_partition(
         run_id: the run; its plan is read from the store, and its judges must be those there are here.
         partition: its number in the plan; only a name.
         shard_ids: what to judge; shards that are committed already are left alone.
-        seal: what must be found where replies are kept (`tasks.seals`).
+        seal: what must be found where replies are kept (`assizes.tasks.context.shared_state`).
 
     Returns:
         `Judged`, or a failed state: `Left`, or the name of the error that ends the run.

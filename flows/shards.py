@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from prefect.client.schemas.objects import State
 
-from judge.errors import AssizesError, Halted, Inconclusive, OverBudget
-from tasks.judging import judge_shard
-from tasks.room import Room, forget_frames
-from tasks.shard import Shard
+from assizes.judge.errors import AssizesError, Halted, Inconclusive, OverBudget
+from assizes.tasks.context.run_context import Room, forget_frames
+from assizes.tasks.intake.shard import Shard
+from assizes.tasks.judge_shard import judge_shard
 
 log = logging.getLogger(__name__)
 

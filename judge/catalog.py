@@ -13,20 +13,23 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
-from judge.case import Case
-from judge.config import OFFLINE_MODEL, FlaggedPasses, JudgeConfig, MetricSelection
-from judge.entry import JudgeEntry, JudgeOptions
-from judge.errors import ConfigurationError
-from judge.families import agent_steps, criteria, custom, rag
-from judge.families.conversation import ConversationJudge
-from judge.families.deterministic import RecordedJudge
-from judge.families.imported import imported, is_reference
-from judge.jury import Jury, jury
-from judge.protocol import Judge
-from judge.rubric import BUILT_IN, OUTCOMES, metric_of, rubrics
-from judge.score import Metric
-from judge.second_look import looking_twice
-from judge.windows import ReadingOptions
+from assizes.judge.case import Case
+from assizes.judge.config.run import OFFLINE_MODEL, FlaggedPasses, JudgeConfig, MetricSelection
+from assizes.judge.engine.ensemble import Jury, jury
+from assizes.judge.engine.second_look import looking_twice
+from assizes.judge.errors import ConfigurationError
+from assizes.judge.families.agent_steps.entries import ENTRIES as AGENT_STEPS
+from assizes.judge.families.conversation.judge import ConversationJudge
+from assizes.judge.families.conversation.windows import ReadingOptions
+from assizes.judge.families.criteria.judge import ENTRIES as CRITERIA
+from assizes.judge.families.custom import toml_judges
+from assizes.judge.families.custom.python_judges import imported, is_reference
+from assizes.judge.families.deterministic import RecordedJudge
+from assizes.judge.families.entry import JudgeEntry, JudgeOptions
+from assizes.judge.families.rag.entries import ENTRIES as RAG
+from assizes.judge.protocol import Judge
+from assizes.judge.rubrics.rubric import BUILT_IN, OUTCOMES, metric_of, rubrics
+from assizes.judge.score import Metric
 
 _HEAVIEST: Final = 1e9
 
@@ -41,9 +44,9 @@ JUDGES: Final[Mapping[str, JudgeEntry]] = {
         made=lambda options, chosen: ConversationJudge(chosen, options),
         options=ReadingOptions,
     ),
-    **agent_steps.ENTRIES,
-    **criteria.ENTRIES,
-    **rag.ENTRIES,
+    **AGENT_STEPS,
+    **CRITERIA,
+    **RAG,
     RecordedJudge.name: JudgeEntry(
         description="Repeats the verdicts recorded in the data; asks no model.",
         needs=("labels",),
@@ -243,7 +246,7 @@ def known_judges(rubric_folders: Sequence[str] = ()) -> dict[str, JudgeEntry]:
     taken |= dict.fromkeys(JUDGES, "a built-in judge")
     if rubric_folders:
         taken |= {one.name: "a metric" for one in rubrics(rubric_folders) if one.name not in taken}
-    return {**JUDGES, **custom.entries(rubric_folders, taken)}
+    return {**JUDGES, **toml_judges.entries(rubric_folders, taken)}
 
 
 def _chosen(config: JudgeConfig) -> dict[str, JudgeEntry]:

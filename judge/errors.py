@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from judge.privacy.concealment import concealed
+from assizes.judge.privacy.secret_masking import concealed
 
 
 class AssizesError(Exception):
@@ -154,7 +154,7 @@ class ModelError(AssizesError):
     """A model did not give a usable answer.
 
     Args:
-        code: machine-readable reason; what follows from it is in `judge.faults`.
+        code: machine-readable reason; what follows from it is in `assizes.judge.engine.faults`.
         detail: what happened; provider text is cut and never holds a key.
         retry_after_s: how long the provider asks to be left alone, where it says so.
         status: the HTTP status, where there was one.
@@ -179,4 +179,4 @@ class ModelError(AssizesError):
 
 
 class NotAsked(ModelError):
-    """The run asks no model any more: its codes are `judge.faults.STOPS`."""
+    """The run asks no model any more: its codes are `assizes.judge.engine.faults.STOPS`."""

@@ -7,9 +7,9 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from judge.case import Case, Expected
-from judge.errors import DataError
-from judge.formats.intake import schema_error, strict_json
+from assizes.judge.case import Case, Expected
+from assizes.judge.errors import DataError
+from assizes.judge.formats.shared.parsing import schema_error, strict_json
 
 FIELDS: Final = tuple(Expected.model_fields)
 

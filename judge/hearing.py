@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from judge.case import Case
-from judge.protocol import Judge, JudgeFailed, NoReply, QueryResult, Question
-from judge.score import Score
+from assizes.judge.case import Case
+from assizes.judge.protocol import Judge, JudgeFailed, NoReply, QueryResult, Question
+from assizes.judge.score import Score
 
 
 class Hearing:

@@ -15,13 +15,13 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from judge.ask_records import Heard
-from judge.config import JudgeConfig, LimitsConfig
-from judge.engine import Engine
-from judge.families.rag import built_in
-from judge.formats.agent_evaluation import row_case
-from judge.llm import Model, check_model, model_for
-from judge.score import Score
+from assizes.judge.config.run import JudgeConfig, LimitsConfig
+from assizes.judge.engine.ask_records import Heard
+from assizes.judge.engine.hearings import Engine
+from assizes.judge.families.rag.entries import built_in
+from assizes.judge.formats.readers.agent_evaluation import row_case
+from assizes.judge.models.model import Model, check_model, model_for
+from assizes.judge.score import Score
 
 R = TypeVar("R")
 

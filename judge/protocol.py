@@ -17,8 +17,8 @@ from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from pydantic import BaseModel
 
-from judge.case import Case
-from judge.score import Metric, Score
+from assizes.judge.case import Case
+from assizes.judge.score import Metric, Score
 
 T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")

@@ -63,7 +63,7 @@ class Metric:
 
     `default_weight` is the share in the overall score before renormalisation; 0 means that a
     weight must be given when the metric is chosen. `needs` names the parts of a case that must
-    be there. `gate`: a case needs the headline to pass (see `judge.verdict`). `run_names` are the
+    be there. `gate`: a case needs the headline to pass (see `assizes.judge.verdicts.verdict`). `run_names` are the
     published names under which a run shows the mean of the values (of the raw numbers for amounts).
     """
 

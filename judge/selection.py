@@ -18,9 +18,9 @@ from typing import Any, Final, Self
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from judge.case import Case
-from judge.errors import ConfigurationError
-from judge.rows import as_json
+from assizes.judge.case import Case
+from assizes.judge.errors import ConfigurationError
+from assizes.judge.rows import as_json
 
 LATER: Final = (
     *("filter", "number", "stratify_by", "per_stratum", "seed", "always"),

@@ -12,24 +12,24 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from judge.catalog import fingerprints
-from judge.config import Manner, Trigger
-from judge.config_diff import TRUTH
-from judge.errors import ConfigurationError
-from judge.prompt_texts import kept_prompts
-from judge.rows import COMPLETE
-from tasks.arrivals import run_choice
-from tasks.baselines import DAY, SEQUENCE, next_sequence
-from tasks.compared import baseline_id
-from tasks.days import NothingDue
-from tasks.discretion import discreet
-from tasks.failpoints import failpoint
-from tasks.holding import holding, take
-from tasks.intake import Plan, plan_intake
-from tasks.room import Room, watcher
-from tasks.run_ids import chosen_run_id, content_run_id, forked_run_id
-from tasks.scan import Choice, Handling
-from tasks.store import RunRecord
+from assizes.judge.catalog import fingerprints
+from assizes.judge.config.diff import TRUTH
+from assizes.judge.config.run import Manner, Trigger
+from assizes.judge.errors import ConfigurationError
+from assizes.judge.prompts.prompt_texts import kept_prompts
+from assizes.judge.rows import COMPLETE
+from assizes.tasks.context.run_context import Room, watcher
+from assizes.tasks.intake.days import NothingDue
+from assizes.tasks.intake.scan import Choice, Handling
+from assizes.tasks.intake.shards import Plan, plan_intake
+from assizes.tasks.runs.baselines import DAY, SEQUENCE, next_sequence
+from assizes.tasks.runs.incremental import run_choice
+from assizes.tasks.runs.run_ids import chosen_run_id, content_run_id, forked_run_id
+from assizes.tasks.runs.run_lock import holding, take
+from assizes.tasks.runs.stored_comparison import baseline_id
+from assizes.tasks.runtime.failpoints import failpoint
+from assizes.tasks.runtime.log_redaction import discreet
+from assizes.tasks.store import RunRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from judge.case import Case, Expected, ToolCall, ToolResult, Transcript, Turn
+from assizes.judge.case import Case, Expected, ToolCall, ToolResult, Transcript, Turn
 
 
 def case(*turns: Turn, case_id: str = "c1", expected: Expected | None = None, **rest: Any) -> Case:

@@ -26,7 +26,7 @@ def assizes(*args: str, cwd: Path, env: Mapping[str, str] | None = None) -> Answ
     """Run `assizes ARGS` in a folder; no provider key is in its environment unless given."""
     inherited = {name: value for name, value in os.environ.items() if name not in KEYS}
     done = subprocess.run(
-        [sys.executable, "-m", "deployments.cli", *args],
+        [sys.executable, "-m", "assizes.deployments.cli", *args],
         cwd=cwd,
         env={**inherited, "PYTHONPATH": PYTHONPATH, "COLUMNS": "160", **(env or {})},
         capture_output=True,

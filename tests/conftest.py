@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from judge.privacy import concealment
+from assizes.judge.privacy import secret_masking
 from tests.outward import attempts, watch
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,7 +41,7 @@ pytest_plugins = ["tests.doubles.fixtures", "tests.doubles.s3"]
 
 
 def _stop_server() -> None:
-    from deployments.server import stop_server
+    from assizes.deployments.server import stop_server
 
     stop_server()
 
@@ -60,7 +60,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.fixture(autouse=True)
 def _secrets_of_one_test(monkeypatch: pytest.MonkeyPatch) -> None:
     """What one test has the process hide, the next may show: a key of the stubs is in many of both."""
-    monkeypatch.setattr(concealment._Own, "values", concealment._Own.values)
+    monkeypatch.setattr(secret_masking._Own, "values", secret_masking._Own.values)
 
 
 @pytest.fixture(scope="session")
@@ -100,7 +100,7 @@ def prefect_server() -> Iterator[str]:
         temporary_settings,
     )
 
-    from deployments.server import start_server
+    from assizes.deployments.server import start_server
 
     server = start_server()
     settings = {PREFECT_API_URL: server.api_url, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}

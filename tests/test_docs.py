@@ -16,14 +16,14 @@ import duckdb
 import pytest
 import typer.main
 
-from deployments.cli import app
-from deployments.settings import validated
-from judge.config import StoreConfig
-from judge.formats import FORMATS
-from judge.rows import LATER, TABLES
-from judge.rubric import parsed_rubric
-from tasks.store import open_store
-from tests.judge.families.custom_judges import parsed_judge
+from assizes.deployments.cli import app
+from assizes.deployments.settings import validated
+from assizes.judge.config.run import StoreConfig
+from assizes.judge.formats import FORMATS
+from assizes.judge.rows import LATER, TABLES
+from assizes.judge.rubrics.rubric import parsed_rubric
+from assizes.tasks.store import open_store
+from tests.judge.families.custom.custom_judges import parsed_judge
 from tests.outward import PYTHONPATH
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.settings import PREFECT_DEFAULTS, WORKER_ENVIRONMENT
+from assizes.deployments.settings import PREFECT_DEFAULTS, WORKER_ENVIRONMENT
 from tests.command import ROOT, assizes
 from tests.outward import PYTHONPATH, attempts, sitecustomize
 
@@ -74,13 +74,13 @@ PRINTS = (
 @pytest.mark.parametrize(
     ("begins", "said"),
     [
-        ("import flows.evaluate", "1 false None"),
-        ("import flows.partition", "1 false None"),
-        ("import tasks.judging", "1 false None"),
-        ("from deployments.settings import prepare_environment as p; p()", "1 false None"),
-        ("import deployments.api", "1 false None"),
-        ("import judge.litellm_model", "None None True"),
-        ("import flows.evaluate, judge.litellm_model", "1 false True"),
+        ("import assizes.flows.evaluate", "1 false None"),
+        ("import assizes.flows.partition", "1 false None"),
+        ("import assizes.tasks.judge_shard", "1 false None"),
+        ("from assizes.deployments.settings import prepare_environment as p; p()", "1 false None"),
+        ("import assizes.deployments.api", "1 false None"),
+        ("import assizes.judge.models.litellm_model", "None None True"),
+        ("import assizes.flows.evaluate, assizes.judge.models.litellm_model", "1 false True"),
     ],
 )
 def test_telemetry_is_off_however_the_product_begins(begins: str, said: str, tmp_path: Path):
@@ -92,7 +92,7 @@ def test_telemetry_is_off_however_the_product_begins(begins: str, said: str, tmp
 @pytest.mark.row("S13")
 def test_prefect_itself_takes_the_settings_for_off(tmp_path: Path):
     program = (
-        "import flows.evaluate\n"
+        "import assizes.flows.evaluate\n"
         "from prefect._internal.analytics.enabled import is_telemetry_enabled as enabled\n"
         "from prefect.settings import get_current_settings as now\n"
         "print(enabled(), now().server.analytics_enabled)"
@@ -103,7 +103,7 @@ def test_prefect_itself_takes_the_settings_for_off(tmp_path: Path):
 
 @pytest.mark.row("S13")
 def test_who_wants_to_be_counted_still_can(tmp_path: Path):
-    done = tried(f"import flows.evaluate; {PRINTS}", tmp_path / "log", DO_NOT_TRACK="0")
+    done = tried(f"import assizes.flows.evaluate; {PRINTS}", tmp_path / "log", DO_NOT_TRACK="0")
     assert done.stdout.strip() == "0 false None"
 
 

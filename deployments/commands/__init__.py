@@ -1,1 +1,1 @@
-"""What each command does; `deployments.cli` only reads arguments."""
+"""What each command does; `assizes.deployments.cli` only reads arguments."""

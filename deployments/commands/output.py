@@ -11,15 +11,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from deployments.terminal import json_text, printable
+from assizes.deployments.terminal import json_text, printable
 
 if TYPE_CHECKING:
-    from flows.outcome import RunOutcome
-    from judge.compare import ComparisonVerdict, RunComparison
-    from judge.headlines import MetricSummary
-    from judge.prompt_texts import PromptDiff
-    from judge.statistical_verdict import StatisticalVerdict
-    from judge.summary import RunSummary
+    from assizes.flows.outcome import RunOutcome
+    from assizes.judge.comparison.compare import ComparisonVerdict, RunComparison
+    from assizes.judge.comparison.statistical_verdict import StatisticalVerdict
+    from assizes.judge.prompts.prompt_texts import PromptDiff
+    from assizes.judge.summary.headlines import MetricSummary
+    from assizes.judge.summary.summary import RunSummary
 
 MARKS = {True: "pass", False: "FAIL"}
 STYLES = {
@@ -311,7 +311,7 @@ def print_mismatches(verdict: ComparisonVerdict) -> None:
 
 def print_statistics(found: StatisticalVerdict) -> None:
     """The statistical verdict, a line for each gating measure, and what moved beside them."""
-    from judge.statistical_verdict import SHOWN
+    from assizes.judge.comparison.statistical_verdict import SHOWN
 
     print_line(f"by the statistics: {SHOWN[found.verdict].upper()}")
     for measure in found.metrics:

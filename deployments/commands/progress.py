@@ -17,12 +17,12 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from tasks.room import watcher
+from assizes.tasks.context.run_context import watcher
 
 
 @contextlib.contextmanager
 def watching() -> Iterator[None]:
-    """Draw a bar on stderr for each run that reports to `tasks.room.watcher`."""
+    """Draw a bar on stderr for each run that reports to `assizes.tasks.context.run_context.watcher`."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deployments.settings import read_places
-from judge.config import StoreConfig
-from tasks.store import Store, open_store
+from assizes.deployments.settings import read_places
+from assizes.judge.config.run import StoreConfig
+from assizes.tasks.store import Store, open_store
 
 
 def store_config(file: Path | None, uri: str | None) -> StoreConfig:

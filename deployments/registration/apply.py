@@ -16,8 +16,8 @@ from prefect.events.schemas.automations import Automation, AutomationCore
 from prefect.exceptions import ObjectNotFound
 from prefect.workers.process import ProcessWorker
 
-from deployments.registration.wanted import QUEUED, Place, WantedDeployment
-from tasks.permits import SharedLimit
+from assizes.deployments.registration.desired import QUEUED, Place, WantedDeployment
+from assizes.tasks.distribute.shared_limits import SharedLimit
 
 State = Literal["created", "changed", "unchanged", "removed"]
 

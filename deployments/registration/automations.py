@@ -12,12 +12,12 @@ from prefect.client.schemas.objects import BlockDocument, StateType
 from prefect.events.actions import CallWebhook, ChangeFlowRunState, RunDeployment, SendNotification
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 
-from deployments.registration.wanted import tag_of
-from deployments.registration.wording import in_words
-from judge.config import RunConfig
-from judge.errors import ConfigurationError
-from judge.occasions import Finding
-from tasks.publishing import (
+from assizes.deployments.registration.desired import tag_of
+from assizes.deployments.registration.plain_text import in_words
+from assizes.judge.config.run import RunConfig
+from assizes.judge.config.triggers import Finding
+from assizes.judge.errors import ConfigurationError
+from assizes.tasks.publish_report import (
     EVENT_FAILED,
     EVENT_FINISHED,
     EVENT_INCONCLUSIVE,

@@ -16,8 +16,8 @@ from prefect.events import Event, Resource
 from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL, temporary_settings
 
-from deployments.registration.automations import DEPLOYED
-from judge.errors import ConfigurationError, ServerGone, TakenKey
+from assizes.deployments.registration.automations import DEPLOYED
+from assizes.judge.errors import ConfigurationError, ServerGone, TakenKey
 
 ASKED: Final = "assizes.asked"
 """The label that tells what a flow run was asked for, so that a key stands for one request."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 import gzip
 from importlib import resources
 
-from judge.case import Case, Transcript, Turn
-from judge.evidence import MadeCall, tool_evidence
-from judge.formats import FORMATS
+from assizes.judge.case import Case, Transcript, Turn
+from assizes.judge.evidence.tool_calls import MadeCall, tool_evidence
+from assizes.judge.formats import FORMATS
 
 __all__ = ["FILE", "SLOWDOWN", "sample_cases", "with_planted_regression"]
 

@@ -1,4 +1,4 @@
-"""Choose the bundled transcripts again: `ASSIZES_DATA=FOLDER python -m deployments.samples.make`.
+"""Choose the bundled transcripts again: `ASSIZES_DATA=FOLDER python -m assizes.deployments.samples.make`.
 
 FOLDER holds `tau2_airline/claude-sonnet-4.5.json.gz` (SOURCE.md says where that comes from).
 """
@@ -9,10 +9,10 @@ import gzip
 import os
 from pathlib import Path
 
-from deployments.samples import FILE
-from judge.case import Case
-from judge.evidence import tool_evidence
-from judge.formats import FORMATS, native_line
+from assizes.deployments.samples import FILE
+from assizes.judge.case import Case
+from assizes.judge.evidence.tool_calls import tool_evidence
+from assizes.judge.formats import FORMATS, native_line
 
 SOURCE = Path("tau2_airline") / "claude-sonnet-4.5.json.gz"
 SIZE = 40

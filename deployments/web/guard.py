@@ -14,7 +14,7 @@ from fastapi import HTTPException
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from deployments.web.problems import problem
+from assizes.deployments.web.problems import problem
 
 MAX_BODY_BYTES: Final = 64 * 1024
 

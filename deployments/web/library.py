@@ -9,17 +9,17 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from deployments.web.queries import CaseQuery, RunQuery
-from deployments.web.shapes import CaseItem, Page, Progress, Run, RunDetail
-from judge.compare import RunComparison, compare
-from judge.config import ComparisonConfig, StoreConfig
-from judge.executions import collected
-from tasks.anchor_runs import anchors_alone, anchors_id
-from tasks.calibrations import citation_lines, citations
-from tasks.casebook import Kept, kept_rows
-from tasks.compared import run_data
-from tasks.holding import standing
-from tasks.store import RunRecord, Store, open_store
+from assizes.deployments.web.queries import CaseQuery, RunQuery
+from assizes.deployments.web.responses import CaseItem, Page, Progress, Run, RunDetail
+from assizes.judge.comparison.compare import RunComparison, compare
+from assizes.judge.config.run import ComparisonConfig, StoreConfig
+from assizes.judge.verdicts.executions import collected
+from assizes.tasks.runs.anchor_runs import anchors_alone, anchors_id
+from assizes.tasks.runs.calibrations import citation_lines, citations
+from assizes.tasks.runs.run_lock import standing
+from assizes.tasks.runs.stored_cases import Kept, kept_rows
+from assizes.tasks.runs.stored_comparison import run_data
+from assizes.tasks.store import RunRecord, Store, open_store
 
 T = TypeVar("T")
 

@@ -11,24 +11,24 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, ValidationError
 
-from deployments.web.library import Library
-from deployments.web.paths import CASE_ID
-from deployments.web.problems import Problem
-from deployments.web.queries import CaseQuery, ExecutionQuery, RunQuery
-from deployments.web.reading import RunId, Shelf, configured
-from deployments.web.shapes import Page
-from judge.config import ComparisonConfig
-from judge.errors import ConfigurationError, StoreError
-from judge.series.settings import SeriesConfig
-from tasks.compared import stored_comparison
-from tasks.explained import explained
-from tasks.history import Span, stored_trends
-from tasks.reports.case_page import MAX_OBJECT_BYTES, case_pages
-from tasks.reports.explain_page import explain_page
-from tasks.reports.html import Place, Site, html_report, page, policy_of
-from tasks.reports.stored import StoredReport, read_report
-from tasks.reports.versus import versus
-from tasks.store import Store
+from assizes.deployments.web.library import Library
+from assizes.deployments.web.paths import CASE_ID
+from assizes.deployments.web.problems import Problem
+from assizes.deployments.web.queries import CaseQuery, ExecutionQuery, RunQuery
+from assizes.deployments.web.read_routes import RunId, Shelf, configured
+from assizes.deployments.web.responses import Page
+from assizes.judge.config.run import ComparisonConfig
+from assizes.judge.config.series import SeriesConfig
+from assizes.judge.errors import ConfigurationError, StoreError
+from assizes.tasks.reports.data.case_page import MAX_OBJECT_BYTES, case_pages
+from assizes.tasks.reports.data.explain_page import explain_page
+from assizes.tasks.reports.data.versus import versus
+from assizes.tasks.reports.render.html import Place, Site, html_report, page, policy_of
+from assizes.tasks.reports.stored import StoredReport, read_report
+from assizes.tasks.runs.explained import explained
+from assizes.tasks.runs.history import Span, stored_trends
+from assizes.tasks.runs.stored_comparison import stored_comparison
+from assizes.tasks.store import Store
 
 router = APIRouter(include_in_schema=False)
 
@@ -194,7 +194,7 @@ def compare(
 @router.get("/view/trends")
 def trends(request: Request, books: Shelf, filled: Filled) -> HTMLResponse:
     """The history of a run name."""
-    from tasks.reports.trend_chart import trend_charts
+    from assizes.tasks.reports.render.trend_chart import trend_charts
 
     series: SeriesConfig = request.app.state.series
     listed = books.runs(RunQuery(status="complete", limit=1000)).data

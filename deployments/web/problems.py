@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.middleware.exceptions import ExceptionMiddleware
 
-from judge.errors import (
+from assizes.judge.errors import (
     AssizesError,
     ConfigurationError,
     DataError,

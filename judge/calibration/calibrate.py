@@ -7,14 +7,21 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from statistics import fmean
 
-from judge.calibration import measures
-from judge.calibration.corrected import JudgeErrors, Observed, corrected_rate, design_effect
-from judge.calibration.grades import Rated, agreed, pass_mark
-from judge.calibration.record import Agreement, Calibration, Ceiling, FailingClass, Pair, cautions
-from judge.calibration.resampling import Estimate, estimate
-from judge.calibration.settings import CalibrationConfig
-from judge.calibration.tables import as_counts, coincidences, confusions
-from judge.exact import rounded
+from assizes.judge.calibration import measures
+from assizes.judge.calibration.corrected import JudgeErrors, Observed, corrected_rate, design_effect
+from assizes.judge.calibration.grades import Rated, agreed, pass_mark
+from assizes.judge.calibration.record import (
+    Agreement,
+    Calibration,
+    Ceiling,
+    FailingClass,
+    Pair,
+    cautions,
+)
+from assizes.judge.calibration.resampling import Estimate, estimate
+from assizes.judge.calibration.tables import as_counts, coincidences, confusions
+from assizes.judge.config.calibration import CalibrationConfig
+from assizes.judge.statistics.exact import rounded
 
 PairOf = tuple[str, float, float]
 """Cluster, the one grade, the other."""

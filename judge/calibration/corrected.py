@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from judge.calibration.resampling import Estimate
-from judge.exact import rounded
-from judge.statistics.intervals import CONFIDENCE, z_of
+from assizes.judge.calibration.resampling import Estimate
+from assizes.judge.statistics.exact import rounded
+from assizes.judge.statistics.intervals import CONFIDENCE, z_of
 
 Z = z_of(CONFIDENCE)
 

@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from judge.calibration.settings import VERDICT
-from judge.reply import PARSER_VERSION
-from judge.rows import as_json
+from assizes.judge.config.calibration import VERDICT
+from assizes.judge.prompts.reply import PARSER_VERSION
+from assizes.judge.rows import as_json
 
 _ASKED: Final = (
     "model",

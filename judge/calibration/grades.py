@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from judge.calibration.settings import CalibrationConfig
-from judge.score import ACCEPTABLE
+from assizes.judge.config.calibration import CalibrationConfig
+from assizes.judge.score import ACCEPTABLE
 
 WORDS: Final[Mapping[str, float]] = {
     **dict.fromkeys(("pass", "passed", "yes", "true"), 1.0),

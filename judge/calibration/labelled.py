@@ -8,10 +8,10 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, create_model
 
-from judge.calibration.grades import graded, vocabulary
-from judge.calibration.settings import VERDICT, CalibrationConfig
-from judge.errors import ConfigurationError, ModelError
-from judge.reply import parse_reply
+from assizes.judge.calibration.grades import graded, vocabulary
+from assizes.judge.config.calibration import VERDICT, CalibrationConfig
+from assizes.judge.errors import ConfigurationError, ModelError
+from assizes.judge.prompts.reply import parse_reply
 
 Row = Mapping[str, Any]
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from judge.calibration.tables import Array
+from assizes.judge.calibration.tables import Array
 
 Measure = Callable[[Array], Array]
 Distance = Literal["nominal", "ordinal"]

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from judge.calibration.corrected import JudgeErrors
-from judge.calibration.resampling import Estimate
-from judge.calibration.settings import CalibrationConfig
+from assizes.judge.calibration.corrected import JudgeErrors
+from assizes.judge.calibration.resampling import Estimate
+from assizes.judge.config.calibration import CalibrationConfig
 
 FEW_LABELS = 100
 WEAK_KAPPA = 0.4

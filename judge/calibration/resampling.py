@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from judge.calibration.measures import Measure
-from judge.calibration.tables import Tables
-from judge.exact import rounded
+from assizes.judge.calibration.measures import Measure
+from assizes.judge.calibration.tables import Tables
+from assizes.judge.statistics.exact import rounded
 
 DRAWS: Final = 10_000
 SEED: Final = 20_240_401

@@ -1,1 +1,1 @@
-"""The judges, one family a module; `judge.catalog` lists them."""
+"""The judges, one family a module; `assizes.judge.catalog` lists them."""

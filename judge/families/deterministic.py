@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from judge.case import Case
-from judge.score import Metric, Scale, Score
+from assizes.judge.case import Case
+from assizes.judge.score import Metric, Scale, Score
 
 REWARD: Final = "reward"
 """The label that holds a benchmark's or a person's verdict on the whole conversation."""

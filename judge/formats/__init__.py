@@ -7,22 +7,22 @@ from typing import Any, Final, Protocol, get_args
 
 import jiter
 
-from judge.case import Case
-from judge.errors import DataError
-from judge.format_names import FormatName
-from judge.formats.agent_evaluation import AgentEvaluation
-from judge.formats.anthropic_messages import AnthropicMessages
-from judge.formats.atif import ATIF
-from judge.formats.containers import Document, Lines
-from judge.formats.inspect_ai import InspectAI
-from judge.formats.langfuse import Langfuse
-from judge.formats.mlflow_traces import MLflowTraces
-from judge.formats.native import Native, native_line
-from judge.formats.openai_chat import OpenAIChat
-from judge.formats.openai_logs import OpenAILogs
-from judge.formats.otel import OpenTelemetry
-from judge.formats.tau2 import Tau2
-from judge.formats.tau_bench import TauBench
+from assizes.judge.case import Case
+from assizes.judge.config.format_names import FormatName
+from assizes.judge.errors import DataError
+from assizes.judge.formats.readers.agent_evaluation import AgentEvaluation
+from assizes.judge.formats.readers.anthropic_messages import AnthropicMessages
+from assizes.judge.formats.readers.atif import ATIF
+from assizes.judge.formats.readers.inspect_ai import InspectAI
+from assizes.judge.formats.readers.langfuse import Langfuse
+from assizes.judge.formats.readers.mlflow_traces import MLflowTraces
+from assizes.judge.formats.readers.native import Native, native_line
+from assizes.judge.formats.readers.openai_chat import OpenAIChat
+from assizes.judge.formats.readers.openai_logs import OpenAILogs
+from assizes.judge.formats.readers.otel import OpenTelemetry
+from assizes.judge.formats.readers.tau2 import Tau2
+from assizes.judge.formats.readers.tau_bench import TauBench
+from assizes.judge.formats.shared.containers import Document, Lines
 
 __all__ = ["FORMATS", "NAMES", "Format", "detect", "native_line", "pinned"]
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any, Final
 
-from judge.case import Case, ToolCall, ToolSpec, Turn
-from judge.formats.anthropic_messages import AnthropicMessages
-from judge.formats.containers import Layout
-from judge.formats.fidelity import FIDELITY, HUMAN_LABELS, REASONING
-from judge.formats.openai_chat import OpenAIChat
+from assizes.judge.case import Case, ToolCall, ToolSpec, Turn
+from assizes.judge.formats.readers.anthropic_messages import AnthropicMessages
+from assizes.judge.formats.readers.openai_chat import OpenAIChat
+from assizes.judge.formats.shared.containers import Layout
+from assizes.judge.formats.shared.fidelity import FIDELITY, HUMAN_LABELS, REASONING
 
 _OURS: Final = (FIDELITY, REASONING, HUMAN_LABELS, "stop_reason")
 

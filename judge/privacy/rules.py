@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from judge.privacy.numbers import card_in, iban_in
+from assizes.judge.privacy.check_digits import card_in, iban_in
 
 if TYPE_CHECKING:
-    from judge.privacy.settings import OwnRule
+    from assizes.judge.config.privacy import OwnRule
 
 VALUE: Final = "value"
 """The group of a pattern that is hidden; without one all that matched is."""

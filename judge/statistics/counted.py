@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from judge.statistics.clusters import Floats
+from assizes.judge.statistics.clusters import Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)

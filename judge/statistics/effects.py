@@ -6,8 +6,8 @@ from typing import Final, Literal, NamedTuple
 
 from scipy.special import stdtr  # type: ignore[import-untyped]  # it has no types
 
-from judge.statistics.clusters import MIN_CLUSTERS
-from judge.statistics.intervals import Span
+from assizes.judge.statistics.clusters import MIN_CLUSTERS
+from assizes.judge.statistics.intervals import Span
 
 Method = Literal["mcnemar", "sign_flip", "welch", "t"]
 Word = Literal["regressed", "not_worse", "inconclusive", "improved"]

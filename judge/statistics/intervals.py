@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from scipy.special import ndtri, stdtrit  # type: ignore[import-untyped]  # it has no types
 
-from judge.statistics.clusters import Sample
-from judge.statistics.counted import Counted
+from assizes.judge.statistics.clusters import Sample
+from assizes.judge.statistics.counted import Counted
 
 CONFIDENCE: Final = 0.95
 """The share of intervals that hold the true value."""

@@ -12,10 +12,10 @@ from typing import Final
 import numpy as np
 from scipy.special import bdtr, ndtr  # type: ignore[import-untyped]  # it has no types
 
-from judge.statistics.clusters import Floats, Sample, cluster_sums
-from judge.statistics.counted import Counted
-from judge.statistics.effects import DRAWS, MAX_DRAWN, SEED, Effect, t_p_value
-from judge.statistics.intervals import Span, mean_interval, t_of
+from assizes.judge.statistics.clusters import Floats, Sample, cluster_sums
+from assizes.judge.statistics.counted import Counted
+from assizes.judge.statistics.effects import DRAWS, MAX_DRAWN, SEED, Effect, t_p_value
+from assizes.judge.statistics.intervals import Span, mean_interval, t_of
 
 EXACT_CLUSTERS: Final = 13
 """Up to so many clusters that differ every way of flipping them is counted: 2^13 < 10,000."""

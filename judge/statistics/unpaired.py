@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from math import isinf
 from typing import NamedTuple
 
-from judge.statistics.clusters import Sample
-from judge.statistics.effects import Effect, t_p_value
-from judge.statistics.intervals import Span, t_of
+from assizes.judge.statistics.clusters import Sample
+from assizes.judge.statistics.effects import Effect, t_p_value
+from assizes.judge.statistics.intervals import Span, t_of
 
 
 class Part(NamedTuple):

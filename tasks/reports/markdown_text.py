@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from tasks.reports import words
+from assizes.tasks.reports import formatting
 
 TEXT_CHARS: Final = 280
 
@@ -27,7 +27,7 @@ Block = str
 
 def plain(text: str, limit: int = TEXT_CHARS) -> str:
     """Foreign text as Markdown that renders to exactly that text, on one line."""
-    line = words.clean_line(text, limit)
+    line = formatting.clean_line(text, limit)
     line = _SPECIAL.sub(lambda found: f"\\{found[0]}", _AUTOLINKS.sub(_JOINER, line))
     line = _BLOCK.sub(r"\1\\\2", line)
     return "".join(_ENTITIES.get(sign, sign) for sign in line)
@@ -35,7 +35,7 @@ def plain(text: str, limit: int = TEXT_CHARS) -> str:
 
 def code(text: str, limit: int = TEXT_CHARS) -> str:
     """Foreign text as a code span; as plain text where it could break out of one."""
-    line = words.clean_line(text, limit)
+    line = formatting.clean_line(text, limit)
     return f"`{line}`" if _CODE_SAFE.fullmatch(line) else plain(line, limit)
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from judge.compare import RunComparison
-from judge.config import ReportConfig
-from judge.summary import RunSummary
-from tasks.anchor_runs import stored_attribution
-from tasks.calibrations import citation_lines, citations
-from tasks.reports import words
-from tasks.reports.case_page import conversations, heard_rows
-from tasks.reports.data import report_data, unblamed
-from tasks.reports.files import write_report
-from tasks.store import RunRecord, Store
+from assizes.judge.comparison.compare import RunComparison
+from assizes.judge.config.run import ReportConfig
+from assizes.judge.summary.summary import RunSummary
+from assizes.tasks.reports import formatting
+from assizes.tasks.reports.data.case_page import conversations, heard_rows
+from assizes.tasks.reports.data.report import report_data, unblamed
+from assizes.tasks.reports.render.files import write_report
+from assizes.tasks.runs.anchor_runs import stored_attribution
+from assizes.tasks.runs.calibrations import citation_lines, citations
+from assizes.tasks.store import RunRecord, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def stored_report_data(
     """Everything the report of a stored, summed-up run shows, but what was said in its cases."""
     cases, scores, asks = (store.scan(record.run_id, name) for name in ("cases", "scores", "asks"))
     summary = RunSummary.model_validate(record.summary)
-    cited = [words.clean(one, 500) for one in citation_lines(citations(store, record))]
+    cited = [formatting.clean(one, 500) for one in citation_lines(citations(store, record))]
     found = stored_attribution(store, record, comparison)
     data = report_data(record, summary, cases, scores, asks, comparison)
     return {

@@ -24,12 +24,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, cast
 
-from tasks.sandbox.values import Caps, Refused
+from assizes.tasks.sandbox.values import Caps, Refused
 
 _DESCRIPTORS = 32
 _ENGINES = {
-    "sqlite": ("SQLiteDatabase", "tasks.sandbox.sqlite"),
-    "duckdb": ("DuckDBDatabase", "tasks.sandbox.duck"),
+    "sqlite": ("SQLiteDatabase", "assizes.tasks.sandbox.sqlite"),
+    "duckdb": ("DuckDBDatabase", "assizes.tasks.sandbox.duck"),
 }
 
 

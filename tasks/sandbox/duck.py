@@ -8,7 +8,7 @@ from typing import Any
 
 import duckdb
 
-from tasks.sandbox.values import Caps, State, effect, refusal, result, row_text
+from assizes.tasks.sandbox.values import Caps, State, effect, refusal, result, row_text
 
 _KINDS = duckdb.StatementType
 _QUERIES = (_KINDS.SELECT,)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from tasks.sandbox.values import Caps, State, effect, refusal, result, row_text
+from assizes.tasks.sandbox.values import Caps, State, effect, refusal, result, row_text
 
 _READS = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE))
 _WRITES = frozenset(

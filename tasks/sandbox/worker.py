@@ -12,13 +12,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.sandbox.fixtures import Fixture
-from tasks.sandbox.values import Caps
+import assizes
+from assizes.tasks.sandbox.fixtures import Fixture
+from assizes.tasks.sandbox.values import Caps
 
-_ROOT = Path(__file__).resolve().parents[2]
-_PROGRAM = (
-    f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from tasks.sandbox.child import main; main()"
-)
+_ROOT = Path(assizes.__file__).parents[1]
+"""The folder from which `assizes` is imported: the child knows no other path to it."""
+
+_PROGRAM = f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from assizes.tasks.sandbox.child import main; main()"
 _START_S = 15.0
 """A first import of DuckDB from a cold disk takes seconds."""
 

@@ -1,13 +1,8 @@
 """Where rows are kept: a DuckDB file or a lake of Parquet files, behind one protocol."""
 
-from tasks.store.opening import (
-    ask_store,
-    existing_store,
-    open_store,
-    rebuild_store,
-)
-from tasks.store.protocol import Store
-from tasks.store.record import RunRecord
+from assizes.tasks.store.opening import ask_store, existing_store, open_store, rebuild_store
+from assizes.tasks.store.protocol import Store
+from assizes.tasks.store.record import RunRecord
 
 __all__ = [
     "RunRecord",

@@ -6,14 +6,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from judge.config import StoreConfig
-from judge.errors import StoreBusy, StoreError
-from tasks.store.protocol import Store
+from assizes.judge.config.run import StoreConfig
+from assizes.judge.errors import StoreBusy, StoreError
+from assizes.tasks.store.protocol import Store
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from tasks.store.rebuild import Rebuilt
+    from assizes.tasks.store.rebuild import Rebuilt
 
 _DUCKDB: Final = "duckdb:///"
 """What the URI of a store in one file begins with; the rest is its path."""
@@ -39,11 +39,11 @@ def open_store(config: StoreConfig, *, writing: bool = False) -> Store:
     """
     # Each kind brings its own packages; reading a DuckDB file must not wait for fsspec to load.
     if config.uri.startswith("duckdb:"):
-        from tasks.store.warehouse import Warehouse
+        from assizes.tasks.store.duckdb.warehouse import Warehouse
 
         return Warehouse(config.uri, _file(config.uri), writing=writing)
-    from tasks.store.lake import Lake
-    from tasks.store.objects import objects_at
+    from assizes.tasks.store.lake.lake import Lake
+    from assizes.tasks.store.objects.protocol import objects_at
 
     return Lake(config.uri, objects_at(config.uri, config.storage_options), writing=writing)
 
@@ -66,7 +66,7 @@ def ask_store(config: StoreConfig, statement: str, run_id: str | None = None) ->
         ConfigurationError: for a statement that is another, or that DuckDB refuses.
         StoreError: when the store cannot be read.
     """
-    from tasks.store.sql import ask
+    from assizes.tasks.store.sql import ask
 
     file = _file(config.uri) if config.uri.startswith("duckdb:") else None
     with open_store(config) as store:
@@ -74,7 +74,7 @@ def ask_store(config: StoreConfig, statement: str, run_id: str | None = None) ->
 
 
 def rebuild_store(config: StoreConfig, copy: StoreConfig | None) -> Rebuilt:
-    """Make the DuckDB file of a store anew; see `tasks.store.rebuild.rebuild`.
+    """Make the DuckDB file of a store anew; see `assizes.tasks.store.rebuild.rebuild`.
 
     Args:
         config: the store.
@@ -84,8 +84,8 @@ def rebuild_store(config: StoreConfig, copy: StoreConfig | None) -> Rebuilt:
         StoreError: for a store that is no DuckDB file, a copy that is no Parquet store, or when
             there is nothing to rebuild.
     """
-    from tasks.store.lake import Lake
-    from tasks.store.rebuild import rebuild
+    from assizes.tasks.store.lake.lake import Lake
+    from assizes.tasks.store.rebuild import rebuild
 
     if not config.uri.startswith("duckdb:"):
         raise StoreError(

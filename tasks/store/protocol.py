@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self
 
 import polars as pl
 
-from tasks.store.record import RunRecord
+from assizes.tasks.store.record import RunRecord
 
 
 class Store(Protocol):

@@ -18,15 +18,15 @@ from typing import Any, Final
 import duckdb
 import polars as pl
 
-from judge.errors import SchemaVersion, StoreBusy, StoreError
-from judge.rows import SHARD_TABLES
-from tasks.failpoints import failpoint
-from tasks.store.duckfile import first_line, tables_in
-from tasks.store.duckrows import plan_of, rows_of
-from tasks.store.folder import sync_folder
-from tasks.store.lake import Lake
-from tasks.store.record import RUN_TABLES, RunRecord
-from tasks.store.warehouse import Warehouse
+from assizes.judge.errors import SchemaVersion, StoreBusy, StoreError
+from assizes.judge.rows import SHARD_TABLES
+from assizes.tasks.runtime.failpoints import failpoint
+from assizes.tasks.store.duckdb.file import first_line, tables_in
+from assizes.tasks.store.duckdb.rows import plan_of, rows_of
+from assizes.tasks.store.duckdb.warehouse import Warehouse
+from assizes.tasks.store.lake.lake import Lake
+from assizes.tasks.store.objects.folder import sync_folder
+from assizes.tasks.store.record import RUN_TABLES, RunRecord
 
 _JOURNAL: Final = ".commits"
 _BESIDE: Final = ("", ".wal", _JOURNAL)

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import polars as pl
 
-from judge.config_diff import FINGERPRINTS, config_diff
-from judge.errors import StoreError, UnknownRun
-from judge.rows import COMPLETE, KEYS, SHARD_TABLES, TABLES, as_json, frame
+from assizes.judge.config.diff import FINGERPRINTS, config_diff
+from assizes.judge.errors import StoreError, UnknownRun
+from assizes.judge.rows import COMPLETE, KEYS, SHARD_TABLES, TABLES, as_json, frame
 
 RUN_TABLES: Final = (*SHARD_TABLES, "run_metrics")
 """The tables that can be read back run by run."""

@@ -10,12 +10,12 @@ from typing import Any, Final
 import duckdb
 import polars as pl
 
-from judge.errors import ConfigurationError
-from judge.rows import LATER, SHARD_TABLES, TABLES, completed, frame, lacking
-from tasks.store.arrow import ArrowView
-from tasks.store.duckfile import TYPES, columns_in, first_line, selection
-from tasks.store.lake import Lake
-from tasks.store.protocol import Store
+from assizes.judge.errors import ConfigurationError
+from assizes.judge.rows import LATER, SHARD_TABLES, TABLES, completed, frame, lacking
+from assizes.tasks.store.arrow import ArrowView
+from assizes.tasks.store.duckdb.file import TYPES, columns_in, first_line, selection
+from assizes.tasks.store.lake.lake import Lake
+from assizes.tasks.store.protocol import Store
 
 _WORD: Final = re.compile(r"\w+")
 _READING: Final = frozenset({"SELECT", "EXPLAIN"})

@@ -9,12 +9,12 @@ from datetime import UTC, datetime, timedelta
 
 import polars as pl
 
-from judge.errors import StoreError
-from tasks.store.collect import LONGEST_ATTEMPT, Garbage, garbage, remove
-from tasks.store.lake import Lake
-from tasks.store.protocol import Store
-from tasks.store.record import OF_CASES
-from tasks.store.rewrite import Compacted
+from assizes.judge.errors import StoreError
+from assizes.tasks.store.lake.garbage import LONGEST_ATTEMPT, Garbage, garbage, remove
+from assizes.tasks.store.lake.lake import Lake
+from assizes.tasks.store.lake.rewrite import Compacted
+from assizes.tasks.store.protocol import Store
+from assizes.tasks.store.record import OF_CASES
 
 
 @dataclass(frozen=True, slots=True)

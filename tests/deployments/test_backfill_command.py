@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.samples import with_planted_regression
+from assizes.deployments.samples import with_planted_regression
 from tests.command import KEYS, assizes
 from tests.doubles.fixtures import OPENAI_KEY, running_openai_server
 from tests.flows.nights import ago, cases_of, lay
@@ -66,7 +66,7 @@ def test_an_interrupted_backfill_goes_on_and_ends_with_a_table_of_days(
         (folder / "assizes.toml").write_text(CONFIG + JUDGE.format(api_base=model.api_base))
         inherited = {name: value for name, value in os.environ.items() if name not in KEYS}
         process = subprocess.Popen(
-            [sys.executable, "-m", "deployments.cli", *words],
+            [sys.executable, "-m", "assizes.deployments.cli", *words],
             cwd=folder,
             env={**inherited, **env, "PYTHONPATH": PYTHONPATH},
             stdout=subprocess.PIPE,

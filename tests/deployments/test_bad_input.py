@@ -9,11 +9,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from deployments.samples import sample_cases
-from judge.config import StoreConfig
-from judge.formats import native_line
-from judge.rows import frame
-from tasks.store import open_store
+from assizes.deployments.samples import sample_cases
+from assizes.judge.config.run import StoreConfig
+from assizes.judge.formats import native_line
+from assizes.judge.rows import frame
+from assizes.tasks.store import open_store
 from tests.command import Answer, assizes
 from tests.tasks.reports.sample_families import RUN_ID, families_run
 from tests.tasks.store.rows import ended, run_metrics, run_record

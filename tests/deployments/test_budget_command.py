@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from deployments.samples import sample_cases
-from judge.formats import native_line
+from assizes.deployments.samples import sample_cases
+from assizes.judge.formats import native_line
 from tests.command import Answer, assizes
 from tests.doubles.fixtures import OPENAI_KEY
 

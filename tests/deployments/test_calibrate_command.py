@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from deployments.samples import sample_cases
-from judge.config import StoreConfig
-from judge.formats import native_line
-from tasks.store import open_store
+from assizes.deployments.samples import sample_cases
+from assizes.judge.config.run import StoreConfig
+from assizes.judge.formats import native_line
+from assizes.tasks.store import open_store
 from tests.command import assizes
 from tests.tasks.reports.sample import Said, run
 from tests.tasks.stored_runs import put

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.commands.cells import csv_text
-from judge.config import StoreConfig
-from tasks.store import open_store
+from assizes.deployments.commands.csv_cells import csv_text
+from assizes.judge.config.run import StoreConfig
+from assizes.tasks.store import open_store
 from tests.command import ROOT, assizes
 from tests.hostile import CELLS, XSS
 from tests.tasks.reports.sample import Said, run
@@ -100,4 +100,4 @@ def test_nothing_else_of_the_product_writes_csv():
         for path in (ROOT / part).rglob("*.py")
         if WRITERS.search(path.read_text("utf-8"))
     ]
-    assert found == ["deployments/commands/cells.py"]
+    assert found == ["deployments/commands/csv_cells.py"]

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from deployments.samples import sample_cases
-from judge.formats import native_line
+from assizes.deployments.samples import sample_cases
+from assizes.judge.formats import native_line
 from tests.command import Answer, assizes
 from tests.doubles.fixtures import OPENAI_KEY
 from tests.outward import PYTHONPATH
@@ -100,7 +100,7 @@ def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path, env, judge_server)
     settings.append(f"judge.api_base={judge_server.api_base}")
     pairs = [word for pair in settings for word in ("--set", pair)]
     with subprocess.Popen(
-        [sys.executable, "-m", "deployments.cli", "run", *pairs],
+        [sys.executable, "-m", "assizes.deployments.cli", "run", *pairs],
         cwd=tmp_path,
         env={**os.environ, **env, "PYTHONPATH": PYTHONPATH},
         stderr=subprocess.PIPE,
@@ -174,8 +174,8 @@ def test_the_judges_are_listed(tmp_path: Path):
 def test_reading_commands_import_neither_prefect_nor_litellm():
     program = (
         "import sys\n"
-        "import deployments.cli, deployments.commands.show, deployments.commands.compare\n"
-        "import deployments.commands.report, deployments.commands.init\n"
+        "import assizes.deployments.cli, assizes.deployments.commands.reading.show, assizes.deployments.commands.reading.compare\n"
+        "import assizes.deployments.commands.reading.report, assizes.deployments.commands.running.init\n"
         "assert not {'prefect', 'litellm'} & set(sys.modules)\n"
     )
     root = Path(__file__).resolve().parents[2]

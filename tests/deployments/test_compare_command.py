@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from judge.config import StoreConfig
-from judge.rows import frame
-from tasks.store import open_store
+from assizes.judge.config.run import StoreConfig
+from assizes.judge.rows import frame
+from assizes.tasks.store import open_store
 from tests.command import assizes
 from tests.tasks.reports.sample import Said, run
 

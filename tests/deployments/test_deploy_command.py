@@ -20,12 +20,12 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolCreate
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 
-from deployments.commands.deploy import Order, registered
-from deployments.commands.serve_flows import serve
-from deployments.registration.apply import Registered
-from deployments.settings import validated
-from judge.config import RunConfig
-from judge.errors import ConfigurationError
+from assizes.deployments.commands.operating.deploy import Order, registered
+from assizes.deployments.commands.operating.serve_flows import serve
+from assizes.deployments.registration.apply import Registered
+from assizes.deployments.settings import validated
+from assizes.judge.config.run import RunConfig
+from assizes.judge.errors import ConfigurationError
 from tests.command import ROOT, assizes
 from tests.outward import PYTHONPATH
 
@@ -135,7 +135,7 @@ async def test_what_is_to_be_removed_is_found_behind_any_number_of_others(
 ):
     notify = await saved_webhook("pages")
     first = await states(config("pages", notify))
-    monkeypatch.setattr("deployments.registration.apply.PAGE", 2)
+    monkeypatch.setattr("assizes.deployments.registration.apply.PAGE", 2)
     last = await states(config("pages"), remove=True)
     ours = {name for name in first if "pages" in name and not name.startswith("pool")}
     assert ours == last.keys()
@@ -248,7 +248,7 @@ async def test_flows_are_served_without_a_work_pool(prefect_server: str, tmp_pat
     (tmp_path / "assizes.toml").write_text(toml("served"))
     env = {**os.environ, "PREFECT_API_URL": prefect_server, "PYTHONPATH": PYTHONPATH}
     serving = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "deployments.cli", "serve-flows"),
+        *(sys.executable, "-m", "assizes.deployments.cli", "serve-flows"),
         cwd=tmp_path,
         env=env,
         stderr=asyncio.subprocess.DEVNULL,

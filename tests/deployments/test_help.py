@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from deployments.cli import app
-from deployments.help import OTHERS, SECTIONS, Grouped
+from assizes.deployments.cli import app
+from assizes.deployments.help import OTHERS, SECTIONS, Grouped
 from tests.command import assizes
 
 GROUP = typer.main.get_command(app)

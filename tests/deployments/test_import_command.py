@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from judge.formats import FORMATS
+from assizes.judge.formats import FORMATS
 from tests.command import assizes
 from tests.judge.formats.foreign import FIXTURES, lines
 from tests.judge.formats.test_foreign import OBSERVED, SCORED

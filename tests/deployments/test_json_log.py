@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from deployments.json_log import REPEATS, JsonLines
-from deployments.samples import sample_cases
-from judge.formats import native_line
+from assizes.deployments.json_log import REPEATS, JsonLines
+from assizes.deployments.samples import sample_cases
+from assizes.judge.formats import native_line
 from tests.command import assizes
 
 

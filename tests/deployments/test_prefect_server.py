@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Engine, NullPool, create_engine, event, text
 from sqlalchemy.exc import IntegrityError
 
-from deployments.prefect_server import connect
+from assizes.deployments.prefect_server import connect
 
 WAITS_S = 5.0
 """How long a connection waits for the write lock; Prefect says 60."""

@@ -9,14 +9,10 @@ import pytest
 import yaml
 from prefect.events.schemas.automations import AutomationCore, EventTrigger
 
-from deployments.registration.automations import Deployed, wanted_automations
-from deployments.registration.wanted import (
-    QUEUED,
-    WantedDeployment,
-    wanted_deployments,
-)
-from deployments.settings import WORKER_ENVIRONMENT
-from judge.config import ComparisonConfig, RunConfig, StoreConfig
+from assizes.deployments.registration.automations import Deployed, wanted_automations
+from assizes.deployments.registration.desired import QUEUED, WantedDeployment, wanted_deployments
+from assizes.deployments.settings import WORKER_ENVIRONMENT
+from assizes.judge.config.run import ComparisonConfig, RunConfig, StoreConfig
 from tests.command import ROOT
 
 SAID: dict[str, Any] = yaml.safe_load((ROOT / "deployments" / "prefect.yaml").read_text())
@@ -70,7 +66,7 @@ def queued(wanted: WantedDeployment) -> dict[str, Any] | None:
 def test_the_trigger_is_the_one_that_is_registered():
     triggers = {name: one["triggers"] for name, one in WRITTEN.items() if "triggers" in one}
     (name,), ((written,),) = triggers.keys(), triggers.values()
-    assert name == "flows.after_deployment.after_deployment"
+    assert name == "assizes.flows.after_deployment.after_deployment"
     assert (written["name"], written["enabled"]) == (AFTER.name, AFTER.enabled)
     assert written["parameters"] == AFTER.actions[0].parameters
     assert (

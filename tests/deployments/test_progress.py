@@ -10,8 +10,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from deployments.samples import sample_cases
-from judge.formats import native_line
+from assizes.deployments.samples import sample_cases
+from assizes.judge.formats import native_line
 from tests.command import KEYS, Answer
 from tests.deployments.test_backfill_command import CONFIG, DAYS
 from tests.flows.nights import cases_of, lay
@@ -25,7 +25,7 @@ def on_a_terminal(*args: str, cwd: Path, env: Mapping[str, str]) -> Answer:
     ours, theirs = pty.openpty()
     inherited = {name: value for name, value in os.environ.items() if name not in KEYS}
     process = subprocess.Popen(
-        [sys.executable, "-m", "deployments.cli", *args],
+        [sys.executable, "-m", "assizes.deployments.cli", *args],
         cwd=cwd,
         env={**inherited, "PYTHONPATH": PYTHONPATH, "COLUMNS": "160", "TERM": "xterm", **env},
         stdout=subprocess.PIPE,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from deployments.cli import app
+from assizes.deployments.cli import app
 
 pytestmark = pytest.mark.data
 

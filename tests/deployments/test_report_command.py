@@ -12,20 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from deployments.commands.report import Wanted, write_stored_report
-from deployments.web import pages
-from deployments.web.library import Library
-from judge.config import StoreConfig
-from tasks.reports.case_page import MAX_OBJECT_BYTES
-from tasks.store import open_store
+from assizes.deployments.commands.reading.report import Wanted, write_stored_report
+from assizes.deployments.web import pages
+from assizes.deployments.web.library import Library
+from assizes.judge.config.run import StoreConfig
+from assizes.tasks.reports.data.case_page import MAX_OBJECT_BYTES
+from assizes.tasks.store import open_store
 from tests.command import ROOT, assizes
 from tests.tasks.reports.sample import Run, Said, run
 from tests.tasks.stored_runs import put
 
 WRITE = """
 import sys
-from judge.config import StoreConfig
-from tasks.store import open_store
+from assizes.judge.config.run import StoreConfig
+from assizes.tasks.store import open_store
 open_store(StoreConfig(uri=sys.argv[1]), writing=True).__enter__().close()
 """
 SHARD = {

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from deployments.samples import sample_cases
-from judge.config import StoreConfig
-from judge.formats import native_line
-from tasks.store import open_store
+from assizes.deployments.samples import sample_cases
+from assizes.judge.config.run import StoreConfig
+from assizes.judge.formats import native_line
+from assizes.tasks.store import open_store
 from tests.command import Answer, assizes
 
 CASES = sample_cases()[:5]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from deployments.samples import FILE, sample_cases, with_planted_regression
-from deployments.samples.make import write_sample
-from judge.case import Case, Expected
-from judge.evidence import tool_evidence
+from assizes.deployments.samples import FILE, sample_cases, with_planted_regression
+from assizes.deployments.samples.make import write_sample
+from assizes.judge.case import Case, Expected
+from assizes.judge.evidence.tool_calls import tool_evidence
 from tests.builders import agent, call, case, result, user
 
 BOOKED = Expected(writes=("book",))
@@ -43,7 +43,7 @@ def test_thirty_six_of_the_sample_change_what_was_expected():
 
 
 def test_the_sample_is_small_and_has_its_licence_beside_it():
-    folder = resources.files("deployments.samples")
+    folder = resources.files("assizes.deployments.samples")
     assert len((folder / FILE).read_bytes()) <= 350_000
     assert (folder / "LICENSE").read_text(encoding="utf-8").startswith("MIT License")
     assert "chosen" in (folder / "SOURCE.md").read_text(encoding="utf-8")
@@ -52,7 +52,7 @@ def test_the_sample_is_small_and_has_its_licence_beside_it():
 @pytest.mark.data
 def test_the_sample_can_be_made_again_from_its_source(data: Path, tmp_path: Path):
     write_sample(data, tmp_path / FILE)
-    bundled = (resources.files("deployments.samples") / FILE).read_bytes()
+    bundled = (resources.files("assizes.deployments.samples") / FILE).read_bytes()
     # Lines, not bytes: another zlib may pack the same lines differently.
     assert gzip.decompress((tmp_path / FILE).read_bytes()) == gzip.decompress(bundled)
 

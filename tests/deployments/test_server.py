@@ -39,7 +39,7 @@ def test_a_server_that_is_slow_to_answer_is_waited_for_not_doubled(tmp_path: Pat
     os.killpg(group, signal.SIGSTOP)
     try:
         second = subprocess.Popen(
-            [sys.executable, "-m", "deployments.cli", "up"],
+            [sys.executable, "-m", "assizes.deployments.cli", "up"],
             cwd=tmp_path,
             env={**os.environ, **env, "PYTHONPATH": PYTHONPATH},
             stdout=subprocess.PIPE,
@@ -60,7 +60,7 @@ def test_a_server_that_is_slow_to_answer_is_waited_for_not_doubled(tmp_path: Pat
 @pytest.mark.xdist_group("server")
 def test_two_that_start_at_once_find_one_server(tmp_path: Path, env):
     given = {**os.environ, **env, "PYTHONPATH": PYTHONPATH}
-    command = [sys.executable, "-m", "deployments.cli", "up"]
+    command = [sys.executable, "-m", "assizes.deployments.cli", "up"]
     both = [
         subprocess.Popen(command, cwd=tmp_path, env=given, stdout=subprocess.PIPE, text=True)
         for _ in range(2)

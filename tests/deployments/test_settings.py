@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from deployments.settings import configured_api_url, read_config, read_places
-from judge.config import MetricSelection
-from judge.errors import ConfigurationError
+from assizes.deployments.settings import configured_api_url, read_config, read_places
+from assizes.judge.config.run import MetricSelection
+from assizes.judge.errors import ConfigurationError
 
 MINIMAL = '[transcripts]\nuri = "t"\n'
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from judge.config import StoreConfig
-from judge.fixes import GENERATION_FIX
-from judge.rows import frame
-from judge.run_numbers import run_metrics
-from tasks.store import open_store
+from assizes.judge.config.run import StoreConfig
+from assizes.judge.rows import frame
+from assizes.judge.summary.published_numbers import run_metrics
+from assizes.judge.verdicts.fixes import GENERATION_FIX
+from assizes.tasks.store import open_store
 from tests.command import assizes
 from tests.tasks.reports.sample_families import RUN_ID, families_run
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from deployments.samples import sample_cases
-from judge.config import LimitsConfig
-from judge.formats import native_line
-from tasks.ledger import SqliteLedger
+from assizes.deployments.samples import sample_cases
+from assizes.judge.config.run import LimitsConfig
+from assizes.judge.formats import native_line
+from assizes.tasks.spending.ledger import SqliteLedger
 from tests.command import assizes
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
 from tests.flows.test_interrupt import asked, left_over, started

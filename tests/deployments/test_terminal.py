@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from deployments.commands.case import show_case
-from deployments.commands.explain import explain
-from deployments.terminal import json_text, printable
-from judge.config import StoreConfig
-from judge.formats import native_line
-from tasks.store import open_store
+from assizes.deployments.commands.reading.case import show_case
+from assizes.deployments.commands.reading.explain import explain
+from assizes.deployments.terminal import json_text, printable
+from assizes.judge.config.run import StoreConfig
+from assizes.judge.formats import native_line
+from assizes.tasks.store import open_store
 from tests.builders import agent, call, case, result, user
 from tests.command import ROOT, assizes
 from tests.hostile import ESCAPES
@@ -143,7 +143,7 @@ def test_a_warning_and_a_defect_are_printable(kind: str):
     program = (
         "import logging, sys\n"
         "from deployments import cli\n"
-        "from deployments.terminal import keep_log_printable\n"
+        "from assizes.deployments.terminal import keep_log_printable\n"
         "keep_log_printable()\n"
         "cli._show_warnings()\n"
         "sys.excepthook = cli._internal_error\n"

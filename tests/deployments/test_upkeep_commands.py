@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from judge.config import StoreConfig
-from tasks.store import open_store
+from assizes.judge.config.run import StoreConfig
+from assizes.tasks.store import open_store
 from tests.command import assizes
 from tests.tasks.store.test_upkeep import filled
 

@@ -14,7 +14,7 @@ from prefect.client.schemas.objects import BlockDocument
 from prefect.events.actions import SendNotification
 from prefect.server.utilities.user_templates import render_user_template_sync
 
-from deployments.registration.automations import Teller
+from assizes.deployments.registration.automations import Teller
 from tests.server.house import webhook
 
 FIELDS = {"run_id": "event.payload.run_id", "reasons": "event.payload.reasons"}

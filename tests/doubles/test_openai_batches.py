@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from judge.litellm_model import litellm  # it sets it up first: no price list over the network
+from assizes.judge.models.litellm_model import (
+    litellm,  # it sets it up first: no price list over the network
+)
 from tests.doubles.asking import RIGHT, ask, body
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
 

@@ -22,7 +22,7 @@ from tests.outward import PYTHONPATH
 
 async def registered(pool: str) -> None:
     """A process work pool, and the deployment of partitions on it."""
-    from flows.partition import judge_partition
+    from assizes.flows.partition import judge_partition
 
     async with get_client() as client:
         await client.create_work_pool(WorkPoolCreate(name=pool, type="process"), overwrite=True)

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from deployments.settings import validated
-from judge.case import Case, Expected
-from judge.config import RunConfig
-from judge.formats import native_line
+from assizes.deployments.settings import validated
+from assizes.judge.case import Case, Expected
+from assizes.judge.config.run import RunConfig
+from assizes.judge.formats import native_line
 from tests.builders import agent, call, case, result, user
 from tests.doubles.fixtures import OpenAIServer
 
@@ -22,8 +22,8 @@ PRICE = {"input_usd_per_million": 0.15, "output_usd_per_million": 0.6}
 OWN = '''
 from pydantic import BaseModel
 
-from judge.protocol import Prompt, ask
-from judge.score import Score
+from assizes.judge.protocol import Prompt, ask
+from assizes.judge.score import Score
 
 
 class Finding(BaseModel):

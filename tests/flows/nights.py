@@ -9,12 +9,12 @@ from typing import Any
 
 from prefect.client.schemas.objects import State
 
-from deployments.samples import sample_cases
-from deployments.settings import validated
-from judge.case import Case
-from judge.config import RunConfig
-from judge.formats import native_line
-from tasks.store import open_store
+from assizes.deployments.samples import sample_cases
+from assizes.deployments.settings import validated
+from assizes.judge.case import Case
+from assizes.judge.config.run import RunConfig
+from assizes.judge.formats import native_line
+from assizes.tasks.store import open_store
 
 OPEN_GATES = {"metrics_pass_threshold": 0, "cases_pass_threshold": 0}
 

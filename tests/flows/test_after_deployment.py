@@ -13,16 +13,16 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
 
-from deployments.samples import with_planted_regression
-from flows.after_deployment import COLLECTING, after_deployment
-from flows.evaluate import evaluate
-from flows.nightly import nightly
-from judge.case import Case
-from judge.config import RunConfig
-from judge.formats import native_line
-from tasks.collecting import Collected
-from tasks.days import covering
-from tasks.store import open_store
+from assizes.deployments.samples import with_planted_regression
+from assizes.flows.after_deployment import COLLECTING, after_deployment
+from assizes.flows.evaluate import evaluate
+from assizes.flows.nightly import nightly
+from assizes.judge.case import Case
+from assizes.judge.config.run import RunConfig
+from assizes.judge.formats import native_line
+from assizes.tasks.intake.collecting import Collected
+from assizes.tasks.intake.days import covering
+from assizes.tasks.store import open_store
 from tests.flows.nights import ago, cases_of, dated, ended, lay, rows
 
 pytestmark = pytest.mark.usefixtures("prefect_server")

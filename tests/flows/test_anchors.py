@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from deployments.samples import sample_cases, with_planted_regression
-from flows.evaluate import evaluate
-from flows.outcome import RunOutcome, conclude
-from flows.shards import Losses
-from judge.anchors import Attribution, Change
-from judge.case import Expected
-from judge.config import RunConfig
-from tasks.calibrations import citations
-from tasks.store import open_store
-from tasks.summaries import Against
+from assizes.deployments.samples import sample_cases, with_planted_regression
+from assizes.flows.evaluate import evaluate
+from assizes.flows.outcome import RunOutcome, conclude
+from assizes.flows.shards import Losses
+from assizes.judge.case import Expected
+from assizes.judge.config.run import RunConfig
+from assizes.judge.history.anchors import Attribution, Change
+from assizes.tasks.runs.calibrations import citations
+from assizes.tasks.store import open_store
+from assizes.tasks.summarise import Against
 from tests.flows.test_evaluate import config, outcome_of, written
 
 

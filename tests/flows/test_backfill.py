@@ -26,12 +26,12 @@ from prefect.client.schemas.filters import (
     FlowRunFilterId,
 )
 
-from flows.backfill import backfill
-from flows.days import SeriesOutcome
-from judge.config import RunConfig
-from judge.errors import ConfigurationError
-from tasks.parts import backfill_parts
-from tasks.store import open_store
+from assizes.flows.backfill import backfill
+from assizes.flows.days import SeriesOutcome
+from assizes.judge.config.run import RunConfig
+from assizes.judge.errors import ConfigurationError
+from assizes.tasks.intake.parts import backfill_parts
+from assizes.tasks.store import open_store
 from tests.command import KEYS
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
 from tests.flows.nights import cases_of, dated, ended, lay, rows
@@ -151,8 +151,8 @@ async def test_two_backfills_at_once_over_the_same_days_leave_no_duplicate_and_p
 
 PROGRAM = """
 import asyncio, datetime, json, sys
-from flows.backfill import backfill
-from judge.config import RunConfig
+from assizes.flows.backfill import backfill
+from assizes.judge.config.run import RunConfig
 config = RunConfig.model_validate_json(sys.argv[1])
 days = [datetime.date.fromisoformat(one) for one in sys.argv[2:]]
 asyncio.run(backfill(config, *days, return_state=True))

@@ -11,11 +11,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from deployments.settings import validated
-from flows.outcome import RunOutcome
-from judge.config import RunConfig
-from judge.errors import ConfigurationError
-from tasks.store import open_store
+from assizes.deployments.settings import validated
+from assizes.flows.outcome import RunOutcome
+from assizes.judge.config.run import RunConfig
+from assizes.judge.errors import ConfigurationError
+from assizes.tasks.store import open_store
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer
 from tests.flows.batch_runs import JUDGES, body, config, own_judges, records
 from tests.flows.test_evaluate import outcome_of

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.settings import validated
+from assizes.deployments.settings import validated
 from tests.command import KEYS
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
 from tests.flows.batch_runs import JUDGES, body, config, own_judges, records
@@ -77,7 +77,7 @@ async def test_first_attempts_that_a_batch_brought_count_without_batch_too(
     assert all("could not be used" in str(one["messages"]) for one in judge_server.requests())
 
 
-COMMAND = [sys.executable, "-m", "deployments.cli", "run", "--batch"]
+COMMAND = [sys.executable, "-m", "assizes.deployments.cli", "run", "--batch"]
 
 
 def toml(folder: Path, server: OpenAIServer, cases: int) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from deployments.samples import sample_cases
-from flows.outcome import RunOutcome
-from judge.config import RunConfig
-from judge.errors import ConfigurationError
-from tasks.ledger_file import NANO
+from assizes.deployments.samples import sample_cases
+from assizes.flows.outcome import RunOutcome
+from assizes.judge.config.run import RunConfig
+from assizes.judge.errors import ConfigurationError
+from assizes.tasks.spending.ledger_file import NANO
 from tests.doubles.fixtures import OpenAIServer
 from tests.flows.test_evaluate import config, outcome_of, tables, written
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from deployments.samples import sample_cases
-from judge.config import RunConfig
-from judge.errors import ConfigurationError
+from assizes.deployments.samples import sample_cases
+from assizes.judge.config.run import RunConfig
+from assizes.judge.errors import ConfigurationError
 from tests.doubles.fixtures import OpenAIServer
 from tests.flows.test_evaluate import config, outcome_of, tables, written
 

@@ -10,13 +10,13 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 from prefect.client.schemas.objects import State
 
-from deployments.samples import sample_cases
-from deployments.settings import validated
-from flows.calibrate import calibrate_judge
-from judge.config import RunConfig
-from judge.errors import UnknownRun
-from judge.formats import native_line
-from tasks.store import open_store
+from assizes.deployments.samples import sample_cases
+from assizes.deployments.settings import validated
+from assizes.flows.calibrate import calibrate_judge
+from assizes.judge.config.run import RunConfig
+from assizes.judge.errors import UnknownRun
+from assizes.judge.formats import native_line
+from assizes.tasks.store import open_store
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 

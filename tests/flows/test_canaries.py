@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from deployments.settings import validated
-from flows.calibrate import calibrate_judge
-from judge.case import Case
-from judge.config import RunConfig
-from judge.formats import native_line
-from judge.hostile.canaries import ATTACKS
-from tasks.anchor_forecast import forecast_with_anchors
-from tasks.canary_runs import canaries_of
-from tasks.store import open_store
+from assizes.deployments.settings import validated
+from assizes.flows.calibrate import calibrate_judge
+from assizes.judge.case import Case
+from assizes.judge.config.run import RunConfig
+from assizes.judge.formats import native_line
+from assizes.judge.injection.canaries import ATTACKS
+from assizes.tasks.forecasts.anchor_forecast import forecast_with_anchors
+from assizes.tasks.runs.canary_runs import canaries_of
+from assizes.tasks.store import open_store
 from tests.flows.test_evaluate import outcome_of
 
 pytestmark = pytest.mark.usefixtures("prefect_server")

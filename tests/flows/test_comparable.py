@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from deployments.samples import sample_cases
-from flows.compare import compare_runs
+from assizes.deployments.samples import sample_cases
+from assizes.flows.compare import compare_runs
 from tests.flows.test_evaluate import config, outcome_of, state_of, written
 
 pytestmark = pytest.mark.usefixtures("prefect_server")

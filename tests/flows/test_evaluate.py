@@ -13,17 +13,17 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 from prefect.client.schemas.objects import State
 
-from deployments.samples import sample_cases, with_planted_regression
-from deployments.settings import validated
-from flows.compare import compare_runs
-from flows.evaluate import evaluate
-from flows.outcome import RunOutcome
-from judge.case import Case
-from judge.config import RunConfig, StoreConfig
-from judge.errors import Inconclusive
-from judge.formats import native_line
-from judge.rows import TABLES
-from tasks.store import open_store
+from assizes.deployments.samples import sample_cases, with_planted_regression
+from assizes.deployments.settings import validated
+from assizes.flows.compare import compare_runs
+from assizes.flows.evaluate import evaluate
+from assizes.flows.outcome import RunOutcome
+from assizes.judge.case import Case
+from assizes.judge.config.run import RunConfig, StoreConfig
+from assizes.judge.errors import Inconclusive
+from assizes.judge.formats import native_line
+from assizes.judge.rows import TABLES
+from assizes.tasks.store import open_store
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 

@@ -10,16 +10,16 @@ from typing import Any
 import polars as pl
 import pytest
 
-from deployments.commands.output import judged_by
-from deployments.settings import validated
-from flows.evaluate import evaluate
-from flows.outcome import RunOutcome
-from judge.agent_evaluation import results_frame
-from judge.case import Case, Chunk, Expected, ExpectedCall, ExpectedDocument, Turn
-from judge.catalog import JUDGES
-from judge.config import RunConfig
-from judge.formats import native_line
-from tasks.store import open_store
+from assizes.deployments.commands.output import judged_by
+from assizes.deployments.settings import validated
+from assizes.flows.evaluate import evaluate
+from assizes.flows.outcome import RunOutcome
+from assizes.judge.case import Case, Chunk, Expected, ExpectedCall, ExpectedDocument, Turn
+from assizes.judge.catalog import JUDGES
+from assizes.judge.config.run import RunConfig
+from assizes.judge.formats import native_line
+from assizes.judge.summary.wide_table import results_frame
+from assizes.tasks.store import open_store
 from tests.builders import agent, call, case, result, user
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
@@ -33,7 +33,7 @@ question = "Is the answer polite?"
 needs = ["request", "response"]
 """
 FUNCTION = """
-from judge.score import Score
+from assizes.judge.score import Score
 
 def short(case):
     return [Score("short", value=float(len(case.transcript.turns) < 10), raw=1.0)]

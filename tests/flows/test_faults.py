@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from deployments.samples import sample_cases
-from flows.outcome import RunOutcome
-from judge.case import Case
-from judge.config import RunConfig
-from judge.errors import UnknownRun
-from tasks.compared import stored_comparison
-from tasks.store import open_store
+from assizes.deployments.samples import sample_cases
+from assizes.flows.outcome import RunOutcome
+from assizes.judge.case import Case
+from assizes.judge.config.run import RunConfig
+from assizes.judge.errors import UnknownRun
+from assizes.tasks.runs.stored_comparison import stored_comparison
+from assizes.tasks.store import open_store
 from tests.command import assizes
 from tests.doubles.fixtures import running_openai_server
 from tests.flows.test_evaluate import config, outcome_of, tables, written
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 MODULE = '''
 from pathlib import Path
 
-from judge.score import Score
+from assizes.judge.score import Score
 
 FOLDER = Path(__file__).parent
 heard = []
@@ -212,7 +212,7 @@ async def test_a_baseline_that_is_not_there_is_told_before_any_model_is_asked(
 async def test_the_report_of_a_run_keeps_its_own_baseline_whatever_is_compared_by_hand(
     tmp_path: Path, named: str
 ):
-    from flows.compare import compare_runs
+    from assizes.flows.compare import compare_runs
 
     cases = sample_cases()[:3]
     one = config(tmp_path, written(tmp_path / "v1.jsonl", cases))

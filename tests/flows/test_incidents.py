@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from prefect.client.orchestration import get_client
 
-from deployments.samples import sample_cases, with_planted_regression
-from judge.config import RunConfig
+from assizes.deployments.samples import sample_cases, with_planted_regression
+from assizes.judge.config.run import RunConfig
 from tests.flows.test_evaluate import config, outcome_of, written
 
 LEARNT = 5

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from deployments.samples import sample_cases
-from judge.config import RunConfig
-from judge.formats import native_line
+from assizes.deployments.samples import sample_cases
+from assizes.judge.config.run import RunConfig
+from assizes.judge.formats import native_line
 from tests.doubles.fixtures import OpenAIServer
 from tests.flows.test_cache_modes import CASES, wanted
 from tests.flows.test_evaluate import outcome_of, tables

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from deployments.samples import sample_cases
-from judge.formats import native_line
+from assizes.deployments.samples import sample_cases
+from assizes.judge.formats import native_line
 from tests.command import KEYS
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
 from tests.outward import PYTHONPATH
@@ -41,7 +41,7 @@ def started(folder: Path, api_url: str) -> subprocess.Popen[str]:
     inherited = {name: value for name, value in os.environ.items() if name not in KEYS}
     own = {"PYTHONPATH": PYTHONPATH, "PREFECT_API_URL": api_url, "OPENAI_API_KEY": OPENAI_KEY}
     return subprocess.Popen(
-        [sys.executable, "-m", "deployments.cli", "run"],
+        [sys.executable, "-m", "assizes.deployments.cli", "run"],
         cwd=folder,
         env={**inherited, **own},
         stdout=subprocess.PIPE,

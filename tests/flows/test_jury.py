@@ -8,8 +8,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from deployments.samples import sample_cases
-from judge.case import Expected, ExpectedCall
+from assizes.deployments.samples import sample_cases
+from assizes.judge.case import Expected, ExpectedCall
 from tests.builders import agent, call, case, result, user
 from tests.command import assizes
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer

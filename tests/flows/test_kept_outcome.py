@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from flows.outcome import RunOutcome, reached
-from judge.compare import compare
-from judge.errors import Inconclusive
+from assizes.flows.outcome import RunOutcome, reached
+from assizes.judge.comparison.compare import compare
+from assizes.judge.errors import Inconclusive
 from tests.tasks.reports.sample import Said, config, run
 
 

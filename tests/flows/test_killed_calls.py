@@ -9,9 +9,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from deployments.samples import sample_cases
-from judge.config import StoreConfig
-from tasks.store import open_store
+from assizes.deployments.samples import sample_cases
+from assizes.judge.config.run import StoreConfig
+from assizes.tasks.store import open_store
 from tests.command import Answer, assizes
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer
 from tests.flows.test_evaluate import written

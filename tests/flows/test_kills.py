@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from deployments.samples import sample_cases
-from judge.config import StoreConfig
-from tasks.store import open_store
+from assizes.deployments.samples import sample_cases
+from assizes.judge.config.run import StoreConfig
+from assizes.tasks.store import open_store
 from tests.command import Answer, assizes
 from tests.flows.test_evaluate import PER_RUN, written
 

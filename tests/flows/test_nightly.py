@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from prefect.client.orchestration import get_client
 
-from deployments.samples import with_planted_regression
-from flows.days import SeriesOutcome
-from flows.evaluate import evaluate
-from flows.nightly import nightly
-from judge.config import RunConfig
-from judge.errors import ConfigurationError
-from tasks.day_runs import due_nights
-from tasks.days import yesterday
-from tasks.store import open_store
+from assizes.deployments.samples import with_planted_regression
+from assizes.flows.days import SeriesOutcome
+from assizes.flows.evaluate import evaluate
+from assizes.flows.nightly import nightly
+from assizes.judge.config.run import RunConfig
+from assizes.judge.errors import ConfigurationError
+from assizes.tasks.intake.days import yesterday
+from assizes.tasks.list_due_nights import due_nights
+from assizes.tasks.store import open_store
 from tests.flows.nights import ago, cases_of, dated, ended, lay, rows
 
 pytestmark = pytest.mark.usefixtures("prefect_server")

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from deployments.commands.again import left_errors
-from deployments.samples import sample_cases
-from deployments.settings import stored_config
-from judge.config import RunConfig
-from judge.errors import ConfigurationError, Inconclusive
-from judge.formats import native_line
-from tasks.store import open_store
+from assizes.deployments.commands.running.rerun import left_errors
+from assizes.deployments.samples import sample_cases
+from assizes.deployments.settings import stored_config
+from assizes.judge.config.run import RunConfig
+from assizes.judge.errors import ConfigurationError, Inconclusive
+from assizes.judge.formats import native_line
+from assizes.tasks.store import open_store
 from tests.doubles.fixtures import OpenAIServer
 from tests.flows.test_cache_modes import CASES, wanted
 from tests.flows.test_evaluate import outcome_of, tables

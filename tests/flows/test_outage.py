@@ -11,11 +11,11 @@ import pytest
 from prefect.artifacts import Artifact
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-from flows.backfill import publish
-from flows.days import judge_part
-from tasks.parts import Part
-from tasks.progress import Progress
-from tasks.reports.artifacts import publish_artifacts
+from assizes.flows.backfill import publish
+from assizes.flows.days import judge_part
+from assizes.tasks.intake.parts import Part
+from assizes.tasks.reports.render.artifacts import publish_artifacts
+from assizes.tasks.runtime.progress import Progress
 from tests.flows.nights import cases_of, dated, lay
 from tests.tasks.reports.sample import Said, run
 
@@ -62,8 +62,8 @@ async def test_a_report_that_cannot_be_shown_is_told_in_one_line(
     data = run([Said("a", (5, 5))], name="unseen").data()
     with temporary_settings(nowhere):
         await publish_artifacts(data, {})
-    assert [one.getMessage() for one in caplog.records if one.name == "tasks.progress"] == [
-        "the report cannot be shown in Prefect: ConnectError"
-    ]
+    assert [
+        one.getMessage() for one in caplog.records if one.name == "assizes.tasks.runtime.progress"
+    ] == ["the report cannot be shown in Prefect: ConnectError"]
     await publish_artifacts(data, {})
     assert await Artifact.aget("assizes-report-unseen") is not None

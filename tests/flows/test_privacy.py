@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import pytest
 from prefect.settings import get_current_settings
 
-from flows.evaluate import evaluate
-from judge.config import RunConfig, StoreConfig
-from judge.formats import native_line
-from tasks.store import open_store
+from assizes.flows.evaluate import evaluate
+from assizes.judge.config.run import RunConfig, StoreConfig
+from assizes.judge.formats import native_line
+from assizes.tasks.store import open_store
 from tests.builders import agent, call, case, result, user
 
 pytestmark = pytest.mark.usefixtures("prefect_server")

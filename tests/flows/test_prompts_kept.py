@@ -8,11 +8,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from deployments.samples import sample_cases
-from judge.config import RunConfig
-from judge.prompt_texts import PromptDiff
-from tasks.compared import compare_stored
-from tasks.store import open_store
+from assizes.deployments.samples import sample_cases
+from assizes.judge.config.run import RunConfig
+from assizes.judge.prompts.prompt_texts import PromptDiff
+from assizes.tasks.runs.stored_comparison import compare_stored
+from assizes.tasks.store import open_store
 from tests.command import assizes
 from tests.doubles.fixtures import OpenAIServer
 from tests.flows.test_evaluate import config, outcome_of, report_bytes, written

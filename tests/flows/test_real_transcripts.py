@@ -10,13 +10,13 @@ import polars as pl
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
-from deployments.samples.make import WRITES
-from deployments.settings import validated
-from flows.evaluate import evaluate
-from flows.outcome import RunOutcome
-from judge.config import ComparisonConfig, RunConfig, StoreConfig
-from tasks.compared import compare_stored
-from tasks.store import open_store
+from assizes.deployments.samples.make import WRITES
+from assizes.deployments.settings import validated
+from assizes.flows.evaluate import evaluate
+from assizes.flows.outcome import RunOutcome
+from assizes.judge.config.run import ComparisonConfig, RunConfig, StoreConfig
+from assizes.tasks.runs.stored_comparison import compare_stored
+from assizes.tasks.store import open_store
 
 pytestmark = [pytest.mark.data, pytest.mark.usefixtures("prefect_server")]
 

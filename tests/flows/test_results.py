@@ -20,13 +20,12 @@ from prefect.settings import (
     temporary_settings,
 )
 
-import flows
-import tasks
-from flows.evaluate import evaluate
-from flows.nightly import nightly
-from judge.config import RunConfig
-from judge.formats import native_line
-from tasks.discretion import discreet
+from assizes import flows, tasks
+from assizes.flows.evaluate import evaluate
+from assizes.flows.nightly import nightly
+from assizes.judge.config.run import RunConfig
+from assizes.judge.formats import native_line
+from assizes.tasks.runtime.log_redaction import discreet
 from tests.builders import agent, case, user
 
 
@@ -99,7 +98,7 @@ async def test_a_planted_pickle_is_not_run(tmp_path: Path, prefect_server: str):
         stored = [path for path in storage.rglob("*") if path.is_file()]
         assert stored
         kept = [json.loads(path.read_bytes()) for path in stored]
-        assert {one["__class__"] for one in kept} == {"flows.outcome.RunOutcome"}
+        assert {one["__class__"] for one in kept} == {"assizes.flows.outcome.RunOutcome"}
         for data in planted(mark):
             for path in stored:
                 path.write_bytes(data)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from deployments.samples import sample_cases
-from judge.config import StoreConfig
-from tasks.holding import HOLD_S, holding, standing
-from tasks.store import open_store
+from assizes.deployments.samples import sample_cases
+from assizes.judge.config.run import StoreConfig
+from assizes.tasks.runs.run_lock import HOLD_S, holding, standing
+from assizes.tasks.store import open_store
 from tests.command import Answer, assizes
 from tests.flows.test_evaluate import written
 from tests.flows.test_kills import KILLED, run

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from judge.cautions import MIN_CASES
-from judge.config import RunConfig
+from assizes.judge.config.run import RunConfig
+from assizes.judge.summary.cautions import MIN_CASES
 from tests.builders import agent, case, user
 from tests.doubles.fixtures import OpenAIServer
 from tests.flows.test_evaluate import config, outcome_of, written

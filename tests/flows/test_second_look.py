@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from deployments.settings import validated
-from judge.case import Case
-from judge.config import RunConfig
-from judge.formats import native_line
-from tasks.casebook import kept_rows, retold
-from tasks.forecast import forecast
-from tasks.store import open_store
+from assizes.deployments.settings import validated
+from assizes.judge.case import Case
+from assizes.judge.config.run import RunConfig
+from assizes.judge.formats import native_line
+from assizes.tasks.forecasts.run_forecast import forecast
+from assizes.tasks.runs.stored_cases import kept_rows, retold
+from assizes.tasks.store import open_store
 from tests.flows.test_evaluate import outcome_of
 
 pytestmark = pytest.mark.usefixtures("prefect_server")

@@ -13,16 +13,16 @@ import pytest
 from prefect.exceptions import ParameterTypeError
 from prefect.settings import get_current_settings
 
-from deployments.api import create_app
-from deployments.web.guard import Access, allowed_hosts
-from flows.compare import compare_runs
-from flows.evaluate import evaluate
-from judge.case import Case
-from judge.config import RunConfig, StoreConfig
-from judge.errors import StoreError
-from judge.formats import native_line
-from judge.score import Score
-from tasks.store import open_store
+from assizes.deployments.api import create_app
+from assizes.deployments.web.guard import Access, allowed_hosts
+from assizes.flows.compare import compare_runs
+from assizes.flows.evaluate import evaluate
+from assizes.judge.case import Case
+from assizes.judge.config.run import RunConfig, StoreConfig
+from assizes.judge.errors import StoreError
+from assizes.judge.formats import native_line
+from assizes.judge.score import Score
+from assizes.tasks.store import open_store
 from tests.builders import agent, case, user
 from tests.command import assizes
 from tests.doubles.fixtures import OpenAIServer

@@ -13,10 +13,10 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterTags
 from prefect.client.schemas.objects import FlowRun
 
-from deployments.samples import sample_cases
-from judge.config import RunConfig
-from tasks.flow_runs import tags_of
-from tasks.ledger_file import write_stop
+from assizes.deployments.samples import sample_cases
+from assizes.judge.config.run import RunConfig
+from assizes.tasks.distribute.flow_runs import tags_of
+from assizes.tasks.spending.ledger_file import write_stop
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
 from tests.doubles.workers import kill_host, online, registered, running_workers
 from tests.flows.test_evaluate import PER_RUN, config, outcome_of, tables, written

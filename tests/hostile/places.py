@@ -16,22 +16,22 @@ from pathlib import Path
 from typing import Final
 from zipfile import ZipFile
 
-from judge.config import RunConfig, StoreConfig, TranscriptsConfig
-from judge.errors import AssizesError
-from judge.formats import native_line
-from judge.protocol import Query, QueryResult
-from tasks.archives import spread
-from tasks.bounds import Bounds
-from tasks.clerk import SandboxClerk
-from tasks.intake import plan_intake, read_shard
-from tasks.manifests import transcript_sources
-from tasks.objects import Spool
-from tasks.reports import write_report
-from tasks.store import open_store
+from assizes.judge.config.run import RunConfig, StoreConfig, TranscriptsConfig
+from assizes.judge.errors import AssizesError
+from assizes.judge.formats import native_line
+from assizes.judge.protocol import Query, QueryResult
+from assizes.tasks.intake.manifests import transcript_sources
+from assizes.tasks.intake.shards import plan_intake, read_shard
+from assizes.tasks.reports import write_report
+from assizes.tasks.sandbox.sql_runner import SandboxClerk
+from assizes.tasks.sources.archives import spread
+from assizes.tasks.sources.bounds import Bounds
+from assizes.tasks.sources.objects import Spool
+from assizes.tasks.store import open_store
 from tests.builders import agent, case, user
 from tests.hostile import PATHS
-from tests.tasks.databases import CANARY, sqlite_file
 from tests.tasks.reports.sample import Said, run
+from tests.tasks.sandbox.databases import CANARY, sqlite_file
 
 OBSERVATION: Final = {
     "id": "o1", "trace_id": "t1", "type": "GENERATION", "start_time": "2026-11-20 01:00:00",

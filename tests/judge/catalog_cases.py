@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from judge.catalog import court
-from judge.config import JudgeConfig, MetricSelection
-from judge.errors import ConfigurationError
+from assizes.judge.catalog import court
+from assizes.judge.config.run import JudgeConfig, MetricSelection
+from assizes.judge.errors import ConfigurationError
 
 
 def weights(*metrics: Any, **rest: Any) -> dict[str, float]:

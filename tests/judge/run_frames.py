@@ -7,11 +7,16 @@ from typing import Any
 
 import polars as pl
 
-from judge.compare import ComparisonVerdict, RunComparison, RunData, compare
-from judge.config import ComparisonConfig, RunConfig, ThresholdsConfig, TranscriptsConfig
-from judge.rows import as_json, frame
-from judge.score import LABELS
-from judge.summary import RunSummary, summarise
+from assizes.judge.comparison.compare import ComparisonVerdict, RunComparison, RunData, compare
+from assizes.judge.config.run import (
+    ComparisonConfig,
+    RunConfig,
+    ThresholdsConfig,
+    TranscriptsConfig,
+)
+from assizes.judge.rows import as_json, frame
+from assizes.judge.score import LABELS
+from assizes.judge.summary.summary import RunSummary, summarise
 
 RUN = "run"
 

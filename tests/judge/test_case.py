@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from pydantic import ValidationError
 
-from judge.case import MOST_MS, MOST_TOKENS, MOST_USD, Case, Transcript, Turn, Usage
-from judge.selection import facts
+from assizes.judge.case import MOST_MS, MOST_TOKENS, MOST_USD, Case, Transcript, Turn, Usage
+from assizes.judge.selection import facts
 from tests.builders import agent, case
 
 FIRST_OF_ALL = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=5)))

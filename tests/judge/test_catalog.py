@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judge.catalog import JUDGES, available_metrics, court, resolved_weights
-from judge.config import JudgeConfig, MetricSelection
-from judge.errors import ConfigurationError
-from judge.protocol import Judge
-from judge.rubric import BUILT_IN
-from judge.score import Metric
+from assizes.judge.catalog import JUDGES, available_metrics, court, resolved_weights
+from assizes.judge.config.run import JudgeConfig, MetricSelection
+from assizes.judge.errors import ConfigurationError
+from assizes.judge.protocol import Judge
+from assizes.judge.rubrics.rubric import BUILT_IN
+from assizes.judge.score import Metric
 from tests.judge.catalog_cases import refused, select, weights
 
 DEFAULTS = {

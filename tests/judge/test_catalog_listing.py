@@ -8,10 +8,16 @@ from typing import Any
 
 import pytest
 
-from judge.catalog import available_metrics, court, fingerprints, judges_listing, metrics_listing
-from judge.config import JudgeConfig
-from judge.jury import Jury
-from judge.rubric import BUILT_IN
+from assizes.judge.catalog import (
+    available_metrics,
+    court,
+    fingerprints,
+    judges_listing,
+    metrics_listing,
+)
+from assizes.judge.config.run import JudgeConfig
+from assizes.judge.engine.ensemble import Jury
+from assizes.judge.rubrics.rubric import BUILT_IN
 from tests.judge.catalog_cases import refused, select, weights
 
 TONE = """

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from judge.case import Expected
-from judge.errors import DataError
-from judge.ground_truth import GroundTruthConfig, joined, truth_of
+from assizes.judge.case import Expected
+from assizes.judge.errors import DataError
+from assizes.judge.ground_truth import GroundTruthConfig, joined, truth_of
 from tests.builders import agent, case, user
 
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from judge import judges
-from judge.errors import ConfigurationError, DataError, ModelError
-from judge.judges import Assessment
-from judge.scripted import Scripted
+from assizes.judge import judges
+from assizes.judge.errors import ConfigurationError, DataError, ModelError
+from assizes.judge.judges import Assessment
+from assizes.judge.models.scripted import Scripted
 from tests.doubles.fixtures import OpenAIServer
 
 REQUEST = "What is MLflow?"

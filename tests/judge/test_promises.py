@@ -7,17 +7,17 @@ import math
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from judge.case import Expected
-from judge.config import ComparisonConfig, LimitsConfig, RunConfig
-from judge.families.conversation import NO_AGENT_TURN, ConversationJudge
-from judge.hearing import Hearing
-from judge.llm import Lexical
-from judge.occasions import NightlyConfig
-from judge.panel import Vote, reduced, unsure
-from judge.protocol import Ask, Prompt
-from judge.rubric import rubrics
-from judge.score import Metric, Scale, Score
-from judge.selection import SelectionConfig, drawn
+from assizes.judge.case import Expected
+from assizes.judge.config.run import ComparisonConfig, LimitsConfig, RunConfig
+from assizes.judge.config.triggers import NightlyConfig
+from assizes.judge.engine.votes import Vote, reduced, unsure
+from assizes.judge.families.conversation.judge import NO_AGENT_TURN, ConversationJudge
+from assizes.judge.hearing import Hearing
+from assizes.judge.models.model import Lexical
+from assizes.judge.protocol import Ask, Prompt
+from assizes.judge.rubrics.rubric import rubrics
+from assizes.judge.score import Metric, Scale, Score
+from assizes.judge.selection import SelectionConfig, drawn
 from tests.builders import agent, case, user
 
 CASE = case(user("hello"), agent("hi"))

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from judge.errors import ConfigurationError
-from judge.selection import ALWAYS, SelectionConfig, drawn, facts, kept, stratum_of
+from assizes.judge.errors import ConfigurationError
+from assizes.judge.selection import ALWAYS, SelectionConfig, drawn, facts, kept, stratum_of
 from tests.builders import agent, call, case, user
 
 NIGHT = dt.datetime(2026, 3, 9, 23, 30, tzinfo=dt.timezone(dt.timedelta(hours=2)))

@@ -6,35 +6,35 @@ from tests.mutation import Change, Mutant, change, explained, findings, results,
 from tests.mutation.__main__ import ROOT
 
 LISTED = """
-    judge.verdict.x__level__mutmut_1: killed
-    judge.verdict.x__level__mutmut_2: survived
-    judge.compare.x\u01c1RunData\u01c1why__mutmut_1: timeout
+    assizes.judge.verdicts.verdict.x__level__mutmut_1: killed
+    assizes.judge.verdicts.verdict.x__level__mutmut_2: survived
+    assizes.judge.comparison.compare.x\u01c1RunData\u01c1why__mutmut_1: timeout
 """
-SHOWN = """# judge.verdict.x__level__mutmut_2: survived
---- judge/verdict.py
-+++ judge/verdict.py
+SHOWN = """# assizes.judge.verdicts.verdict.x__level__mutmut_2: survived
+--- judge/verdicts/verdict.py
++++ judge/verdicts/verdict.py
 @@ -1,3 +1,3 @@
  def _level(score: Score) -> float:
 -    return score.value
 +    return (
 +        None
 """
-LEVEL = Mutant("judge.verdict", "x__level", 2, "survived")
-CHANGE = Change("judge.verdict", "return score.value", "return ( None")
+LEVEL = Mutant("assizes.judge.verdicts.verdict", "x__level", 2, "survived")
+CHANGE = Change("assizes.judge.verdicts.verdict", "return score.value", "return ( None")
 
 
 def test_the_lists_and_diffs_of_mutmut_are_read():
     found = results(LISTED)
     assert found[1] == LEVEL
-    assert LEVEL.full_name == "judge.verdict.x__level__mutmut_2"
+    assert LEVEL.full_name == "assizes.judge.verdicts.verdict.x__level__mutmut_2"
     assert [one.end for one in found] == ["killed", "survived", "timeout"]
-    assert change("judge.verdict", SHOWN) == CHANGE
+    assert change("assizes.judge.verdicts.verdict", SHOWN) == CHANGE
 
 
 def test_the_score_is_killed_of_all_and_a_timeout_is_no_kill():
     assert list(scores(results(LISTED))) == [
-        "judge.compare       0 /    1 killed, 0.0%",
-        "judge.verdict       1 /    2 killed, 50.0%",
+        "assizes.judge.comparison.compare       0 /    1 killed, 0.0%",
+        "assizes.judge.verdicts.verdict       1 /    2 killed, 50.0%",
     ]
 
 
@@ -42,7 +42,7 @@ def test_a_survivor_is_a_finding_unless_it_is_explained():
     assert list(findings({LEVEL: CHANGE}, {CHANGE: "why"})) == []
     (finding,) = findings({LEVEL: CHANGE}, {})
     assert finding == (
-        "judge.verdict.x__level__mutmut_2 survived: 'return score.value' became 'return ( None'"
+        "assizes.judge.verdicts.verdict.x__level__mutmut_2 survived: 'return score.value' became 'return ( None'"
     )
 
 

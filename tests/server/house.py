@@ -15,9 +15,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from deployments.samples import sample_cases, with_planted_regression
-from judge.case import Case
-from judge.formats import native_line
+from assizes.deployments.samples import sample_cases, with_planted_regression
+from assizes.judge.case import Case
+from assizes.judge.formats import native_line
 from tests.outward import PYTHONPATH
 
 TODAY = datetime.now(UTC).date()

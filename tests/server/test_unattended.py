@@ -28,21 +28,12 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.events import emit_event
 from prefect.states import Scheduled
 
-from deployments.commands.deploy import Order, registered
-from deployments.settings import read_config
-from judge.config import StoreConfig
-from tasks.store import open_store
+from assizes.deployments.commands.operating.deploy import Order, registered
+from assizes.deployments.settings import read_config
+from assizes.judge.config.run import StoreConfig
+from assizes.tasks.store import open_store
 from tests.command import assizes
-from tests.server.house import (
-    BROKEN,
-    DAYS,
-    EMPTY,
-    YESTERDAY,
-    Told,
-    Worker,
-    furnish,
-    webhook,
-)
+from tests.server.house import BROKEN, DAYS, EMPTY, YESTERDAY, Told, Worker, furnish, webhook
 
 T = TypeVar("T")
 

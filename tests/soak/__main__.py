@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.failpoints import DECLARED
+from assizes.tasks.runtime.failpoints import DECLARED
 from tests.doubles.s3 import S3, running_s3
 from tests.soak.calls import called_again
 from tests.soak.checked import ENDED_RUNS, FAULTY_DATA, checked

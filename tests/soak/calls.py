@@ -21,10 +21,10 @@ from pathlib import Path
 
 import pytest
 
-from deployments.samples import sample_cases
-from judge.config import StoreConfig
-from judge.formats import native_line
-from tasks.store import open_store
+from assizes.deployments.samples import sample_cases
+from assizes.judge.config.run import StoreConfig
+from assizes.judge.formats import native_line
+from assizes.tasks.store import open_store
 from tests.command import KEYS
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
 from tests.outward import PYTHONPATH
@@ -73,7 +73,7 @@ def called_again(work: Path, kills: int, seed: int) -> Tally:
 @contextmanager
 def prefect(work: Path) -> Iterator[str]:
     """A Prefect server of its own, with its files in the work folder; the address of its API."""
-    from deployments.server import start_server, stop_server
+    from assizes.deployments.server import start_server, stop_server
 
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PREFECT_HOME", str(work / "prefect"))
@@ -152,7 +152,7 @@ class Run:
         inherited = {name: value for name, value in os.environ.items() if name not in KEYS}
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "deployments.cli", "run", "--run-id", "r"],
+                [sys.executable, "-m", "assizes.deployments.cli", "run", "--run-id", "r"],
                 cwd=self.folder,
                 env={**inherited, **own, "PREFECT_API_URL": self.api_url},
                 stdout=log,

@@ -14,10 +14,10 @@ from tests.soak.kills import Tally
 ROOT = Path(__file__).resolve().parents[2]
 
 FAULTY_DATA = (
-    "tests/tasks/test_matrix_d.py",
-    "tests/tasks/test_matrix_d_records.py",
-    "tests/tasks/test_matrix_d_s3.py",
-    "tests/tasks/test_counts.py",
+    "tests/tasks/intake/test_matrix_d.py",
+    "tests/tasks/intake/test_matrix_d_records.py",
+    "tests/tasks/intake/test_matrix_d_s3.py",
+    "tests/tasks/intake/test_counts.py",
 )
 ENDED_RUNS = (
     "tests/flows/test_interrupt.py",

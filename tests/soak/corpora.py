@@ -13,11 +13,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from judge.config import TranscriptsConfig
-from judge.errors import Inconclusive
-from tasks.intake import Plan, plan_intake, read_shard
-from tasks.objects import Spool
-from tests.tasks.intake_files import line
+from assizes.judge.config.run import TranscriptsConfig
+from assizes.judge.errors import Inconclusive
+from assizes.tasks.intake.shards import Plan, plan_intake, read_shard
+from assizes.tasks.sources.objects import Spool
+from tests.tasks.intake.intake_files import line
 
 CAP_BYTES = 2048
 NAMES = [f"case-{number}" for number in range(12)]

@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from judge.config import StoreConfig
-from judge.errors import StoreError
-from judge.rows import SHARD_TABLES
-from tasks.store import Store, open_store, rebuild_store
+from assizes.judge.config.run import StoreConfig
+from assizes.judge.errors import StoreError
+from assizes.judge.rows import SHARD_TABLES
+from assizes.tasks.store import Store, open_store, rebuild_store
 from tests.soak.rows import SHARDS, content, rows_of
 from tests.tasks.store.rows import COUNTS, ended, run_metrics, run_record
 

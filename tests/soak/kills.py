@@ -18,10 +18,10 @@ from typing import Any
 
 import polars as pl
 
-from judge.config import StoreConfig
-from judge.errors import StoreError
-from tasks.store import Store, open_store
-from tasks.store.lake import Lake
+from assizes.judge.config.run import StoreConfig
+from assizes.judge.errors import StoreError
+from assizes.tasks.store import Store, open_store
+from assizes.tasks.store.lake.lake import Lake
 from tests.doubles.s3 import S3
 from tests.doubles.s3_proxy import Faults, proxied
 from tests.soak.rows import CASES, METRICS

@@ -7,7 +7,7 @@ import io
 
 import polars as pl
 
-from judge.rows import frame
+from assizes.judge.rows import frame
 from tests.tasks.store.rows import BEGAN, score_row
 
 SHARDS = tuple(f"s{number:03d}" for number in range(24))

@@ -16,23 +16,23 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from deployments.samples import sample_cases
-from deployments.settings import validated
-from judge.config import RunConfig, StoreConfig
-from judge.errors import StoreError
-from judge.formats import native_line
-from judge.kept import Kept
-from judge.llm import Completion
-from tasks import failpoints
-from tasks.judging import judge_shard
-from tasks.plan import Request, plan_run
-from tasks.replies import FileReplies
-from tasks.reports.stored import render_stored
-from tasks.room import sitting
-from tasks.store import Store, open_store, rebuild_store
-from tasks.store.lake import Lake
-from tasks.store.upkeep import Subject, collected, compacted, find, forget
-from tasks.summaries import compare_with_baseline, summarise_run
+from assizes.deployments.samples import sample_cases
+from assizes.deployments.settings import validated
+from assizes.judge.config.run import RunConfig, StoreConfig
+from assizes.judge.engine.reply_cache import Kept
+from assizes.judge.errors import StoreError
+from assizes.judge.formats import native_line
+from assizes.judge.models.model import Completion
+from assizes.tasks.context.run_context import sitting
+from assizes.tasks.judge_shard import judge_shard
+from assizes.tasks.plan import Request, plan_run
+from assizes.tasks.reports.stored import render_stored
+from assizes.tasks.runtime import failpoints
+from assizes.tasks.spending.reply_cache import FileReplies
+from assizes.tasks.store import Store, open_store, rebuild_store
+from assizes.tasks.store.lake.lake import Lake
+from assizes.tasks.store.upkeep import Subject, collected, compacted, find, forget
+from assizes.tasks.summarise import compare_with_baseline, summarise_run
 from tests.soak.rows import content
 
 CASES, SHARD = 12, 4
@@ -44,10 +44,10 @@ _spawn.set_forkserver_preload(
     [
         "tests.soak.small",
         "tests.soak.writers",
-        "tasks.store.lake",
-        "tasks.store.bucket",
-        "tasks.store.rebuild",
-        "judge.offline",
+        "assizes.tasks.store.lake.lake",
+        "assizes.tasks.store.objects.bucket",
+        "assizes.tasks.store.rebuild",
+        "assizes.judge.heuristic.answers",
         "botocore.exceptions",
         "s3fs",
     ]

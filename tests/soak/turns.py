@@ -17,12 +17,12 @@ from pathlib import Path
 
 import polars as pl
 
-from judge.rows import frame
-from tasks.store.collect import LONGEST_ATTEMPT, garbage, remove
-from tasks.store.folder import Folder
-from tasks.store.lake import Lake
-from tasks.store.objects import Entry
-from tasks.store.rewrite import Rewriter
+from assizes.judge.rows import frame
+from assizes.tasks.store.lake.garbage import LONGEST_ATTEMPT, garbage, remove
+from assizes.tasks.store.lake.lake import Lake
+from assizes.tasks.store.lake.rewrite import Rewriter
+from assizes.tasks.store.objects.folder import Folder
+from assizes.tasks.store.objects.protocol import Entry
 from tests.tasks.store.rows import ended, run_metrics, run_record
 
 RUN = "nightly-1"

@@ -6,7 +6,7 @@ import os
 import random
 import uuid
 
-from tasks.store import open_store
+from assizes.tasks.store import open_store
 from tests.soak.rows import rows_of
 from tests.soak.small import Child
 from tests.tasks.store.rows import COUNTS, run_record

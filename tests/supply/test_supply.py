@@ -115,9 +115,7 @@ def test_an_import_of_the_proxy_is_found_and_its_server_never_loaded(tmp_path: P
     (tmp_path / "judge" / "a.py").write_text("def f():\n    from litellm import proxy\n")
     (tmp_path / "tasks" / "b.py").write_text("import litellm.proxy.proxy_server\n")
     assert len(list(proxy_imports(tmp_path))) == 2
-    loads = (
-        "import sys, judge.litellm_model; print([m for m in sys.modules if 'proxy_server' in m])"
-    )
+    loads = "import sys, assizes.judge.models.litellm_model; print([m for m in sys.modules if 'proxy_server' in m])"
     done = subprocess.run(
         [sys.executable, "-c", loads], cwd=ROOT, capture_output=True, text=True, check=True
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from judge.rows import frame
-from judge.run_numbers import run_metrics
-from tasks.store import Store
+from assizes.judge.rows import frame
+from assizes.judge.summary.published_numbers import run_metrics
+from assizes.tasks.store import Store
 from tests.tasks.reports.sample import Run
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pydantic.json_schema import GenerateJsonSchema
 
-from tasks.reports.schema.report import Report
+from assizes.tasks.reports.schema.report import Report
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from judge.compare_cases import CaseStatus as Change
-from judge.score import Status
-from judge.verdict import CaseStatus
-from tasks.reports.schema.parts import Part
+from assizes.judge.comparison.cases import CaseStatus as Change
+from assizes.judge.score import Status
+from assizes.judge.verdicts.verdict import CaseStatus
+from assizes.tasks.reports.schema.parts import Part
 
 
 class Execution(Part):

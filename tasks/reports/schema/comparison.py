@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from judge.compare import Ending
-from judge.statistical_verdict import Exploratory, MetricVerdict, Mix
-from judge.statistics.effects import Word
-from tasks.reports.schema.parts import OfMany, Part
+from assizes.judge.comparison.compare import Ending
+from assizes.judge.comparison.statistical_verdict import Exploratory, MetricVerdict, Mix
+from assizes.judge.statistics.effects import Word
+from assizes.tasks.reports.schema.parts import OfMany, Part
 
 
 class Side(Part):

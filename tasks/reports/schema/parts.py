@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from judge.run_intervals import NumberInterval
+from assizes.judge.summary.run_intervals import NumberInterval
 
 
 class Part(BaseModel):

@@ -1,4 +1,4 @@
-"""report.json as a whole; `tasks.reports.data` and `stored` put it together."""
+"""report.json as a whole; `assizes.tasks.reports.data.report` and `stored` put it together."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from judge.anchors import Cause, Change
-from judge.spending import JudgeSpending
-from tasks.reports.schema.cases import Cases
-from tasks.reports.schema.comparison import Comparison
-from tasks.reports.schema.parts import Counted, Interval, NameValue, Part
+from assizes.judge.history.anchors import Cause, Change
+from assizes.judge.summary.spending import JudgeSpending
+from assizes.tasks.reports.schema.cases import Cases
+from assizes.tasks.reports.schema.comparison import Comparison
+from assizes.tasks.reports.schema.parts import Counted, Interval, NameValue, Part
 
 
 class JudgedBy(Part):

@@ -92,7 +92,7 @@ class serving:  # noqa: N801  # used as a function
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        command = [sys.executable, "-m", "deployments.cli", "serve"]
+        command = [sys.executable, "-m", "assizes.deployments.cli", "serve"]
         if store is not None:
             command += ["--store", store]
         self._process = subprocess.Popen(

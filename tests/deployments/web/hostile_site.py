@@ -14,9 +14,9 @@ from urllib.parse import quote, urlencode
 
 from playwright.sync_api import Page, sync_playwright
 
-from judge.config import StoreConfig
-from judge.formats import native_line
-from tasks.store import open_store
+from assizes.judge.config.run import StoreConfig
+from assizes.judge.formats import native_line
+from assizes.tasks.store import open_store
 from tests.builders import agent, call, case, result, user
 from tests.command import ROOT, assizes
 from tests.deployments.web.conftest import serving

@@ -7,9 +7,9 @@ import logging
 import httpx
 import pytest
 
-from deployments.api import create_app
-from deployments.web.guard import HEADERS, LOOPBACK, MAX_BODY_BYTES, Access
-from judge.config import RunConfig
+from assizes.deployments.api import create_app
+from assizes.deployments.web.guard import HEADERS, LOOPBACK, MAX_BODY_BYTES, Access
+from assizes.judge.config.run import RunConfig
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from deployments.web.guard import MAX_BODY_BYTES, host_of
+from assizes.deployments.web.guard import MAX_BODY_BYTES, host_of
 from tests.deployments.web.conftest import Served, ask, serving
 from tests.hostile import ESCAPES, PATHS, XSS
 

@@ -12,7 +12,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tasks.reports.html import html_report
+from assizes.tasks.reports.render.html import html_report
 from tests.deployments.web.conftest import Served
 from tests.tasks.reports.sample import Said, compared, run
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from deployments.web.shapes import Run
+from assizes.deployments.web.responses import Run
 from tests.tasks.reports.sample import Said, run
 
 

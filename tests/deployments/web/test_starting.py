@@ -215,5 +215,5 @@ def test_a_page_of_another_site_begins_nothing(desk: Desk):
 
 
 def test_reading_does_not_load_prefect():
-    code = "import sys, deployments.api; assert 'prefect' not in sys.modules"
+    code = "import sys, assizes.deployments.api; assert 'prefect' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

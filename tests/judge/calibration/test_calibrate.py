@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from judge.calibration.calibrate import Subject, calibrate
-from judge.calibration.fingerprint import judge_fingerprint
-from judge.calibration.grades import Rated, agreed, graded, pass_mark
-from judge.calibration.labelled import Thing, judgements, labels_by_metric
-from judge.calibration.record import Calibration, former_of, shortfalls
-from judge.calibration.settings import CalibrationConfig
-from judge.errors import ConfigurationError
+from assizes.judge.calibration.calibrate import Subject, calibrate
+from assizes.judge.calibration.fingerprint import judge_fingerprint
+from assizes.judge.calibration.grades import Rated, agreed, graded, pass_mark
+from assizes.judge.calibration.labelled import Thing, judgements, labels_by_metric
+from assizes.judge.calibration.record import Calibration, former_of, shortfalls
+from assizes.judge.config.calibration import CalibrationConfig
+from assizes.judge.errors import ConfigurationError
 
 PLAIN = CalibrationConfig()
 SUBJECT = Subject("verdict", "judge-1", "f1", "labels.csv", "h1")

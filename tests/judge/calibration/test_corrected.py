@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from judge.calibration.corrected import JudgeErrors, Observed, corrected_rate, design_effect
+from assizes.judge.calibration.corrected import JudgeErrors, Observed, corrected_rate, design_effect
 
 
 def errors(passes: tuple[int, int], fails: tuple[int, int]) -> JudgeErrors:

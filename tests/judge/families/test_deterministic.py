@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from judge.families.deterministic import RecordedJudge
-from judge.hearing import Hearing
-from judge.score import Score
+from assizes.judge.families.deterministic import RecordedJudge
+from assizes.judge.hearing import Hearing
+from assizes.judge.score import Score
 from tests.builders import agent, case, user
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
-from judge.case import Case
-from judge.formats import FORMATS
+from assizes.judge.case import Case
+from assizes.judge.formats import FORMATS
 
 TAU_BENCH = "tau_bench_airline/gpt-4o-airline.json.gz"
 AGENTS = (

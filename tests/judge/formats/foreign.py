@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from judge.case import Case, Turn
-from judge.formats import FORMATS, detect
+from assizes.judge.case import Case, Turn
+from assizes.judge.formats import FORMATS, detect
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

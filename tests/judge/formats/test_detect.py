@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from judge.errors import DataError
-from judge.formats import FORMATS, NAMES, detect, native_line
+from assizes.judge.errors import DataError
+from assizes.judge.formats import FORMATS, NAMES, detect, native_line
 from tests.builders import case, user
 from tests.judge.formats.files import RESULT_FILES, read
 

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from judge.errors import DataError
-from judge.formats import FORMATS, detect, pinned
-from judge.formats.fidelity import FIDELITY, HUMAN_LABELS, REASONING
+from assizes.judge.errors import DataError
+from assizes.judge.formats import FORMATS, detect, pinned
+from assizes.judge.formats.shared.fidelity import FIDELITY, HUMAN_LABELS, REASONING
 from tests.judge.formats.foreign import FIXTURES, cases_in, fixture, joined, lines, told
 
 ASKED = "user: Where is order 77?"

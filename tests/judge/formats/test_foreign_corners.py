@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from judge.errors import DataError
-from judge.formats import FORMATS
-from judge.formats.fidelity import FIDELITY, REASONING
+from assizes.judge.errors import DataError
+from assizes.judge.formats import FORMATS
+from assizes.judge.formats.shared.fidelity import FIDELITY, REASONING
 from tests.judge.formats.foreign import joined, told
 from tests.judge.formats.shapes_of_others import COLLECTED
 

@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from judge.case import Case, ToolCall, ToolResult, ToolSpec, Transcript, Turn, Usage
-from judge.formats import FORMATS, native_line
-from judge.formats.fidelity import FIDELITY
-from judge.formats.writing import WRITERS, lost
+from assizes.judge.case import Case, ToolCall, ToolResult, ToolSpec, Transcript, Turn, Usage
+from assizes.judge.formats import FORMATS, native_line
+from assizes.judge.formats.shared.fidelity import FIDELITY
+from assizes.judge.formats.writing import WRITERS, lost
 
 SOME = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 NAMES = st.text("abcXYZ_09", min_size=1, max_size=8)

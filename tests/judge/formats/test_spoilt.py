@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from judge.case import Case, Usage
-from judge.errors import DataError
-from judge.formats import FORMATS, Format, detect
+from assizes.judge.case import Case, Usage
+from assizes.judge.errors import DataError
+from assizes.judge.formats import FORMATS, Format, detect
 from tests.judge.formats.foreign import FIXTURES, lines
 from tests.judge.formats.shapes_of_others import WHOLE
 from tests.judge.formats.test_foreign import OBSERVED, SCORED

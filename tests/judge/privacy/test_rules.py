@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from assizes.judge.redaction.redaction import EVERYTHING
 from benchmarks.privacy import measured
-from judge.privacy.redaction import EVERYTHING
 
 KEY = "sk-proj-" + "a1B2" * 10
 

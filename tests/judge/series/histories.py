@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from judge.series.control import Point
-from judge.series.trends import Series
+from assizes.judge.history.control_charts import Point
+from assizes.judge.history.trends import Series
 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
 

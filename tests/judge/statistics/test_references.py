@@ -12,20 +12,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from judge.statistics.clusters import Sample, cluster_sums
-from judge.statistics.counted import Counted
-from judge.statistics.effects import DRAWS, SEED
-from judge.statistics.intervals import (
+from assizes.judge.statistics.clusters import Sample, cluster_sums
+from assizes.judge.statistics.counted import Counted
+from assizes.judge.statistics.effects import DRAWS, SEED
+from assizes.judge.statistics.intervals import (
     mean_interval,
     quantile_interval,
     rate_interval,
     wilson,
     z_of,
 )
-from judge.statistics.multiplicity import benjamini_hochberg, holm
-from judge.statistics.paired import bootstrap, mcnemar, paired_effect, share_interval, sign_flip
-from judge.statistics.power import cases_needed, minimum_detectable
-from judge.statistics.unpaired import strata, unpaired_effect, weighted_effect
+from assizes.judge.statistics.multiplicity import benjamini_hochberg, holm
+from assizes.judge.statistics.paired import (
+    bootstrap,
+    mcnemar,
+    paired_effect,
+    share_interval,
+    sign_flip,
+)
+from assizes.judge.statistics.power import cases_needed, minimum_detectable
+from assizes.judge.statistics.unpaired import strata, unpaired_effect, weighted_effect
 
 SOME = settings(max_examples=80, deadline=None)
 FEW = settings(max_examples=15, deadline=None)

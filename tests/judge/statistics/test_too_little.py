@@ -7,17 +7,17 @@ from itertools import product
 import numpy as np
 import pytest
 
-from judge import counted_metrics as counting
-from judge.compare import compare
-from judge.config import ComparisonConfig
-from judge.counted_metrics import counted_metrics
-from judge.labels import labelled
-from judge.measures import case_table
-from judge.paired_metrics import metric_names
-from judge.statistics.clusters import Sample
-from judge.statistics.counted import Counted
-from judge.statistics.effects import bounded
-from judge.statistics.intervals import mean_interval, quantile_interval, rate_interval
+from assizes.judge.comparison import counted_metrics as counting
+from assizes.judge.comparison.compare import compare
+from assizes.judge.comparison.counted_metrics import counted_metrics
+from assizes.judge.comparison.labels import labelled
+from assizes.judge.comparison.measures import case_table
+from assizes.judge.comparison.paired_metrics import metric_names
+from assizes.judge.config.run import ComparisonConfig
+from assizes.judge.statistics.clusters import Sample
+from assizes.judge.statistics.counted import Counted
+from assizes.judge.statistics.effects import bounded
+from assizes.judge.statistics.intervals import mean_interval, quantile_interval, rate_interval
 from tests.judge.run_frames import case_row, fraction_row, lazy, run_of, score_row, summary_of
 
 WORDS = ("regressed", "not_worse", "inconclusive", "improved")

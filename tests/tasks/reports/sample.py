@@ -11,14 +11,14 @@ from typing import Any
 import jsonschema_rs
 import polars as pl
 
-from judge.compare import RunComparison, RunData, compare
-from judge.config import RunConfig
-from judge.rows import SHARD_TABLES, as_json, frame
-from judge.score import LABELS
-from judge.summary import RunSummary, summarise
-from tasks.reports import json_report, report_data
-from tasks.reports.schema import report_schema
-from tasks.store import RunRecord
+from assizes.judge.comparison.compare import RunComparison, RunData, compare
+from assizes.judge.config.run import RunConfig
+from assizes.judge.rows import SHARD_TABLES, as_json, frame
+from assizes.judge.score import LABELS
+from assizes.judge.summary.summary import RunSummary, summarise
+from assizes.tasks.reports import json_report, report_data
+from assizes.tasks.reports.schema import report_schema
+from assizes.tasks.store import RunRecord
 
 DESCRIBED = jsonschema_rs.validator_for(report_schema())
 """Every report of a sample is held against the schema."""

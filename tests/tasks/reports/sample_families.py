@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from judge.case import Case, Expected
-from judge.catalog import Court
-from judge.engine import Heard
-from judge.findings import Origin, findings
-from judge.protocol import Judge
-from judge.rows import SHARD_TABLES, frame
-from judge.score import Metric, Scale, Score
-from judge.summary import summarise
+from assizes.judge.case import Case, Expected
+from assizes.judge.catalog import Court
+from assizes.judge.engine.hearings import Heard
+from assizes.judge.protocol import Judge
+from assizes.judge.rows import SHARD_TABLES, frame
+from assizes.judge.score import Metric, Scale, Score
+from assizes.judge.summary.summary import summarise
+from assizes.judge.verdicts.case_rows import Origin, findings
 from tests.builders import agent, case, user
-from tests.judge.levels import PAID, but
-from tests.judge.quality_scores import Promising, measured, rated
+from tests.judge.engine.levels import PAID, but
+from tests.judge.verdicts.quality_scores import Promising, measured, rated
 from tests.tasks.reports.sample import Run, config, run
 
 RUN_ID = "nightly-ffffffffffff"

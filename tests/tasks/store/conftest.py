@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from judge.config import StoreConfig
+from assizes.judge.config.run import StoreConfig
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from judge.rows import TABLES, frame
-from tasks.store import RunRecord
+from assizes.judge.rows import TABLES, frame
+from assizes.tasks.store import RunRecord
 
 BEGAN = datetime(2026, 3, 1, 2, 30, 0, 123456, tzinfo=timezone(timedelta(hours=2)))
 ENDED = datetime(2026, 3, 1, 1, 0, tzinfo=UTC)

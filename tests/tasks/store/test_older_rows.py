@@ -7,10 +7,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from judge.config import StoreConfig
-from judge.rows import CASES, LATER, completed, frame
-from tasks.store import ask_store, open_store, rebuild_store
-from tasks.store.protocol import Store
+from assizes.judge.config.run import StoreConfig
+from assizes.judge.rows import CASES, LATER, completed, frame
+from assizes.tasks.store import ask_store, open_store, rebuild_store
+from assizes.tasks.store.protocol import Store
 from tests.tasks.store.rows import COUNTS, ended, run_metrics, run_record, shard
 
 TOOLS = pl.List(pl.String)

@@ -9,9 +9,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from judge.config import StoreConfig
-from judge.errors import StoreBusy, StoreError
-from tasks.store import open_store, rebuild_store
+from assizes.judge.config.run import StoreConfig
+from assizes.judge.errors import StoreBusy, StoreError
+from assizes.tasks.store import open_store, rebuild_store
 from tests.command import assizes
 from tests.soak.damage import NAME, RUNS, build, damage, fill, held, outcomes, tables_of
 from tests.soak.rows import SHARDS

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from judge.config import StoreConfig
-from judge.errors import ConfigurationError, StoreError
-from tasks.store import ask_store, open_store
+from assizes.judge.config.run import StoreConfig
+from assizes.judge.errors import ConfigurationError, StoreError
+from assizes.tasks.store import ask_store, open_store
 from tests.command import assizes
 from tests.tasks.store.rows import COUNTS, ENDED, ended, run_metrics, run_record, shard
 

@@ -15,10 +15,10 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from judge.config import StoreConfig
-from judge.errors import SchemaVersion, StoreError, UnknownRun
-from judge.rows import SHARD_TABLES, TABLES, as_json, frame
-from tasks.store import open_store
+from assizes.judge.config.run import StoreConfig
+from assizes.judge.errors import SchemaVersion, StoreError, UnknownRun
+from assizes.judge.rows import SHARD_TABLES, TABLES, as_json, frame
+from assizes.tasks.store import open_store
 from tests.tasks.store.rows import (
     BEGAN,
     COUNTS,

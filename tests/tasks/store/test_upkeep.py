@@ -10,13 +10,13 @@ import duckdb
 import pytest
 from polars.testing import assert_frame_equal
 
-from judge.config import StoreConfig
-from judge.errors import StoreError
-from judge.rows import SHARD_TABLES, as_json
-from tasks.store import open_store, rebuild_store
-from tasks.store.collect import garbage, remove
-from tasks.store.rewrite import Rewriter
-from tasks.store.upkeep import Subject, collected, compacted, find, forget
+from assizes.judge.config.run import StoreConfig
+from assizes.judge.errors import StoreError
+from assizes.judge.rows import SHARD_TABLES, as_json
+from assizes.tasks.store import open_store, rebuild_store
+from assizes.tasks.store.lake.garbage import garbage, remove
+from assizes.tasks.store.lake.rewrite import Rewriter
+from assizes.tasks.store.upkeep import Subject, collected, compacted, find, forget
 from tests.soak.turns import interleaved
 from tests.tasks.store.rows import COUNTS, ended, run_metrics, run_record, shard
 

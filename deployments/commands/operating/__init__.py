@@ -1,0 +1,1 @@
+"""Commands that set things up and look after them: deploy, serve, doctor, stop, upkeep."""

@@ -1,0 +1,157 @@
+"""`assizes doctor`: is everything there that a run needs, and what to do where it is not."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from assizes.deployments.commands.output import print_json, print_table
+from assizes.deployments.server import API_TIMEOUT_S, healthy, running_server
+from assizes.deployments.settings import configured_api_url, read_config
+from assizes.judge.catalog import court
+from assizes.judge.config.run import RunConfig
+from assizes.judge.engine.ensemble_hearing import members
+from assizes.judge.errors import AssizesError, Halted, NoStore
+from assizes.judge.model_assignment import callable_seats
+from assizes.tasks.runtime.places import write_probe
+from assizes.tasks.sources.objects import list_sources
+from assizes.tasks.spending.ledger_file import all_stopped, probe_ledger, spent_today
+from assizes.tasks.store import existing_store
+from assizes.tasks.store.opening import store_file
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing looked at; `note`: it works, but know this."""
+
+    name: str
+    state: Literal["ok", "note", "fault"]
+    finding: str
+
+
+def examine(file: Path | None, overrides: list[str], *, as_json: bool) -> int:
+    """Check one thing after another and print what was found.
+
+    Returns:
+        2 when anything is at fault, else 0.
+    """
+    checks = _checks(file, overrides)
+    if as_json:
+        print_json([asdict(check) for check in checks])
+    else:
+        rows = [(check.name, check.state, check.finding) for check in checks]
+        print_table("", ("check", "state", "finding"), rows)
+    return 2 if any(check.state == "fault" for check in checks) else 0
+
+
+def _checks(file: Path | None, overrides: list[str]) -> list[Check]:
+    checks = [_versions(), _checked_server()]
+    try:
+        config = read_config(file, overrides)
+    except AssizesError as error:
+        return [*checks, Check("configuration", "fault", str(error))]
+    probes: list[tuple[str, Callable[[RunConfig], str]]] = [
+        ("judges and metrics", _judges),
+        ("model", _model),
+        ("transcripts", _transcripts),
+        ("store", _store),
+        ("reply cache", _cache),
+        ("ledger", _ledger),
+        ("reports", _reports),
+    ]
+    return [*checks, *(_probed(name, probe, config) for name, probe in probes)]
+
+
+def _probed(name: str, probe: Callable[[RunConfig], str], config: RunConfig) -> Check:
+    try:
+        return Check(name, "ok", probe(config))
+    except (AssizesError, OSError) as error:
+        return Check(name, "fault", " ".join(str(error).split()))
+
+
+def _versions() -> Check:
+    names = ("assizes", "prefect", "litellm", "polars", "duckdb", "s3fs")
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
+    return Check("versions", "ok", f"python {sys.version.split()[0]}, {versions}")
+
+
+def _checked_server() -> Check:
+    try:
+        return _server()
+    except AssizesError as error:
+        return Check("prefect server", "fault", str(error))
+
+
+def _server() -> Check:
+    if url := configured_api_url():
+        if healthy(url, API_TIMEOUT_S):
+            return Check("prefect server", "ok", f"{url} (as configured)")
+        return Check("prefect server", "fault", f"{url} does not answer; start it or unset it")
+    if server := running_server():
+        return Check("prefect server", "ok", f"{server.api_url} (started by `assizes up`)")
+    finding = "none: each command starts a temporary one; `assizes up` keeps one running"
+    return Check("prefect server", "note", finding)
+
+
+def _judges(config: RunConfig) -> str:
+    found = court(config.judge)
+    weights = ", ".join(f"{name} {weight:.3f}" for name, weight in found.weights.items())
+    return f"{', '.join(config.judge.judges)}; weights: {weights or 'none'}"
+
+
+def _model(config: RunConfig) -> str:
+    found = callable_seats(config, court(config.judge))
+    others = [
+        f"{name}: {' + '.join(model.name for model in members([own]))}"
+        for name, own in found.own.items()
+        if own is not found.shared
+    ]
+    shared = [] if config.judge.panel else [found.shared.name]
+    return "; ".join([*shared, *others])
+
+
+def _transcripts(config: RunConfig) -> str:
+    if "{" in config.transcripts.uri:
+        return f"{config.transcripts.uri}: has a date placeholder, not listed"
+    found = list_sources(config.transcripts.uri, config.transcripts.storage_options)
+    size = sum(source.size for source in found)
+    return f"{config.transcripts.uri}: {len(found)} objects, {size / 1e6:.1f} MB"
+
+
+def _store(config: RunConfig) -> str:
+    uri = config.store.uri
+    if (file := store_file(uri)) is None:
+        write_probe(uri, config.store.storage_options, "[store] uri")
+    try:
+        with existing_store(config.store) as store:
+            writers = "several writers" if store.many_writers else "one writer at a time"
+            return f"{uri}: {store.runs().height} runs, {writers}"
+    except NoStore:
+        if file is not None:
+            write_probe(str(file.parent), {}, "[store] uri")
+        return f"{uri}: will be created"
+
+
+def _cache(config: RunConfig) -> str:
+    write_probe(config.cache.uri, config.cache.storage_options, "[cache] uri")
+    return f"{config.cache.uri}: can be written"
+
+
+def _ledger(config: RunConfig) -> str:
+    path = config.limits.ledger
+    probe_ledger(path)
+    if (at := all_stopped(path)) is not None:
+        raise Halted(f"{path}: all runs were stopped at {at}; `assizes stop --lift` lifts that")
+    if not Path(path).exists():
+        return f"{path}: will be created"
+    today = spent_today(path)
+    return f"{path}: {today.calls} calls and {today.usd:.4f} USD today (UTC)"
+
+
+def _reports(config: RunConfig) -> str:
+    write_probe(config.report.uri, config.report.storage_options, "[report] uri")
+    return f"{config.report.uri}: can be written"

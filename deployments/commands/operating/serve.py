@@ -1,0 +1,80 @@
+"""`assizes serve`: the HTTP API and the pages over a store."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from assizes.deployments.json_log import tell
+from assizes.deployments.settings import API_TOKEN, api_token, read_places
+from assizes.judge.errors import ConfigurationError
+
+SHORTEST_TOKEN = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """Where a server listens, and the further names it answers to."""
+
+    host: str = "127.0.0.1"
+    port: int = 8320
+    allowed: Sequence[str] = ()
+
+
+def serve(file: Path | None, store: str | None, bind: Bind) -> int:
+    """Serve until interrupted.
+
+    Raises:
+        ConfigurationError: for an address that others reach without a token, a token that is too
+            short, or a port that cannot be had.
+    """
+    import uvicorn
+
+    from assizes.deployments.api import create_app
+    from assizes.deployments.web.guard import LOOPBACK, Access, allowed_hosts
+
+    token = api_token()
+    if token is None and bind.host not in LOOPBACK:
+        raise ConfigurationError(
+            f"--host {bind.host}: others can reach it; set {API_TOKEN} to a token of at least "
+            f"{SHORTEST_TOKEN} characters, or leave the host out"
+        )
+    if token is not None and len(token) < SHORTEST_TOKEN:
+        raise ConfigurationError(
+            f"{API_TOKEN}: has {len(token)} characters, at least {SHORTEST_TOKEN} are needed"
+        )
+    config = read_places(file)
+    if store is not None:
+        config = config.model_copy(update={"store": config.store.model_copy(update={"uri": store})})
+    app = create_app(config, Access(allowed_hosts(bind.host, bind.allowed), token))
+    _made_ready()
+    tell(f"serving {config.store.uri} on http://{bind.host}:{bind.port}")
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            host=bind.host,
+            port=bind.port,
+            log_level="warning",
+            server_header=False,
+            limit_concurrency=64,
+            timeout_keep_alive=10,
+            h11_max_incomplete_event_size=32 * 1024,
+        )
+    )
+    try:
+        server.run()
+    except SystemExit:  # how uvicorn says that it could not start
+        raise ConfigurationError(
+            f"--host {bind.host} --port {bind.port}: cannot listen there; is it taken?"
+        ) from None
+    return 0
+
+
+def _made_ready() -> None:
+    """What was loaded is set aside from garbage collection: a full one, of all modules, holds up an
+    answer by a tenth of a second.
+    """
+    gc.collect()
+    gc.freeze()

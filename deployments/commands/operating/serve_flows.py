@@ -1,0 +1,105 @@
+"""`assizes serve-flows`: one process that takes up its own flow runs, for a single machine."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from assizes.deployments.commands.operating.deploy import (
+    notified,
+    refusals_told,
+    register_automations,
+    use_server,
+)
+from assizes.deployments.json_log import tell
+from assizes.judge.config.run import RunConfig
+from assizes.judge.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import PrefectClient
+    from prefect.deployments.runner import RunnerDeployment
+
+    from assizes.deployments.registration.desired import WantedDeployment
+
+
+def serve_flows(config: RunConfig, limit: int) -> int:
+    """Serve the deployments of a configuration until somebody interrupts it.
+
+    Its schedules rest while nothing serves them.
+    """
+    api_url = use_server(verbose=True)
+    tell(f"serving the flows of {config.name!r} for {api_url}; Ctrl-C ends it")
+    asyncio.run(serve(config, limit))
+    return 0
+
+
+async def serve(config: RunConfig, limit: int) -> None:
+    """Register, take away what is not wanted any more, then take up flow runs until cancelled.
+
+    Raises:
+        ConfigurationError: workers serve these deployments already, or the block is none.
+        AssizesError: the server does not take it.
+    """
+    from prefect.client.orchestration import get_client
+    from prefect.runner import Runner
+
+    from assizes.deployments.registration.apply import Registrar
+    from assizes.deployments.registration.automations import Deployed
+    from assizes.deployments.registration.desired import tag_of, wanted_deployments
+    from assizes.tasks.distribute.work_pool import DEPLOYMENT
+
+    runner = Runner(name=f"assizes-{config.name}", limit=limit, pause_on_shutdown=True)
+    ids: dict[str, UUID] = {}
+    async with get_client() as client, refusals_told():
+        teller = await notified(client, config)
+        kept: set[str] = set()
+        for wanted in wanted_deployments(config):
+            if wanted.full_name == DEPLOYMENT:
+                continue  # a run that is spread over workers needs workers
+            await _refuse_pooled(client, wanted.full_name)
+            served = await _served(wanted)
+            ids[wanted.flow.name] = await runner.aadd_deployment(served)
+            kept.add(wanted.full_name)
+        registrar = Registrar(client)
+        told = await register_automations(registrar, config, Deployed(ids), teller)
+        await registrar.remove(tag_of(config), kept | {one.name for one in told})
+    await runner.start()
+
+
+async def _refuse_pooled(client: PrefectClient, name: str) -> None:
+    """Workers and this process would take up the same flow runs.
+
+    Raises:
+        ConfigurationError: when the deployment belongs to a work pool.
+    """
+    from prefect.exceptions import ObjectNotFound
+
+    try:
+        there = await client.read_deployment_by_name(name)
+    except ObjectNotFound:
+        return
+    if there.work_pool_name is not None:
+        raise ConfigurationError(
+            f"the deployment {name!r} belongs to the work pool {there.work_pool_name!r}; start a "
+            "worker for it, or take it away with `assizes deploy --remove`"
+        )
+
+
+async def _served(wanted: WantedDeployment) -> RunnerDeployment:
+    from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
+    from prefect.types.entrypoint import EntrypointType
+
+    alone = ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.ENQUEUE)
+    found: RunnerDeployment = await wanted.flow.ato_deployment(
+        wanted.name,
+        description=wanted.does,
+        parameters=dict(wanted.parameters),
+        tags=list(wanted.tags),
+        schedules=[wanted.schedule] if wanted.schedule else None,
+        concurrency_limit=alone if wanted.one_at_a_time else None,
+        entrypoint_type=EntrypointType.MODULE_PATH,
+        paused=False,
+    )
+    found.entrypoint = wanted.entrypoint
+    return found

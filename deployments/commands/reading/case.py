@@ -1,0 +1,150 @@
+"""`assizes case`: one case of a run, its findings, and its conversation with the findings in place."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from assizes.deployments.commands.output import print_json, print_line, print_text
+from assizes.deployments.commands.stores import opened_store
+from assizes.judge.case import Case, Turn
+from assizes.judge.errors import ConfigurationError, DataError
+from assizes.judge.verdicts.root_cause import rationale
+from assizes.tasks.reports.formatting import one_line
+from assizes.tasks.runs.stored_cases import Kept, kept_rows, reread
+from assizes.tasks.store import RunRecord
+
+TEXT_CHARS: Final = 2000
+"""The most that is shown of one text of a conversation; the rest is counted."""
+
+
+def show_case(
+    key: tuple[str, str, int | None],
+    file: Path | None,
+    uri: str | None,
+    *,
+    as_json: bool,
+    conversation: bool = True,
+) -> int:
+    """One case of a run, every repetition of it unless one is named.
+
+    Raises:
+        UnknownRun: the store has no such run.
+        StoreError: the run has no such case.
+    """
+    run_id, case_id, repetition = key
+    with opened_store(file, uri) as store:
+        record = store.run(run_id)
+        found = kept_rows(store, run_id, case_id, repetition)
+    if as_json:
+        print_json(
+            {
+                "cases": [one.case for one in found],
+                "scores": [row for one in found for row in one.scores],
+                "asks": [row for one in found for row in one.asks],
+            }
+        )
+        return 0
+    for one in found:
+        _print_case(one.case, one.scores)
+        if conversation:
+            _print_conversation(record, one)
+    return 0
+
+
+def _print_conversation(record: RunRecord, kept: Kept) -> None:
+    """What was said, turn by turn; findings stand below the turns that they name."""
+    try:
+        case = reread(record, kept.case)
+    except (DataError, ConfigurationError) as error:
+        print_line(f"conversation: cannot be shown: {error}")
+        return
+    marks = _marks_by_turn(kept.scores)
+    print_line("conversation:")
+    for text in _conversation(case, marks):
+        print_text(text)
+
+
+def _marks_by_turn(scores: Sequence[Mapping[str, Any]]) -> dict[int, list[Mapping[str, Any]]]:
+    """The scores that name a turn, by turn; the lowest first."""
+    marks: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    known = [one for one in scores if one["turns"]]
+    for score in sorted(known, key=lambda one: (one["value"] is None, one["value"] or 0.0)):
+        for turn in score["turns"]:
+            marks[turn].append(score)
+    return dict(marks)
+
+
+def _conversation(case: Case, marks: Mapping[int, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
+    for number, turn in enumerate(case.transcript.turns):
+        yield from _turn(number, turn)
+        for score in marks.get(number, ()):
+            level = "-" if score["raw"] is None else f"{score['raw']:.4g}"
+            words = [f"^ {score['metric']} {level}", score["label"] or _outcome_of(score)]
+            yield f"    {one_line(' '.join([*words, score['failure_code'] or '']))}"
+
+
+def _turn(number: int, turn: Turn) -> Iterator[str]:
+    result = turn.tool_result
+    name = f" {one_line(result.name)}" if result and result.name else ""
+    failed = " (failed)" if result and result.is_error else ""
+    text = "\n".join(part for part in (turn.text, result.content if result else None) if part)
+    yield f"[{number}] {turn.role}{name}{failed}: {_cut(text)}"
+    for call in turn.tool_calls:
+        given = call.raw or json.dumps(call.arguments, ensure_ascii=False, default=str)
+        yield f"[{number}] call: {one_line(call.name)}({_cut(given)})"
+
+
+def _cut(text: str) -> str:
+    indented = "\n    ".join(text[:TEXT_CHARS].splitlines())
+    more = len(text) - TEXT_CHARS
+    return f"{indented} … {more:,} more characters" if more > 0 else indented or "(empty)"
+
+
+def _print_case(case: Mapping[str, Any], scores: Sequence[Mapping[str, Any]]) -> None:
+    print_line(one_line(f"{case['case_id']} (repetition {case['repetition']}): {case['summary']}"))
+    print_line(f"transcript: {case['transcript_uri']} at {case['position']}")
+    if case["error"]:
+        print_line(one_line(f"error: {case['error']}"))
+    for score in scores:
+        if score["part"].startswith("outcome:"):
+            details = json.loads(score["details"])
+            mark = "✓" if score["passed"] else "✗"
+            print_line(one_line(f"{mark} {details['statement']}: {details['justification']}"))
+    _print_root_cause(case["root_cause"], scores)
+    for score in scores:
+        if not score["part"].startswith("outcome:"):
+            _print_finding(score)
+
+
+def _print_root_cause(cause: str | None, scores: Sequence[Mapping[str, Any]]) -> None:
+    for score in scores:
+        if cause is not None and score["metric"] == cause and not score["part"]:
+            print_line(f"root cause: {cause}")
+            if fix := json.loads(score["details"]).get("suggested_fix"):
+                print_text(textwrap.fill(f"suggested fix: {fix}", 100, subsequent_indent="    "))
+
+
+def _print_finding(score: Mapping[str, Any]) -> None:
+    """A line with the level and where it was lost, and the reason below it; parts are set in."""
+    level = "-" if score["raw"] is None else f"{score['raw']:.4g}"
+    name = f"  {score['part']}" if score["part"] else score["metric"]
+    words = [f"{name:<24} {level:>5}  {score['label'] or _outcome_of(score):<13}"]
+    if score["failure_code"]:
+        words.append(one_line(score["failure_code"]))
+    if score["turns"]:
+        words.append(f"turns {', '.join(str(turn) for turn in score['turns'])}")
+    print_line("  ".join(words).rstrip())
+    why = score["reason"] or rationale(json.loads(score["details"]))
+    if why:
+        print_text(textwrap.fill(why, 100, initial_indent="    ", subsequent_indent="    "))
+
+
+def _outcome_of(score: Mapping[str, Any]) -> str:
+    """What a finding without a label says: passed, failed, or no more than that it was scored."""
+    said: dict[bool | None, str] = {True: "passed", False: "not passed", None: score["status"]}
+    return said[score["passed"]]

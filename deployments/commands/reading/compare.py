@@ -1,0 +1,63 @@
+"""`assizes compare`: the documents' rules and the statistics over two stored runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from assizes.deployments.commands.output import print_comparison, print_json
+from assizes.deployments.commands.stores import store_config
+from assizes.deployments.settings import read_places
+from assizes.judge.comparison.compare import Ending
+from assizes.judge.config.run import ComparisonConfig
+from assizes.judge.errors import ConfigurationError
+from assizes.tasks.runs.stored_comparison import compare_stored
+from assizes.tasks.store import existing_store
+
+EXIT_CODES: Final[dict[Ending, int]] = {
+    "fine": 0,
+    "regressed": 1,
+    "not_comparable": 3,
+    "inconclusive": 4,
+}
+
+
+def compare_and_print(
+    sides: tuple[str, str],
+    limits: Mapping[str, Any],
+    file: Path | None,
+    store: str | None,
+    *,
+    as_json: bool,
+) -> int:
+    """Compare, keep the verdict in the store, print it.
+
+    Returns:
+        0 when nothing is to be concluded, 1 on a regression, 3 for runs that were judged
+        differently, 4 where the statistics decide and cannot tell.
+
+    Raises:
+        StoreError: when there is no such store.
+    """
+    thresholds = _thresholds(limits, file)
+    with existing_store(store_config(file, store)) as opened:
+        comparison = compare_stored(opened, *sides, thresholds)
+    if as_json:
+        print_json(comparison.model_dump(mode="json"))
+    else:
+        print_comparison(comparison)
+    return EXIT_CODES[comparison.verdict.ending]
+
+
+def _thresholds(limits: Mapping[str, Any], file: Path | None) -> ComparisonConfig:
+    """The configured thresholds, with those given on the command line in their place."""
+    configured = read_places(file).comparison
+    try:
+        return ComparisonConfig.model_validate({**configured.model_dump(), **limits})
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        name = "--" + str(fault["loc"][0]).replace("_", "-")
+        raise ConfigurationError(f"{name}: {fault['msg']} (given {fault['input']!r})") from None

@@ -1,0 +1,116 @@
+"""`assizes explain`: how one metric of one case came about, from the prompt to the score."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from assizes.deployments.commands.output import print_json, print_line
+from assizes.deployments.commands.stores import opened_store
+from assizes.tasks.reports.data.explain_page import reading_of
+from assizes.tasks.reports.formatting import one_line
+from assizes.tasks.runs.explained import explained
+from assizes.tasks.runs.stored_cases import kept_rows
+
+
+def explain(
+    key: tuple[str, str, str, int | None], file: Path | None, uri: str | None, *, as_json: bool
+) -> int:
+    """Show every question behind a metric of a case, its reply, and what was made of it.
+
+    Args:
+        key: run, case, metric, repetition; null: the first one.
+        file: configuration file.
+        uri: the store; null: as configured.
+        as_json: one JSON document instead of text.
+
+    Raises:
+        UnknownRun: the store has no such run.
+        StoreError: the run has no such case.
+        ConfigurationError: the case has no such metric.
+    """
+    run_id, case_id, metric, repetition = key
+    with opened_store(file, uri) as store:
+        record = store.run(run_id)
+        kept = kept_rows(store, run_id, case_id, repetition)[0]
+    document = explained(record, kept, metric)
+    if as_json:
+        print_json(document)
+    else:
+        for line in _lines(document):
+            print_line(line)
+    return 0
+
+
+def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+    yield one_line(
+        f"{document['metric']} of case {document['case_id']} (repetition {document['repetition']}) "
+        f"in run {document['run_id']}, judge {document['judge']}"
+    )
+    for score in document["scores"]:
+        yield from _score_lines(score)
+    yield one_line(f"prompts: {document['prompts']}")
+    if not document["asks"]:
+        yield "no question was put: this judge reads the transcript by itself, or did not apply"
+    for number, ask in enumerate(document["asks"], 1):
+        yield ""
+        yield from _ask_lines(number, ask)
+
+
+def _score_lines(score: Mapping[str, Any]) -> Iterator[str]:
+    level = "" if score["raw"] is None else f" {score['raw']:.4g}"
+    name = score["part"] or "score"
+    words = [f"{name}:{level} {score['label'] or score['status']}".rstrip()]
+    if score["failure_code"]:
+        words.append(score["failure_code"])
+    if score["turns"]:
+        words.append(f"turns {', '.join(map(str, score['turns']))}")
+    yield "  ".join(map(one_line, words))
+    if score["reason"]:
+        yield f"  reason: {one_line(score['reason'])}"
+    for name, value in score["details"].items():
+        yield f"  {name}: {one_line(value) if isinstance(value, str) else json.dumps(value)}"
+    if not score["part"]:
+        yield f"  judge version {score['judge_version']}, rubric {score['rubric_hash'] or '-'}"
+
+
+def _ask_lines(number: int, ask: Mapping[str, Any]) -> Iterator[str]:
+    by = f", answered by {ask['answered_by']}" if ask["answered_by"] else ""
+    yield f"question {number}: {one_line(ask['model'] + by)}; round {ask['round']}, index {ask['index']}"
+    yield f"  {_took(ask)}"
+    if ask["messages"]:
+        same = "as it was sent" if ask["exact"] else "rendered anew; another one was sent"
+        yield f"  prompt {ask['prompt_hash']}: {same}"
+        for message in ask["messages"]:
+            yield f"---- {message['role']}"
+            yield from _said(message["content"])
+    yield "---- reply"
+    yield from _said(ask["reply"] or "(none)")
+    yield "----"
+    yield f"  read as: {one_line(reading_of(ask))}"
+    for step in ask["trail"]:
+        yield f"  call: {json.dumps(step)}"
+
+
+def _said(text: str) -> list[str]:
+    """Set in: no line that a model or a transcript wrote can be taken for one of ours."""
+    return [f"  {line}" for line in text.splitlines()]
+
+
+def _ms(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.0f}"
+
+
+def _took(ask: Mapping[str, Any]) -> str:
+    cost = "unknown" if ask["cost_usd"] is None else f"{ask['cost_usd']:.6f}"
+    tokens = [
+        "unknown" if ask[name] is None else f"{ask[name]:,}"
+        for name in ("input_tokens", "output_tokens")
+    ]
+    kept = "a kept reply" if ask["cached"] else f"{ask['attempts']} calls"
+    return (
+        f"{kept}, {tokens[0]} tokens in, {tokens[1]} out, {cost} USD ({ask['cost_source']}), "
+        f"{_ms(ask['latency_ms'])} ms, {_ms(ask['waited_ms'])} ms waited"
+    )

@@ -1,0 +1,1 @@
+"""Commands that judge: one run, reruns, triggered runs, the demo, the plan."""

@@ -1,0 +1,95 @@
+"""`assizes demo`: two versions of an agent over real transcripts, the second one got worse."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from assizes.deployments.commands.output import print_json, print_line, print_outcome
+from assizes.deployments.commands.running.run import Wanted, evaluations
+from assizes.deployments.samples import sample_cases, with_planted_regression
+from assizes.deployments.settings import validated
+from assizes.judge.case import Case
+from assizes.judge.catalog import available_metrics
+from assizes.judge.config.run import RunConfig
+from assizes.judge.errors import ConfigurationError
+from assizes.judge.formats import native_line
+
+FOUND, NOT_FOUND = 0, 1
+NAME = "demo"
+V1, V2, DATABASE = "demo-v1.jsonl", "demo-v2.jsonl", "demo.duckdb"
+OWN_FILES = (V1, V2, DATABASE, f"{DATABASE}.wal")
+"""What the demo writes beside its reports; a folder of the user's keeps everything else."""
+
+
+def run_demo(folder: Path, *, as_json: bool, verbose: bool) -> int:
+    """Judge the sample, plant a regression in a copy, judge that, and compare.
+
+    Returns:
+        0 when the planted regression was found, else 1.
+
+    Raises:
+        ConfigurationError: when the folder cannot be used.
+    """
+    _clear(folder)
+    baseline = sample_cases()
+    candidate = with_planted_regression(baseline)
+    wanted = [
+        Wanted(_config(folder, _written(folder / V1, baseline), baseline=None)),
+        Wanted(_config(folder, _written(folder / V2, candidate), baseline="latest")),
+    ]
+    _, outcome = evaluations(wanted, verbose=verbose)
+    found = outcome.conclusion == "Regression"
+    if as_json:
+        print_json(outcome.model_dump(mode="json"))
+        return FOUND if found else NOT_FOUND
+    print_line(f"{len(baseline)} real transcripts of an airline agent (v1), and a copy in which")
+    print_line("every third case that changes a booking claims success without doing it (v2).")
+    print_outcome(outcome)
+    print_line("the planted regression was found" if found else "the planted regression was missed")
+    print_line(f"look closer: assizes show {outcome.run_id} --store {wanted[1].config.store.uri}")
+    return FOUND if found else NOT_FOUND
+
+
+def _clear(folder: Path) -> None:
+    """Take away what an earlier demo left in the folder, and nothing else that lies there."""
+    with _usable(folder):
+        for name in OWN_FILES:
+            (folder / name).unlink(missing_ok=True)
+        for report in folder.glob(f"reports/{NAME}-*/report.*"):
+            report.unlink()
+
+
+def _written(file: Path, cases: list[Case]) -> str:
+    with _usable(file.parent):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"".join(native_line(case) for case in cases))
+    return file.as_posix()
+
+
+@contextlib.contextmanager
+def _usable(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigurationError(
+            f"--folder {str(folder)!r} cannot be used: {error.strerror}; give a folder that can be "
+            "written to"
+        ) from None
+
+
+def _config(folder: Path, transcripts: str, *, baseline: str | None) -> RunConfig:
+    place = folder.as_posix()
+    defaults = [metric.name for metric in available_metrics() if metric.include_in_defaults]
+    body = {
+        "name": NAME,
+        "transcripts": {"uri": transcripts, "format": "native"},
+        "judge": {"metrics": [*defaults, {"metric": "task_completion", "weight": 0.5}]},
+        "thresholds": {"metrics_pass_threshold": 60.0, "cases_pass_threshold": 60.0},
+        "comparison": {"baseline": baseline},
+        "store": {"uri": f"duckdb:///{place}/{DATABASE}"},
+        "cache": {"uri": f"{place}/replies"},
+        "report": {"uri": f"{place}/reports"},
+    }
+    return validated(body, "demo")

@@ -1,0 +1,140 @@
+"""`assizes init`: a commented configuration for the transcripts at hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from assizes.deployments.commands.output import print_line
+from assizes.judge.case import Case
+from assizes.judge.config.run import TranscriptsConfig
+from assizes.judge.errors import ConfigurationError, Inconclusive
+from assizes.tasks.intake.shards import plan_intake, read_shard
+from assizes.tasks.sources.objects import Spool
+
+LOOK_AT = 200
+"""So many cases are enough to see formats, tools and ground truth."""
+
+TEMPLATE = """\
+# Assizes: what to judge, by whom, and what counts as worse. `assizes doctor` checks this file.
+name = "nightly"
+
+[transcripts]
+uri = {uri}              # file, folder, glob or s3:// URI; {{date:%Y-%m-%d}} is filled by --date
+format = "{format}"{seen}
+# where = {{ channel = "voice" }}     # keep cases whose tag, agent or agent_version equals
+# sample = 0.2                      # judge a stable share of the cases; or number = 200
+# filter = "turn_count > 3 AND tags.channel = 'voice'"
+{writes}
+
+[privacy]
+redact = ["secret"]                 # before judge and store; also "email", "phone", "card", "iban"
+
+[judge]
+# The offline baseline needs no key. A language model: model = "openai/gpt-4.1" and OPENAI_API_KEY.
+model = "offline/lexical"
+pass_threshold = 75.0               # overall score 0-100, for cases without expected outcomes
+# metrics = ["tool_routing", {{ metric = "task_completion", weight = 0.5 }}]
+
+[limits]
+max_in_flight = 32                  # model calls at once
+timeout_s = 120.0                   # wall clock of one call
+
+[thresholds]
+metrics_pass_threshold = 80.0       # mean overall score of the run, 0-100
+cases_pass_threshold = 100.0        # passed cases, percent; errors count as not passed
+min_coverage = 0.95                 # scored / due; under it the run is inconclusive
+
+[comparison]
+baseline = "latest"                 # the run before, of the same name; or a run id
+max_pass_rate_drop = 0.0            # fraction: any drop is a regression
+max_avg_score_drop = 5.0            # points on the 0-100 scale
+max_latency_increase_pct = 0.2      # fraction: 20 percent
+mode = "both"                       # what decides: rules, statistics, or both (rules, both shown)
+margin = 2.0                        # for the statistics: smallest drop that matters, points
+
+[store]
+uri = "duckdb:///assizes.duckdb"    # or a folder, or s3://bucket/prefix, for Parquet
+
+[report]
+uri = "reports"
+"""
+
+
+def write_config(uri: str, file: Path, *, force: bool) -> int:
+    """Look at the transcripts, write the file, say what was seen.
+
+    Raises:
+        ConfigurationError: the file exists or cannot be written, or there is nothing at the URI.
+    """
+    if file.exists() and not force:
+        raise ConfigurationError(f"{file} exists; --force overwrites it")
+    cases, formats = _look(uri)
+    text = TEMPLATE.format(
+        uri=_quoted(uri),
+        format=formats[0] if len(formats) == 1 else "auto",
+        seen=_seen(cases, formats),
+        writes=_writes(cases),
+    )
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(
+            f"{file} cannot be written: {error.strerror}; give a file in a folder that is there"
+        ) from None
+    print_line(f"wrote {file}; next: assizes run -c {file}")
+    return 0
+
+
+def _look(uri: str) -> tuple[list[Case], list[str]]:
+    config = TranscriptsConfig(uri=uri, limit=LOOK_AT)
+    with Spool() as spool:
+        try:
+            plan = plan_intake(config, LOOK_AT, spool)
+        except Inconclusive:
+            return [], []
+        records = [r for shard in plan.shards for r in read_shard(shard, config, spool)]
+        formats = sorted({shard.format for shard in plan.shards})
+    return [record.case for record in records if record.case is not None], formats
+
+
+def _seen(cases: list[Case], formats: list[str]) -> str:
+    if not cases:
+        return "                     # nothing readable there yet"
+    outcomes = sum(bool(case.expected.outcomes) for case in cases)
+    calls = sum(case.expected.tool_calls is not None for case in cases)
+    return (
+        f"  # seen: {len(cases)} cases ({', '.join(formats)}), {outcomes} with expected outcomes, "
+        f"{calls} with expected tool calls"
+    )
+
+
+def _writes(cases: list[Case]) -> str:
+    used = {call.name for case in cases for _, call in case.transcript.calls()}
+    known = any(
+        case.expected.writes is not None or any(t.writes is not None for t in case.transcript.tools)
+        for case in cases
+    )
+    if not used or known:
+        return (
+            "# writes = []                       # tools that change state, where cases do not say"
+        )
+    names = ", ".join(_quoted(name) for name in sorted(used))
+    return (
+        "# Keep the tools that change state; the offline judge and the evidence compare these:\n"
+        f"# writes = [{names}]"
+    )
+
+
+def _quoted(text: str) -> str:
+    """As a string of TOML: a name in a transcript ends no line.
+
+    Raises:
+        ConfigurationError: it is no text, which TOML cannot hold.
+    """
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        raise ConfigurationError(
+            f"{text!r} is no UTF-8 and cannot be written into a configuration; give another name"
+        )
+    quoted = json.dumps(text, ensure_ascii=False)
+    return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in quoted)

@@ -1,0 +1,1 @@
+"""Commands that say how far a judge and a series of runs can be trusted."""

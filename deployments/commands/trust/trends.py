@@ -1,0 +1,111 @@
+"""`assizes trends`: the history of a run name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from assizes.deployments.commands.output import print_json, print_line, print_table
+from assizes.deployments.settings import read_config
+from assizes.judge.errors import ConfigurationError
+from assizes.judge.history.trends import Trend, Trends
+from assizes.tasks.runs.history import Span, stored_trends
+from assizes.tasks.store import open_store
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """Which store, and how its series are watched.
+
+    Args:
+        file: configuration file.
+        overrides: `--set` pairs.
+        given: fields of [series]; null: not given.
+        store: in place of the configured one.
+    """
+
+    file: Path | None
+    overrides: tuple[str, ...]
+    given: Mapping[str, object]
+    store: str | None
+
+
+def show_trends(
+    looked: Looked,
+    span: tuple[str | None, datetime | None, int | None],
+    plot: str | None,
+    *,
+    as_json: bool,
+) -> int:
+    """Print the series and the incidents; the charts never change the exit code.
+
+    Raises:
+        StoreError: when there is no such run.
+        ConfigurationError: for a series, slice or file that cannot be used.
+    """
+    name, since, last = span
+    given = {
+        "series": looked.given,
+        "store": {"uri": looked.store},
+        "transcripts": {"uri": ""},
+    }
+    config = read_config(looked.file, looked.overrides, given)
+    wanted = Span(name, since.replace(tzinfo=UTC) if since else None, last)
+    with open_store(config.store) as store:
+        found = stored_trends(store, wanted, config.series)
+    if plot is not None:
+        _draw(found, Path(plot))
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+    else:
+        _print(found, config.series.reference_runs)
+        if plot is not None:
+            print_line(f"plot: {plot}")
+    return 0
+
+
+def _draw(found: Trends, file: Path) -> None:
+    from assizes.tasks.reports.render.trend_chart import trend_chart
+
+    try:
+        file.write_text(trend_chart(found), encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(
+            f"--plot {str(file)!r} cannot be written: {error.strerror or error}"
+        ) from error
+
+
+def _print(found: Trends, needed: int) -> None:
+    print_line(f"{found.name}: {found.runs} runs")
+    rows = [_row(one, needed) for one in found.series]
+    columns = ("series", "slice", "#reference", "#last", "95 %", "#runs", "#z", "state")
+    print_table("", columns, rows)
+    for note in found.notes:
+        print_line(f"note: {note}")
+    for incident in found.incidents:
+        print_line(incident.line())
+    if not found.incidents:
+        print_line("no incident")
+
+
+def _row(one: Trend, needed: int) -> tuple[object, ...]:
+    last = one.points[-1]
+    state: str = one.state
+    if state == "learning":
+        state = f"learning, {one.reference_runs} of {needed} runs"
+    return (
+        one.series,
+        one.slice_of or "-",
+        _number(one.reference),
+        _number(last.bridged),
+        f"{_number(last.low)} to {_number(last.high)}",
+        len(one.points),
+        "-" if last.z is None else f"{last.z:+.1f}",
+        state,
+    )
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"

@@ -1,0 +1,174 @@
+"""The deployments that a configuration wants: which flow, when, with what, where."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from prefect import Flow
+from prefect.client.schemas.actions import DeploymentScheduleCreate
+from prefect.client.schemas.objects import ConcurrencyLimitStrategy
+from prefect.client.schemas.schedules import CronSchedule
+from prefect.utilities.callables import parameter_schema
+from pydantic import ValidationError
+
+from assizes.deployments.settings import WORKER_ENVIRONMENT
+from assizes.judge.config.run import RunConfig
+from assizes.judge.errors import ConfigurationError
+from assizes.tasks.distribute.work_pool import DEPLOYMENT
+from assizes.tasks.intake.days import check_dated
+from assizes.tasks.publish_report import TAG
+
+SET_DIRECTORY: Final = "prefect.deployments.steps.set_working_directory"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where flow runs take place.
+
+    Args:
+        pool: work pool whose workers begin them; null: a process that serves them.
+        folder: on the worker, in which relative paths of the configuration lie.
+    """
+
+    pool: str | None
+    folder: str
+
+
+@dataclass(frozen=True)
+class WantedDeployment:
+    """A flow with its parameters, and when it runs by itself.
+
+    Args:
+        entrypoint: module and function.
+        name: of the deployment.
+        does: one sentence.
+        parameters: of every flow run, unless it says otherwise.
+        tags: of every flow run.
+        schedule: null: it runs when asked to.
+        one_at_a_time: whether a flow run waits for the end of the one before.
+        left_alone: whether one that is there stays as it is: other configurations use it.
+    """
+
+    entrypoint: str
+    name: str
+    does: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    tags: tuple[str, ...] = (TAG,)
+    schedule: CronSchedule | None = None
+    one_at_a_time: bool = False
+    left_alone: bool = False
+
+    @property
+    def flow(self) -> Flow[..., Any]:
+        """The flow itself."""
+        module, _, function = self.entrypoint.rpartition(".")
+        found: Flow[..., Any] = getattr(importlib.import_module(module), function)
+        return found
+
+    @property
+    def full_name(self) -> str:
+        """As Prefect names it: flow/deployment."""
+        return f"{self.flow.name}/{self.name}"
+
+    def body(self, place: Place) -> dict[str, Any]:
+        """All that is registered of it but the schedules, as the server gives it back."""
+        steps = [{SET_DIRECTORY: {"directory": place.folder}}] if place.pool else None
+        schema = parameter_schema(self.flow).model_dump(exclude_unset=True)
+        return {
+            "description": self.does,
+            "entrypoint": self.entrypoint,
+            "parameters": dict(self.parameters),
+            "tags": sorted(self.tags),
+            "work_pool_name": place.pool,
+            "pull_steps": steps,
+            "job_variables": {"env": dict(WORKER_ENVIRONMENT)} if place.pool else {},
+            "concurrency_limit": 1 if self.one_at_a_time else None,
+            "parameter_openapi_schema": schema,
+            "enforce_parameter_schema": True,
+        }
+
+    def schedules(self, *, active: bool = True) -> list[DeploymentScheduleCreate]:
+        """Its schedule, if it has one."""
+        if self.schedule is None:
+            return []
+        slug = self.flow.name
+        return [DeploymentScheduleCreate(schedule=self.schedule, active=active, slug=slug)]
+
+
+QUEUED: Final = {"collision_strategy": ConcurrencyLimitStrategy.ENQUEUE}
+"""A run that comes while another is at work waits for its end."""
+
+
+def tag_of(config: RunConfig) -> str:
+    """By which everything that was registered for a configuration is found again."""
+    return f"{TAG}:{config.name}"
+
+
+def wanted_deployments(config: RunConfig) -> list[WantedDeployment]:
+    """What `assizes deploy` registers for a configuration.
+
+    The configuration itself is a parameter: what the file says later changes nothing until it is
+    deployed again.
+
+    Raises:
+        ConfigurationError: when the cron expression is none.
+    """
+    name, tags = f"assizes-{config.name}", (TAG, tag_of(config))
+    whole = {"config": config.model_dump(mode="json")}
+    compared = {
+        "store": config.store.model_dump(mode="json"),
+        "thresholds": config.comparison.model_dump(mode="json"),
+    }
+
+    def one(entrypoint: str, does: str, **more: Any) -> WantedDeployment:
+        settings = {"parameters": whole, "tags": tags, **more}
+        return WantedDeployment(entrypoint, name, does, **settings)
+
+    return [
+        one(
+            "assizes.flows.nightly.nightly",
+            "Judge yesterday's transcripts.",
+            schedule=nightly_schedule(config),
+            one_at_a_time=True,
+        ),
+        one(
+            "assizes.flows.after_deployment.after_deployment",
+            "Judge a new version beside the last.",
+        ),
+        one("assizes.flows.backfill.backfill", "Judge a range of days.", one_at_a_time=True),
+        one("assizes.flows.evaluate.evaluate", "One evaluation."),
+        one("assizes.flows.compare.compare_runs", "Two runs side by side.", parameters=compared),
+        one("assizes.flows.calibrate.calibrate_judge", "Hold the judge against human labels."),
+        WantedDeployment(
+            "assizes.flows.partition.judge_partition",
+            DEPLOYMENT.partition("/")[2],
+            "Part of a run.",
+            left_alone=config.runner.kind != "workers",
+        ),
+    ]
+
+
+def nightly_schedule(config: RunConfig) -> CronSchedule | None:
+    """When nightly runs begin; null where the configuration wants none.
+
+    Raises:
+        ConfigurationError: when the cron expression is none, or the transcripts' URI has no place
+            for a day.
+    """
+    nightly = config.nightly
+    if not nightly.cron.strip():
+        return None
+    try:
+        check_dated(config.transcripts.uri)
+    except ConfigurationError as error:
+        raise ConfigurationError(f'{error}; or no schedule: [nightly] cron = ""') from None
+    try:
+        return CronSchedule(cron=nightly.cron, timezone=nightly.time_zone)
+    except ValidationError:
+        raise ConfigurationError(
+            f"[nightly] cron: {nightly.cron!r} is no cron expression; write five fields such as "
+            '"0 4 * * *", or "" for no schedule'
+        ) from None

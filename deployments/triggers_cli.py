@@ -1,0 +1,106 @@
+"""The commands of the three occasions: a night, a deployment, a stretch of history."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from assizes.deployments.options import AsJson, Batch, ConfigFile, Overrides, Verbose
+
+app = typer.Typer()
+
+
+class Order(StrEnum):
+    """Which day comes first."""
+
+    oldest = "oldest"
+    newest = "newest"
+
+
+FirstDay = Annotated[
+    datetime | None,
+    typer.Option("--from", formats=["%Y-%m-%d"], help="First day, e.g. 2026-03-01."),
+]
+LastDay = Annotated[
+    datetime | None,
+    typer.Option("--to", formats=["%Y-%m-%d"], help="Last day, included [default: yesterday]."),
+]
+
+
+@app.command()
+def nightly(
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+    date: Annotated[
+        datetime | None,
+        typer.Option(
+            formats=["%Y-%m-%d"], help="This day alone [default: yesterday, and missed nights]."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Yesterday's transcripts by [nightly] time_zone, and those of nights that were missed."""
+    from assizes.deployments.commands.output import Shown
+    from assizes.deployments.commands.running.triggered import run_nightly
+    from assizes.deployments.settings import read_config
+
+    read = read_config(config, overrides or [])
+    on = date.date() if date else None
+    raise typer.Exit(run_nightly(read, on, Shown(as_json=as_json, verbose=verbose)))
+
+
+@app.command("after-deployment")
+def after_deployment(
+    version: Annotated[str, typer.Option(help="agent_version of the transcripts.")],
+    agent: Annotated[str | None, typer.Option(help="Only of this agent.")] = None,
+    min_transcripts: Annotated[
+        int | None,
+        typer.Option(min=1, help="Wait for so many [default: after_deployment.min_transcripts]."),
+    ] = None,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Wait for transcripts of a version, judge them beside the version before; gates a rollout."""
+    from assizes.deployments.commands.output import Shown
+    from assizes.deployments.commands.running.triggered import Version, run_after_deployment
+    from assizes.deployments.settings import read_config
+
+    read = read_config(config, overrides or [])
+    which = Version(version, agent, min_transcripts)
+    raise typer.Exit(run_after_deployment(read, which, Shown(as_json=as_json, verbose=verbose)))
+
+
+@app.command()
+def backfill(
+    since: FirstDay = None,
+    until: LastDay = None,
+    uris: Annotated[
+        list[str] | None, typer.Option("--uri", help="Instead of days, a place; may be repeated.")
+    ] = None,
+    in_flight: Annotated[int | None, typer.Option(min=1, help="Days judged at once.")] = None,
+    order: Annotated[Order | None, typer.Option(help="Which day comes first.")] = None,
+    batch: Batch = None,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """A run for each day of a range; the same command goes on where it was interrupted."""
+    from assizes.deployments.commands.output import Shown
+    from assizes.deployments.commands.running.triggered import Stretch, run_backfill
+    from assizes.deployments.settings import read_config
+
+    given: dict[str, dict[str, object]] = {
+        "backfill": {"in_flight": in_flight, "order": order.value if order else None},
+        "runner": {"batch": batch},
+    }
+    read = read_config(config, overrides or [], given)
+    days = [one.date() if one else None for one in (since, until)]
+    stretch = Stretch(days[0], days[1], uris or None)
+    raise typer.Exit(run_backfill(read, stretch, Shown(as_json=as_json, verbose=verbose)))

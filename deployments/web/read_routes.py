@@ -1,0 +1,113 @@
+"""The operations that read: runs, a run, its cases, a case, a comparison, the metrics."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+
+from assizes.deployments.web.library import Library, rows_of
+from assizes.deployments.web.paths import CASE_ID
+from assizes.deployments.web.problems import documented
+from assizes.deployments.web.queries import CaseQuery, CompareQuery, ExecutionQuery, RunQuery
+from assizes.deployments.web.responses import (
+    CaseDetail,
+    CaseItem,
+    CaseRows,
+    Health,
+    Metrics,
+    Page,
+    Progress,
+    Run,
+    RunDetail,
+)
+from assizes.judge.catalog import metrics_listing
+from assizes.judge.comparison.compare import RunComparison
+from assizes.judge.config.run import ComparisonConfig
+from assizes.judge.errors import StoreError
+
+router = APIRouter()
+
+RunId = Annotated[
+    str, Path(max_length=128, description="a run id; a unique beginning of it will do")
+]
+
+
+def library(request: Request) -> Library:
+    """The store of this server."""
+    found: Library = request.app.state.library
+    return found
+
+
+def configured(request: Request) -> ComparisonConfig:
+    """The thresholds of this server's configuration."""
+    found: ComparisonConfig = request.app.state.comparison
+    return found
+
+
+Shelf = Annotated[Library, Depends(library)]
+
+
+@router.get("/health", tags=["service"])
+def health(books: Shelf) -> Health:
+    """Whether the service is up, and whether it can read its store."""
+    try:
+        books.reading(lambda _store: None)
+        state = "readable"
+    except StoreError:
+        state = "not readable"
+    return Health(status="ok", version=version("assizes"), store=state)
+
+
+@router.get("/config/available-metrics", tags=["catalogue"])
+def available_metrics(request: Request) -> Metrics:
+    """Every conversation metric, opt-in ones included (seed 000)."""
+    return Metrics.model_validate(metrics_listing(request.app.state.rubrics))
+
+
+@router.get("/runs", tags=["runs"], responses=documented(503))
+def runs(books: Shelf, wanted: Annotated[RunQuery, Query()]) -> Page[Run]:
+    """Runs, newest first."""
+    return books.runs(wanted)
+
+
+@router.get("/runs/compare", tags=["comparisons"], responses=documented(400, 404, 503))
+def compare(
+    books: Shelf,
+    base: Annotated[ComparisonConfig, Depends(configured)],
+    wanted: Annotated[CompareQuery, Query()],
+) -> RunComparison:
+    """Two complete runs by the documents' rules (seed 001), and by the statistics beside them."""
+    return books.compared(wanted.baseline, wanted.candidate, wanted.thresholds(base))
+
+
+@router.get("/runs/{run_id}", tags=["runs"], responses=documented(404, 503))
+def run(books: Shelf, run_id: RunId) -> RunDetail:
+    """A run: its frozen configuration, its summary, its published numbers."""
+    return books.run(run_id)
+
+
+@router.get("/runs/{run_id}/progress", tags=["runs"], responses=documented(404, 503))
+def progress(books: Shelf, run_id: RunId) -> Progress:
+    """How far a run is."""
+    return books.progress(run_id)
+
+
+@router.get("/runs/{run_id}/cases", tags=["cases"], responses=documented(404, 503))
+def cases(books: Shelf, run_id: RunId, wanted: Annotated[CaseQuery, Query()]) -> Page[CaseItem]:
+    """Cases of a run, the worst first."""
+    return books.cases(run_id, wanted)
+
+
+@router.get(f"/runs/{{run_id}}/cases/{CASE_ID}", tags=["cases"], responses=documented(404, 503))
+def case(
+    books: Shelf,
+    run_id: RunId,
+    case_id: Annotated[str, Path(max_length=512)],
+    wanted: Annotated[ExecutionQuery, Query()],
+) -> CaseDetail:
+    """A case of a run: its rows, the scores and the asks of every execution."""
+    _, found = books.case(run_id, case_id, wanted.repetition)
+    data = [CaseRows.model_validate(rows_of(one)) for one in found]
+    return CaseDetail(data=data, count=len(data))

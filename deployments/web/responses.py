@@ -1,0 +1,174 @@
+"""What the API answers with, as pydantic models: they are its OpenAPI description."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from assizes.tasks.reports.data.outcomes import outcome_of
+from assizes.tasks.runs.baselines import named_baseline
+
+T = TypeVar("T")
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Page(_Shape, Generic[T]):
+    """Part of a list; `count` is how many there are in all."""
+
+    data: list[T]
+    count: int = Field(ge=0)
+    limit: int
+    offset: int
+
+
+class MetricInfo(_Shape):
+    """A metric as seed 000 describes it."""
+
+    name: str
+    display_name: str
+    description: str
+    tier: str
+    default_weight: float
+    score_type: str
+    rubric: str
+    include_in_defaults: bool
+
+
+class Metrics(_Shape):
+    """Every conversation metric, opt-in ones included."""
+
+    data: list[MetricInfo]
+    count: int
+
+
+class Run(_Shape):
+    """One line of the list of runs; numbers are null until the run is summed up."""
+
+    run_id: str
+    name: str
+    trigger: str
+    status: str = Field(description="running, interrupted, complete, incomplete, failed")
+    judge_model: str
+    started_at: datetime
+    finished_at: datetime | None
+    outcome: str | None = Field(description="of its own gates: passed, failed, inconclusive")
+    verdict: str | None = Field(
+        description="as its report says, with that comparison: passed, failed, regression, "
+        "inconclusive, undecided (the data cannot tell, or the judge moved), not_comparable, "
+        "incomplete"
+    )
+    weighted_metrics_score_pct: float | None = Field(description="0..100")
+    cases_pass_rate_pct: float | None = Field(description="0..100")
+    coverage: float | None = Field(description="scored / due, 0..1")
+    baseline: str | None = Field(description="the run it was compared with last")
+    ending: str | None = Field(
+        description="of that comparison: fine, regressed, inconclusive, not_comparable"
+    )
+    regression_detected: bool | None = Field(description="by the documents' rules (seed 001)")
+
+    @classmethod
+    def of_row(
+        cls,
+        row: Mapping[str, Any],
+        status: str,
+        compared: Mapping[str, Any] | None,
+        *,
+        judge_moved: bool = False,
+    ) -> Run:
+        """From a row of table runs; a status may say more than the row knows.
+
+        Args:
+            row: of table runs.
+            status: as people should read it.
+            compared: the row of table comparisons that holds its verdict; null where none does.
+            judge_moved: whether the anchors judged with it say so.
+        """
+        summary = json.loads(row["summary"]) if row["summary"] else {}
+        verdict = json.loads(compared["verdict"]) if compared else {}
+        plain = ("run_id", "name", "trigger", "judge_model", "started_at", "finished_at")
+        own, ending = summary.get("outcome"), verdict.get("ending")
+        moved = {"judge_moved": judge_moved}
+        unknown = "inconclusive" if named_baseline(json.loads(row["config"])) else "fine"
+        said = outcome_of(row["status"], own, ending or unknown, **moved) if own else None
+        numbers = ("outcome", "weighted_metrics_score_pct", "cases_pass_rate_pct", "coverage")
+        return cls(
+            **{name: row[name] for name in plain},
+            **{name: summary.get(name) for name in numbers},
+            status=status,
+            verdict=said,
+            baseline=compared["baseline"] if compared else None,
+            ending=ending,
+            regression_detected=verdict.get("regression_detected"),
+        )
+
+
+class Progress(_Shape):
+    """How far a run is, counting what is committed."""
+
+    status: str
+    due: int = Field(description="cases to judge")
+    done: int = Field(description="cases judged, errored or skipped")
+    shards: int
+    shards_done: int
+    counts: dict[str, int]
+
+
+class RunDetail(Run):
+    """A run with its frozen configuration, its summary and its published numbers."""
+
+    config: dict[str, Any]
+    config_hash: str
+    counts: dict[str, int]
+    summary: dict[str, Any] | None
+    metrics: dict[str, float | None] = Field(description="table run_metrics")
+    calibration: list[str] = Field(description="how the judge agrees with people, a line each")
+    progress: Progress
+
+
+class CaseItem(_Shape):
+    """One line of the list of cases."""
+
+    case_id: str
+    repetition: int
+    agent: str | None
+    agent_version: str | None
+    status: str
+    passed: bool | None
+    overall_score: float | None = Field(description="0..100")
+    gate: str | None
+    root_cause: str | None
+    summary: str | None
+    error: str | None
+    turn_count: int | None
+    agent_latency_ms: float | None
+    agent_cost_usd: float | None
+
+
+class CaseRows(_Shape):
+    """One execution of a case: its row of table cases, its scores and its asks, as stored."""
+
+    case: dict[str, Any]
+    scores: list[dict[str, Any]]
+    asks: list[dict[str, Any]]
+
+
+class CaseDetail(_Shape):
+    """Every execution of a case in a run."""
+
+    data: list[CaseRows]
+    count: int
+
+
+class Health(_Shape):
+    """Somebody is there; `store` says whether it can be read."""
+
+    status: str
+    version: str
+    store: str

@@ -1,0 +1,78 @@
+"""The operations that begin something on a Prefect server: a run, and what follows a deployment."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Header, Request
+
+from assizes.deployments.server import known_server
+from assizes.deployments.settings import prepare_environment
+from assizes.deployments.web.problems import documented
+from assizes.deployments.web.requests import Begun, Emitted, ModelDeployed, Order, given
+from assizes.judge.errors import AssizesError, ServerGone
+
+router = APIRouter()
+
+Key = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=128,
+        pattern=r"^[A-Za-z0-9._:-]+$",
+        description="the same key with the same body again begins nothing (an event: for 30 minutes)",
+    ),
+]
+
+
+@router.post("/runs", status_code=202, tags=["runs"], responses=documented(400, 409, 503))
+def start(
+    request: Request, order: Annotated[Order, Body(discriminator="flow")], key: Key = None
+) -> Begun:
+    """Begin a run: a flow run of a deployment that `assizes deploy` registered, for a worker."""
+    api_url = _server()
+    from assizes.deployments.registration.begin import begin
+
+    deployment = f"{order.flow}/assizes-{request.app.state.name}"
+    run, page = begin(api_url, deployment, given(order.parameters), key)
+    return Begun(
+        flow_run_id=str(run.id),
+        flow_run_name=run.name,
+        deployment=deployment,
+        state=run.state_name or "Scheduled",
+        url=page,
+    )
+
+
+@router.post(
+    "/events/model-deployed", status_code=202, tags=["runs"], responses=documented(400, 503)
+)
+def model_deployed(told: ModelDeployed, key: Key = None) -> Emitted:
+    """Say that a model was deployed: the event model.deployed, which begins after-deployment."""
+    api_url = _server()
+    from assizes.deployments.registration.automations import DEPLOYED
+    from assizes.deployments.registration.begin import tell_deployed
+
+    payload = given(told)
+    event_id, resource = tell_deployed(api_url, payload.pop("model"), payload, key)
+    return Emitted(event_id=event_id, event=DEPLOYED, resource=resource)
+
+
+def _server() -> str:
+    """The Prefect server of this process; asked each time, for it may come and go.
+
+    Raises:
+        ServerGone: there is none, or it does not answer.
+    """
+    try:
+        api_url = known_server()
+    except AssizesError as error:
+        raise ServerGone(str(error)) from error
+    if api_url is None:
+        raise ServerGone(
+            "there is no Prefect server to begin runs on; start one with `assizes up`, or set "
+            "PREFECT_API_URL for `assizes serve`; then `assizes deploy`"
+        )
+    prepare_environment()
+    return api_url

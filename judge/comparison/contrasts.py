@@ -1,0 +1,313 @@
+"""A measure of two runs as samples: case by case where they share cases, else side by side.
+
+Every contrast is filled three ways: missing numbers left out (`point`), all against the candidate
+(`worst`), all in its favour (`best`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from assizes.judge.comparison.comparability import DISJOINT, MIN_OVERLAP
+from assizes.judge.comparison.measures import Measure, whole
+from assizes.judge.comparison.paired_metrics import aligned
+from assizes.judge.statistics.clusters import Codes, Sample
+from assizes.judge.statistics.counted import Counted
+from assizes.judge.statistics.effects import MAX_DRAWN, Effect
+from assizes.judge.statistics.intervals import Span
+from assizes.judge.statistics.paired import paired_effect
+from assizes.judge.statistics.unpaired import (
+    Decomposition,
+    Part,
+    strata,
+    unpaired_effect,
+    weighted_effect,
+)
+from assizes.judge.verdicts.executions import collected
+
+FILLINGS: Final = ("point", "worst", "best")
+_COLUMNS: Final = {"point": ("point", "point"), "worst": ("high", "low"), "best": ("low", "high")}
+# Of the baseline and of the candidate.
+
+OTHERS: Final = ""
+"""The stratum of all that are too narrow to stand alone."""
+
+_LOST: Final = {"point": None, "low": 0.0, "high": 100.0, "known": 0.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """The cases of two runs: their clusters, their strata, and whether they are compared one by one.
+
+    `clusters` holds `case_id` and `cluster` of either run's cases, one frame a side; `strata` the
+    same with the label by which different cases are made alike, null where there is none.
+    """
+
+    clusters: tuple[pl.DataFrame, pl.DataFrame]
+    strata: tuple[pl.DataFrame, pl.DataFrame] | None
+    overlap: float
+    lost: pl.Series
+
+    @classmethod
+    def of(
+        cls,
+        baseline: pl.DataFrame,
+        candidate: pl.DataFrame,
+        labelled: tuple[pl.DataFrame, pl.DataFrame] | None = None,
+    ) -> Pairing:
+        """The pairing of two case tables."""
+        lost = _lost(baseline["case_id"], candidate["case_id"])
+        shared = baseline.height - lost.len()
+        larger = max(baseline.height, candidate.height)
+        clusters = tuple(side.select("case_id", "cluster") for side in (baseline, candidate))
+        return cls(
+            clusters=(clusters[0], clusters[1]),
+            strata=labelled,
+            overlap=shared / larger if larger else 0.0,
+            lost=lost,
+        )
+
+    @property
+    def paired(self) -> bool:
+        """Whether the runs are compared case by case."""
+        return self.overlap >= DISJOINT
+
+
+def _lost(baseline: pl.Series, candidate: pl.Series) -> pl.Series:
+    """The cases that only the baseline has; over the same transcripts no set of them is made."""
+    if baseline.equals(candidate):
+        return baseline.clear()
+    return baseline.filter(~baseline.is_in(candidate.implode()))
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """A measure of both runs: means in points, and the effect by filling; null without cases."""
+
+    measure: Measure
+    means: tuple[float, float]
+    coverage: tuple[float, float]
+    effects: Mapping[str, Effect | None]
+    mix: Decomposition | None = None
+    strata: int = 0
+
+
+def contrast(before: Measure, after: Measure, pairing: Pairing, alpha: float) -> Contrast | None:
+    """The contrast of a measure; null where no case has it on both sides."""
+    if pairing.paired:
+        return _paired(before, after, pairing, alpha)
+    return _unpaired(whole(before), whole(after), pairing, alpha)
+
+
+def differences(
+    before: Measure, after: Measure, pairing: Pairing, filling: str = "point"
+) -> Sample:
+    """Candidate minus baseline of the cases that both have, in points."""
+    return _differences(_joined(before, after, pairing), filling)
+
+
+def _joined(before: Measure, after: Measure, pairing: Pairing) -> pl.DataFrame:
+    counting_lost = pairing.lost.len() > 0 and pairing.overlap >= MIN_OVERLAP
+    if counting_lost or any("known" in side.cases.columns for side in (before, after)):
+        before, after = whole(before), whole(after)
+    rows = after.cases
+    if counting_lost:
+        lost = pl.DataFrame({"case_id": pairing.lost}).with_columns(
+            **{name: pl.lit(value, dtype=pl.Float64) for name, value in _LOST.items()}
+        )
+        rows = pl.concat([rows, lost.select(rows.columns)])
+    return _in_clusters(aligned(before.cases, rows), pairing.clusters[0])
+
+
+def _in_clusters(rows: pl.DataFrame, clusters: pl.DataFrame) -> pl.DataFrame:
+    """The rows with their `cluster`, in the order of the cases of the run."""
+    if rows.height == clusters.height and (rows["case_id"] == clusters["case_id"]).all():
+        return rows.with_columns(clusters["cluster"])
+    return clusters.join(rows, on="case_id", maintain_order="left")
+
+
+def _differences(joined: pl.DataFrame, filling: str) -> Sample:
+    old, new = _COLUMNS[filling]
+    delta = pl.col(f"{new}_after") - pl.col(old)
+    rows = joined.select("case_id", "cluster", delta=delta).drop_nulls()
+    return Sample(rows["delta"].to_numpy(), _codes(rows))
+
+
+def _codes(rows: pl.DataFrame) -> Codes:
+    """The clusters of cases as numbers 0.., in the order in which they first come."""
+    if (rows["cluster"] == rows["case_id"]).all():  # each is its own
+        return np.arange(rows.height)
+    names = rows["cluster"].to_numpy()
+    _, first, places = np.unique(names, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[places].astype(np.int64)
+
+
+def _paired(before: Measure, after: Measure, pairing: Pairing, alpha: float) -> Contrast | None:
+    joined = _joined(before, after, pairing)
+    if joined.is_empty():
+        return None
+    both = joined.drop_nulls(["point", "point_after"])
+    coverage, missing = (1.0, 1.0), 0
+    if "known" in joined.columns:
+        coverage = (_mean(joined["known"]), _mean(joined["known_after"]))
+        missing = joined.filter((pl.col("known") < 1) | (pl.col("known_after") < 1)).height
+    effects: dict[str, Effect | None] = {}
+    for filling in FILLINGS if missing else FILLINGS[:1]:
+        sample = _counted_differences(joined, filling) or _differences(joined, filling)
+        effects[filling] = _paired_effect(sample, alpha, share=before.share)
+    return Contrast(
+        measure=before,
+        means=(_mean(both["point"]), _mean(both["point_after"])),
+        coverage=coverage,
+        effects={filling: effects.get(filling, effects["point"]) for filling in FILLINGS},
+    )
+
+
+def _counted_differences(joined: pl.DataFrame, filling: str) -> Counted | None:
+    """The differences by how often each occurs, in a fraction of the memory; null where cases share
+    clusters, and where so few moved that numbers are drawn of them one by one.
+    """
+    if not (joined["cluster"] == joined["case_id"]).all():
+        return None
+    old, new = _COLUMNS[filling]
+    moved = joined.lazy().select(delta=pl.col(f"{new}_after") - pl.col(old)).drop_nulls()
+    found = collected(moved.group_by("delta").agg(times=pl.len().cast(pl.Float64)).sort("delta"))
+    counted = Counted(found["delta"].to_numpy(), found["times"].to_numpy())
+    return counted if counted.moved > MAX_DRAWN else None
+
+
+def _paired_effect(sample: Sample | Counted, alpha: float, *, share: bool) -> Effect | None:
+    if not sample.size:
+        return None
+    if not share:
+        return paired_effect(sample, 1 - alpha, share=False)
+    shares = replace(sample, values=sample.values / 100)
+    return in_points(paired_effect(shares, 1 - alpha, share=True))
+
+
+def in_points(effect: Effect) -> Effect:
+    """An effect on shares, -1..1, in points of 100."""
+    return effect._replace(
+        delta=effect.delta * 100,
+        error=effect.error * 100,
+        span=Span(effect.span.low * 100, effect.span.high * 100),
+    )
+
+
+def _mean(values: pl.Series) -> float:
+    found = values.mean()
+    return float(found) if isinstance(found, int | float) else 0.0
+
+
+def _unpaired(before: Measure, after: Measure, pairing: Pairing, alpha: float) -> Contrast | None:
+    if before.cases.is_empty() or after.cases.is_empty():
+        return None
+    missing = _mean(before.cases["known"]) < 1 or _mean(after.cases["known"]) < 1
+    effects: dict[str, Effect | None] = {}
+    split: tuple[list[Part], Decomposition] | None = None
+    for filling in FILLINGS if missing else FILLINGS[:1]:
+        sides = sampled((before, after), pairing, filling)
+        parts = _strata((before, after), pairing, filling)
+        split = split or parts
+        effects[filling] = _unpaired_effect(sides, parts, alpha, share=before.share)
+    scale = 100.0 if before.share else 1.0
+    return Contrast(
+        measure=before,
+        means=(_mean(before.cases["point"]), _mean(after.cases["point"])),
+        coverage=(_mean(before.cases["known"]), _mean(after.cases["known"])),
+        effects={filling: effects.get(filling, effects["point"]) for filling in FILLINGS},
+        mix=Decomposition(split[1].quality * scale, split[1].mix * scale) if split else None,
+        strata=len(split[0]) if split else 0,
+    )
+
+
+def _unpaired_effect(
+    sides: tuple[Sample, Sample],
+    split: tuple[list[Part], Decomposition] | None,
+    alpha: float,
+    *,
+    share: bool,
+) -> Effect | None:
+    if not min(side.size for side in sides):
+        return None
+    effect = (
+        weighted_effect(split[0], 1 - alpha, share=share)
+        if split
+        else unpaired_effect(*sides, 1 - alpha, share=share)
+    )
+    return in_points(effect) if share else effect
+
+
+def sampled(
+    measures: tuple[Measure, Measure], pairing: Pairing, filling: str
+) -> tuple[Sample, Sample]:
+    """Both sides' values: shares 0..1, else points."""
+    found = [
+        _values(measure, clusters, _COLUMNS[filling][place])
+        for place, (measure, clusters) in enumerate(zip(measures, pairing.clusters, strict=True))
+    ]
+    return found[0], found[1]
+
+
+def _values(measure: Measure, clusters: pl.DataFrame, column: str) -> Sample:
+    rows = _in_clusters(measure.cases, clusters).drop_nulls(column)
+    scale = 100.0 if measure.share else 1.0
+    return Sample(rows[column].to_numpy() / scale, _codes(rows))
+
+
+def _strata(
+    measures: tuple[Measure, Measure], pairing: Pairing, filling: str
+) -> tuple[list[Part], Decomposition] | None:
+    """The strata with two clusters or more on both sides; all others together are one more."""
+    if pairing.strata is None:
+        return None
+    sides = [
+        _by_label(measure, pairing, place, _COLUMNS[filling][place])
+        for place, measure in enumerate(measures)
+    ]
+    wide = {
+        name
+        for name in sides[0].keys() & sides[1].keys()
+        if min(side[name].clusters for side in sides) >= 2
+    }
+    while wide and _narrow(sides, wide):
+        wide.discard(min(wide, key=lambda name: (sides[0][name].size, name)))
+    merged = [_merged(side, wide) for side in sides]
+    return strata(*merged) if wide else None
+
+
+def _narrow(sides: list[dict[str, Sample]], wide: set[str]) -> bool:
+    """Whether what is left of the wide strata is too little to stand as one more."""
+    left = [sum(side[name].clusters for name in side.keys() - wide) for side in sides]
+    return any(left) and min(left) < 2
+
+
+def _by_label(measure: Measure, pairing: Pairing, place: int, column: str) -> dict[str, Sample]:
+    assert pairing.strata is not None
+    rows = measure.cases.join(pairing.strata[place], on="case_id", how="left")
+    return {
+        str(name): _values(
+            measure._replace(cases=part.drop("label")), pairing.clusters[place], column
+        )
+        for (name,), part in rows.partition_by("label", as_dict=True).items()
+    }
+
+
+def _merged(side: Mapping[str, Sample], wide: set[str]) -> dict[str, Sample]:
+    kept = {name: sample for name, sample in side.items() if name in wide and sample.size}
+    rest = [sample for name, sample in side.items() if name not in wide and sample.size]
+    return kept | ({OTHERS: joined_samples(rest)} if rest else {})
+
+
+def joined_samples(samples: list[Sample]) -> Sample:
+    """Samples as one; clusters of different samples stay apart."""
+    values, names = [], []
+    for place, sample in enumerate(samples):
+        values += list(sample.values)
+        names += [(place, int(code)) for code in sample.codes]
+    return Sample.of(values, names)

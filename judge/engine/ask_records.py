@@ -1,0 +1,115 @@
+"""What one ask leaves in the `asks` table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from assizes.judge.case import Case
+from assizes.judge.engine.ask_state import Answer
+from assizes.judge.models.model import ESTIMATED, OFFLINE_PROVIDER, Completion, Model
+from assizes.judge.protocol import Judge
+from assizes.judge.rows import as_json
+from assizes.judge.score import Score
+
+CostSource = Literal["free", "priced", "estimated", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class AskRecord:
+    """What one ask took; the fields are columns of the `asks` table.
+
+    A `cached` answer was paid for elsewhere: no attempts, no cost, tokens and latency as they were
+    then. What an interrupted sitting of the same run paid for is not cached: it is charged here.
+    A failure that was shared with the same ask in flight is not cached; it has no attempts,
+    no tokens and no cost of its own. Tokens and cost are null where any attempt's are not known;
+    a call that the provider turned away or that never reached it took none. `reply` is the raw text.
+
+    `sample` numbers the repeats of a panel's model; `cost_source` is `priced`, `estimated` (tokens
+    were not metered), `unknown` (no price) or `free`; `waited_ms` is what limits and pauses took;
+    `flags` says what was done to get or read the reply; `trail` is JSON, one object a call, where
+    there was more than one or the last failed.
+    """
+
+    judge: str
+    round: int
+    index: int
+    model: str
+    provider: str
+    answered_by: str | None
+    prompt_hash: str
+    cached: bool
+    attempts: int
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: float | None
+    latency_ms: float
+    error: str | None
+    reply: str | None
+    sample: int = 0
+    fingerprint: str | None = None
+    cost_source: CostSource = "free"
+    waited_ms: float = 0.0
+    flags: tuple[str, ...] = ()
+    trail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A closed hearing: what the judge found and what its asks took."""
+
+    judge: Judge
+    scores: list[Score]
+    asks: list[AskRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a hearing an ask was put."""
+
+    judge: str
+    round: int
+    index: int
+    sample: int = 0
+
+    def of(self, case: Case) -> str:
+        """The same in the whole run."""
+        parts = [case.case_id, case.repetition, self.judge, self.round, self.index]
+        return as_json([*parts, self.sample] if self.sample else parts)
+
+
+def record(model: Model, answer: Answer, prompt_hash: str, place: Place) -> AskRecord:
+    """The row of an ask."""
+    completion = answer.completion
+    return AskRecord(
+        judge=place.judge,
+        round=place.round,
+        index=place.index,
+        model=model.name,
+        provider=model.provider,
+        answered_by=completion.answered_by or None,
+        prompt_hash=prompt_hash,
+        cached=answer.cached,
+        attempts=answer.attempts,
+        input_tokens=completion.input_tokens,
+        output_tokens=completion.output_tokens,
+        cost_usd=completion.cost_usd,
+        latency_ms=completion.latency_ms,
+        error=answer.error,
+        reply=completion.text or None,
+        sample=place.sample,
+        fingerprint=completion.fingerprint or None,
+        cost_source=_cost_source(completion),
+        # Text rules are held to no limit, and runs of them are equal to the last byte.
+        waited_ms=0.0 if model.provider == OFFLINE_PROVIDER else answer.waited_ms,
+        flags=completion.flags,
+        trail=answer.trail,
+    )
+
+
+def _cost_source(completion: Completion) -> CostSource:
+    if completion.cost_usd is None:
+        return "unknown"
+    if not completion.cost_usd:
+        return "free"
+    return "estimated" if ESTIMATED in completion.flags else "priced"

@@ -1,0 +1,1 @@
+"""How fast models may be called: calls in flight, requests and tokens a minute."""

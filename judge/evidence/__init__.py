@@ -1,0 +1,1 @@
+"""What tool calls, steps and SQL results say before any model is asked."""

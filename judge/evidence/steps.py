@@ -1,0 +1,358 @@
+"""The steps of an agent: its tool calls in order, those of its sub-agents among them.
+
+What the judges of seed 002 look at is taken from a case here, by program: no model is asked which
+tools were called. Every pattern runs in linear time over text that nobody has vetted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from assizes.judge.case import Case, Expected, ToolCall, ToolResult, Transcript, Turn
+from assizes.judge.evidence.tool_calls import made_calls
+
+_DEEPEST: Final = 8
+_NAMES: Final = ("name", "tool_name", "tool")
+_INPUTS: Final = ("input", "arguments", "args")
+_OUTPUTS: Final = ("output", "result")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One tool call: the index of its turn, what was given, what came back (null: nothing).
+
+    `raw` is the argument text where it was no JSON object; `within` names the calls around it.
+    """
+
+    turn: int
+    name: str
+    arguments: Mapping[str, Any]
+    raw: str | None = None
+    result: str | None = None
+    failed: bool = False
+    within: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What a user said and all that followed until the user spoke again; `start`: its first turn."""
+
+    start: int
+    turns: tuple[Turn, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SqlCall:
+    """A statement and the step that ran it."""
+
+    statement: str
+    step: Step
+
+
+def steps_of(transcript: Transcript) -> tuple[Step, ...]:
+    """The agent's tool calls in order; nested calls follow the call they were made in."""
+    return tuple(
+        step
+        for made in made_calls(transcript)
+        for step in _walked(
+            made.turn, made.call, made.result.content if made.result else None, failed=made.failed
+        )
+    )
+
+
+def named(steps: Iterable[Step], tools: Sequence[str]) -> tuple[Step, ...]:
+    """The steps that call one of these tools."""
+    return tuple(step for step in steps if step.name in tools)
+
+
+def exchanges(transcript: Transcript) -> tuple[Exchange, ...]:
+    """The conversation cut where the user speaks; turns before that belong to the first exchange.
+
+    User turns in a row are one exchange.
+    """
+    turns = transcript.turns
+    cuts = [
+        index
+        for index, turn in enumerate(turns)
+        if turn.role == "user" and (index == 0 or turns[index - 1].role != "user")
+    ]
+    starts = [0, *cuts[1:]] if turns else []
+    borders = pairwise([*starts, len(turns)])
+    return tuple(Exchange(start, turns[start:end]) for start, end in borders)
+
+
+def requests(transcript: Transcript) -> tuple[str, ...]:
+    """What the user said, in order."""
+    return tuple(turn.text for turn in transcript.turns if turn.role == "user" and turn.text)
+
+
+def final_response(transcript: Transcript) -> str:
+    """What the agent said last in answer to the user; empty where it said nothing.
+
+    Where the user had the last word, the agent's last text before it is taken.
+    """
+    turns = transcript.turns
+    users = [index for index, turn in enumerate(turns) if turn.role == "user"]
+    last_user = users[-1] if users else -1
+    ended_by_user = bool(turns) and last_user == len(turns) - 1
+    said = [
+        text.strip()
+        for index, text in transcript.said()
+        if text.strip() and (ended_by_user or index > last_user)
+    ]
+    return said[-1] if said else ""
+
+
+# What a step holds
+
+# Atomic groups keep it linear: comments could else be matched in exponentially many ways.
+_LEADING = r"(?:\s|--[^\n]*+|(?>/\*.*?\*/)|\()*+"
+_SQL: Final = re.compile(
+    _LEADING
+    + r"""(?:
+        select\s++(?:\*|\d|'|distinct\b|\w++\s*+\()
+      | select\b(?=.*?\bfrom\s++(?!(?:the|an?|my|our|your|this|that|these|those)\b))
+      | with\s++(?:recursive\s++)?[\w"`]++(?:\s*+\([^)]*+\))?\s*+as\s*+(?:not\s++)?
+        (?:materialized\s*+)?\(
+      | (?:insert|replace)\s++(?:or\s++\w++\s++)?into\s
+      | update\s++[\w."`\[\]]++\s++(?:as\s++\w++\s++)?set\s
+      | delete\s++from\s | merge\s++into\s | truncate\s++(?:table\s++)?\w
+      | (?:create|drop|alter)\s++(?:or\s++replace\s++)?(?:temp(?:orary)?\s++)?
+        (?:unique\s++)?(?:table|view|index|schema|database|trigger)\s
+      | explain\s++(?:query\s++plan\s++|analyze\s++)?(?:select|with|insert|update|delete)\s
+      | (?:pragma\s++\w|show\s++(?:tables|columns|databases)\b)
+    )""",
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+)
+
+
+def reads_as_sql(text: str) -> bool:
+    """True when a text begins as an SQL statement does; `select a gift from my list` does not."""
+    return _SQL.match(text) is not None
+
+
+def sql_calls(
+    steps: Iterable[Step], tools: Sequence[str], arguments: Sequence[str]
+) -> tuple[SqlCall, ...]:
+    """Every SQL statement the steps ran, in order.
+
+    Without `tools`: whatever argument reads as SQL. With them: calls of these tools alone, and
+    there any text in one of the named `arguments` as well. A tool that writes its SQL itself is
+    known by a member of that name in its result.
+    """
+    found: list[SqlCall] = []
+    for step in steps:
+        if tools and step.name not in tools:
+            continue
+        given = [
+            text
+            for key, text in _texts(step.arguments)
+            if reads_as_sql(text) or (tools and key in arguments and text.strip())
+        ]
+        if step.raw is not None and not step.arguments and (tools or reads_as_sql(step.raw)):
+            given.append(step.raw)
+        found += [SqlCall(text.strip(), step) for text in given or _reported(step, arguments)]
+    return tuple(found)
+
+
+def json_value(text: str | None) -> Any:
+    """The JSON value a text is; null where it is none, or one with NaN or infinities."""
+    try:
+        return json.loads(text or "", parse_constant=_refused)
+    except (ValueError, RecursionError):
+        return None
+
+
+_LISTS: Final = ("results", "items", "products", "documents", "hits", "matches", "data")
+_NOTHING: Final = re.compile(
+    r"(?:\[\]|\{\}|null|none|nothing(?: found)?|[^\n]{0,60}\bnot found"
+    r"|(?:no|0|zero)\s[^\n]{0,60}\b(?:found|results?|match(?:es)?|hits?|products?|items?))[.!]?",
+    re.IGNORECASE,
+)
+
+
+def found_items(step: Step) -> tuple[Any, ...]:
+    """What a search returned, item by item: the members of a JSON list, of the list in a JSON
+    object, or the lines of a text. Nothing for a failed call and for texts such as `no results`.
+    """
+    text = (step.result or "").strip()
+    if step.failed or not text or _NOTHING.fullmatch(text):
+        return ()
+    value = json_value(text)
+    if isinstance(value, Mapping):
+        lists = [value[key] for key in _LISTS if isinstance(value.get(key), list)]
+        value = lists[0] if lists else [value]
+    if isinstance(value, list):
+        return tuple(item for item in value if item not in (None, "", {}))
+    return tuple(line.strip() for line in text.splitlines() if line.strip())
+
+
+_TYPE_KEYS: Final = ("chart_type", "visualization_type", "type", "kind", "chart", "mark")
+_CHART_WORD: Final = re.compile(r"[\s_-]*(?:chart|graph|plot|diagram)s?")
+_SAME_CHART: Final = {"column": "bar", "columns": "bar", "bars": "bar", "doughnut": "donut"}
+
+
+def chart_type(step: Step) -> str | None:
+    """The kind of chart a step made, as its arguments or its result say; null: not said."""
+    result = json_value(step.result)
+    for holder in (step.arguments, result if isinstance(result, Mapping) else {}):
+        said = [(key, text) for key, text in _texts(holder) if key in _TYPE_KEYS]
+        if said:
+            return min(said, key=lambda pair: _TYPE_KEYS.index(pair[0]))[1]
+    return None
+
+
+def same_chart(one: str | None, other: str | None) -> bool:
+    """True for two names of one kind of chart: `Bar Chart`, `bar_chart`, `column`."""
+    return one is not None and other is not None and _chart(one) == _chart(other)
+
+
+def _chart(name: str) -> str:
+    # A name of a chart is short; cutting keeps the pattern fast on what is none.
+    name = name[:60]
+    bare = _CHART_WORD.sub("", " ".join(name.casefold().split()))
+    return _SAME_CHART.get(bare, bare)
+
+
+def _walked(
+    turn: int, call: ToolCall, result: str | None, *, failed: bool, within: tuple[str, ...] = ()
+) -> Iterator[Step]:
+    yield Step(turn, call.name, call.arguments, call.raw, result, failed, within)
+    for inner in call.tool_calls:
+        yield from _walked(turn, inner, inner.result, failed=False, within=(*within, call.name))
+
+
+def _texts(value: Any, key: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+    """The texts in an argument value, each with the name it stands under."""
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, Mapping) and depth < _DEEPEST:
+        for name, item in value.items():
+            yield from _texts(item, str(name), depth + 1)
+    elif isinstance(value, list | tuple) and depth < _DEEPEST:
+        for item in value:
+            yield from _texts(item, key, depth + 1)
+
+
+def _reported(step: Step, arguments: Sequence[str]) -> list[str]:
+    result = json_value(step.result)
+    if not isinstance(result, Mapping):
+        return []
+    told = [result.get(key) for key in arguments]
+    return [text for text in told if isinstance(text, str) and reads_as_sql(text)]
+
+
+def _refused(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number")
+
+
+# Question and answer as two objects, the shape in which seed 002 hands cases to a judge
+
+
+def case_of(
+    input_data: Mapping[str, Any],
+    output_data: Mapping[str, Any],
+    expected: Mapping[str, Any] | None = None,
+) -> Case:
+    """A case from a question with its context and an answer with its steps.
+
+    Args:
+        input_data: `question`, and `context` or `id` where there are any.
+        output_data: `response` and `steps`; a step has a name, an input, an output, and the
+            `tool_calls` of a sub-agent in the same shape.
+        expected: fields of `Expected`; other keys go to its `additional_input`.
+    """
+    steps = list(output_data.get("steps") or ())
+    calls = tuple(_call(step, f"step_{place}") for place, step in enumerate(steps))
+    results = tuple(
+        Turn(role="tool", tool_result=found)
+        for place, step in enumerate(steps)
+        if (found := _result(step, f"step_{place}")) is not None
+    )
+    called = (Turn(role="assistant", tool_calls=calls), *results) if calls else ()
+    return Case(
+        case_id=str(input_data.get("id") or "case"),
+        transcript=Transcript(
+            system=_as_text(input_data.get("context")),
+            turns=(
+                Turn(role="user", text=_as_text(input_data.get("question"))),
+                *called,
+                Turn(role="assistant", text=_as_text(output_data.get("response"))),
+            ),
+        ),
+        expected=_expected(expected or {}),
+    )
+
+
+def as_data(case: Case) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """A case as `input_data`, `output_data` and `expected`; what is not specified has no key.
+
+    `question` is the user's last request, `questions` all of them.
+    """
+    asked = requests(case.transcript)
+    results = [made.result for made in made_calls(case.transcript)]
+    calls = [call for _, call in case.transcript.calls()]
+    steps = [
+        _step_data(call, result.content if result else None)
+        for call, result in zip(calls, results, strict=True)
+    ]
+    return (
+        {
+            "id": case.case_id,
+            "question": asked[-1] if asked else "",
+            "questions": list(asked),
+            "context": case.transcript.system,
+        },
+        {"response": final_response(case.transcript), "steps": steps},
+        case.expected.model_dump(mode="json", exclude_defaults=True),
+    )
+
+
+def _step_data(call: ToolCall, output: str | None) -> dict[str, Any]:
+    given = call.raw if call.raw is not None and not call.arguments else call.arguments
+    inner = [_step_data(one, one.result) for one in call.tool_calls]
+    return {"name": call.name, "input": given, "output": output, "tool_calls": inner}
+
+
+def _expected(fields: Mapping[str, Any]) -> Expected:
+    known = {key: value for key, value in fields.items() if key in Expected.model_fields}
+    others = {key: value for key, value in fields.items() if key not in known}
+    held = {**others, **(known.pop("additional_input", None) or {})}
+    return Expected.model_validate({**known, "additional_input": held})
+
+
+def _call(step: Mapping[str, Any], call_id: str | None = None) -> ToolCall:
+    given = _first(step, _INPUTS)
+    value = json_value(given) if isinstance(given, str) else given
+    is_object = isinstance(value, Mapping)
+    return ToolCall(
+        name=str(_first(step, _NAMES) or ""),
+        arguments={str(key): item for key, item in value.items()} if is_object else {},
+        raw=None if is_object else _as_text(given),
+        id=call_id,
+        tool_calls=tuple(_call(inner) for inner in step.get("tool_calls") or ()),
+        result=None if call_id else _as_text(_first(step, _OUTPUTS)),
+    )
+
+
+def _result(step: Mapping[str, Any], call_id: str) -> ToolResult | None:
+    error, output = step.get("error"), _first(step, _OUTPUTS)
+    if error is None and output is None:
+        return None
+    content = _as_text(output if error is None else error) or ""
+    return ToolResult(content=content, call_id=call_id, is_error=error is not None)
+
+
+def _first(step: Mapping[str, Any], keys: Sequence[str]) -> Any:
+    return next((step[key] for key in keys if step.get(key) is not None), None)
+
+
+def _as_text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str)

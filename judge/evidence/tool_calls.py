@@ -1,0 +1,376 @@
+"""Deterministic evidence: what the agent's tool calls say before any model is asked.
+
+A judge that sees no ground truth is near chance on task completion, so the comparison of the calls
+made with the calls expected is worked out here and handed to every judge, also to the offline one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assizes.judge.case import Case, ExpectedCall, ToolCall, ToolResult, Transcript
+from assizes.judge.score import Metric
+
+_NUMBER = re.compile(r"[+-]?(?:0|[1-9]\d*)(?:\.\d+)?")
+_DEEPEST = 32
+_LISTED = 12
+_VALUE_CHARS = 40
+_NAME_CHARS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class MadeCall:
+    """A call the agent made: the index of its turn, the call, what came back (null: nothing)."""
+
+    turn: int
+    call: ToolCall
+    result: ToolResult | None = None
+
+    @property
+    def failed(self) -> bool:
+        """True when the tool answered with an error."""
+        return self.result is not None and self.result.is_error
+
+
+@dataclass(frozen=True, slots=True)
+class CallMatch:
+    """An expected call and the call that was made for it, with the arguments that differ.
+
+    `missing` and `extra` are argument names; `different` holds names whose values disagree.
+    """
+
+    expected: ExpectedCall
+    made: MadeCall
+    position: int
+    missing: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+    different: tuple[str, ...] = ()
+
+    @property
+    def differences(self) -> int:
+        """How many arguments disagree; 0 for an exact match."""
+        return len(self.missing) + len(self.extra) + len(self.different)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolEvidence:
+    """The agent's successful calls beside the expected ones; null fields: not known.
+
+    `recall` = matched / expected and `precision` = matched / successful calls, both 0..1, by tool
+    name; an empty side counts as 1. `write_match` says whether the successful state-changing calls
+    are the expected ones, as multisets with arguments. `writes_known` is false when which tools
+    change state was only guessed from the expected calls.
+    """
+
+    expected: tuple[ExpectedCall, ...] | None
+    called: tuple[MadeCall, ...]
+    failed: tuple[MadeCall, ...]
+    matches: tuple[CallMatch, ...]
+    missed: tuple[ExpectedCall, ...]
+    unexpected: tuple[MadeCall, ...]
+    recall: float | None
+    precision: float | None
+    in_order: bool | None
+    writes_known: bool
+    expected_writes: tuple[ExpectedCall, ...] | None
+    done_writes: tuple[MadeCall, ...]
+    write_match: bool | None
+    told: tuple[str, ...]
+    untold: tuple[str, ...]
+    finished: bool | None
+
+    def text(self) -> str:
+        """At most 30 short lines for a judge's prompt: counts, tool and argument names, values."""
+        return "\n".join((*_call_lines(self), *_write_lines(self), *_end_lines(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationEvidence:
+    """What the conversation judge asks about: the case, its tool evidence, the chosen metrics."""
+
+    case: Case
+    tools: ToolEvidence
+    metrics: tuple[Metric, ...]
+
+
+def canonical(value: Any) -> str:
+    """An argument value as text that is equal for values meaning the same.
+
+    Numbers and numeric strings are compared as numbers (5, 5.0, "5"), strings trimmed and
+    case-insensitive, lists without order, null members of objects as absent. Anything nested
+    deeper than 32 levels is not looked at.
+    """
+    return json.dumps(_plain(value, 0), ensure_ascii=False)
+
+
+def made_calls(transcript: Transcript) -> tuple[MadeCall, ...]:
+    """The agent's calls in order, each with its result: the one with the call's id that follows
+    before the agent's next turn, else anywhere; without ids, the one at the same place.
+    """
+    by_id = transcript.results()
+    made: list[MadeCall] = []
+    for index, turn in enumerate(transcript.turns):
+        if turn.role == "assistant" and turn.tool_calls:
+            near = list(_results_after(transcript, index))
+            for place, call in enumerate(turn.tool_calls):
+                made.append(MadeCall(index, call, _result_of(call, place, near, by_id)))
+    return tuple(made)
+
+
+def tool_evidence(case: Case) -> ToolEvidence:
+    """The deterministic comparison of a case's tool calls with its expected ones."""
+    made = made_calls(case.transcript)
+    called = tuple(one for one in made if not one.failed)
+    expected = case.expected.tool_calls
+    found = _matches(expected or (), called)
+    matches = tuple(found.values())
+    hit = {match.position for match in matches}
+    write_names = case.write_names()
+    writes_known = _writes_known(case)
+    expected_writes = _named(expected, write_names)
+    done_writes = tuple(one for one in called if one.call.name in write_names)
+    told, untold = _told(case)
+    return ToolEvidence(
+        expected=expected,
+        called=called,
+        failed=tuple(one for one in made if one.failed),
+        matches=matches,
+        missed=tuple(call for i, call in enumerate(expected or ()) if i not in found),
+        unexpected=tuple(one for place, one in enumerate(called) if place not in hit),
+        recall=_share(len(matches), expected),
+        precision=None if expected is None else _share(len(matches), called),
+        in_order=None if expected is None else _ascending([m.position for m in matches]),
+        writes_known=writes_known,
+        expected_writes=expected_writes,
+        done_writes=done_writes,
+        write_match=_write_match(expected_writes, done_writes, known=writes_known),
+        told=told,
+        untold=untold,
+        finished=case.transcript.finished,
+    )
+
+
+def _plain(value: Any, depth: int) -> Any:
+    if depth > _DEEPEST:
+        return None
+    if isinstance(value, Mapping):
+        held = {str(k): _plain(v, depth + 1) for k, v in value.items() if v is not None}
+        return dict(sorted(held.items()))
+    if isinstance(value, list | tuple):
+        return sorted((_plain(item, depth + 1) for item in value), key=json.dumps)
+    return None if value is None else _scalar(value)
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and math.isfinite(value):
+        return _trimmed(f"{value:.9f}")
+    text = str(value).strip().casefold()
+    return _trimmed(text.removeprefix("+")) if _NUMBER.fullmatch(text) else text
+
+
+def _trimmed(number: str) -> str:
+    short = number.rstrip("0").rstrip(".") if "." in number else number
+    return "0" if short == "-0" else short
+
+
+def _results_after(transcript: Transcript, index: int) -> Iterator[ToolResult]:
+    for turn in transcript.turns[index + 1 :]:
+        if turn.role == "assistant":
+            return
+        if turn.tool_result is not None:
+            yield turn.tool_result
+
+
+def _result_of(
+    call: ToolCall, place: int, near: Sequence[ToolResult], by_id: Mapping[str, ToolResult]
+) -> ToolResult | None:
+    if call.id is not None:
+        same = [result for result in near if result.call_id == call.id]
+        if same or call.id in by_id:
+            return same[0] if same else by_id[call.id]
+    candidate = near[place] if place < len(near) else None
+    return candidate if candidate is not None and candidate.call_id is None else None
+
+
+def _compared(expected: ExpectedCall, made: MadeCall, position: int) -> CallMatch:
+    if expected.arguments is None:
+        return CallMatch(expected, made, position)
+    due = {name: value for name, value in expected.arguments.items() if value is not None}
+    given = {name: value for name, value in made.call.arguments.items() if value is not None}
+    both = sorted(due.keys() & given.keys())
+    return CallMatch(
+        expected,
+        made,
+        position,
+        missing=tuple(sorted(due.keys() - given.keys())),
+        extra=tuple(sorted(given.keys() - due.keys())),
+        different=tuple(name for name in both if canonical(due[name]) != canonical(given[name])),
+    )
+
+
+def _matches(expected: Sequence[ExpectedCall], called: Sequence[MadeCall]) -> dict[int, CallMatch]:
+    """One made call at most for each expected one, by its index. Exact pairs go first, those with
+    given arguments before those that take any, so that no call is taken from another.
+    """
+    found: dict[int, CallMatch] = {}
+    free = set(range(len(called)))
+    given_first = sorted(range(len(expected)), key=lambda i: expected[i].arguments is None)
+    for exact in (True, False):
+        for index in given_first:
+            if index in found:
+                continue
+            before = max((m.position for i, m in found.items() if i < index), default=-1)
+            match = _best(expected[index], called, sorted(free), before)
+            if match is not None and (match.differences == 0 or not exact):
+                found[index] = match
+                free.discard(match.position)
+    return dict(sorted(found.items()))
+
+
+def _best(
+    expected: ExpectedCall, called: Sequence[MadeCall], free: Sequence[int], before: int
+) -> CallMatch | None:
+    candidates = [
+        _compared(expected, called[place], place)
+        for place in free
+        if called[place].call.name == expected.name
+    ]
+    return min(
+        candidates, key=lambda m: (m.differences, m.position < before, m.position), default=None
+    )
+
+
+def _share(part: int, whole: Sequence[object] | None) -> float | None:
+    if whole is None:
+        return None
+    return round(part / len(whole), 9) if whole else 1.0
+
+
+def _ascending(positions: Sequence[int]) -> bool:
+    return all(left < right for left, right in itertools.pairwise(positions))
+
+
+def _named(
+    expected: Sequence[ExpectedCall] | None, names: frozenset[str]
+) -> tuple[ExpectedCall, ...] | None:
+    if expected is None:
+        return None
+    return tuple(call for call in expected if call.name in names)
+
+
+def _writes_known(case: Case) -> bool:
+    declared = any(tool.writes is not None for tool in case.transcript.tools)
+    return case.expected.writes is not None or declared
+
+
+def _write_match(
+    expected: Sequence[ExpectedCall] | None, done: Sequence[MadeCall], *, known: bool
+) -> bool | None:
+    if expected is None or not (known or expected):
+        return None
+    matches = _matches(expected, done)
+    exact = all(match.differences == 0 for match in matches.values())
+    return exact and len(matches) == len(expected) == len(done)
+
+
+def _told(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    texts = [_comparable(text) for _, text in case.transcript.said()]
+    told = {
+        due: any(_tells(text, _comparable(due)) for text in texts) for due in case.expected.said
+    }
+    return (
+        tuple(due for due in case.expected.said if told[due]),
+        tuple(due for due in case.expected.said if not told[due]),
+    )
+
+
+def _comparable(text: str) -> str:
+    return text.replace(",", "").casefold().strip()
+
+
+def _tells(text: str, due: str) -> bool:
+    # Whole words only: telling 1327 does not tell 327.
+    before = r"(?<!\w)" if due[:1].isalnum() else ""
+    after = r"(?!\w)" if due[-1:].isalnum() else ""
+    return re.search(f"{before}{re.escape(due)}{after}", text) is not None
+
+
+def _short(text: str, limit: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= limit else f"{line[: limit - 3]}..."
+
+
+def _value(value: Any) -> str:
+    return _short(json.dumps(value, ensure_ascii=False, default=str), _VALUE_CHARS)
+
+
+def _ratio(share: float | None) -> str:
+    return "unknown" if share is None else str(round(share, 2))
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = [_short(name, _NAME_CHARS) for name in names[:_LISTED]]
+    more = [f"and {len(names) - _LISTED} more"] if len(names) > _LISTED else []
+    return ", ".join((*shown, *more)) or "none"
+
+
+def _made(calls: Sequence[MadeCall]) -> str:
+    return _names([f"{_short(one.call.name, 40)} (turn {one.turn})" for one in calls])
+
+
+def _call_lines(tools: ToolEvidence) -> Iterator[str]:
+    yield f"Successful calls: {len(tools.called)}: {_made(tools.called)}"
+    yield f"Failed calls, not counted as done: {len(tools.failed)}: {_made(tools.failed)}"
+    if tools.expected is None:
+        yield "No expected calls given."
+        return
+    yield f"Expected calls: {len(tools.expected)}: {_names([c.name for c in tools.expected])}"
+    order = "yes" if tools.in_order else "no"
+    yield f"By name: recall {_ratio(tools.recall)}, precision {_ratio(tools.precision)}, in order: {order}"
+    yield f"Expected but not called: {_names([call.name for call in tools.missed])}"
+    yield f"Called beyond the expected: {_made(tools.unexpected)}"
+    differing = [match for match in tools.matches if match.differences]
+    yield f"Matched calls with other arguments than expected: {len(differing)}"
+    for match in differing[:_LISTED]:
+        yield f"- {_difference_line(match)}"
+
+
+def _difference_line(match: CallMatch) -> str:
+    due, given = match.expected.arguments or {}, match.made.call.arguments
+    values = [
+        f"{_short(name, 40)} is {_value(given[name])}, expected {_value(due[name])}"
+        for name in match.different[:4]
+    ]
+    parts = [f"missing {_names(match.missing)}"] if match.missing else []
+    parts += [f"extra {_names(match.extra)}"] if match.extra else []
+    return f"turn {match.made.turn} {_short(match.made.call.name, 40)}: " + "; ".join(
+        (*parts, *values)
+    )
+
+
+def _write_lines(tools: ToolEvidence) -> Iterator[str]:
+    if tools.expected_writes is None or tools.write_match is None:
+        yield f"State-changing calls done: {len(tools.done_writes)}; expected ones not known."
+        return
+    guessed = "" if tools.writes_known else "; taken to be the tools of the expected calls"
+    yield (
+        f"State-changing calls{guessed}: expected {len(tools.expected_writes)}, done "
+        f"{len(tools.done_writes)}, the same with arguments: {'yes' if tools.write_match else 'no'}"
+    )
+
+
+def _end_lines(tools: ToolEvidence) -> Iterator[str]:
+    due = len(tools.told) + len(tools.untold)
+    if due:
+        missing = _names([_value(text) for text in tools.untold])
+        yield f"Told the user {len(tools.told)} of {due} expected strings; not told: {missing}"
+    if tools.finished is not None:
+        yield f"Conversation came to its end: {'yes' if tools.finished else 'no, it was cut off'}"

@@ -1,0 +1,132 @@
+"""The judge interface of seed 002, so that a judge written for it can sit in a court.
+
+A `BaseJudge` looks at a question, an answer with its steps, and what was expected; it answers with
+one result or none. Inside `evaluate` it may do what it likes, also call a model: then neither the
+reply cache nor the limits of a run know of it. The built-in judges ask by `assizes.judge.protocol` instead.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from assizes.judge.case import Case
+from assizes.judge.evidence.steps import as_data
+from assizes.judge.score import Metric, Scale, Score
+
+
+class EvaluationStrategy(StrEnum):
+    """What of a conversation a judge looks at (seed 002)."""
+
+    FINAL_RESPONSE = "final_response"
+    """The final response only."""
+    SINGLE_STEP = "single_step"
+    """The calls of particular tools."""
+    TRAJECTORY = "trajectory"
+    """All steps in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeResult:
+    """What a judge of seed 002 answers.
+
+    `score` is 0..1; `passed`: the score reached the judge's threshold; `reasoning` is for people;
+    `metadata` holds sub-scores as `{"score", "reasoning"}` and extracted values.
+    """
+
+    score: float
+    passed: bool
+    reasoning: str
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+class BaseJudge(ABC):
+    """A judge as seed 002 has it: a subclass says its name and strategy, and evaluates.
+
+    It keeps the `Judge` protocol: one metric of its name, with a part for each sub-score in the
+    result's metadata. Named `module:Class` in [judge] judges it takes part in a run.
+    """
+
+    name: str = "base_judge"
+    strategy: EvaluationStrategy = EvaluationStrategy.FINAL_RESPONSE
+    version: str = "1"
+
+    @abstractmethod
+    def evaluate(
+        self,
+        input_data: dict[str, Any],
+        output_data: dict[str, Any],
+        expected: dict[str, Any] | None = None,
+    ) -> JudgeResult | None:
+        """The result; null where the judge does not apply.
+
+        Args:
+            input_data: `question`, all `questions`, `context` (the agent's instructions).
+            output_data: `response` and `steps`: each a `name`, `input`, `output`, `tool_calls`.
+            expected: what was expected, by field; a field that is not specified has no key.
+        """
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """One fraction of the judge's name, which a case needs to pass."""
+        return (
+            Metric(
+                name=self.name,
+                scale=Scale.FRACTION,
+                display_name=self.name.replace("_", " ").title(),
+                description=(type(self).__doc__ or "").strip().partition("\n")[0],
+                gate="judges",
+            ),
+        )
+
+    def missing(self, case: Case) -> str | None:
+        """It says itself whether it applies, by its result."""
+        return None
+
+    def judge(self, case: Case) -> list[Score]:
+        """The result as a headline with parts; skipped where there is none."""
+        found = self.evaluate(*as_data(case))
+        if found is None:
+            return [Score.skipped(self.name, "the judge does not apply to this case")]
+        subs = {str(key): one for key, one in found.metadata.items() if _is_sub_score(one)}
+        others = {str(key): _plain(one) for key, one in found.metadata.items() if key not in subs}
+        details = {"reasoning": found.reasoning, "strategy": str(self.strategy), **others}
+        headline = self._score(found.score, details)
+        if headline.status == "scored":
+            headline = replace(headline, passed=found.passed)
+        return [headline, *(self._part(key, one) for key, one in sorted(subs.items()))]
+
+    def _part(self, key: str, sub: Mapping[str, Any]) -> Score:
+        return self._score(sub["score"], {"reasoning": str(sub.get("reasoning", ""))}, key)
+
+    def _score(self, given: float, details: Mapping[str, Any], part: str = "") -> Score:
+        if not math.isfinite(given):
+            reason = f"the judge scored {given!r}, wanted 0 to 1"
+            return Score.failed(self.name, reason, "invalid_score", part)
+        value, warnings = clamped(given)
+        warned = {"warnings": warnings} if warnings else {}
+        return Score.of(self.metrics[0], value, part=part, details={**details, **warned})
+
+
+def clamped(given: float) -> tuple[float, list[str]]:
+    """A score on 0..1, 9 decimals, and a warning where it was not on it."""
+    value = round(min(max(float(given), 0.0), 1.0), 9)
+    inside = 0 <= given <= 1
+    return value, [] if inside else [f"score {given:g} is outside 0..1, taken as {value:g}"]
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON can hold it: what it has no form for becomes its text."""
+    return json.loads(json.dumps(value, default=str), parse_constant=str)
+
+
+def _is_sub_score(value: Any) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    score = value.get("score")
+    return isinstance(score, int | float) and not isinstance(score, bool)

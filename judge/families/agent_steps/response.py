@@ -1,0 +1,120 @@
+"""The response quality judge (seed 002): does the answer do what was expected, on what was found?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from assizes.judge.case import Case, Expected
+from assizes.judge.evidence.steps import Step, final_response, requests, steps_of
+from assizes.judge.families.agent_steps.base_judge import EvaluationStrategy
+from assizes.judge.families.agent_steps.step_scores import (
+    RULES,
+    Answer,
+    Finding,
+    StepJudge,
+    SubFinding,
+    cut,
+    is_null,
+    reply_rule,
+    settled,
+    shown_steps,
+    weighed,
+)
+from assizes.judge.prompts.sections import NOT_CAPTURED, data_section, numbered
+from assizes.judge.protocol import Prompt, Steps, ask
+
+WEIGHTS: Final = {"relevance": 0.5, "faithfulness": 0.5}
+
+MAX_SHOWN: Final = 2000
+
+SYSTEM: Final = f"""\
+You judge the final response of an AI agent to its user. You see the agent's instructions with the user's permissions, the user's requests, what a good response does, the agent's steps, and the response.
+
+# Rules
+{RULES}
+- relevance: whether the response answers the last request and does what is expected of it. Where a refusal is expected, a polite refusal is what is relevant, and an answer is not.
+- faithfulness: whether all it says rests on the steps, the instructions or the requests. Figures and names that stand in none of them lower it. A refusal that claims nothing is faithful.
+- The steps are there to check what the response says; the agent is not judged for how it found it.
+
+{reply_rule(*WEIGHTS)}"""
+
+REFUSAL_EXPECTED: Final = (
+    "Nothing may be answered: the response politely refuses and gives away nothing."
+)
+"""What is expected of a response where the case says `null`."""
+
+
+class ResponseReply(Answer):
+    """What the model replies."""
+
+    relevance: SubFinding
+    faithfulness: SubFinding
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseEvidence:
+    """What the response judge asks about; `refusal`: nothing may be answered."""
+
+    context: str
+    requests: tuple[str, ...]
+    expected: str
+    refusal: bool
+    steps: tuple[Step, ...]
+    response: str
+
+
+class ResponseQualityJudge(StepJudge):
+    """Judges the final response by relevance and faithfulness."""
+
+    name = "response_quality"
+    strategy = EvaluationStrategy.FINAL_RESPONSE
+    needs = ("expected.response_quality",)
+    description = "Mean of relevance and faithfulness of the final response."
+    prompts = (SYSTEM, REFUSAL_EXPECTED)
+
+    def unspecified(self, expected: Expected) -> str | None:
+        """Runs where `response_quality` says something."""
+        given = (expected.response_quality or "").strip()
+        return None if given else "no expected.response_quality"
+
+    def found(self, case: Case) -> Steps[Finding]:
+        """An empty response by program; else one ask."""
+        expected = (case.expected.response_quality or "").strip()
+        refusal = is_null(expected)
+        response = final_response(case.transcript)
+        asked = requests(case.transcript)
+        details = {
+            "question": asked[-1] if asked else "",
+            "expected_response": cut(expected, MAX_SHOWN),
+            "extracted_response": cut(response, MAX_SHOWN),
+        }
+        if not response:
+            reason = "Rightly answered nothing" if refusal else "The response is empty"
+            return settled(Finding(1.0 if refusal else 0.0, reason, details))
+        evidence = ResponseEvidence(
+            context=(case.transcript.system or "").strip() or NOT_CAPTURED,
+            requests=asked,
+            expected=REFUSAL_EXPECTED if refusal else expected,
+            refusal=refusal,
+            steps=steps_of(case.transcript),
+            response=response,
+        )
+        return _asked(evidence, details)
+
+
+def _asked(evidence: ResponseEvidence, details: dict[str, Any]) -> Steps[Finding]:
+    reply = yield from ask(Prompt(SYSTEM, _user_message(evidence)), ResponseReply, evidence)
+    return weighed({name: getattr(reply, name) for name in WEIGHTS}, WEIGHTS, details)
+
+
+def _user_message(evidence: ResponseEvidence) -> str:
+    return "\n\n".join(
+        [
+            data_section("Agent's instructions and permissions", evidence.context),
+            data_section("User requests, the last one is answered", numbered(evidence.requests)),
+            data_section("What a good response does", evidence.expected),
+            data_section("Agent's steps", shown_steps(evidence.steps)),
+            data_section("Final response", evidence.response),
+        ]
+    )

@@ -1,0 +1,269 @@
+"""The SQL judge (seed 002): do the agent's statements find what the expected ones find?
+
+The statements of both sides are tried on the case's fixture by the clerk; how far their results
+agree is worked out by program and shown to the model as a fact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import Field
+
+from assizes.judge.case import Case, Expected
+from assizes.judge.evidence.sql_results import compared, shown
+from assizes.judge.evidence.steps import SqlCall, Step, requests, sql_calls, steps_of
+from assizes.judge.families.agent_steps.base_judge import EvaluationStrategy
+from assizes.judge.families.agent_steps.step_scores import (
+    MAX_CALLS,
+    MAX_DETAIL_CHARS,
+    RULES,
+    Answer,
+    Finding,
+    StepJudge,
+    StepOptions,
+    SubFinding,
+    cut,
+    is_null,
+    listed,
+    reply_rule,
+    settled,
+    shown_steps,
+    turns_of,
+    weighed,
+)
+from assizes.judge.prompts.sections import data_section, numbered
+from assizes.judge.protocol import NoReply, Prompt, Query, QueryResult, Steps, Table, ask
+
+WEIGHTS: Final = {"result_match": 0.7, "efficiency": 0.3}
+"""Seed 002: a wrong result is worth less than a slow one."""
+
+MAX_ROWS: Final = 20
+
+SYSTEM: Final = f"""\
+You judge the SQL that an AI agent ran to answer its user. You see the user's requests, the expected statements, the agent's SQL tool calls, and how far their results agree.
+
+# Rules
+{RULES}
+- result_match: how far the agent's statements find what the expected ones find. Results count, not wording: aliases, the order of columns, joins instead of subqueries make no difference. A date written out and a date computed are the same when the results are. INSERT, UPDATE and DELETE are compared by their effect. With several expected statements each counts alike.
+- The comparison of results was made by a program on the same data: take "equal" as a fact.
+- efficiency: 1 when nothing was done in vain. Less for SELECT * where few columns are needed, needless joins or subqueries, rows filtered outside the database, statements that failed or were repeated.
+
+{reply_rule(*WEIGHTS)}"""
+
+
+class SqlOptions(StepOptions):
+    """Options of the SQL judge."""
+
+    tools: tuple[str, ...] = Field(
+        default=(), description="tools that run SQL; empty: any call with an SQL argument"
+    )
+    arguments: tuple[str, ...] = Field(
+        default=("sql", "query", "statement"),
+        description="arguments of those tools, and members of results, that hold SQL",
+    )
+    permute_columns: bool = Field(
+        default=True, description="results with the same columns in another order are equal"
+    )
+    float_tolerance: float = Field(default=1e-6, ge=0)
+
+
+class SqlReply(Answer):
+    """What the model replies."""
+
+    result_match: SubFinding
+    efficiency: SubFinding
+
+
+@dataclass(frozen=True, slots=True)
+class StatementMatch:
+    """An expected statement and the agent's that agrees with it best.
+
+    `score` is 0..1, null where results could not be compared; `reason` says why it is what it is.
+    """
+
+    expected: str
+    made: str | None
+    equal: bool | None
+    score: float | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SqlEvidence:
+    """What the SQL judge asks about; `failed` are the agent's statements that did not run."""
+
+    requests: tuple[str, ...]
+    expected: tuple[str, ...]
+    calls: tuple[SqlCall, ...]
+    matches: tuple[StatementMatch, ...]
+    failed: tuple[str, ...] = ()
+
+
+class SqlJudge(StepJudge):
+    """Compares the agent's SQL with the expected statements by their results."""
+
+    name = "sql"
+    strategy = EvaluationStrategy.SINGLE_STEP
+    needs = ("expected.sql",)
+    description = "0.7 x result match + 0.3 x efficiency of the agent's SQL."
+    prompts = (SYSTEM,)
+    options: SqlOptions
+
+    def unspecified(self, expected: Expected) -> str | None:
+        """Runs where `sql` is given; no text at all is not given."""
+        return None if _statements(expected) else "no expected.sql"
+
+    def found(self, case: Case) -> Steps[Finding]:
+        """Negative cases and absent SQL by program; else results first, then one ask."""
+        expected = _statements(case.expected)
+        options = self.options
+        calls = sql_calls(steps_of(case.transcript), options.tools, options.arguments)
+        asked = requests(case.transcript)
+        details = {
+            "question": asked[-1] if asked else "",
+            "expected_sql": listed(expected),
+            "extracted_sql": listed([call.statement for call in calls]),
+        }
+        if any(map(is_null, expected)):
+            return settled(_refrained(calls, details))
+        if not calls:
+            reason = "no SQL: expected statements, but the agent ran none"
+            return settled(Finding(0.0, reason, details))
+        return self._asked(case, expected, calls, details)
+
+    def _asked(
+        self,
+        case: Case,
+        expected: tuple[str, ...],
+        calls: tuple[SqlCall, ...],
+        details: dict[str, Any],
+    ) -> Steps[Finding]:
+        made = tuple(call.statement for call in calls)[:MAX_CALLS]
+        tables = yield from _tables(case.expected.database, expected, made)
+        failed: tuple[str, ...] = ()
+        if isinstance(tables, NoReply):
+            results = f"not executed: {tables.reason}"
+            matches = [_unknown(one, results) for one in expected]
+        else:
+            due, done = tables
+            matches = self._matches(expected, due, done)
+            failed = tuple(table.statement for table in done if table.error is not None)
+            results = _shown_tables(due, done)
+        evidence = SqlEvidence(requests(case.transcript), expected, calls, tuple(matches), failed)
+        reply = yield from ask(Prompt(SYSTEM, _user_message(evidence, results)), SqlReply, evidence)
+        subs = {name: getattr(reply, name) for name in WEIGHTS}
+        evidence_lines = {"result_evidence": [_match_line(match) for match in matches]}
+        return weighed(subs, WEIGHTS, details | evidence_lines, turns_of(_steps(calls)))
+
+    def _matches(
+        self, expected: Sequence[str], due: Sequence[Table], done: Sequence[Table]
+    ) -> list[StatementMatch]:
+        """For each expected result the best of those not yet taken; equal ones are given first."""
+        found: dict[int, StatementMatch] = {}
+        free = dict(enumerate(done))
+        for exact in (True, False):
+            for place, table in enumerate(due):
+                if place in found:
+                    continue
+                taken, match = self._best(expected[place], table, free)
+                if match.equal or not exact:
+                    found[place] = match
+                    free.pop(taken, None)
+        return [found[place] for place in range(len(expected))]
+
+    def _best(
+        self, statement: str, due: Table, free: dict[int, Table]
+    ) -> tuple[int, StatementMatch]:
+        if due.error is not None:
+            return -1, _unknown(statement, f"the expected statement failed: {due.error}")
+        options = self.options
+        best = (-1, StatementMatch(statement, None, False, 0.0, "no statement left to compare"))
+        for place, table in free.items():
+            found = compared(
+                due,
+                table,
+                permute_columns=options.permute_columns,
+                float_tolerance=options.float_tolerance,
+            )
+            if best[0] < 0 or found.score > (best[1].score or 0.0):
+                one = StatementMatch(
+                    statement, table.statement, found.equal, found.score, found.reason
+                )
+                best = (place, one)
+        return best
+
+
+def _statements(expected: Expected) -> tuple[str, ...]:
+    given = (expected.sql,) if isinstance(expected.sql, str) else expected.sql or ()
+    return tuple(text.strip() for text in given if text.strip())
+
+
+def _refrained(calls: Sequence[SqlCall], details: dict[str, Any]) -> Finding:
+    operations = listed([call.statement for call in calls])
+    if operations:
+        return Finding(
+            0.0,
+            f"Should not run SQL but did: {operations[0]}",
+            details | {"operations": operations},
+            turns=turns_of(_steps(calls)),
+        )
+    return Finding(1.0, "Rightly ran no SQL", details | {"operations": []})
+
+
+_Tables = tuple[Table, ...]
+
+
+def _tables(
+    database: str | None, expected: tuple[str, ...], made: tuple[str, ...]
+) -> Steps[tuple[_Tables, _Tables] | NoReply]:
+    """The results of both sides, each on a copy of its own: a write must not meet the other's."""
+    if database is None:
+        return NoReply("no_database", "the case names no database")
+    answers: Sequence[QueryResult | NoReply] = yield [
+        Query(database, expected),
+        Query(database, made),
+    ]
+    due, done = answers
+    if isinstance(due, NoReply):
+        return due
+    return done if isinstance(done, NoReply) else (due.tables, done.tables)
+
+
+def _user_message(evidence: SqlEvidence, results: str) -> str:
+    comparison = "\n".join(_match_line(match) for match in evidence.matches)
+    return "\n\n".join(
+        [
+            data_section("User requests", numbered(evidence.requests)),
+            data_section("Expected SQL, in order", numbered(evidence.expected)),
+            data_section("Agent's SQL tool calls", shown_steps(_steps(evidence.calls))),
+            data_section("Results on the same data", results),
+            data_section("Comparison of results", comparison),
+        ]
+    )
+
+
+def _shown_tables(due: Sequence[Table], done: Sequence[Table]) -> str:
+    blocks = [
+        f"{side} {number}:\n{shown(table, MAX_ROWS)}"
+        for side, tables in (("Expected", due), ("Agent's", done))
+        for number, table in enumerate(tables, 1)
+    ]
+    return "\n\n".join(blocks)
+
+
+def _match_line(match: StatementMatch) -> str:
+    words = {True: "equal", False: "different", None: "not compared"}[match.equal]
+    score = "" if match.score is None else f", score {match.score:.2f}"
+    return f"{words}{score}: {cut(' '.join(match.reason.split()), MAX_DETAIL_CHARS)}"
+
+
+def _unknown(statement: str, reason: str) -> StatementMatch:
+    return StatementMatch(statement, None, None, None, reason)
+
+
+def _steps(calls: Sequence[SqlCall]) -> tuple[Step, ...]:
+    """The steps behind statements, each once."""
+    return tuple({id(call.step): call.step for call in calls}.values())

@@ -1,0 +1,169 @@
+"""The visualization judge (seed 002): was a chart fitting, and of a kind that suits the data?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import Field
+
+from assizes.judge.case import Case, Expected
+from assizes.judge.evidence.steps import Step, chart_type, named, requests, same_chart, steps_of
+from assizes.judge.families.agent_steps.base_judge import EvaluationStrategy
+from assizes.judge.families.agent_steps.step_scores import (
+    RULES,
+    Answer,
+    Finding,
+    StepJudge,
+    StepOptions,
+    SubFinding,
+    called,
+    invalid_expected,
+    is_null,
+    reply_rule,
+    shown_steps,
+    turns_of,
+    weighed,
+)
+from assizes.judge.prompts.sections import data_section, numbered
+from assizes.judge.protocol import Prompt, Steps, ask
+
+WEIGHTS: Final = {"appropriateness": 0.5, "chart_type": 0.5}
+
+ANY: Final = "any"
+"""Stands for an expected kind of chart that was not given."""
+
+CONFLICT: Final = "has_chart says no chart, chart_type names one: judged as no chart"
+
+SYSTEM: Final = f"""\
+You judge the charts that an AI agent made for its user. You see the user's requests, the expected kind of chart, and the agent's chart calls.
+
+# Rules
+{RULES}
+- appropriateness: whether a chart helps with the requests, and shows the data that were asked for.
+- chart_type: whether the kind of chart is the expected one; with "{ANY}", whether it suits the data, e.g. a line for a course over time, bars for a comparison, a pie for shares of a whole.
+
+{reply_rule(*WEIGHTS)}"""
+
+
+class VisualizationOptions(StepOptions):
+    """Options of the visualization judge."""
+
+    tools: tuple[str, ...] = Field(
+        default=("create_visualization", "create_chart"), description="tools that make charts"
+    )
+
+
+class VisualizationReply(Answer):
+    """What the model replies."""
+
+    appropriateness: SubFinding
+    chart_type: SubFinding
+
+
+@dataclass(frozen=True, slots=True)
+class VisualizationEvidence:
+    """What the visualization judge asks about; `made` holds the kinds of the charts that were made
+    without an error, null where a call does not say it.
+    """
+
+    requests: tuple[str, ...]
+    expected_type: str
+    steps: tuple[Step, ...]
+    made: tuple[str | None, ...]
+
+    @property
+    def as_expected(self) -> bool | None:
+        """Whether a chart of the expected kind was made; null where any kind will do."""
+        if self.expected_type == ANY:
+            return None
+        return any(same_chart(kind, self.expected_type) for kind in self.made)
+
+
+class VisualizationJudge(StepJudge):
+    """Judges whether and how the agent made charts."""
+
+    name = "visualization"
+    strategy = EvaluationStrategy.SINGLE_STEP
+    needs = ("expected.has_chart or expected.chart_type",)
+    description = "Mean of appropriateness and chart type of the agent's charts."
+    prompts = (SYSTEM,)
+    options: VisualizationOptions
+
+    def unspecified(self, expected: Expected) -> str | None:
+        """Runs where one of the two fields is given."""
+        given = expected.has_chart is not None or expected.chart_type
+        return None if given else "neither expected.has_chart nor expected.chart_type"
+
+    def found(self, case: Case) -> Steps[Finding]:
+        """No chart wanted, or none made: by program; else one ask."""
+        steps = named(steps_of(case.transcript), self.options.tools)
+        asked = requests(case.transcript)
+        kind = (case.expected.chart_type or ANY).strip() or ANY
+        made = tuple(chart_type(step) for step in steps if not step.failed)
+        wanted = _wanted(case.expected)
+        details = {
+            "question": asked[-1] if asked else "",
+            "expected_has_chart": wanted,
+            "expected_chart_type": kind,
+            "extracted_has_chart": bool(steps),
+            "extracted_chart_type": next((one for one in made if one), None),
+        }
+        if not wanted:
+            return _refrained(steps, details | _conflict(case.expected))
+        if not steps:
+            tools = ", ".join(self.options.tools) or "no tool"
+            return Finding(0.0, f"no chart: one expected, but none of {tools} was called", details)
+        evidence = VisualizationEvidence(asked, kind, steps, made)
+        prompt = Prompt(SYSTEM, _user_message(evidence))
+        reply = yield from ask(prompt, VisualizationReply, evidence)
+        subs = {name: getattr(reply, name) for name in WEIGHTS}
+        return weighed(subs, WEIGHTS, details, turns_of(steps))
+
+
+def _wanted(expected: Expected) -> bool:
+    """Whether a chart is expected; a kind of chart alone implies one.
+
+    Raises:
+        JudgeFailed: `invalid_expected`, for a `has_chart` that says neither.
+    """
+    said = expected.has_chart
+    if isinstance(said, bool):
+        return said
+    if said is None:
+        return not is_null(expected.chart_type)
+    word = said.strip().casefold()
+    if word not in ("true", "false", "null"):
+        raise invalid_expected(f"has_chart is {said!r}, wanted true, false or 'null'")
+    return word == "true"
+
+
+def _conflict(expected: Expected) -> dict[str, Any]:
+    named_kind = expected.chart_type and not is_null(expected.chart_type)
+    return {"warnings": [CONFLICT]} if named_kind else {}
+
+
+def _refrained(steps: Sequence[Step], details: dict[str, Any]) -> Finding:
+    operations = called(steps)
+    if operations:
+        return Finding(
+            0.0,
+            f"Should not make a chart but did: {operations[0]}",
+            details | {"operations": operations},
+            turns=turns_of(steps),
+        )
+    return Finding(1.0, "Rightly made no chart", details | {"operations": []})
+
+
+def _user_message(evidence: VisualizationEvidence) -> str:
+    made = ", ".join(kind or "not said" for kind in evidence.made) or "none without an error"
+    words = {True: "yes", False: "no", None: "any kind will do"}[evidence.as_expected]
+    return "\n\n".join(
+        [
+            data_section("User requests", numbered(evidence.requests)),
+            data_section("Expected kind of chart", evidence.expected_type),
+            data_section("Agent's chart calls", shown_steps(evidence.steps)),
+            data_section("Kinds of chart made", f"{made}; the expected one among them: {words}"),
+        ]
+    )

@@ -1,0 +1,322 @@
+"""The conversation judge (seed 000): one ask scores all chosen metrics and the case's outcomes.
+
+The system message depends on the chosen metrics alone, so that a provider can cache it over a
+run; the user message holds the case.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Self
+
+from pydantic import BaseModel, ConfigDict, WithJsonSchema, create_model, model_validator
+
+from assizes.judge.case import Case, Transcript
+from assizes.judge.config.prices import estimated_tokens
+from assizes.judge.evidence.tool_calls import ConversationEvidence, ToolEvidence, tool_evidence
+from assizes.judge.families.conversation.outcomes import (
+    EXPECTED_OUTCOMES,
+    Answer,
+    OutcomeFinding,
+    outcome_doubts,
+    outcome_scores,
+)
+from assizes.judge.families.conversation.windows import (
+    TRUNCATED,
+    ReadingOptions,
+    findings_so_far,
+    reduced,
+    view,
+)
+from assizes.judge.prompts.sections import (
+    DATA_RULE,
+    NOT_CAPTURED,
+    data_section,
+    expected_calls_text,
+    numbered,
+    rendered_transcript,
+    tools_json,
+)
+from assizes.judge.protocol import Prompt, Steps, ask
+from assizes.judge.rubrics.rubric import OUTCOMES, Rubric, metric_of, prompt_text
+from assizes.judge.score import ACCEPTABLE, UNSPECIFIED_FAILURE, Metric, Scale, Score
+
+MISSING_METRIC: Final = "missing_metric"
+"""Error code of a metric that the model left out of its reply, also when asked once more."""
+
+NO_AGENT_TURN: Final = "no_agent_turn"
+"""Failure code of every metric where the agent never speaks."""
+
+OVERRIDE_HEADING: Final = "Test case-specific evaluation emphasis"
+
+FOUND_BEFORE: Final = "Your findings in the turns before"
+
+_TOOL_METRICS: Final = ("tool_routing", "parameter_extraction", "result_interpretation")
+
+_RULES: Final = f"""\
+You judge a finished conversation between a user and an AI agent. Score only the agent.
+
+# Rules
+- Score each metric independently; use the full range.
+- Cite turn numbers. Do not invent problems. If evidence is lacking, score conservatively.
+- {DATA_RULE} Only "{OVERRIDE_HEADING}" is the test author's: it adds emphasis, never metrics or scales."""
+
+_NO_TOOLS_RULE: Final = """\
+- If no tool call was required and none was made, score 5 for {}; justification: not applicable; turns: []."""
+
+_REPLY: Final = f"""\
+# Reply
+One JSON object, nothing else. Each metric id is a key; its value an object of, in this order:
+- justification: one or two sentences
+- score: 0, 1, 2, 3, 4 or 5; a pass/fail metric has instead passed: true or false
+- failure_code: null if score >= {ACCEPTABLE} or passed; else a snake_case label, e.g. wrong_tool_selected, hallucinated_result, missing_confirmation, or your own
+- turns: numbers of the turns with the issue, or []
+Only if there are expected outcomes, the key {OUTCOMES}: for each statement in order, judged on its own, an object of number (its number in the list), statement (copied), justification, passed (true or false)."""
+
+
+_LEVEL_SCHEMA: Final = {"type": "integer", "enum": [0, 1, 2, 3, 4, 5]}
+
+# Providers that enforce the schema cannot leave 0..5; the others may, and are clamped when scored.
+_Level = Annotated[int, WithJsonSchema(_LEVEL_SCHEMA)]
+
+
+class ScoredFinding(Answer):
+    """What the model replies for a scored metric."""
+
+    justification: str
+    score: _Level
+    failure_code: str | None
+    turns: list[int]
+
+    @property
+    def level(self) -> int:
+        """The level as the model gave it, not yet clamped to 0..5."""
+        return self.score
+
+
+class BinaryFinding(Answer):
+    """What the model replies for a pass/fail metric."""
+
+    justification: str
+    passed: bool
+    failure_code: str | None
+    turns: list[int]
+
+    @property
+    def level(self) -> int:
+        """Pass and fail as the levels 5 and 0."""
+        return 5 if self.passed else 0
+
+
+def _all_required(schema: dict[str, Any]) -> None:
+    """A model is asked for every key, though a reply without one can be used."""
+    for name in schema["properties"]:
+        schema["properties"][name].pop("default", None)
+    schema["required"] = list(schema["properties"])
+
+
+class _ConversationReply(Answer):
+    model_config = ConfigDict(json_schema_extra=_all_required)
+
+    @model_validator(mode="after")
+    def _holds_something(self) -> Self:
+        names = type(self).model_fields
+        if not any(getattr(self, name) for name in names):
+            raise ValueError(f"it holds none of {', '.join(names)}")
+        return self
+
+
+@functools.lru_cache(maxsize=256)
+def reply_model(metrics: tuple[tuple[str, Scale], ...], *, outcomes: bool) -> type[BaseModel]:
+    """The reply for metrics, given as names with scales: one key each, and `expected_outcomes`
+    where the case has some. What a model leaves out is null; nothing at all is no reply.
+    """
+    fields: dict[str, Any] = {
+        name: (BinaryFinding if scale is Scale.BINARY else ScoredFinding, None)
+        for name, scale in metrics
+    }
+    if outcomes:
+        fields[OUTCOMES] = (list[OutcomeFinding], None)
+    return create_model("ConversationReply", __base__=_ConversationReply, **fields)
+
+
+class ConversationJudge:
+    """Scores a conversation by rubrics, and its expected outcomes one by one."""
+
+    name = "conversation"
+    version = "3"
+
+    def __init__(self, rubrics: Sequence[Rubric], reading: ReadingOptions | None = None) -> None:
+        """Promise the metrics of these rubrics, in their order, and the outcomes."""
+        self.reading = reading or ReadingOptions()
+        self.weighted = tuple(metric_of(rubric) for rubric in rubrics)
+        self.metrics = (*self.weighted, EXPECTED_OUTCOMES)
+        self.system = system_message(rubrics)
+        self.prompts = (self.system,)
+
+    def missing(self, case: Case) -> str | None:
+        """It applies to every case; an empty transcript fails instead of being skipped."""
+        return None
+
+    def judge(self, case: Case) -> list[Score] | Steps[list[Score]]:
+        """One ask, unless there is nothing to judge."""
+        if not case.transcript.turns:
+            reason = "the transcript has no turns"
+            return [
+                Score.failed(metric.name, reason, "empty_transcript") for metric in self.metrics
+            ]
+        if not any(turn.role == "assistant" for turn in case.transcript.turns):
+            return self._unanswered(case)
+        return self._heard(case)
+
+    def _unanswered(self, case: Case) -> list[Score]:
+        """An agent that never speaks gets the lowest level, and no model is asked: one would take
+        the absence of mistakes for merit.
+        """
+        why = "The agent never speaks."
+        said: dict[str, Any] = {"failure_code": NO_AGENT_TURN, "details": {"justification": why}}
+        scores = [
+            Score.of(metric, 0, passed=False if metric.scale is Scale.BINARY else None, **said)
+            for metric in self.weighted
+        ]
+        found = [
+            OutcomeFinding(number=number, statement=statement, justification=why, passed=False)
+            for number, statement in enumerate(case.expected.outcomes, 1)
+        ]
+        return [*scores, *outcome_scores(case.expected.outcomes, found)]
+
+    def _heard(self, case: Case) -> Steps[list[Score]]:
+        """One ask; of a conversation longer than a prompt one a window, each told what was found."""
+        tools = tool_evidence(case)
+        around = 0
+        if self.reading.context_tokens is not None:
+            empty = user_message(case, tools, self.weighted, range(0))
+            around = estimated_tokens(self.system, empty)
+        seen = view(case.transcript, self.reading, around)
+        shown = case.model_copy(update={"transcript": seen.transcript})
+        found: list[list[Score]] = []
+        for window in seen.windows:
+            part = window if len(seen.windows) > 1 else None
+            said = findings_so_far(seen, found)
+            user = user_message(shown, tools, self.weighted, part, said)
+            found.append((yield from self._asked(case, tools, user)))
+        scores = found[0] if len(found) == 1 else reduced(self.weighted, found)
+        if seen.truncated is None:
+            return scores
+        return [score.with_details(**{TRUNCATED: seen.truncated}) for score in scores]
+
+    def _asked(self, case: Case, tools: ToolEvidence, user: str) -> Steps[list[Score]]:
+        statements = case.expected.outcomes
+        reply = yield from ask(
+            Prompt(self.system, user),
+            reply_model(tuple((m.name, m.scale) for m in self.weighted), outcomes=bool(statements)),
+            ConversationEvidence(case, tools, self.weighted),
+            functools.partial(_doubts, self.weighted, statements),
+        )
+        scores = [
+            _metric_score(metric, getattr(reply, metric.name), case.transcript)
+            for metric in self.weighted
+        ]
+        return [*scores, *outcome_scores(statements, getattr(reply, OUTCOMES, None) or [])]
+
+
+def system_message(rubrics: Sequence[Rubric]) -> str:
+    """Role, rules, reply fields and the rubric of each metric; the same for the same metrics."""
+    rules = [_RULES]
+    if tool_metrics := [r.name for r in rubrics if r.name in _TOOL_METRICS]:
+        rules.append(_NO_TOOLS_RULE.format(", ".join(tool_metrics)))
+    blocks = [prompt_text(rubric) for rubric in rubrics]
+    return "\n\n".join(["\n".join(rules), _REPLY, "# Metrics", *blocks])
+
+
+def user_message(
+    case: Case,
+    tools: ToolEvidence,
+    metrics: Sequence[Metric],
+    window: range | None = None,
+    found: str = "",
+) -> str:
+    """The case in data sections, the ids of the metrics last.
+
+    Args:
+        case: what is judged.
+        tools: how its calls compare with the expected ones.
+        metrics: to be scored.
+        window: the turns that are shown; null: all.
+        found: in the windows before this one.
+    """
+    transcript, expected = case.transcript, case.expected
+    chunks = [chunk.content for chunk in transcript.chunks or ()]
+    sections = [
+        ("Expected outcomes", numbered(expected.outcomes) if expected.outcomes else ""),
+        ("Agent system prompt", (transcript.system or "").strip() or NOT_CAPTURED),
+        ("Agent tools", tools_json(transcript.tools)),
+        ("Retrieved context", numbered(chunks) if chunks else ""),
+        ("Expected tool calls", expected_calls_text(expected.tool_calls)),
+        ("Deterministic check of the tool calls", tools.text()),
+        (OVERRIDE_HEADING, (case.evaluation_criteria_override or "").strip()),
+        (FOUND_BEFORE, found),
+        (_transcript_heading(transcript, window), rendered_transcript(transcript, window)),
+    ]
+    shown = [data_section(heading, body) for heading, body in sections if body]
+    ids = ", ".join(metric.name for metric in metrics)
+    outcomes = f"; {OUTCOMES} ({len(expected.outcomes)})" if expected.outcomes else ""
+    return "\n\n".join([*shown, f"Metrics to score: {ids}{outcomes}"])
+
+
+def _transcript_heading(transcript: Transcript, window: range | None) -> str:
+    if window is None:
+        return "Transcript, with turn numbers"
+    last = len(transcript.turns) - 1
+    note = "; outcomes and task completion: as the findings before and these turns show"
+    return f"Transcript, turns {window.start} to {window.stop - 1} of 0 to {last}{note}"
+
+
+def failure_code(given: str | None) -> str:
+    """A model's label in snake_case; `unspecified_failure` where it gave none."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", given or "").lower()
+    code = re.sub(r"[\W_]+", "_", words).strip("_")[:80].rstrip("_")
+    return UNSPECIFIED_FAILURE if code in ("", "null", "none", "n_a", "na") else code
+
+
+def _metric_score(
+    metric: Metric, found: ScoredFinding | BinaryFinding | None, transcript: Transcript
+) -> Score:
+    if found is None:
+        return Score.failed(metric.name, "the judge's reply has no entry for it", MISSING_METRIC)
+    raw = min(max(found.level, 0), 5)
+    warnings = (
+        [] if raw == found.level else [f"score {found.level} is outside 0..5, taken as {raw}"]
+    )
+    count = len(transcript.turns)
+    turns = sorted({turn for turn in found.turns if 0 <= turn < count})
+    if strays := sorted(set(found.turns).difference(turns)):
+        warnings.append(f"turns {_short(str(strays))} are not among the {count} of the transcript")
+    code = failure_code(found.failure_code) if raw < ACCEPTABLE else None
+    if code and found.failure_code not in (None, code):
+        warnings.append(f"failure_code {_short(found.failure_code)!r} is written {code}")
+    return Score.of(
+        metric,
+        raw,
+        passed=getattr(found, "passed", None),
+        failure_code=code,
+        turns=tuple(turns),
+        details={"justification": found.justification, **_warned(warnings)},
+    )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _warned(warnings: Sequence[str]) -> dict[str, list[str]]:
+    return {"warnings": list(warnings)} if warnings else {}
+
+
+def _doubts(metrics: Sequence[Metric], statements: Sequence[str], reply: BaseModel) -> str | None:
+    missing = [metric.name for metric in metrics if getattr(reply, metric.name) is None]
+    doubts = [f"no entry for {', '.join(missing)}"] if missing else []
+    doubts += outcome_doubts(statements, getattr(reply, OUTCOMES, None) or [])
+    return "; ".join(doubts) or None

@@ -1,0 +1,160 @@
+"""The checklist of the conversation judge: a case's expected outcomes, each judged on its own.
+
+Findings belong to statements by their numbers, never by their words: a model may reorder and reword
+them. What stays open or contradicts itself after the re-ask is a failed entry, never a passed one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict
+
+from assizes.judge.prompts.sections import neutralised
+from assizes.judge.rubrics.rubric import OUTCOMES
+from assizes.judge.score import Metric, Scale, Score
+
+EXPECTED_OUTCOMES: Final = Metric(
+    name=OUTCOMES,
+    scale=Scale.FRACTION,
+    display_name="Expected Outcomes",
+    description="Share of the case's expected outcomes that hold; one part for each statement.",
+    needs=("expected.outcomes",),
+    needs_ground_truth=True,
+)
+"""The headline over a case's statements: it has no weight and gates the case (seed 001)."""
+
+NOT_EVALUATED: Final = "not evaluated"
+MISSING_OUTCOME: Final = "missing_outcome"
+"""Error code of a statement on which the judge said nothing that counts."""
+
+
+class Answer(BaseModel):
+    """A part of the conversation judge's reply: no keys but those asked for."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, protected_namespaces=())
+
+
+class OutcomeFinding(Answer):
+    """What the model replies for one expected outcome; `number` is its place in the list, from 1.
+
+    The statement is copied so that a model which counts otherwise is found out.
+    """
+
+    number: int
+    statement: str
+    justification: str
+    passed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Aligned:
+    """The findings in the case's order, null where there is none that counts.
+
+    `doubled` names the numbers judged more than once; `ignored` says what was not counted.
+    """
+
+    found: tuple[OutcomeFinding | None, ...]
+    doubled: tuple[int, ...]
+    ignored: tuple[str, ...]
+
+
+def outcome_doubts(statements: Sequence[str], findings: Sequence[OutcomeFinding]) -> list[str]:
+    """What is worth asking once more: statements without an entry, or with more than one."""
+    aligned = _aligned(statements, findings)
+    missing = [number for number, one in enumerate(aligned.found, 1) if one is None]
+    doubts = []
+    if missing:
+        doubts.append(f"{OUTCOMES} has no entry that counts for number {_listed(missing)}")
+    if aligned.doubled:
+        doubts.append(f"{OUTCOMES} has more than one entry for number {_listed(aligned.doubled)}")
+    return [*doubts, *aligned.ignored] if doubts else []
+
+
+def outcome_scores(statements: Sequence[str], findings: Sequence[OutcomeFinding]) -> list[Score]:
+    """The headline and a part per statement, in the case's order (seed 001).
+
+    A statement that stays without an entry has failed, and the headline has not passed; a reply
+    without a single one says nothing about the case, so the headline has failed and the overall
+    score decides.
+    """
+    if not statements:
+        return [Score.skipped(OUTCOMES, "no expected outcomes defined")]
+    aligned = _aligned(statements, findings)
+    warned: dict[str, Any] = {"warnings": list(aligned.ignored)} if aligned.ignored else {}
+    if not any(aligned.found):
+        reason = "the judge evaluated none of the expected outcomes"
+        return [Score.failed(OUTCOMES, reason, "no_outcomes").with_details(**warned)]
+    parts = [
+        _part(place, statement, finding)
+        for place, (statement, finding) in enumerate(zip(statements, aligned.found, strict=True))
+    ]
+    held = [part.raw or 0.0 for part in parts]
+    share = round(math.fsum(held) / len(held), 9)
+    headline = Score.of(EXPECTED_OUTCOMES, share, passed=all(held), details=warned)
+    return [headline, *parts]
+
+
+def _aligned(statements: Sequence[str], findings: Sequence[OutcomeFinding]) -> _Aligned:
+    if any(finding.number == 0 for finding in findings):
+        # Which statement the others mean is not certain either.
+        numbering = f"{OUTCOMES} is numbered from 0, the statements from 1"
+        return _Aligned((None,) * len(statements), (), (numbering,))
+    by_number: dict[int, list[OutcomeFinding]] = {}
+    ignored: list[str] = []
+    for finding in findings:
+        if why := _stray(statements, finding):
+            ignored.append(f"ignored an entry of {OUTCOMES}: {why}")
+        else:
+            by_number.setdefault(finding.number, []).append(finding)
+    doubled = tuple(sorted(number for number, found in by_number.items() if len(found) > 1))
+    ignored += [
+        f"{OUTCOMES} {number} is judged more than once, "
+        + ("with the same result" if _agreed(by_number[number]) else "with different results")
+        for number in doubled
+    ]
+    found = tuple(_agreed(by_number.get(place, [])) for place in range(1, len(statements) + 1))
+    return _Aligned(found, doubled, tuple(ignored))
+
+
+def _agreed(findings: Sequence[OutcomeFinding]) -> OutcomeFinding | None:
+    """The first, unless another one says the opposite."""
+    return findings[0] if len({finding.passed for finding in findings}) == 1 else None
+
+
+def _stray(statements: Sequence[str], finding: OutcomeFinding) -> str | None:
+    """Why a finding belongs to no statement: no such number, or the words of another one."""
+    if not 1 <= finding.number <= len(statements):
+        return f"number {str(finding.number)[:20]} is not among 1 to {len(statements)}"
+    said = _key(finding.statement)
+    if said == _key(statements[finding.number - 1]):
+        return None
+    others = [number for number, one in enumerate(statements, 1) if _key(one) == said]
+    return f"number {finding.number} has the words of {others[0]}" if others else None
+
+
+def _key(statement: str) -> str:
+    return " ".join(neutralised(statement).casefold().split()).strip(" .\"'")
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _part(place: int, statement: str, finding: OutcomeFinding | None) -> Score:
+    part = f"outcome:{place}"
+    if finding is None:
+        said = {"statement": statement, "justification": NOT_EVALUATED}
+        return Score.failed(OUTCOMES, NOT_EVALUATED, MISSING_OUTCOME, part, **said)
+    return Score(
+        metric=OUTCOMES,
+        part=part,
+        value=float(finding.passed),
+        raw=float(finding.passed),
+        label="pass" if finding.passed else "fail",
+        passed=finding.passed,
+        details={"statement": statement, "justification": finding.justification},
+    )

@@ -1,0 +1,1 @@
+"""Answer criteria and answer completeness (seed 003)."""

@@ -1,0 +1,209 @@
+"""The two questions of the answer criteria: what is asked for, and how much of it is there.
+
+The first depends on the query and the criteria alone, so that the reply cache answers it once for
+any number of transcripts. The second always asks for contradictions, so that both settings of
+`check_for_contradictions` share their replies; whether they count is decided in code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+from assizes.judge.families.criteria.turns import AnsweredTurn
+from assizes.judge.prompts.sections import DATA_RULE, data_section
+from assizes.judge.protocol import Ask, Prompt
+
+_DATA_RULE: Final = f"- {DATA_RULE}"
+
+_DECOMPOSE_CRITERIA: Final = f"""\
+You prepare the marking of an AI agent's answers: split acceptance criteria into points that can be checked one by one.
+
+# Rules
+- One aspect for each separate requirement, in the order of the criteria; merge what overlaps. A list has one aspect for each item; otherwise 2 to 4 aspects are usual.
+- 1 to 4 concepts for each aspect: short, concrete, each to be found in an answer on its own.
+- Take everything from the criteria. The query only explains them. Add no requirement of your own; criteria that ask for nothing have no aspects.
+{_DATA_RULE}"""
+
+_DECOMPOSE_REFERENCE: Final = f"""\
+You prepare the marking of an AI agent's answers: split a reference answer into points that a complete answer must hold.
+
+# Rules
+- One aspect for each separate point that matters to the query, in the order of the reference; merge what overlaps. 2 to 4 aspects are usual.
+- 1 to 4 concepts for each aspect: short, concrete, each to be found in an answer on its own.
+- Take everything from the reference answer. Leave out greetings, filler and style; a reference that says nothing on the query has no aspects.
+{_DATA_RULE}"""
+
+_DECOMPOSE_REPLY: Final = """\
+# Reply
+One JSON object, nothing else, with the keys in this order:
+- reasoning: one or two sentences on how you split it
+- aspects: list of objects of aspect (a short name) and concepts (list of texts)"""
+
+_CHECK: Final = """\
+You check an AI agent's answer against listed aspects. Aspects and their concepts have ids: a1, a1c1 and so on.
+
+# Rules
+- Look at the answer alone. The query{source} and the aspects say what to look for; they prove nothing.
+- {measure}
+- A concept is contradicted when the answer says something that cannot be true together with it. Silence is no contradiction; a contradicted concept is missing.
+- An aspect is covered when the answer meets it on the whole, even if a lesser concept is missing; never if all of its concepts are.
+{data_rule}"""
+
+_STRICT: Final = "A concept is covered when the answer conveys its substance, in whatever words; touching on its topic is not enough."
+_GENEROUS: Final = "Be generous: a concept is covered when the answer conveys it in any words, in short, or by something that implies it."
+
+_CHECK_REPLY: Final = """\
+# Reply
+One JSON object, nothing else, with the key aspects: a list with one object for each aspect, of these keys in this order:
+- id: the id of the aspect
+- reason: one sentence, before the findings
+- concepts_covered, concepts_missing: ids of its concepts; each of them is in exactly one of the two
+- concepts_contradicted: ids of its concepts, or []
+- covered: true or false"""
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """The stable texts of a judge: both system messages, and the heading of what is asked for."""
+
+    heading: str
+    decompose: str
+    check: str
+
+
+def _wording(heading: str, decompose: str, source: str, measure: str) -> Wording:
+    check = _CHECK.format(source=source, measure=measure, data_rule=_DATA_RULE)
+    return Wording(
+        heading,
+        f"{decompose}\n\n{_DECOMPOSE_REPLY}",
+        f"{check}\n\n{_CHECK_REPLY}",
+    )
+
+
+CRITERIA_WORDING: Final = _wording(
+    "Acceptance criteria", _DECOMPOSE_CRITERIA, ", the criteria", _STRICT
+)
+REFERENCE_WORDING: Final = _wording(
+    "Reference answer", _DECOMPOSE_REFERENCE, ", the reference answer", _GENEROUS
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Concept:
+    """One thing an answer must hold; its id is unique among all aspects."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Aspect:
+    """One requirement with at least one concept."""
+
+    id: str
+    name: str
+    concepts: tuple[Concept, ...]
+
+
+class _Reply(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _listed(given: object) -> object:
+    return [] if given is None else given
+
+
+_Texts = Annotated[list[str], BeforeValidator(_listed)]
+
+
+class DecomposedAspect(_Reply):
+    """An aspect as the model names it, before it gets its id."""
+
+    aspect: str
+    concepts: _Texts
+
+
+class Decomposition(_Reply):
+    """What the model replies to the first question."""
+
+    reasoning: str
+    aspects: list[DecomposedAspect]
+
+
+class AspectFinding(_Reply):
+    """What the model found of one aspect, by ids."""
+
+    id: str
+    reason: str
+    concepts_covered: _Texts
+    concepts_missing: _Texts
+    concepts_contradicted: _Texts
+    covered: bool
+
+
+class CoverageReply(_Reply):
+    """What the model replies to the second question."""
+
+    aspects: list[AspectFinding]
+
+
+@dataclass(frozen=True, slots=True)
+class DecomposeEvidence:
+    """What the first question is about: a query and the text that says what an answer must hold."""
+
+    query: str
+    criteria: str
+
+
+@dataclass(frozen=True, slots=True)
+class CoverageEvidence:
+    """What the second question is about: the numbered aspects and one answer."""
+
+    aspects: tuple[Aspect, ...]
+    response: str
+
+
+def decompose_ask(wording: Wording, query: str, criteria: str) -> Ask[Decomposition]:
+    """Which aspects with which concepts do the criteria ask for?"""
+    sections = [data_section("Query", query), data_section(wording.heading, criteria)]
+    prompt = Prompt(wording.decompose, "\n\n".join(sections))
+    return Ask(prompt, Decomposition, DecomposeEvidence(query, criteria))
+
+
+def coverage_ask(
+    wording: Wording, criteria: str, aspects: tuple[Aspect, ...], turn: AnsweredTurn
+) -> Ask[CoverageReply]:
+    """Which concepts does this answer cover? What is the same for many answers stands first."""
+    sections = [
+        data_section(wording.heading, criteria),
+        data_section("Aspects with their concepts", aspects_text(aspects)),
+        data_section("Query", turn.query),
+        data_section("Answer to check", turn.response),
+    ]
+    due = f"Aspects to check: {', '.join(aspect.id for aspect in aspects)}"
+
+    def doubts(reply: CoverageReply) -> str | None:
+        found = {same_id(finding.id) for finding in reply.aspects}
+        missing = [aspect.id for aspect in aspects if aspect.id not in found]
+        return f"aspects has no entry for: {', '.join(missing)}" if missing else None
+
+    prompt = Prompt(wording.check, "\n\n".join([*sections, due]))
+    return Ask(prompt, CoverageReply, CoverageEvidence(aspects, turn.response), doubts)
+
+
+def aspects_text(aspects: Sequence[Aspect]) -> str:
+    """One line an aspect, its concepts indented below it, each after its id."""
+    lines = []
+    for aspect in aspects:
+        lines.append(f"{aspect.id}: {aspect.name}")
+        lines.extend(f"  {concept.id}: {concept.text}" for concept in aspect.concepts)
+    return "\n".join(lines)
+
+
+def same_id(given: str) -> str:
+    """An id as it was given out: without blanks, in lower case."""
+    return given.strip().lower()

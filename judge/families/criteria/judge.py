@@ -1,0 +1,342 @@
+"""Answer criteria and answer completeness (seed 003): how much of what was asked for is there.
+
+One engine, two judges: the acceptance criteria or the reference answer are split into aspects with
+concepts, then each evaluated answer is checked for them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from pydantic import Field
+
+from assizes.judge.case import Case
+from assizes.judge.families.criteria.asks import (
+    CRITERIA_WORDING,
+    REFERENCE_WORDING,
+    Aspect,
+    Wording,
+    coverage_ask,
+    decompose_ask,
+)
+from assizes.judge.families.criteria.coverage import (
+    Coverage,
+    Holding,
+    Strategy,
+    counts,
+    coverage_of,
+    numbered_aspects,
+    united,
+)
+from assizes.judge.families.criteria.signals import decomposition, signals
+from assizes.judge.families.criteria.turns import AnsweredTurn, answered_turns, criteria_text
+from assizes.judge.families.entry import JudgeEntry, JudgeOptions
+from assizes.judge.protocol import Ask, JudgeFailed, NoReply, Steps, T, ask, together
+from assizes.judge.score import Metric, Scale, Score
+
+NO_COVERAGE: Final = "no_coverage"
+"""Error code of a check whose reply speaks of none of the aspects."""
+
+
+class CoverageOptions(JudgeOptions):
+    """What both judges can be told (seed 003, configuration)."""
+
+    threshold: float = Field(default=0.5, ge=0, le=1, description="score that passes, inclusive")
+    scoring_strategy: Strategy = "concept"
+    check_for_contradictions: bool = Field(
+        default=False, description="a contradicted concept is missing, its aspect not covered"
+    )
+    weighted_concept_score_weight: float = Field(
+        default=0.7, ge=0, le=1, description="share of the concept score, strategy weighted"
+    )
+    multi_turn_strategy: Literal["last_turn", "all_turns"] = "last_turn"
+    multi_turn_aggregation: Literal["cumulative", "average"] = Field(
+        default="cumulative",
+        description="of all_turns: union of the turns, or mean of their scores",
+    )
+
+
+class AnswerCriteriaOptions(CoverageOptions):
+    """[judge.options.answer_criteria]."""
+
+    criteria_key: str = Field(
+        default="Complete",
+        min_length=1,
+        description="the criteria's key in expected.additional_input and expected.rubrics",
+    )
+
+
+class AnswerCompletenessOptions(CoverageOptions):
+    """[judge.options.answer_completeness]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standard:
+    """What answers are held against.
+
+    Args:
+        metric: what is scored.
+        wording: the stable texts of the two questions.
+        texts: where a case may say what an answer must hold: place and value, the best first.
+    """
+
+    metric: Metric
+    wording: Wording
+    texts: Callable[[Case, Any], Iterator[tuple[str, object]]]
+
+
+def _criteria_places(case: Case, options: AnswerCriteriaOptions) -> Iterator[tuple[str, object]]:
+    key, expected = options.criteria_key, case.expected
+    if options.multi_turn_strategy == "all_turns":
+        yield f"expected.rubrics[{key!r}]", expected.rubrics.get(key)
+    yield "expected.acceptance_criteria", expected.acceptance_criteria
+    yield f"expected.additional_input[{key!r}]", expected.additional_input.get(key)
+
+
+def _reference_places(case: Case, _: CoverageOptions) -> Iterator[tuple[str, object]]:
+    yield "expected.response", case.expected.response
+    yield "expected.facts", case.expected.facts
+
+
+def _metric(
+    name: str, display_name: str, description: str, wording: Wording, needs: tuple[str, ...]
+) -> Metric:
+    rubric = f"{wording.decompose}\n\n{wording.check}"
+    return Metric(
+        name=name,
+        scale=Scale.FRACTION,
+        display_name=display_name,
+        description=description,
+        needs=needs,
+        needs_ground_truth=True,
+        rubric_hash=hashlib.sha256(rubric.encode()).hexdigest()[:16],
+        gate="judges",
+    )
+
+
+ANSWER_CRITERIA: Final = Standard(
+    _metric(
+        "answer_criteria",
+        "Answer Criteria",
+        "Share of the case's acceptance criteria that the answer covers.",
+        CRITERIA_WORDING,
+        ("expected.acceptance_criteria",),
+    ),
+    CRITERIA_WORDING,
+    _criteria_places,
+)
+ANSWER_COMPLETENESS: Final = Standard(
+    _metric(
+        "answer_completeness",
+        "Answer Completeness",
+        "Share of the reference answer's points that the answer covers.",
+        REFERENCE_WORDING,
+        ("expected.response",),
+    ),
+    REFERENCE_WORDING,
+    _reference_places,
+)
+
+
+class CoverageJudge:
+    """Scores how much of a standard the answers of a conversation cover.
+
+    Parts: `aspect:<id>` for each aspect, its value the share of its concepts. Over all turns also
+    `turn:<i>`, i counting the answered questions from 0; averaged turns have aspects of their own,
+    `turn:<i>/aspect:<id>`.
+    """
+
+    version = "1"
+
+    def __init__(self, standard: Standard, options: CoverageOptions) -> None:
+        self.name = standard.metric.name
+        self.metrics = (standard.metric,)
+        self.standard = standard
+        self.prompts = (standard.wording.decompose, standard.wording.check)
+        self.options = options
+
+    def missing(self, case: Case) -> str | None:
+        """Without a query, an answer to it or something to hold it against it does not apply."""
+        said = {turn.role for turn in case.transcript.turns if (turn.text or "").strip()}
+        if "user" not in said:
+            return "no query: the user says nothing"
+        if "assistant" not in said:
+            return "no output: the agent says nothing"
+        if not answered_turns(case.transcript):
+            return "no output: the agent answers no message of the user"
+        if self._criteria(case) is None:
+            places = [place for place, _ in self.standard.texts(case, self.options)]
+            heading = self.standard.wording.heading.lower()
+            return f"no {heading}: no text or list of texts in {' or '.join(places)}"
+        return None
+
+    def judge(self, case: Case) -> Steps[list[Score]]:
+        """Two rounds: what is asked for, then how much of it each evaluated answer holds."""
+        criteria = self._criteria(case) or ""
+        turns = answered_turns(case.transcript)
+        if self.options.multi_turn_strategy == "last_turn":
+            return self._united(criteria, turns[-1:])
+        if self.options.multi_turn_aggregation == "cumulative":
+            return self._united(criteria, turns)
+        return self._averaged(criteria, turns)
+
+    def _criteria(self, case: Case) -> str | None:
+        values = (value for _, value in self.standard.texts(case, self.options))
+        return next((text for value in values if (text := criteria_text(value))), None)
+
+    def _united(self, criteria: str, turns: Sequence[AnsweredTurn]) -> Steps[list[Score]]:
+        aspects = yield from self._aspects(turns[0].query, criteria)
+        if not aspects:
+            return [self._no_aspects()]
+        lines = [self._checked(criteria, aspects, turn) for turn in turns]
+        found = yield from together(lines)
+        parts = self._turn_scores(turns, found)
+        coverages = [one for one in found if isinstance(one, Coverage)]
+        if len(coverages) < len(turns):
+            return [self._failed(turns, found), *parts]
+        union = united(coverages)
+        headline = self._scored(union, turns)
+        aspect_parts = [
+            self._aspect_score(one, f"aspect:{one.aspect.id}") for one in union.holdings
+        ]
+        return [
+            headline.with_details(decomposition=decomposition(aspects)),
+            *aspect_parts,
+            *parts,
+        ]
+
+    def _averaged(self, criteria: str, turns: Sequence[AnsweredTurn]) -> Steps[list[Score]]:
+        """Each turn on its own; turns without aspects do not count."""
+        found = yield from together([self._heard(criteria, turn) for turn in turns])
+        parts = self._turn_scores(turns, found)
+        if any(isinstance(one, NoReply) for one in found):
+            return [self._failed(turns, found), *parts]
+        heard = [
+            (turn, one) for turn, one in zip(turns, found, strict=True) if isinstance(one, Coverage)
+        ]
+        if not heard:
+            return [self._no_aspects(), *parts]
+        values = [self._value(one.holdings) for _, one in heard]
+        pooled = Coverage(
+            tuple(holding for _, one in heard for holding in one.holdings),
+            tuple(text for _, one in heard for text in one.warnings),
+        )
+        mean = round(math.fsum(values) / len(values), 9)
+        headline = self._scored(pooled, [turn for turn, _ in heard], mean)
+        aspect_parts = [
+            self._aspect_score(one, f"turn:{one.turn.index}/aspect:{one.aspect.id}")
+            for one in pooled.holdings
+        ]
+        return [headline.with_details(turn_scores=values), *aspect_parts, *parts]
+
+    def _aspects(self, query: str, criteria: str) -> Steps[tuple[Aspect, ...]]:
+        reply = yield from _put(decompose_ask(self.standard.wording, query, criteria))
+        return numbered_aspects(reply)
+
+    def _checked(
+        self, criteria: str, aspects: tuple[Aspect, ...], turn: AnsweredTurn
+    ) -> Steps[Coverage]:
+        reply = yield from _put(coverage_ask(self.standard.wording, criteria, aspects, turn))
+        contradictions = self.options.check_for_contradictions
+        found = coverage_of(aspects, reply, turn, contradictions=contradictions)
+        if found is None:
+            raise JudgeFailed(NoReply(NO_COVERAGE, "the reply speaks of none of the aspects"))
+        return found
+
+    def _heard(self, criteria: str, turn: AnsweredTurn) -> Steps[Coverage | None]:
+        aspects = yield from self._aspects(turn.query, criteria)
+        return (yield from self._checked(criteria, aspects, turn)) if aspects else None
+
+    def _value(self, holdings: Sequence[Holding]) -> float:
+        options = self.options
+        weight = options.weighted_concept_score_weight
+        return counts(holdings).score(options.scoring_strategy, weight)
+
+    def _scored(
+        self,
+        coverage: Coverage,
+        turns: Sequence[AnsweredTurn],
+        value: float | None = None,
+        part: str = "",
+    ) -> Score:
+        options = self.options
+        score = self._value(coverage.holdings) if value is None else value
+        details = signals(
+            coverage.holdings,
+            options.scoring_strategy,
+            options.weighted_concept_score_weight,
+            len(turns),
+        )
+        if coverage.warnings:
+            details["warnings"] = list(coverage.warnings)
+        return Score.of(
+            self.standard.metric,
+            score,
+            part=part,
+            passed=score >= round(options.threshold, 9),
+            turns=tuple(turn.at for turn in turns),
+            details=details,
+        )
+
+    def _turn_scores(
+        self, turns: Sequence[AnsweredTurn], found: Sequence[Coverage | NoReply | None]
+    ) -> list[Score]:
+        if self.options.multi_turn_strategy == "last_turn":
+            return []
+        return [self._turn_score(turn, one) for turn, one in zip(turns, found, strict=True)]
+
+    def _turn_score(self, turn: AnsweredTurn, found: Coverage | NoReply | None) -> Score:
+        part = f"turn:{turn.index}"
+        if isinstance(found, NoReply):
+            return Score.failed(self.name, found.reason, found.code, part)
+        if found is None:
+            return self._no_aspects(part)
+        return self._scored(found, [turn], part=part)
+
+    def _aspect_score(self, holding: Holding, part: str) -> Score:
+        return Score.of(
+            self.standard.metric,
+            holding.concept_share,
+            part=part,
+            passed=holding.covered,
+            turns=(holding.turn.at,),
+            details=holding.entry(),
+        )
+
+    def _failed(
+        self, turns: Sequence[AnsweredTurn], found: Sequence[Coverage | NoReply | None]
+    ) -> Score:
+        """A turn that could not be checked might have covered anything: no score without it."""
+        pairs = zip(turns, found, strict=True)
+        turn, first = next((turn, one) for turn, one in pairs if isinstance(one, NoReply))
+        return Score.failed(self.name, f"turn {turn.index}: {first.reason}", first.code)
+
+    def _no_aspects(self, part: str = "") -> Score:
+        heading = self.standard.wording.heading.lower()
+        return Score.skipped(self.name, f"no aspects were found in the {heading}", part)
+
+
+def _put(one: Ask[T]) -> Steps[T]:
+    return ask(one.prompt, one.reply, one.evidence, one.doubts)
+
+
+ENTRIES: Final[Mapping[str, JudgeEntry]] = {
+    ANSWER_CRITERIA.metric.name: JudgeEntry(
+        description="Checks the answer against the case's acceptance criteria, concept by concept.",
+        needs=ANSWER_CRITERIA.metric.needs,
+        needs_ground_truth=True,
+        made=lambda options, _: CoverageJudge(ANSWER_CRITERIA, options),
+        options=AnswerCriteriaOptions,
+    ),
+    ANSWER_COMPLETENESS.metric.name: JudgeEntry(
+        description="Checks the answer for the points of a reference answer, concept by concept.",
+        needs=ANSWER_COMPLETENESS.metric.needs,
+        needs_ground_truth=True,
+        made=lambda options, _: CoverageJudge(ANSWER_COMPLETENESS, options),
+        options=AnswerCompletenessOptions,
+    ),
+}

@@ -1,0 +1,1 @@
+"""Judges of your own: TOML files, and functions or classes in Python."""

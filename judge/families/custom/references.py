@@ -1,0 +1,63 @@
+"""Code that a configuration names as `module:attribute`.
+
+Modules are found as Python finds them, then in the current folder.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from assizes.judge.errors import ConfigurationError
+
+_REFERENCE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_LOAD_FAULTS: Final = (
+    ImportError,
+    SyntaxError,
+    NameError,
+    AttributeError,
+    TypeError,
+    ValueError,
+    LookupError,
+    OSError,
+)
+"""What a module of somebody else commonly raises while it is read."""
+
+
+def referenced(reference: str, setting: str, wanted: str) -> Any:
+    """What `module:attribute` names.
+
+    Args:
+        reference: as configured.
+        setting: where it was configured, for the message.
+        wanted: what would be accepted there.
+
+    Raises:
+        ConfigurationError: when the module or the attribute cannot be had.
+    """
+    if not _REFERENCE.fullmatch(reference):
+        raise ConfigurationError(f"{setting}: {reference!r}; {wanted}")
+    module_name, _, attribute = reference.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        # At the end: a file of the current folder never takes the place of an installed module.
+        sys.path.append(here)
+    importlib.invalidate_caches()
+    try:
+        module = importlib.import_module(module_name)
+    except _LOAD_FAULTS as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise refused(setting, reference, f"cannot be imported: {reason}") from error
+    if not hasattr(module, attribute):
+        place = getattr(module, "__file__", None) or "built in"
+        why = f"names nothing: module {module_name!r} ({place}) has no such"
+        raise refused(setting, reference, why)
+    return getattr(module, attribute)
+
+
+def refused(setting: str, reference: str, why: str) -> ConfigurationError:
+    """The reference and the reason, in one line."""
+    return ConfigurationError(f"{setting}: {reference!r} {' '.join(why.split())}")

@@ -1,0 +1,263 @@
+"""Judges of your own without code: TOML files with a `kind` in the folders of [judge] rubrics.
+
+`ANSWER` rates the last answer of a conversation, `RETRIEVAL` each retrieved chunk (seed 004). Both
+join the quality gate under their own name. A yes/no judge is the class that also serves the
+built-in ones; the other scales share its prompt and differ in the words that may be answered.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    create_model,
+    model_validator,
+)
+
+from assizes.judge.case import Case
+from assizes.judge.errors import ConfigurationError
+from assizes.judge.families.entry import JudgeEntry, JudgeOptions
+from assizes.judge.families.rag.judges import (
+    NEEDS,
+    ROLE,
+    AnswerJudge,
+    Input,
+    RetrievalJudge,
+    YesNoRubric,
+)
+from assizes.judge.protocol import Judge, Steps, ask
+from assizes.judge.rubrics.rubric import (
+    BINARY_LEVELS,
+    KIND,
+    SCORED_LEVELS,
+    Level,
+    RubricTable,
+    checked,
+    documents,
+    free_name,
+    level_line,
+)
+from assizes.judge.score import ACCEPTABLE, Metric, Scale, Score
+
+MAX_NAME: Final = 63
+
+RatingScale = Literal["yes_no", "binary", "scored", "labelled"]
+
+_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "yes_no": ("yes", "no"),
+    "binary": BINARY_LEVELS,
+    "scored": SCORED_LEVELS,
+}
+_SCALES: Final = {"binary": Scale.BINARY, "scored": Scale.SCORED, "labelled": Scale.FRACTION}
+_DEFAULT_THRESHOLDS: Final = {"scored": ACCEPTABLE / 5, "labelled": 0.5}
+
+
+class RatedLevel(Level):
+    """One answer that may be given: when, and for a labelled scale what it is worth (0..1)."""
+
+    value: float | None = Field(default=None, ge=0, le=1)
+
+
+class CustomRubric(RubricTable):
+    """A judge as a table of a TOML file.
+
+    `needs` names what a case must have, `shows` what is shown beside it where there is any.
+    `levels` says when each answer is given: yes and no, pass and fail, 0 to 5, or the labels of a
+    labelled scale, each with its `value`. `threshold` is the value 0..1 from which a scored or
+    labelled judge passes, inclusive.
+    """
+
+    kind: Literal["ANSWER", "RETRIEVAL"]
+    name: Annotated[str, AfterValidator(free_name)] = Field(max_length=MAX_NAME)
+    display_name: str = ""
+    description: str = Field(min_length=1)
+    question: str = Field(min_length=1)
+    notes: str = ""
+    needs: list[Input] = Field(default_factory=list)
+    shows: list[Input] = Field(default_factory=list)
+    scale: RatingScale = "yes_no"
+    levels: dict[str, RatedLevel] = Field(default_factory=dict)
+    threshold: float | None = Field(default=None, ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _whole(self) -> CustomRubric:
+        if self.kind == "RETRIEVAL" and self.scale != "yes_no":
+            raise ValueError(f"scale {self.scale!r}: a RETRIEVAL judge rates chunks with yes or no")
+        self._check_levels()
+        if self.threshold is not None and self.scale not in _DEFAULT_THRESHOLDS:
+            raise ValueError(f"threshold: the scale {self.scale!r} passes by its own words")
+        return self
+
+    def _check_levels(self) -> None:
+        valued = {name for name, level in self.levels.items() if level.value is not None}
+        if self.scale == "labelled":
+            if len(self.levels) < 2 or valued != set(self.levels):
+                raise ValueError("levels: a labelled scale has two or more labels, each with value")
+        elif valued:
+            raise ValueError(f"levels: only a labelled scale has values, not {self.scale!r}")
+        elif self.levels and set(self.levels) != set(_WORDS[self.scale]):
+            wanted = ", ".join(_WORDS[self.scale])
+            raise ValueError(f"levels {sorted(self.levels)} do not fit the scale, wanted {wanted}")
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The answers that may be given, as they stand in the prompt."""
+        return _WORDS.get(self.scale) or tuple(self.levels)
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """`needs`, or what a judge of this kind usually needs."""
+        usual: tuple[Input, ...] = ("request", "response")
+        if self.kind == "RETRIEVAL":
+            usual = ("request", "retrieved_context")
+        return tuple(self.needs) or usual
+
+    def prompt(self) -> str:
+        """The question, when each answer is given, and the notes."""
+        lines = [
+            f"- {level_line(word, self.levels[word], with_example=True)}"
+            for word in self.words
+            if word in self.levels
+        ]
+        return "\n".join([self.question.strip(), *lines, *([self.notes] if self.notes else [])])
+
+    def yes_no(self) -> YesNoRubric:
+        """The same as the built-in judges are described."""
+        return YesNoRubric(
+            name=self.name,
+            prompt=self.prompt(),
+            display_name=self.display_name,
+            aspect=self.description,
+            step="response" if self.kind == "ANSWER" else "retrieval",
+            inputs=self.inputs,
+            optional=tuple(self.shows),
+        )
+
+
+class GradedOptions(JudgeOptions):
+    """[judge.options.NAME] of a scored or labelled judge; null: the threshold of its file."""
+
+    threshold: float | None = Field(default=None, ge=0, le=1, description="value that passes")
+
+
+class GradedJudge(AnswerJudge):
+    """Rates the last answer on a scale of its own: pass and fail, 0 to 5, or labels."""
+
+    version = "1"
+
+    def __init__(self, rubric: CustomRubric, threshold: float | None = None) -> None:
+        """Promise one metric of the rubric's name; `threshold` goes before the rubric's own."""
+        super().__init__(rubric.yes_no())
+        self.custom = rubric
+        given = rubric.threshold if threshold is None else threshold
+        self.threshold = _DEFAULT_THRESHOLDS.get(rubric.scale) if given is None else given
+        self.system = _graded_system(rubric)
+        self.metric = _graded_metric(self.metric, rubric, self.system)
+        self.metrics = (self.metric,)
+
+    def judge(self, case: Case) -> Steps[list[Score]]:
+        """The ask of the yes/no judge, with other words for an answer."""
+        prompt, evidence = self.shown(case)
+        found = yield from ask(prompt, graded_reply(self.custom.words), evidence)
+        reply = found.model_dump()
+        return [self._score(reply["rating"], reply["rationale"])]
+
+    def _score(self, word: str, rationale: str) -> Score:
+        details = {"rationale": rationale}
+        if self.custom.scale == "binary":
+            passed = word == BINARY_LEVELS[0]
+            return Score.of(self.metric, 5.0 * passed, passed=passed, details=details)
+        if self.custom.scale == "scored":
+            score = Score.of(self.metric, int(word), details=details)
+        else:
+            value = self.custom.levels[word].value
+            score = replace(Score.of(self.metric, value or 0.0, details=details), label=word)
+        value = round(score.value or 0.0, 9)
+        return replace(score, passed=value >= round(self.threshold or 0.0, 9))
+
+
+def entries(folders: Sequence[str], taken: Mapping[str, str]) -> dict[str, JudgeEntry]:
+    """The judges of rubric folders, by folder and file name.
+
+    Args:
+        folders: as in [judge] rubrics; files without a `kind` are conversation metrics.
+        taken: the names no judge may bear, each with what bears it.
+
+    Raises:
+        ConfigurationError: for a file that cannot be used, and for a name that is taken.
+    """
+    found: dict[str, JudgeEntry] = {}
+    holders = dict(taken)
+    for where, table in documents(folders):
+        if KIND not in table:
+            continue
+        rubric = checked(CustomRubric, table, where)
+        if rubric.name in holders:
+            raise ConfigurationError(
+                f"{where}: judge name {rubric.name!r} is already taken "
+                f"({holders[rubric.name]}); choose another name"
+            )
+        holders[rubric.name] = where
+        found[rubric.name] = _entry(rubric)
+    return found
+
+
+def _entry(rubric: CustomRubric) -> JudgeEntry:
+    graded = rubric.scale in _DEFAULT_THRESHOLDS
+    return JudgeEntry(
+        description=rubric.description,
+        needs=tuple(NEEDS[name] for name in rubric.inputs),
+        needs_ground_truth="expected_response" in rubric.inputs,
+        made=lambda options, _: _made(rubric, getattr(options, "threshold", None)),
+        options=GradedOptions if graded else JudgeOptions,
+        offline=False,
+    )
+
+
+def _made(rubric: CustomRubric, threshold: float | None) -> Judge:
+    if rubric.kind == "RETRIEVAL":
+        return RetrievalJudge(rubric.yes_no())
+    return (
+        AnswerJudge(rubric.yes_no()) if rubric.scale == "yes_no" else GradedJudge(rubric, threshold)
+    )
+
+
+class _GradedReply(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    rationale: str
+
+
+@functools.lru_cache(maxsize=256)
+def graded_reply(words: tuple[str, ...]) -> type[BaseModel]:
+    """What the model replies: a rationale, then one of the words."""
+    rating: Any = Literal[words]  # known at run time only
+    return create_model("GradedReply", __base__=_GradedReply, rating=(rating, ...))
+
+
+def _graded_system(rubric: CustomRubric) -> str:
+    words = ", ".join(f'"{word}"' for word in rubric.words)
+    reply = (
+        "# Reply\nOne JSON object, nothing else, with these keys in this order:\n"
+        "- rationale: one to three sentences, before the rating\n"
+        f"- rating: one of {words}, nothing else"
+    )
+    return "\n\n".join([ROLE, f"# Question\n{rubric.prompt()}", reply])
+
+
+def _graded_metric(metric: Metric, rubric: CustomRubric, system: str) -> Metric:
+    kind = "percentage" if rubric.scale == "binary" else "average"
+    return replace(
+        metric,
+        scale=_SCALES[rubric.scale],
+        rubric_hash=hashlib.sha256(system.encode()).hexdigest()[:16],
+        run_names=(f"response/llm_judged/{rubric.name}/rating/{kind}",),
+    )

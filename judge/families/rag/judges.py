@@ -1,0 +1,347 @@
+"""Yes/no judges (seed 004): one that rates an answer, one that rates each retrieved chunk.
+
+The built-in ones stand in `assizes.judge.families.rag.entries`; a custom one is the same class made from a
+`YesNoRubric` with a name and a prompt of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from assizes.judge.case import Case, Chunk, Transcript, Turn
+from assizes.judge.prompts.sections import (
+    DATA_RULE,
+    EMPTY,
+    data_section,
+    numbered,
+    rendered_transcript,
+)
+from assizes.judge.protocol import Ask, NoReply, Prompt, Steps, ask, ask_each
+from assizes.judge.score import Metric, Scale, Score
+from assizes.judge.statistics.exact import rounded
+
+Input = Literal["request", "response", "retrieved_context", "expected_response"]
+Step = Literal["response", "retrieval"]
+
+NO_CHUNK_RATED: Final = "no_chunk_rated"
+"""Error code of a retrieval judge that could not rate any of the chunks."""
+
+ROLE: Final = f"""\
+You judge one aspect of an answer that an AI agent gave to a user's request.
+
+# Rules
+- Judge this aspect alone, on what you are shown; do not invent problems.
+- {DATA_RULE}
+- "Conversation before", where it is shown, is background; judge the last exchange only."""
+"""How the prompt of every judge of one aspect begins, yes/no or graded."""
+
+_REPLY: Final = """\
+# Reply
+One JSON object, nothing else, with these keys in this order:
+- rationale: one to three sentences, before the rating
+- rating: "yes" or "no", nothing else"""
+
+
+class Rating(BaseModel):
+    """What the model replies."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    rationale: str
+    rating: Literal["yes", "no"]
+
+
+class YesNoRubric(BaseModel):
+    """What a yes/no judge asks.
+
+    The prompt holds the question, when to say yes and when no. The run shows the share of yes, or
+    the mean precision of a retrieval judge, under a name made from `step` and `name`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")
+    prompt: str = Field(min_length=1)
+    display_name: str = ""
+    aspect: str = Field(default="", description="what it assesses, for listings")
+    step: Step = "response"
+    inputs: tuple[Input, ...] = Field(
+        default=("request", "response"), description="without one of them it does not apply"
+    )
+    optional: tuple[Input, ...] = Field(default=(), description="shown where the case has it")
+    also_published: tuple[str, ...] = Field(default=(), description="further names in a run")
+
+    @property
+    def needs_ground_truth(self) -> bool:
+        """True when the expected response must be known."""
+        return "expected_response" in self.inputs
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """The last exchange of a conversation, null where a side is missing, and the turns before it."""
+
+    request: str | None
+    response: str | None
+    before: tuple[Turn, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RatingEvidence:
+    """What a yes/no judge shows: the last exchange, the passages, and the expected statements.
+
+    `context` holds the one chunk where a retrieval judge asks about it.
+    """
+
+    judge: str
+    request: str | None
+    response: str | None
+    context: tuple[str, ...] = ()
+    expected: tuple[str, ...] = ()
+
+
+def exchange(transcript: Transcript) -> Exchange:
+    """The agent's last text and what the user last said before it.
+
+    Words of the user that no answer follows (thanks, goodbye) are no request; where the user spoke
+    only after the agent's last text, they are all there is.
+    """
+    turns = transcript.turns
+    answered = _last_said(turns, "assistant")
+    asked = _last_said(turns if answered is None else turns[:answered], "user")
+    if asked is None:
+        asked = _last_said(turns, "user")
+    begun = min((place for place in (asked, answered) if place is not None), default=0)
+    return Exchange(
+        request=None if asked is None else turns[asked].text,
+        response=None if answered is None else turns[answered].text,
+        before=turns[:begun],
+    )
+
+
+def expected_statements(case: Case) -> tuple[str, ...]:
+    """The expected response as one statement, or the expected facts; blank ones do not count."""
+    expected = case.expected
+    given = (expected.response,) if expected.response else expected.facts
+    return tuple(text for text in given if text.strip())
+
+
+def missing_input(inputs: Sequence[Input], case: Case) -> str | None:
+    """A sentence naming the inputs that a case lacks; null when it has them all."""
+    last = exchange(case.transcript)
+    there: dict[Input, bool] = {
+        "request": last.request is not None,
+        "response": last.response is not None,
+        "retrieved_context": case.transcript.retrieval() is not None,
+        "expected_response": bool(expected_statements(case)),
+    }
+    lacking = [_INPUT_WORDS[name] for name in inputs if not there[name]]
+    return f"missing input: {', '.join(lacking)}" if lacking else None
+
+
+class AnswerJudge:
+    """Rates the last answer of a case with yes or no; passed means yes."""
+
+    version = "1"
+
+    def __init__(self, rubric: YesNoRubric) -> None:
+        """Promise one yes/no metric of the rubric's name."""
+        self.name = rubric.name
+        self.rubric = rubric
+        self.system = system_message(rubric)
+        stem = f"{rubric.step}/llm_judged/{rubric.name}"
+        self.metric = _metric(rubric, self.system, Scale.YES_NO, f"{stem}/rating/percentage")
+        self.metrics = (self.metric,)
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """What every prompt begins with."""
+        return (self.system,)
+
+    def missing(self, case: Case) -> str | None:
+        """It needs the inputs of its rubric."""
+        return missing_input(self.rubric.inputs, case)
+
+    def judge(self, case: Case) -> Steps[list[Score]]:
+        """One ask."""
+        prompt, evidence = self.shown(case)
+        found = yield from ask(prompt, Rating, evidence)
+        return [_rated(self.metric, found)]
+
+    def shown(self, case: Case) -> tuple[Prompt, RatingEvidence]:
+        """What a model is shown of a case, as text and as values."""
+        evidence = _evidence(self.name, case, case.transcript.retrieved())
+        context = ("Retrieved context", numbered(evidence.context))
+        user = _user_message(self.rubric, case, context, evidence.expected)
+        return Prompt(self.system, user), evidence
+
+
+class RetrievalJudge:
+    """Rates each retrieved chunk with yes or no; the headline is the share of yes.
+
+    Precision = chunks rated yes / chunks rated. Passed means that at least one was; a retrieval
+    that found nothing has precision 0 and has not passed.
+    """
+
+    version = "1"
+
+    def __init__(self, rubric: YesNoRubric) -> None:
+        """Promise the precision under the rubric's name, and a part `chunk:i` for each chunk."""
+        if "retrieved_context" not in rubric.inputs:
+            inputs = (*rubric.inputs, "retrieved_context")
+            rubric = rubric.model_copy(update={"inputs": inputs})
+        self.name = rubric.name
+        self.rubric = rubric
+        self.system = system_message(rubric)
+        stem = f"retrieval/llm_judged/{rubric.name}"
+        self.metric = _metric(rubric, self.system, Scale.FRACTION, f"{stem}/precision/average")
+        self.rating = Metric(rubric.name, scale=Scale.YES_NO)
+        self.metrics = (self.metric,)
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """What every prompt begins with."""
+        return (self.system,)
+
+    def missing(self, case: Case) -> str | None:
+        """It needs the inputs of its rubric, and a retrieval."""
+        return missing_input(self.rubric.inputs, case)
+
+    def judge(self, case: Case) -> list[Score] | Steps[list[Score]]:
+        """One ask for each chunk, all in one round."""
+        chunks = case.transcript.retrieved()
+        if not chunks:
+            details = {"rationale": "the retrieval returned no chunk"}
+            return [Score.of(self.metric, 0.0, passed=False, details=details)]
+        return self._heard(case, chunks)
+
+    def _heard(self, case: Case, chunks: Sequence[Chunk]) -> Steps[list[Score]]:
+        replies = yield from ask_each([self._ask(case, chunk) for chunk in chunks])
+        parts = [
+            _chunk_part(self.rating, place, chunk, reply)
+            for place, (chunk, reply) in enumerate(zip(chunks, replies, strict=True))
+        ]
+        return [_precision(self.metric, parts), *parts]
+
+    def _ask(self, case: Case, chunk: Chunk) -> Ask[Rating]:
+        evidence = _evidence(self.name, case, [chunk])
+        context = ("Retrieved chunk", chunk.content)
+        user = _user_message(self.rubric, case, context, evidence.expected)
+        return Ask(Prompt(self.system, user), Rating, evidence)
+
+
+def system_message(rubric: YesNoRubric) -> str:
+    """Role and rules, the rubric's own question, the reply; the same for every case."""
+    return "\n\n".join([ROLE, f"# Question\n{rubric.prompt.strip()}", _REPLY])
+
+
+_INPUT_WORDS: Final[dict[Input, str]] = {
+    "request": "request",
+    "response": "response",
+    "retrieved_context": "retrieved_context",
+    "expected_response": "expected_response (or expected_facts)",
+}
+
+NEEDS: Final[dict[Input, str]] = {
+    "request": "request",
+    "response": "response",
+    "retrieved_context": "retrieved_context",
+    "expected_response": "expected.response",
+}
+"""What an input is called among the needs of a judge: an expected value by its place in a case."""
+
+
+def _metric(rubric: YesNoRubric, system: str, scale: Scale, run_name: str) -> Metric:
+    return Metric(
+        name=rubric.name,
+        scale=scale,
+        display_name=rubric.display_name or rubric.name.replace("_", " ").title(),
+        description=rubric.aspect,
+        needs=tuple(NEEDS[name] for name in rubric.inputs),
+        needs_ground_truth=rubric.needs_ground_truth,
+        rubric=rubric.prompt.strip(),
+        rubric_hash=hashlib.sha256(system.encode()).hexdigest()[:16],
+        gate="quality",
+        run_names=(run_name, *rubric.also_published),
+    )
+
+
+def _last_said(turns: Sequence[Turn], role: str) -> int | None:
+    places = range(len(turns) - 1, -1, -1)
+    return next(
+        (i for i in places if turns[i].role == role and (turns[i].text or "").strip()), None
+    )
+
+
+def _evidence(judge: str, case: Case, chunks: Sequence[Chunk]) -> RatingEvidence:
+    last = exchange(case.transcript)
+    return RatingEvidence(
+        judge=judge,
+        request=last.request,
+        response=last.response,
+        context=tuple(chunk.content for chunk in chunks),
+        expected=expected_statements(case),
+    )
+
+
+def _user_message(
+    rubric: YesNoRubric, case: Case, context: tuple[str, str], expected: Sequence[str]
+) -> str:
+    """The inputs that the rubric names and the case has, in data sections; the conversation before
+    them where the request is one of them.
+    """
+    last = exchange(case.transcript)
+    before = rendered_transcript(Transcript(turns=last.before))
+    sections: list[tuple[Input, str, str | None]] = [
+        ("request", "Conversation before", before or None),
+        ("request", "Request", last.request),
+        ("response", "Response", last.response),
+        ("retrieved_context", *context),
+        ("expected_response", *_expected_section(case, expected)),
+    ]
+    shown = {*rubric.inputs, *rubric.optional}
+    return "\n\n".join(
+        data_section(heading, body or EMPTY)
+        for name, heading, body in sections
+        if name in shown and body is not None
+    )
+
+
+def _expected_section(case: Case, expected: Sequence[str]) -> tuple[str, str | None]:
+    if case.expected.facts:
+        return "Expected facts", numbered(expected) if expected else None
+    return "Expected response", next(iter(expected), None)
+
+
+def _rated(metric: Metric, found: Rating, part: str = "", **more: str) -> Score:
+    yes = found.rating == "yes"
+    details = {"rationale": found.rationale, **more}
+    return Score.of(metric, float(yes), part=part, passed=yes, details=details)
+
+
+def _chunk_part(metric: Metric, place: int, chunk: Chunk, reply: Rating | NoReply) -> Score:
+    part = f"chunk:{place}"
+    uri = {} if chunk.doc_uri is None else {"doc_uri": chunk.doc_uri}
+    if isinstance(reply, NoReply):
+        return Score.failed(metric.name, reply.reason, reply.code, part, **uri)
+    return _rated(metric, reply, part, **uri)
+
+
+def _precision(metric: Metric, parts: Sequence[Score]) -> Score:
+    """Yes / rated (seed 004; chunks without a rating are left out, for they are not a no)."""
+    rated = [part for part in parts if part.status == "scored"]
+    if not rated:
+        reason = f"none of {len(parts)} chunks could be rated: {parts[0].reason}"
+        return Score.failed(metric.name, reason, NO_CHUNK_RATED)
+    yes = sum(part.passed is True for part in rated)
+    found = f"{yes} of {len(rated)} rated chunks: yes"
+    unrated = len(parts) - len(rated)
+    rationale = f"{found}; {unrated} could not be rated" if unrated else found
+    return Score.of(
+        metric, rounded(yes / len(rated)), passed=yes > 0, details={"rationale": rationale}
+    )

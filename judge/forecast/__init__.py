@@ -1,0 +1,1 @@
+"""What a run would ask and cost, computed without calling a model."""

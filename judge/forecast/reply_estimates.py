@@ -1,0 +1,91 @@
+"""How long a reply will be, before there is one: from its schema and from what plain rules reply."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from assizes.judge.config.prices import estimated_tokens
+from assizes.judge.prompts.reply_object import REPLY_ID
+
+TEXT_TOKENS: Final = 30
+"""Tokens of one free text in a reply that holds several, such as the justification of a score."""
+
+STRUCTURE_CHARS: Final = 3.0
+"""Characters of keys, numbers and punctuation in one token of JSON."""
+
+MIN_COPIED_CHARS: Final = 12
+"""Shorter texts may be in a prompt by chance."""
+
+_PLACEHOLDER: Final = "a text"
+
+
+def reply_tokens(
+    reply: type[BaseModel], like: Mapping[str, Any] | None = None, prompt: str = ""
+) -> int:
+    """Tokens of a reply, about.
+
+    Args:
+        reply: the model that it will fit.
+        like: a reply to the same ask; as many entries of lists are expected, but texts as models
+            write them.
+        prompt: what is asked; a text that is copied from it is as long as it is there.
+    """
+    schema = _schema(reply)
+    value = like if like is not None else _example(schema, schema)
+    texts: list[str] = []
+    shape = {REPLY_ID: "0" * 12, **_shape(value, schema, schema, texts)}
+    copied = [text for text in texts if len(text) >= MIN_COPIED_CHARS and text in prompt]
+    structure = len(json.dumps(shape)) / STRUCTURE_CHARS
+    new = len(texts) - len(copied)
+    return round(structure + new * TEXT_TOKENS) + sum(estimated_tokens(text) for text in copied)
+
+
+@lru_cache(maxsize=256)
+def _schema(reply: type[BaseModel]) -> dict[str, Any]:
+    return reply.model_json_schema()
+
+
+def _shape(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], texts: list[str]) -> Any:
+    """The value with its free texts taken out and put in `texts`; a single word is an id."""
+    schema = _resolved(schema, root)
+    if isinstance(value, Mapping):
+        fields = schema.get("properties", {})
+        return {key: _shape(one, fields.get(key, {}), root, texts) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shape(one, schema.get("items", {}), root, texts) for one in value]
+    if isinstance(value, str) and " " in value and not {"enum", "const"} & schema.keys():
+        texts.append(value)
+        return ""
+    return value
+
+
+def _example(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
+    """The shortest value of a schema whose lists have one entry."""
+    if any(one.get("type") == "null" for one in schema.get("anyOf", ())):
+        return None
+    schema = _resolved(schema, root)
+    if choices := schema.get("enum"):
+        return choices[0]
+    if schema.get("type") == "object":
+        return {key: _example(one, root) for key, one in schema.get("properties", {}).items()}
+    if schema.get("type") == "array":
+        return [_example(schema.get("items", {}), root)]
+    return {"string": _PLACEHOLDER, "boolean": True}.get(schema.get("type", ""), 1)
+
+
+def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
+    while True:
+        if "$ref" in schema:
+            target: Any = root
+            for step in schema["$ref"].removeprefix("#/").split("/"):
+                target = target[step]
+            schema = target
+        elif choices := schema.get("anyOf"):
+            schema = next((one for one in choices if one.get("type") != "null"), choices[0])
+        else:
+            return schema

@@ -1,0 +1,215 @@
+"""Evaluation sets of seed 004: one row a line, a request with what came back and what was due.
+
+    {"request_id": "q1", "request": "What is ...?", "response": "It is ...",
+     "retrieved_context": [{"doc_uri": "a.md", "content": "..."}], "expected_response": "..."}
+
+In place of response and context a row may hold a `trace`: a list of chat messages, or a transcript
+as in the native format. A chat message may say what it retrieved (`retrieved_context`), what it
+used (`usage`), when it began (`started_at`) and how long it took (`latency_ms`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+
+from assizes.judge.case import (
+    Case,
+    Chunk,
+    Expected,
+    ExpectedDocument,
+    Moment,
+    ToolCall,
+    ToolResult,
+    Transcript,
+    Turn,
+    Usage,
+)
+from assizes.judge.errors import DataError
+from assizes.judge.formats.shared.json_shapes import content_id
+from assizes.judge.formats.shared.oddities import DROPPED_TIMES
+from assizes.judge.formats.shared.parsing import (
+    called_with,
+    drop_negative_times,
+    lines_of,
+    schema_errors,
+    strict_json,
+)
+
+
+class _Function(BaseModel):
+    name: str
+    arguments: str | dict[str, Any] | None = None
+
+
+class _Call(BaseModel):
+    id: str | None = None
+    function: _Function
+
+
+class _Tokens(BaseModel):
+    prompt: int = Field(0, ge=0, validation_alias=AliasChoices("prompt_tokens", "input_tokens"))
+    completion: int = Field(
+        0, ge=0, validation_alias=AliasChoices("completion_tokens", "output_tokens")
+    )
+
+
+class _Passage(BaseModel):
+    content: str = ""
+    doc_uri: str | None = None
+
+
+class _Message(BaseModel):
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str | None = None
+    tool_calls: list[_Call] | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
+    retrieved_context: list[_Passage] | None = None
+    usage: _Tokens | None = None
+    started_at: Moment | None = None
+    latency_ms: float | None = Field(default=None, ge=0)
+
+
+class _Chat(BaseModel):
+    messages: list[_Message]
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    request_id: str | int | None = None
+    request: str | _Chat | None = None
+    response: str | None = None
+    expected_response: str | None = None
+    expected_facts: list[str] | None = None
+    expected_retrieved_context: list[ExpectedDocument] | None = None
+    retrieved_context: list[_Passage] | None = None
+    trace: list[_Message] | Transcript | None = None
+
+
+class AgentEvaluation:
+    """Rows of an evaluation set."""
+
+    name = "agent_evaluation"
+    by_line = True
+
+    def fits(self, value: Any) -> bool:
+        """An object with a request, or with the id of one."""
+        return isinstance(value, dict) and not value.keys().isdisjoint({"request_id", "request"})
+
+    def records(self, document: bytes) -> list[bytes]:
+        """The lines that are not blank."""
+        return lines_of(document)
+
+    def case(self, record: bytes) -> Case:
+        """The case of one row.
+
+        Raises:
+            DataError: the line is not strict JSON, or `schema` for a row that cannot be judged.
+        """
+        return row_case(strict_json(record))
+
+
+def row_case(value: Any) -> Case:
+    """The case of a row that has been read already; without a `request_id` its content names it.
+
+    Raises:
+        DataError: `schema`: a column has another shape, the row has neither response, retrieved
+            context nor trace, or expected facts stand beside an expected response.
+    """
+    dropped = drop_negative_times(value)
+    with schema_errors():
+        row = _Row.model_validate(value)
+        _check_inputs(row)
+        return Case(
+            case_id=content_id(value) if row.request_id is None else str(row.request_id),
+            transcript=_transcript(row),
+            expected=_expected(row),
+            metadata={DROPPED_TIMES: dropped} if dropped else {},
+        )
+
+
+def _check_inputs(row: _Row) -> None:
+    if row.trace is not None:
+        return
+    if row.request is None:
+        raise DataError("schema", "request: missing; give a request, or a trace that holds it")
+    if row.response is None and row.retrieved_context is None:
+        raise DataError(
+            "schema",
+            "response: missing, and there is no trace; give response (or retrieved_context, to judge "
+            "retrieval alone), or a trace that holds them",
+        )
+
+
+def _transcript(row: _Row) -> Transcript:
+    """The trace with what it lacks of the row; a column of the row wins over the trace."""
+    traced = row.trace if isinstance(row.trace, Transcript) else _chat(row.trace or [])
+    turns = list(traced.turns)
+    if not any(turn.role == "user" for turn in turns):
+        turns = [*_asked(row.request), *turns]
+    if row.response is not None and row.response != traced.response():
+        turns.append(Turn(role="assistant", text=row.response))
+    changes: dict[str, Any] = {"turns": tuple(turns)}
+    if row.retrieved_context is not None:
+        bare = [turn.model_copy(update={"chunks": None}) for turn in turns]
+        changes = {"turns": tuple(bare), "chunks": _chunks(row.retrieved_context)}
+    return traced.model_copy(update=changes)
+
+
+def _asked(request: str | _Chat | None) -> Sequence[Turn]:
+    if isinstance(request, _Chat):
+        return _chat(request.messages).turns
+    return () if request is None else (Turn(role="user", text=request),)
+
+
+def _chat(messages: Sequence[_Message]) -> Transcript:
+    systems = [one.content or "" for one in messages if one.role == "system"]
+    turns = [_turn(one) for one in messages if one.role != "system"]
+    return Transcript(turns=tuple(turns), system="\n\n".join(systems) or None)
+
+
+def _turn(message: _Message) -> Turn:
+    shared: dict[str, Any] = {
+        "chunks": _chunks(message.retrieved_context),
+        "started_at": message.started_at,
+        "latency_ms": message.latency_ms,
+    }
+    if message.role == "tool":
+        answer = ToolResult(
+            content=message.content or "", call_id=message.tool_call_id, name=message.name
+        )
+        return Turn(role="tool", tool_result=answer, **shared)
+    used = message.usage
+    return Turn(
+        role="assistant" if message.role == "assistant" else "user",
+        text=message.content,
+        tool_calls=tuple(_call(call) for call in message.tool_calls or ()),
+        usage=used and Usage(input_tokens=used.prompt, output_tokens=used.completion),
+        **shared,
+    )
+
+
+def _call(call: _Call) -> ToolCall:
+    arguments, raw = called_with(call.function.arguments)
+    return ToolCall(name=call.function.name, arguments=arguments, id=call.id, raw=raw)
+
+
+def _chunks(passages: Sequence[_Passage] | None) -> tuple[Chunk, ...] | None:
+    if passages is None:
+        return None
+    return tuple(Chunk(content=one.content, doc_uri=one.doc_uri) for one in passages)
+
+
+def _expected(row: _Row) -> Expected:
+    """Ground truth of a row; a blank expected response is none (seed 004)."""
+    given = row.expected_response
+    facts = tuple(fact for fact in row.expected_facts or () if fact.strip())
+    return Expected(
+        response=given if given and given.strip() else None,
+        facts=facts,
+        retrieved_context=tuple(row.expected_retrieved_context or ()),
+    )

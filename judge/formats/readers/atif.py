@@ -1,0 +1,101 @@
+"""ATIF trajectories (Agent Trajectory Interchange Format, v1): results stand in the step of the call.
+
+{"schema_version": "ATIF-v1.4", "session_id": "s1", "agent": {"name": "fern", "version": "1"},
+ "steps": [{"step_id": 1, "source": "user", "message": "Where is order 77?"}, ...]}
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from assizes.judge.case import Case, Transcript, Turn, Usage
+from assizes.judge.errors import DataError
+from assizes.judge.formats.shared.containers import Layout
+from assizes.judge.formats.shared.json_shapes import (
+    content_id,
+    dollars,
+    first_name,
+    mapping,
+    moment,
+    name_of,
+    sequence,
+    tokens,
+)
+from assizes.judge.formats.shared.messages import Talk, call_of, tools_of
+
+_STEP: Final = {
+    *("step_id", "source", "timestamp", "message", "reasoning_content", "tool_calls"),
+    *("observation", "metrics", "model_name", "reasoning_effort"),
+}
+_ROLES: Final = {"user": "user", "agent": "assistant"}
+
+
+class ATIF(Layout):
+    """Trajectories in the interchange format."""
+
+    name = "atif"
+
+    def fits(self, value: dict[str, Any]) -> bool:
+        """An object that says it is of version 1 of the format."""
+        return str(value.get("schema_version", "")).startswith("ATIF-v1")
+
+    def read(self, value: Any) -> Case:
+        """The case of a trajectory.
+
+        Raises:
+            DataError: `schema`.
+        """
+        talk = Talk()
+        agent = mapping(value.get("agent"), "agent")
+        steps = sequence(value.get("steps"), "steps")
+        for place, step in enumerate(steps):
+            _add(mapping(step, f"steps.{place}"), f"steps.{place}", talk)
+        whole = mapping(value.get("final_metrics"), "final_metrics")
+        return Case(
+            case_id=first_name(value, ("session_id", "trajectory_id")) or content_id(value),
+            transcript=Transcript(
+                turns=tuple(talk.turns),
+                system="\n\n".join(talk.systems) or None,
+                tools=tools_of(sequence(agent.get("tool_definitions"), "agent.tool_definitions")),
+                started_at=moment(mapping(steps[0], "steps.0").get("timestamp")) if steps else None,
+                agent_cost_usd=dollars(whole.get("total_cost_usd")),
+            ),
+            agent=name_of(agent.get("name")),
+            agent_version=name_of(agent.get("version")),
+            metadata={**mapping(value.get("extra"), "extra"), **talk.metadata()},
+        )
+
+
+def _objects(found: Any, path: str) -> list[dict[str, Any]]:
+    return [mapping(one, path) for one in sequence(found, path)]
+
+
+def _add(step: dict[str, Any], path: str, talk: Talk) -> None:
+    talk.tally.unread(step, _STEP, "step")
+    source = str(step.get("source"))
+    if source == "system":
+        talk.system(talk.text(step.get("message")))
+        return
+    if source not in _ROLES:
+        found = source[:40]
+        raise DataError("schema", f"{path}.source: found {found!r}, expected user, agent, system")
+    thought = [step["reasoning_content"]] if step.get("reasoning_content") else []
+    calls = [
+        call_of(one.get("function_name"), one.get("arguments"), one.get("tool_call_id"), path=path)
+        for one in _objects(step.get("tool_calls"), f"{path}.tool_calls")
+    ]
+    metrics = mapping(step.get("metrics"), f"{path}.metrics")
+    used = tokens(metrics.get("prompt_tokens")), tokens(metrics.get("completion_tokens"))
+    known = {
+        "role": _ROLES[source],
+        "text": talk.text(step.get("message"), thought) or None,
+        "tool_calls": tuple(calls),
+        "started_at": moment(step.get("timestamp")),
+        "usage": Usage(input_tokens=used[0], output_tokens=used[1]) if any(used) else None,
+        "cost_usd": dollars(metrics.get("cost_usd")),
+    }
+    talk.add(Turn.model_validate(known), thought)
+    observed = mapping(step.get("observation"), f"{path}.observation")
+    for answer in sequence(observed.get("results"), f"{path}.observation.results"):
+        told = mapping(answer, f"{path}.observation.results")
+        talk.result(told.get("content"), told.get("source_call_id"))

@@ -1,0 +1,231 @@
+"""Langfuse: rows of the blob export, observations of the API, and traces with all they hold.
+
+Observations of one session make a conversation, each trace a turn of it; scores of people become
+labels. Rows of an export overlap at the edges of its windows: those of one id count once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from assizes.judge.case import Case, ToolResult
+from assizes.judge.errors import DataError
+from assizes.judge.formats.shared.containers import Gathered, Piece
+from assizes.judge.formats.shared.fidelity import HUMAN_LABELS, Tally
+from assizes.judge.formats.shared.genai_spans import chunks_of
+from assizes.judge.formats.shared.json_shapes import (
+    amount,
+    as_text,
+    decoded,
+    dollars,
+    mapping,
+    moment,
+    name_of,
+    sequence,
+)
+from assizes.judge.formats.shared.loose_messages import add_said
+from assizes.judge.formats.shared.messages import Talk, call_of, usage_of
+from assizes.judge.formats.shared.spans import Kind, Span, conversation
+
+_KINDS: Final[dict[str, Kind]] = {
+    "GENERATION": "llm",
+    "TOOL": "tool",
+    "RETRIEVER": "retriever",
+    "AGENT": "agent",
+    "CHAIN": "agent",
+    "SPAN": "agent",
+}
+_TYPES: Final = {*_KINDS, "EVENT", "EVALUATOR", "EMBEDDING", "GUARDRAIL"}
+_SNAKE: Final = {
+    "traceId": "trace_id",
+    "sessionId": "session_id",
+    "userId": "user_id",
+    "observationId": "observation_id",
+    "parentObservationId": "parent_observation_id",
+    "startTime": "start_time",
+    "endTime": "end_time",
+    "usageDetails": "usage_details",
+    "totalCost": "total_cost",
+    "calculatedTotalCost": "total_cost",
+    "dataType": "data_type",
+    "stringValue": "string_value",
+    "statusMessage": "status_message",
+    "traceName": "trace_name",
+}
+
+
+class Langfuse(Gathered):
+    """Observations and scores of Langfuse."""
+
+    name = "langfuse"
+
+    def fits(self, value: Any) -> bool:
+        """An observation, a score, or a trace with its observations."""
+        if not isinstance(value, dict):
+            return False
+        found = _snake(value)
+        if isinstance(found.get("observations"), list) or self.others(value):
+            return True
+        if str(found.get("source")) in ("API", "ANNOTATION", "EVAL") and "data_type" in found:
+            return True
+        return "trace_id" in found and str(found.get("type")) in _TYPES
+
+    def others(self, value: Any) -> list[str]:
+        """The files that a manifest of the blob export lists; nothing else says they are whole."""
+        files = value.get("files") if isinstance(value, dict) else None
+        if not isinstance(files, list):
+            return []
+        keys = (name_of(one.get("key")) for one in files if isinstance(one, dict))
+        return [key for key in keys if key is not None]
+
+    def pieces(self, value: Any) -> Iterable[Piece]:
+        """The rows of one line, or all that a trace holds.
+
+        Raises:
+            DataError: `schema`.
+        """
+        if not self.fits(value):
+            raise DataError("schema", "record: neither an observation, a score nor a trace")
+        found = _snake(value)
+        if isinstance(found.get("observations"), list):
+            yield from _of_trace(found)
+        elif (piece := _piece(found)) is not None:
+            yield piece
+
+    def joined(self, pieces: list[Any]) -> Case:
+        """The case of one session, or of one trace.
+
+        Raises:
+            DataError: `schema`; also for rows in which nobody says anything.
+        """
+        tally = Tally()
+        rows = list(_once(pieces, tally))
+        observed = [row for row in rows if "data_type" not in row]
+        scores = [row for row in rows if "data_type" in row]
+        spans = [span for row in observed if (span := _span(row, tally)) is not None]
+        transcript = conversation(spans, tally)
+        if not transcript.turns:
+            raise DataError("schema", "observations: no input and no output in any of them")
+        session = _first(rows, "session_id")
+        trace = _first(rows, "trace_id")
+        return Case(
+            case_id=session or trace or "",
+            transcript=transcript,
+            agent=_first(observed, "trace_name"),
+            agent_version=_first(observed, "release") or _first(observed, "version"),
+            tags=_tags(observed),
+            cluster=_first(rows, "user_id") or session,
+            labels=_numbers(scores),
+            metadata={**_human(scores), **tally.metadata()},
+        )
+
+
+def _snake(found: dict[str, Any]) -> dict[str, Any]:
+    return {_SNAKE.get(name, name): value for name, value in found.items()}
+
+
+def _of_trace(trace: dict[str, Any]) -> Iterator[Piece]:
+    """A trace as a span of its own, then its observations and scores."""
+    trace_id, session = name_of(trace.get("id")), name_of(trace.get("session_id"))
+    if trace_id is None:
+        raise DataError("schema", "id: missing, in a trace")
+    shared = {name: trace.get(name) for name in ("session_id", "user_id", "release", "version")}
+    shared |= {"trace_id": trace_id, "tags": trace.get("tags"), "trace_name": trace.get("name")}
+    top = {name: trace.get(name) for name in ("input", "output", "environment")}
+    own = {"id": trace_id, "type": "SPAN", "start_time": trace.get("timestamp"), **top, **shared}
+    yield Piece(trace_id, session, own)
+    for kind in ("observations", "scores"):
+        for row in sequence(trace.get(kind), kind):
+            told = _snake(mapping(row, kind))
+            yield Piece(trace_id, session, {**shared, **told, "trace_id": trace_id})
+
+
+def _piece(row: dict[str, Any]) -> Piece | None:
+    session = name_of(row.get("session_id"))
+    part = name_of(row.get("trace_id")) or session
+    if part is None:
+        raise DataError("schema", "trace_id: missing, and there is no session_id")
+    return Piece(part, session, row)
+
+
+def _once(rows: list[Any], tally: Tally) -> Iterator[dict[str, Any]]:
+    seen: set[str] = set()
+    for row in rows:
+        known_by = name_of(row.get("id"))
+        if known_by is not None and known_by in seen:
+            tally.count("repeated", "row")
+            continue
+        seen.add(known_by or "")
+        yield row
+
+
+def _span(row: dict[str, Any], tally: Tally) -> Span | None:
+    kind: Kind = _KINDS.get(str(row.get("type")), "other")
+    asked, answered = Talk(tally), Talk(tally)
+    if kind in ("llm", "agent"):
+        add_said(row.get("input"), "user", asked)
+        add_said(row.get("output"), "assistant", answered)
+    span = Span(
+        id=str(row.get("id")),
+        parent=name_of(row.get("parent_observation_id")),
+        trace=str(row.get("trace_id")),
+        kind=kind,
+        start=moment(row.get("start_time")),
+        end=moment(row.get("end_time")),
+        asked=tuple(asked.turns),
+        answered=tuple(answered.turns),
+        systems=tuple(asked.systems),
+        usage=usage_of(decoded(row.get("usage_details"))),
+        cost_usd=dollars(row.get("total_cost")),
+    )
+    if kind == "tool":
+        _read_tool(span, row)
+    if kind == "retriever":
+        found = decoded(row.get("output"))
+        listed = found.get("documents") if isinstance(found, dict) else found
+        span.chunks = chunks_of(listed)
+    return span
+
+
+def _read_tool(span: Span, row: dict[str, Any]) -> None:
+    span.call = call_of(row.get("name") or "tool", decoded(row.get("input")) or None)
+    failed = row.get("level") == "ERROR"
+    answer = as_text(row.get("output")) or (as_text(row.get("status_message")) if failed else "")
+    span.result = ToolResult(content=answer, name=span.call.name, is_error=failed)
+
+
+def _first(rows: Iterable[dict[str, Any]], name: str) -> str | None:
+    return next((said for row in rows if (said := name_of(row.get(name)))), None)
+
+
+def _tags(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """Tags are bare words here: each is a tag that is `true`; the environment is one of its own."""
+    words = [decoded(row.get("tags")) for row in rows]
+    found = {str(word): "true" for listed in words if isinstance(listed, list) for word in listed}
+    environment = _first(rows, "environment")
+    return {**found, **({"environment": environment} if environment else {})}
+
+
+def _numbers(scores: list[dict[str, Any]]) -> dict[str, float]:
+    found = {str(row.get("name")): amount(row.get("value")) for row in scores}
+    return {name: value for name, value in found.items() if value is not None and 0 <= value <= 1}
+
+
+def _human(scores: list[dict[str, Any]]) -> dict[str, Any]:
+    """What people said, as rows of a labels file."""
+    rows = [
+        {
+            "metric": as_text(row.get("name")),
+            "label": _label(row),
+            "rater": name_of(row.get("author_user_id", row.get("authorUserId"))) or "human",
+        }
+        for row in scores
+        if row.get("source") == "ANNOTATION"
+    ]
+    return {HUMAN_LABELS: rows} if rows else {}
+
+
+def _label(row: dict[str, Any]) -> Any:
+    said = row.get("string_value")
+    return said if said not in (None, "") and amount(row.get("value")) is None else row.get("value")

@@ -1,0 +1,285 @@
+"""tau2 result files: one JSON document of simulations, the tasks they played and the policy.
+
+The simulated user may call tools of its own. Those calls and their results stay in the
+transcript as marked text of the user, one turn a message, so that nobody takes them for the
+agent's and turn indices stay those of the file. Instructions of the simulated user, raw model
+replies and model settings (some files hold keys there) are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from assizes.judge.case import (
+    Case,
+    Expected,
+    ExpectedCall,
+    Moment,
+    Role,
+    ToolCall,
+    ToolResult,
+    Transcript,
+    Turn,
+    Usage,
+)
+from assizes.judge.errors import DataError
+from assizes.judge.formats.shared.documents import strict_document
+from assizes.judge.formats.shared.oddities import DROPPED_TIMES
+from assizes.judge.formats.shared.parsing import called_with, ended, schema_errors, without_markers
+
+_ENDED = frozenset({"user_stop", "agent_stop"})
+_SHARED = ("agent_info", "environment_info")
+
+
+class _Results(BaseModel):
+    info: dict[str, Any] = Field(default_factory=dict)
+    tasks: list[dict[str, Any]] = Field(default_factory=list)
+    simulations: list[Any]
+
+
+class _Call(BaseModel):
+    name: str
+    arguments: str | dict[str, Any] | None = None
+    id: str | None = None
+
+
+class _Tokens(BaseModel):
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class _Message(BaseModel):
+    role: Role
+    content: str | None = None
+    tool_calls: list[_Call] | None = None
+    id: str | None = None
+    requestor: Literal["user", "assistant"] = "assistant"
+    error: bool | None = None
+    timestamp: Moment | None = None
+    cost: float | None = None
+    usage: _Tokens | None = None
+
+
+class _RewardInfo(BaseModel):
+    reward: float | None = None
+
+
+class _Simulation(BaseModel):
+    id: str | None = None
+    task_id: int | str
+    trial: int | None = None
+    start_time: Moment | None = None
+    duration: float | None = None
+    termination_reason: str | None = None
+    agent_cost: float | None = None
+    reward_info: _RewardInfo | None = None
+    messages: list[_Message]
+
+
+class _Action(BaseModel):
+    name: str
+    arguments: dict[str, Any] | None = None
+    requestor: Literal["user", "assistant"] = "assistant"
+    compare_args: list[str] | None = None
+
+
+class _Criteria(BaseModel):
+    actions: list[_Action] | None = None
+    communicate_info: list[str] | None = None
+    nl_assertions: list[str] | None = None
+
+
+class _Task(BaseModel):
+    evaluation_criteria: _Criteria | None = None
+
+
+class _Agent(BaseModel):
+    llm: str | None = None
+    implementation: str | None = None
+
+
+class _Environment(BaseModel):
+    policy: str | None = None
+    domain_name: str | None = None
+
+
+class _Joined(BaseModel):
+    simulation: _Simulation
+    task: _Task
+    agent_info: _Agent | None = None
+    environment_info: _Environment | None = None
+
+
+class Tau2:
+    """Simulations of tau2."""
+
+    name = "tau2"
+    by_line = False
+
+    def fits(self, value: Any) -> bool:
+        """An object with simulations, or with the facts and tasks that stand before them."""
+        if not isinstance(value, dict):
+            return False
+        info = value.get("info")
+        return "simulations" in value or (
+            isinstance(info, dict) and any(key.endswith("_info") for key in info)
+        )
+
+    def records(self, document: bytes) -> list[Any]:
+        """The simulations of a file, each joined with its task and the facts all share; `Unread`
+        where one is not strict JSON.
+
+        Raises:
+            DataError: the file is no JSON, or has no list of simulations.
+        """
+        value, unread = strict_document(document, "simulations")
+        with schema_errors():
+            found = _Results.model_validate(value)
+        tasks = {str(task.get("id")): task for task in found.tasks}
+        shared = {name: found.info.get(name) for name in _SHARED}
+        return [
+            unread.get(position) or {"simulation": one, "task": tasks.get(_task_id(one)), **shared}
+            for position, one in enumerate(found.simulations)
+        ]
+
+    def case(self, record: Any) -> Case:
+        """The case of one simulation.
+
+        Raises:
+            DataError: `schema`; also for a simulation whose task is not in the file.
+        """
+        if isinstance(record, dict) and record.get("task", record) is None:
+            raise DataError("schema", "simulation.task_id: the file has no task of this id")
+        with schema_errors():
+            return _case(_Joined.model_validate(record))
+
+
+def _task_id(simulation: Any) -> str:
+    return str(simulation.get("task_id")) if isinstance(simulation, dict) else ""
+
+
+def _case(found: _Joined) -> Case:
+    simulation, agent = found.simulation, found.agent_info or _Agent()
+    environment = found.environment_info or _Environment()
+    task_id, trial = str(simulation.task_id), simulation.trial or 0
+    domain = {"domain": environment.domain_name} if environment.domain_name else {}
+    facts = {
+        "simulation_id": simulation.id,
+        "termination_reason": simulation.termination_reason,
+        DROPPED_TIMES: _times_backwards(simulation) or None,
+    }
+    reward = simulation.reward_info.reward if simulation.reward_info else None
+    return Case(
+        case_id=task_id,
+        repetition=trial,
+        transcript=_transcript(simulation, environment.policy),
+        expected=_expected(found.task.evaluation_criteria or _Criteria()),
+        agent=agent.llm or agent.implementation,
+        tags={"trial": str(trial), **domain},
+        cluster=task_id,
+        labels={} if reward is None else {"reward": reward},
+        metadata={name: value for name, value in facts.items() if value is not None},
+    )
+
+
+def _transcript(simulation: _Simulation, policy: str | None) -> Transcript:
+    reason, messages = simulation.termination_reason, simulation.messages
+    turns = [
+        _turn(message, messages[place - 1] if place else None)
+        for place, message in enumerate(messages)
+    ]
+    return Transcript(
+        turns=ended(turns, messages[-1].content if messages else None),
+        system=policy,
+        started_at=simulation.start_time,
+        duration_ms=_duration_ms(simulation.duration),
+        agent_cost_usd=simulation.agent_cost,
+        finished=None if reason is None else reason in _ENDED,
+    )
+
+
+def _turn(message: _Message, previous: _Message | None) -> Turn:
+    if message.role == "assistant":
+        return _agent_turn(message, previous)
+    if message.role == "user":
+        return Turn(role="user", text=_user_text(message))
+    content = message.content or ""
+    if message.requestor == "user":
+        what = "error" if message.error else "result"
+        return Turn(role="user", text=f"[{what} of the user's own tool call: {content}]")
+    answer = ToolResult(content=content, call_id=message.id, is_error=bool(message.error))
+    return Turn(role="tool", tool_result=answer)
+
+
+def _agent_turn(message: _Message, previous: _Message | None) -> Turn:
+    usage = message.usage
+    return Turn(
+        role="assistant",
+        text=message.content,
+        tool_calls=tuple(_call(call) for call in message.tool_calls or ()),
+        latency_ms=_latency_ms(message, previous),
+        usage=usage
+        and Usage(input_tokens=usage.prompt_tokens, output_tokens=usage.completion_tokens),
+        cost_usd=message.cost,
+    )
+
+
+def _call(call: _Call) -> ToolCall:
+    arguments, raw = called_with(call.arguments)
+    return ToolCall(name=call.name, arguments=arguments, id=call.id, raw=raw)
+
+
+def _latency_ms(message: _Message, previous: _Message | None) -> float | None:
+    """Time since the message before; null where a time is missing or the clock went back."""
+    if previous is None or previous.timestamp is None or message.timestamp is None:
+        return None
+    passed = (message.timestamp - previous.timestamp).total_seconds() * 1000
+    return round(passed, 3) if passed >= 0 else None
+
+
+def _duration_ms(seconds: float | None) -> float | None:
+    return None if seconds is None or seconds < 0 else round(seconds * 1000, 3)
+
+
+def _times_backwards(simulation: _Simulation) -> int:
+    """How often the clock went back: between two messages, or over the whole."""
+    times = [message.timestamp for message in simulation.messages]
+    back = sum(
+        later < earlier
+        for earlier, later in pairwise(times)
+        if earlier is not None and later is not None
+    )
+    return back + (simulation.duration is not None and simulation.duration < 0)
+
+
+def _user_text(message: _Message) -> str | None:
+    text = None if message.content is None else without_markers(message.content)
+    marks = [_mark(call) for call in message.tool_calls or ()]
+    return "\n".join(filter(None, (text, *marks))) if marks else text
+
+
+def _mark(call: _Call) -> str:
+    given = call.arguments
+    shown = given if isinstance(given, str) else json.dumps(given or {}, ensure_ascii=False)
+    return f"[the user's own tool call: {call.name}({shown})]"
+
+
+def _expected(criteria: _Criteria) -> Expected:
+    actions = criteria.actions
+    return Expected(
+        outcomes=tuple(criteria.nl_assertions or ()),
+        tool_calls=None
+        if actions is None
+        else tuple(_expected_call(one) for one in actions if one.requestor == "assistant"),
+        said=tuple(criteria.communicate_info or ()),
+    )
+
+
+def _expected_call(action: _Action) -> ExpectedCall:
+    # An empty list of arguments to compare means that any will do.
+    arguments = None if action.compare_args == [] else action.arguments
+    return ExpectedCall(name=action.name, arguments=arguments)

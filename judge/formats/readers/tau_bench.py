@@ -1,0 +1,162 @@
+"""tau-bench result files: one JSON list of trajectories in the chat-completions shape.
+
+The system message is the policy; turns count from the message after it. A simulated customer ends
+the conversation with a marker, which the agent never saw and no judge shall see. What that
+customer was told to do goes into the metadata, which is not shown to judges.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Literal
+
+from pydantic import AliasChoices, BaseModel, Field
+
+from assizes.judge.case import Case, Expected, ExpectedCall, ToolCall, ToolResult, Transcript, Turn
+from assizes.judge.errors import DataError
+from assizes.judge.formats.shared.documents import strict_document
+from assizes.judge.formats.shared.parsing import called_with, ended, schema_errors, without_markers
+
+
+class _Function(BaseModel):
+    name: str
+    arguments: str | dict[str, Any] | None = None
+
+
+class _Call(BaseModel):
+    id: str | None = None
+    function: _Function
+
+
+class _Message(BaseModel):
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str | None = None
+    tool_calls: list[_Call] | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
+
+
+class _Action(BaseModel):
+    name: str
+    arguments: dict[str, Any] | None = Field(None, validation_alias=AliasChoices("kwargs"))
+
+
+class _Task(BaseModel):
+    actions: list[_Action] | None = None
+    outputs: list[str] | None = None
+    instruction: str | None = None
+    user_id: str | None = None
+
+
+class _Info(BaseModel):
+    task: _Task = Field(default_factory=_Task)
+    source: str | None = None
+    reward_info: dict[str, Any] | None = None
+
+
+class _Trajectory(BaseModel):
+    task_id: int | str
+    trial: int = 0
+    reward: float | None = None
+    info: _Info = Field(default_factory=_Info)
+    traj: list[_Message]
+
+
+class TauBench:
+    """Trajectories of tau-bench."""
+
+    name = "tau_bench"
+    by_line = False
+
+    def fits(self, value: Any) -> bool:
+        """A list whose first element begins like a trajectory."""
+        return (
+            isinstance(value, list)
+            and bool(value)
+            and isinstance(value[0], dict)
+            and not value[0].keys().isdisjoint({"task_id", "traj"})
+        )
+
+    def records(self, document: bytes) -> list[Any]:
+        """The trajectories of a file, `Unread` where one is not strict JSON.
+
+        Raises:
+            DataError: it is no JSON, or not a list.
+        """
+        value, unread = strict_document(document)
+        if not isinstance(value, list):
+            kind = type(value).__name__
+            raise DataError("schema", f"document: found {kind}, expected a list of trajectories")
+        return [unread.get(position, one) for position, one in enumerate(value)]
+
+    def case(self, record: Any) -> Case:
+        """The case of one trajectory.
+
+        Raises:
+            DataError: `schema`.
+        """
+        with schema_errors():
+            return _case(_Trajectory.model_validate(record))
+
+
+def _case(found: _Trajectory) -> Case:
+    task, info = found.info.task, found.info
+    told = {"instruction": task.instruction, "user_id": task.user_id, "ended_by": info.source}
+    return Case(
+        case_id=str(found.task_id),
+        repetition=found.trial,
+        transcript=_transcript(found),
+        expected=_expected(task),
+        tags={"trial": str(found.trial)},
+        cluster=str(found.task_id),
+        labels={} if found.reward is None else {"reward": found.reward},
+        metadata={name: value for name, value in told.items() if value is not None},
+    )
+
+
+def _transcript(found: _Trajectory) -> Transcript:
+    policies = list(itertools.takewhile(lambda message: message.role == "system", found.traj))
+    messages = found.traj[len(policies) :]
+    turns = [_turn(message) for message in messages]
+    return Transcript(
+        turns=ended(turns, messages[-1].content if messages else None),
+        system="\n\n".join(policy.content or "" for policy in policies) or None,
+        # An environment that judged the conversation had ended it; the rest ran out of steps.
+        finished=found.info.reward_info is not None,
+    )
+
+
+def _turn(message: _Message) -> Turn:
+    if message.role == "tool":
+        return Turn(role="tool", tool_result=_result(message))
+    text = message.content
+    if message.role == "user" and text is not None:
+        text = without_markers(text)
+    calls = tuple(_call(call) for call in message.tool_calls or ())
+    # A system message after the first turn has no place in a transcript: Turn refuses the role.
+    return Turn.model_validate({"role": message.role, "text": text, "tool_calls": calls})
+
+
+def _call(call: _Call) -> ToolCall:
+    arguments, raw = called_with(call.function.arguments)
+    return ToolCall(name=call.function.name, arguments=arguments, id=call.id, raw=raw)
+
+
+def _result(message: _Message) -> ToolResult:
+    content = message.content or ""
+    return ToolResult(
+        content=content,
+        call_id=message.tool_call_id,
+        name=message.name,
+        is_error=content.startswith("Error"),
+    )
+
+
+def _expected(task: _Task) -> Expected:
+    actions = task.actions
+    return Expected(
+        tool_calls=None
+        if actions is None
+        else tuple(ExpectedCall(name=one.name, arguments=one.arguments) for one in actions),
+        said=tuple(task.outputs or ()),
+    )

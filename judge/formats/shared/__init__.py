@@ -1,0 +1,1 @@
+"""What several format readers need: strict JSON, message parts, spans, fidelity counts."""

@@ -1,0 +1,78 @@
+"""What a transcript held that a case has no place for: counted by what became of it, never lost silently."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from assizes.judge.case import Case
+
+FIDELITY: Final = "fidelity"
+"""Key of `Case.metadata`: counts such as `{"marked image": 2, "dropped message.audio": 1}`."""
+
+REASONING: Final = "reasoning"
+"""Key of `Case.metadata`: the model's own thinking, by turn index; no judge is shown it."""
+
+HUMAN_LABELS: Final = "human_labels"
+"""Key of `Case.metadata`: what people said of the case, as rows of a labels file."""
+
+FATES: Final = {
+    "marked": "a note in the text stands for it",
+    "aside": "kept in the metadata, which no judge sees",
+    "moved": "kept in another place",
+    "repeated": "stands elsewhere in the conversation already",
+    "dropped": "a case has no place for it",
+}
+"""What can become of a part, and what that means."""
+
+
+class Tally:
+    """Counts, by fate and kind, of what one record held besides the conversation."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def count(self, fate: str, kind: str, number: int = 1) -> None:
+        """So many parts of a kind came to a fate, one of `FATES`."""
+        if number:
+            self._counts[f"{fate} {kind}"] += number
+
+    def unread(self, found: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+        """Count as dropped every field that is not among the known ones and says something."""
+        for name in found.keys() - set(known):
+            if found[name] not in (None, "", [], {}):
+                self.count("dropped", f"{where}.{name}")
+
+    def metadata(self) -> dict[str, Any]:
+        """The counts as a part of a case's metadata; empty where there are none."""
+        return {FIDELITY: dict(sorted(self._counts.items()))} if self._counts else {}
+
+
+def measured(case: Case) -> Counter[str]:
+    """What a case holds (turns, tool calls, tool results, chunks) and what became of the rest."""
+    turns = case.transcript.turns
+    counts = Counter(
+        turns=len(turns),
+        tool_calls=sum(len(turn.tool_calls) for turn in turns),
+        tool_results=sum(turn.tool_result is not None for turn in turns),
+        chunks=sum(len(turn.chunks or ()) for turn in turns) + len(case.transcript.chunks or ()),
+    )
+    noted = case.metadata.get(FIDELITY)
+    if isinstance(noted, dict):
+        counts.update({str(name): n for name, n in noted.items() if isinstance(n, int)})
+    return counts
+
+
+def lines(counts: Mapping[str, int]) -> tuple[str, ...]:
+    """One line a fate: `marked: image 2, audio 1 (a note in the text stands for it)`."""
+    found = []
+    for fate, meaning in FATES.items():
+        kinds = [
+            f"{name.removeprefix(fate).strip()} {count}"
+            for name, count in sorted(counts.items())
+            if name.startswith(f"{fate} ")
+        ]
+        if kinds:
+            found.append(f"{fate}: {', '.join(kinds)} ({meaning})")
+    return tuple(found)

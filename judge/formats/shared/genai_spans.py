@@ -1,0 +1,205 @@
+"""One span with the GenAI attributes of OpenTelemetry, as a span of a conversation."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from assizes.judge.case import Chunk, ToolCall, ToolResult, Turn, Usage
+from assizes.judge.formats.readers.openai_chat import add_messages
+from assizes.judge.formats.shared.fidelity import Tally
+from assizes.judge.formats.shared.json_shapes import (
+    as_text,
+    decoded,
+    mapping,
+    moment,
+    name_of,
+    sequence,
+    tokens,
+)
+from assizes.judge.formats.shared.messages import Talk, call_of, tools_of
+from assizes.judge.formats.shared.spans import Kind, Span
+
+_KINDS: Final[dict[str, Kind]] = {
+    **dict.fromkeys(("chat", "generate_content", "text_completion"), "llm"),
+    **dict.fromkeys(("invoke_agent", "create_agent", "invoke_workflow"), "agent"),
+    "execute_tool": "tool",
+    "retrieval": "retriever",
+}
+_CALLS: Final = ("tool_call", "server_tool_call")
+_RESULTS: Final = ("tool_call_response", "server_tool_call_response")
+_READ: Final = {
+    *("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions"),
+    *("gen_ai.tool.definitions", "gen_ai.tool.name", "gen_ai.tool.call.id"),
+    *("gen_ai.tool.call.arguments", "gen_ai.tool.call.result", "gen_ai.conversation.id"),
+    *("gen_ai.operation.name", "gen_ai.request.model", "gen_ai.agent.name"),
+    *("gen_ai.agent.version", "gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens"),
+    *("gen_ai.conversation.compacted", "gen_ai.prompt", "gen_ai.completion"),
+    *("gen_ai.retrieval.documents", "gen_ai.agent.invocation.end_reason"),
+}
+_EVENT_ROLES: Final = {
+    **{f"gen_ai.{role}.message": role for role in ("system", "user", "assistant", "tool")},
+    "gen_ai.choice": "assistant",
+}
+
+
+def genai_span(plain: dict[str, Any], tally: Tally) -> Span:
+    """A span; one without an operation of GenAI is of kind `other`.
+
+    Raises:
+        DataError: `schema`.
+    """
+    attributes = plain["attributes"]
+    kind: Kind = _KINDS.get(str(attributes.get("gen_ai.operation.name")), "other")
+    _count_unread(attributes, tally)
+    asked, answered = Talk(tally), Talk(tally)
+    _read_messages(attributes, asked, answered)
+    if not asked.turns and not answered.turns:
+        _read_events(plain["events"], asked, answered)
+    span = Span(
+        id=str(plain["id"]),
+        parent=name_of(plain["parent"]),
+        trace=str(plain["trace"]),
+        kind=kind,
+        start=moment(plain["start"]),
+        end=moment(plain["end"]),
+        asked=tuple(asked.turns),
+        answered=tuple(answered.turns),
+        systems=tuple(asked.systems),
+        tools=tools_of(sequence(decoded(attributes.get("gen_ai.tool.definitions")), "tools")),
+        usage=_usage(attributes),
+        compacted=_is_true(attributes.get("gen_ai.conversation.compacted")),
+        metadata=_end_reason(attributes),
+    )
+    if kind == "tool":
+        span.call, span.result = _executed(attributes, failed=plain["failed"])
+    if kind == "retriever":
+        span.chunks = chunks_of(decoded(attributes.get("gen_ai.retrieval.documents")))
+    return span
+
+
+def _count_unread(attributes: dict[str, Any], tally: Tally) -> None:
+    """Content that is not read; settings such as the temperature are no part of a conversation."""
+    for name, value in attributes.items():
+        if name.startswith("gen_ai.") and name.endswith((".messages", ".message", ".content")):
+            tally.unread({name: value}, _READ, "span")
+
+
+def _read_messages(attributes: dict[str, Any], asked: Talk, answered: Talk) -> None:
+    instructions = decoded(attributes.get("gen_ai.system_instructions"))
+    asked.system(asked.text(instructions))
+    for name, talk in (("input", asked), ("output", answered)):
+        key = f"gen_ai.{name}.messages"
+        for message in sequence(decoded(attributes.get(key)), key):
+            add_genai_message(mapping(message, key), talk)
+
+
+def add_genai_message(message: dict[str, Any], talk: Talk) -> None:
+    """Read a message of parts into a talk: results become turns of their own.
+
+    Raises:
+        DataError: `schema`.
+    """
+    parts = sequence(message.get("parts"), "parts")
+    if not parts and message.get("content") is not None:
+        add_messages([message], talk)
+        return
+    role, said, calls = message.get("role"), list[Any](), list[ToolCall]()
+    for part in (mapping(one, "parts") for one in parts):
+        kind = part.get("type")
+        if kind in _CALLS:
+            arguments = part.get("arguments", part.get("server_tool_call"))
+            calls.append(call_of(part.get("name"), arguments, part.get("id")))
+        elif kind in _RESULTS:
+            _add_result(part, talk)
+        else:
+            said.append(part)
+    if role in ("system", "developer"):
+        talk.system(talk.text(said))
+    elif said or calls:
+        _add_turn(role, said, calls, talk)
+
+
+def _add_result(part: dict[str, Any], talk: Talk) -> None:
+    found = next(
+        (
+            part[name]
+            for name in ("response", "result", "server_tool_call_response")
+            if name in part
+        ),
+        None,
+    )
+    talk.result(found, part.get("id"))
+
+
+def _add_turn(role: Any, said: list[Any], calls: list[ToolCall], talk: Talk) -> None:
+    thought: list[str] = []
+    text = talk.text(said, thought) if said else None
+    known = role if role in ("user", "assistant") else ("assistant" if calls else "user")
+    if known != role:
+        talk.tally.count("moved", f"role {str(role)[:20]}")
+    talk.add(
+        Turn.model_validate({"role": known, "text": text or None, "tool_calls": tuple(calls)}),
+        thought,
+    )
+
+
+def _read_events(events: Any, asked: Talk, answered: Talk) -> None:
+    """Messages as events, one each, as emitters wrote them until conventions 1.36."""
+    for event in sequence(events, "events"):
+        found = mapping(event, "events")
+        role = _EVENT_ROLES.get(str(found.get("name")))
+        if role is None:
+            continue
+        told = mapping(found.get("attributes"), "events.attributes")
+        body = {name.removeprefix("gen_ai."): decoded(value) for name, value in told.items()}
+        body = {**body, **mapping(found.get("body"), "events.body")}
+        inner = body.get("message")
+        message = {**(inner if isinstance(inner, dict) else body), "role": role}
+        message["tool_call_id"] = message.get("tool_call_id", message.get("id"))
+        known = ("role", "content", "tool_calls", "tool_call_id", "name")
+        talk = answered if found["name"] == "gen_ai.choice" else asked
+        add_messages([{name: message[name] for name in known if name in message}], talk)
+
+
+def _executed(attributes: dict[str, Any], *, failed: bool) -> tuple[ToolCall, ToolResult | None]:
+    name, call_id = attributes.get("gen_ai.tool.name"), attributes.get("gen_ai.tool.call.id")
+    call = call_of(name or "tool", attributes.get("gen_ai.tool.call.arguments"), call_id)
+    if "gen_ai.tool.call.result" not in attributes and not failed:
+        return call, None
+    answer = as_text(attributes.get("gen_ai.tool.call.result", attributes.get("error.type")))
+    return call, ToolResult(content=answer, call_id=call.id, name=call.name, is_error=failed)
+
+
+def chunks_of(found: Any) -> tuple[Chunk, ...]:
+    """Retrieved passages, under the names the frameworks give text and source."""
+    return tuple(_chunk(one) for one in found) if isinstance(found, list) else ()
+
+
+def _chunk(found: Any) -> Chunk:
+    if not isinstance(found, dict):
+        return Chunk(content=as_text(found))
+    inner = mapping(found.get("document"), "document") or found
+    about = inner.get("metadata")
+    about = decoded(about) if isinstance(decoded(about), dict) else {}
+    content = next(
+        (inner[name] for name in ("page_content", "content", "text") if name in inner), None
+    )
+    source = next(
+        (about[name] for name in ("doc_uri", "source", "url") if about.get(name)), inner.get("id")
+    )
+    return Chunk(content=as_text(content), doc_uri=name_of(source))
+
+
+def _usage(attributes: dict[str, Any]) -> Usage | None:
+    asked = tokens(attributes.get("gen_ai.usage.input_tokens"))
+    answered = tokens(attributes.get("gen_ai.usage.output_tokens"))
+    return Usage(input_tokens=asked, output_tokens=answered) if asked or answered else None
+
+
+def _is_true(value: Any) -> bool:
+    return value is True or value == "true"
+
+
+def _end_reason(attributes: dict[str, Any]) -> dict[str, Any]:
+    reason = name_of(attributes.get("gen_ai.agent.invocation.end_reason"))
+    return {"end_reason": reason} if reason else {}

@@ -1,0 +1,75 @@
+"""What is odd about a case that is judged all the same, by code: counted, and told once a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final
+
+from assizes.judge.case import Case, Transcript
+
+DROPPED_TIMES: Final = "dropped_times"
+"""Key of `Case.metadata`: how many times of the record ran backwards and were left out."""
+
+TOLD: Final = {
+    "time_order": "with times that run backwards: turns stay as in the file, negative latencies "
+    "are left out",
+    "call_without_result": "with tool calls that nothing answered",
+    "result_without_call": "with tool results that nobody asked for",
+    "malformed_arguments": "with tool arguments that are no JSON object",
+    "no_agent_turn": "in which the agent never speaks",
+}
+"""The codes, and what is said of `n records`."""
+
+
+def oddities(case: Case) -> set[str]:
+    """The codes that hold for a case."""
+    return set(_found(case))
+
+
+def told(counts: dict[str, int]) -> tuple[str, ...]:
+    """One line a code, in the order of the table."""
+    return tuple(
+        f"{code}: {counts[code]} {'record' if counts[code] == 1 else 'records'} {words}"
+        for code, words in TOLD.items()
+        if counts.get(code)
+    )
+
+
+def _found(case: Case) -> Iterator[str]:
+    transcript = case.transcript
+    if case.metadata.get(DROPPED_TIMES) or _runs_backwards(transcript):
+        yield "time_order"
+    if not any(turn.role == "assistant" for turn in transcript.turns):
+        yield "no_agent_turn"
+    yield from _tool_oddities(transcript)
+
+
+def _runs_backwards(transcript: Transcript) -> bool:
+    last: datetime | None = transcript.started_at
+    for turn in transcript.turns:
+        if turn.started_at is not None:
+            if last is not None and turn.started_at < last:
+                return True
+            last = turn.started_at
+    return False
+
+
+def _tool_oddities(transcript: Transcript) -> Iterator[str]:
+    calls = [call for _, call in transcript.calls()]
+    results = [turn.tool_result for turn in transcript.turns if turn.tool_result is not None]
+    if any(call.raw is not None for call in calls):
+        yield "malformed_arguments"
+    # Ids tell which belongs to which; where some have none only the numbers can be compared.
+    asked = {call.id for call in calls}
+    answered = {result.call_id for result in results}
+    if None in asked | answered:
+        if len(results) < len(calls):
+            yield "call_without_result"
+        if len(results) > len(calls):
+            yield "result_without_call"
+        return
+    if asked - answered:
+        yield "call_without_result"
+    if answered - asked:
+        yield "result_without_call"

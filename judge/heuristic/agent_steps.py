@@ -1,0 +1,183 @@
+"""What the offline judge answers to the agent-step judges: comparison by program and shared words.
+
+Results, coverage and kinds of chart are compared exactly where they can be; the rest are surface
+signs, and a score means no more than its rule's docstring says.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from assizes.judge.evidence.steps import same_chart
+from assizes.judge.families.agent_steps.response import ResponseEvidence
+from assizes.judge.families.agent_steps.search import SearchEvidence
+from assizes.judge.families.agent_steps.sql import SqlEvidence, StatementMatch
+from assizes.judge.families.agent_steps.visualization import VisualizationEvidence
+from assizes.judge.heuristic.plain_reading import (
+    content_words,
+    forbids,
+    particulars,
+    refuses,
+    values,
+)
+
+_SQL_WORD: Final = re.compile(r"\w+|[<>=!*]+")
+_SELECT_STAR: Final = re.compile(r"\bselect\s++(?:distinct\s++)?\*", re.IGNORECASE)
+
+_HINTS: Final = (
+    (
+        "line",
+        re.compile(r"\b(?:trend|over time|monthly|daily|weekly|yearly|per (?:day|month|year))\b"),
+    ),
+    ("pie", re.compile(r"\b(?:share|proportion|percentages?|distribution|breakdown)\b")),
+    ("scatter", re.compile(r"\b(?:correlat\w*|relationship)\b")),
+    ("bar", re.compile(r"\b(?:compar\w*|ranking|top|most|least|by|per|each|versus)\b")),
+)
+_CHART_WORDS: Final = re.compile(r"\b(?:charts?|graphs?|plots?|visuali[sz]\w*|diagrams?|draw)\b")
+
+
+def sql(evidence: SqlEvidence) -> dict[str, Any]:
+    """Result match: mean score of the compared results; where they could not be compared, the share
+    of words that expected and closest statement have in common. Efficiency: see `efficiency`.
+    """
+    made = [call.statement for call in evidence.calls]
+    scores = [_match_score(match, made) for match in evidence.matches]
+    compared = sum(match.score is not None for match in evidence.matches)
+    why = f"{compared} of {len(scores)} expected results compared, the others by their words"
+    score, cost = efficiency(evidence)
+    return {
+        "result_match": _sub(math.fsum(scores) / len(scores), why),
+        "efficiency": _sub(score, cost),
+    }
+
+
+def efficiency(evidence: SqlEvidence) -> tuple[float, str]:
+    """1 less 0.3 for a SELECT * that no expected statement has, 0.2 for each repeated and each
+    failed statement.
+    """
+    made = [_plain_sql(call.statement) for call in evidence.calls]
+    starred = any(map(_SELECT_STAR.search, made)) and not any(
+        map(_SELECT_STAR.search, evidence.expected)
+    )
+    repeated = len(made) - len(set(made))
+    failed = sum(call.step.failed or call.statement in evidence.failed for call in evidence.calls)
+    score = 1 - 0.3 * starred - 0.2 * repeated - 0.2 * failed
+    star = "a SELECT *" if starred else "no needless SELECT *"
+    return max(score, 0.0), f"{star}, {repeated} repeated and {failed} failed statements"
+
+
+def search(evidence: SearchEvidence) -> dict[str, Any]:
+    """Relevance: share of found items that are expected ones or share a word with the requests.
+    Coverage: as counted; for a description in words the share of its words among what was found.
+    """
+    asked = content_words(" ".join(evidence.requests))
+    due = content_words(" ".join(map(_text, evidence.expected)))
+    found = [content_words(_text(item)) for item in evidence.found]
+    near = sum(bool(words & (asked | due)) for words in found)
+    coverage = evidence.coverage
+    if coverage is None:
+        coverage = _share(due, set().union(*found))
+    return {
+        "relevance": _sub(
+            near / len(found) if found else 0.0, f"{near} of {len(found)} results share words"
+        ),
+        "coverage": _sub(coverage, f"{coverage:.2f} of what was expected was found"),
+    }
+
+
+def visualization(evidence: VisualizationEvidence) -> dict[str, Any]:
+    """Appropriateness: 1 where the request asks for a chart or a kind was expected, 0.8 where its
+    words suit one, else 0.5. Chart type: 1 for the expected kind, else 0; with any kind, 1 for the
+    one the request's words suggest, 0.5 for another, 0.8 where they suggest none.
+    """
+    if not evidence.made:
+        nothing = _sub(0.0, "every chart call failed")
+        return {"appropriateness": nothing, "chart_type": nothing}
+    asked = " ".join(" ".join(evidence.requests).casefold().split())
+    hint = next((kind for kind, words in _HINTS if words.search(asked)), None)
+    wanted = _CHART_WORDS.search(asked) is not None or evidence.as_expected is not None
+    fit, why = _chart_fit(evidence, hint)
+    return {
+        "appropriateness": _sub(
+            1.0 if wanted else 0.8 if hint else 0.5,
+            "a chart was asked for or expected" if wanted else "no chart was asked for by name",
+        ),
+        "chart_type": _sub(fit, why),
+    }
+
+
+def response_quality(evidence: ResponseEvidence) -> dict[str, Any]:
+    """Relevance: where a refusal is expected, 1 for words of refusal, else 0; otherwise the share of
+    the expected words that the response has. Faithfulness: share of the response's figures and
+    identifiers that stand in steps, instructions or requests; 1 where it has none.
+    """
+    response = evidence.response
+    if evidence.refusal or refuses(evidence.expected) or forbids(evidence.expected):
+        relevant = float(refuses(response))
+        why = "the response refuses" if relevant else "a refusal was due, the response has none"
+    else:
+        relevant = _share(content_words(evidence.expected), content_words(response))
+        why = f"it has {relevant:.2f} of the expected words"
+    known = values("\n".join([evidence.context, *evidence.requests]))
+    for step in evidence.steps:
+        known |= values(f"{_text(step.arguments)}\n{step.raw or ''}\n{step.result or ''}")
+    claims = particulars(response)
+    heard = sum(claim in known for claim in claims)
+    return {
+        "relevance": _sub(relevant, why),
+        "faithfulness": _sub(
+            heard / len(claims) if claims else 1.0,
+            f"{heard} of {len(claims)} figures and identifiers stand in what it had",
+        ),
+    }
+
+
+ANSWERS: Final[Mapping[type, Callable[[Any], dict[str, Any]]]] = {
+    SqlEvidence: sql,
+    SearchEvidence: search,
+    VisualizationEvidence: visualization,
+    ResponseEvidence: response_quality,
+}
+"""The offline rule of each agent-step judge; the trajectory judge asks nothing."""
+
+
+def _sub(score: float, why: str) -> dict[str, Any]:
+    return {"reasoning": f"Plain text rule: {why}.", "score": round(min(max(score, 0.0), 1.0), 9)}
+
+
+def _match_score(match: StatementMatch, made: Sequence[str]) -> float:
+    if match.score is not None:
+        return match.score
+    due = set(_SQL_WORD.findall(_plain_sql(match.expected)))
+    return max((_alike(due, set(_SQL_WORD.findall(_plain_sql(one)))) for one in made), default=0.0)
+
+
+def _alike(one: set[str], other: set[str]) -> float:
+    return len(one & other) / len(one | other) if one | other else 0.0
+
+
+def _plain_sql(statement: str) -> str:
+    return " ".join(statement.casefold().rstrip("; \n").split())
+
+
+def _chart_fit(evidence: VisualizationEvidence, hint: str | None) -> tuple[float, str]:
+    if evidence.as_expected is not None:
+        words = "made" if evidence.as_expected else "not made"
+        return float(evidence.as_expected), f"a {evidence.expected_type} chart was {words}"
+    if hint is None:
+        return 0.8, "any kind will do, and the request suggests none"
+    if any(same_chart(kind, hint) for kind in evidence.made):
+        return 1.0, f"a {hint} chart suits the request"
+    return 0.5, f"the request suggests a {hint} chart"
+
+
+def _share(due: set[str], had: set[str]) -> float:
+    return len(due & had) / len(due) if due else 0.0
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

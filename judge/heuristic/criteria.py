@@ -1,0 +1,112 @@
+"""The offline answers of the criteria judges: aspects by layout, coverage by shared words.
+
+Surface signs only: a paraphrase is missed, a word in passing counts. Every pattern runs in linear
+time over text that nobody has vetted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from assizes.judge.families.criteria.asks import Aspect, CoverageEvidence, DecomposeEvidence
+from assizes.judge.heuristic.plain_reading import content_words
+
+_HALF: Final = 0.5
+
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|;")
+_BULLET = re.compile(r"\s*(?:[-*•]|\(?\d{1,3}[.)])\s+")
+_LEAD_IN = re.compile(r"[^:,]{1,60}:(?:\s+|$)")
+_JOINT = re.compile(r",|\band\b", re.IGNORECASE)
+_CLAUSE = re.compile(r"[.!?](?=\s|$)|[;,\n]|\bbut\b", re.IGNORECASE)
+_NEGATION = re.compile(r"\b(?:not|no|never|none|without|cannot)\b|n't\b", re.IGNORECASE)
+
+
+def decomposition(evidence: DecomposeEvidence) -> dict[str, Any]:
+    """Lines, sentences, parts between semicolons and the items after a lead-in such as `Must
+    mention:` are aspects; their clauses between commas and `and` are the concepts.
+    """
+    aspects = [
+        {"aspect": aspect, "concepts": _clauses(aspect)} for aspect in _aspects(evidence.criteria)
+    ]
+    return {"reasoning": "Plain text rule: split by layout.", "aspects": aspects}
+
+
+def coverage(evidence: CoverageEvidence) -> dict[str, Any]:
+    """A concept is covered when half of its content words occur in the answer, an aspect when half
+    of its concepts are; contradicted is one that shares its words only with clauses of the answer
+    that are negated where it is not, or the reverse.
+    """
+    answer = _said(evidence.response)
+    clauses = [_said(clause) for clause in _CLAUSE.split(answer.text)]
+    return {"aspects": [_finding(aspect, answer, clauses) for aspect in evidence.aspects]}
+
+
+ANSWERS: Final[Mapping[type, Callable[[Any], dict[str, Any]]]] = {
+    DecomposeEvidence: decomposition,
+    CoverageEvidence: coverage,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A text with its content words, read once."""
+
+    text: str
+    words: frozenset[str]
+    negated: bool
+
+    def shares(self, wanted: _Said) -> bool:
+        """Half of the wanted content words are said; a text without any must be said as it is."""
+        if not wanted.words:
+            return wanted.text in self.text
+        return len(wanted.words & self.words) / len(wanted.words) >= _HALF
+
+
+def _said(text: str) -> _Said:
+    flat = text.replace("\u2019", "'").casefold()
+    words = frozenset(_singular(word) for word in content_words(flat))
+    return _Said(flat, words, _NEGATION.search(flat) is not None)
+
+
+def _aspects(criteria: str) -> Iterator[str]:
+    for line in criteria.splitlines():
+        bullet = _BULLET.match(line)
+        for piece in _SENTENCE.split(line[bullet.end() :] if bullet else line):
+            lead_in = None if bullet else _LEAD_IN.match(piece)
+            for item in _clauses(piece[lead_in.end() :]) if lead_in else [_bare(piece)]:
+                if item:
+                    yield item
+
+
+def _clauses(text: str) -> list[str]:
+    return [clause for part in _JOINT.split(text) if (clause := _bare(part))]
+
+
+def _bare(text: str) -> str:
+    return text.strip(" \t\r.,:;!?")
+
+
+def _finding(aspect: Aspect, answer: _Said, clauses: Sequence[_Said]) -> dict[str, Any]:
+    wanted = {concept.id: _said(concept.text) for concept in aspect.concepts}
+    covered = [id_ for id_, one in wanted.items() if answer.shares(one)]
+    count = f"{len(covered)} of {len(wanted)}"
+    return {
+        "id": aspect.id,
+        "reason": f"Plain text rule: {count} concepts share half of their words with the answer.",
+        "concepts_covered": covered,
+        "concepts_missing": [id_ for id_ in wanted if id_ not in covered],
+        "concepts_contradicted": [id_ for id_ in covered if _contradicted(wanted[id_], clauses)],
+        "covered": len(covered) / len(wanted) >= _HALF,
+    }
+
+
+def _contradicted(wanted: _Said, clauses: Sequence[_Said]) -> bool:
+    return {one.negated is wanted.negated for one in clauses if one.shares(wanted)} == {False}
+
+
+def _singular(word: str) -> str:
+    plural = len(word) > 3 and word.endswith("s") and not word.endswith("ss")
+    return word[:-1] if plural else word

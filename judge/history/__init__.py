@@ -1,0 +1,1 @@
+"""Runs of one name in a row: control charts, incidents, and anchors that show a moved judge."""

@@ -1,0 +1,200 @@
+"""Anchors: the same transcripts judged again and again tell a judge that moved from an agent that did.
+
+Changes are of the overall score, 0 to 100, after minus before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Final, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from assizes.judge.config.format_names import FormatName
+from assizes.judge.statistics.exact import rounded
+
+Key = tuple[str, int]
+"""Case id and repetition."""
+
+Scores = Mapping[Key, tuple[str, float]]
+"""Cluster and score of every case that has one."""
+
+Cause = Literal["agent", "judge", "both", "none", "unknown"]
+
+PAIRED_SHARE: Final = 0.95
+"""From this overlap on two runs are compared case by case."""
+
+MIN_CLUSTERS: Final = 10
+DRAWS: Final = 10_000
+SEED: Final = 20_240_401
+
+ANCHORS: Final = "anchors"
+"""Behind the name and the id of a run: those of its anchor run."""
+
+
+class AnchorsConfig(BaseModel):
+    """[anchors]: golden transcripts that are judged beside a run, asked anew every time."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    uri: str | None = Field(default=None, description="as [transcripts] uri; null: no anchors")
+    format: FormatName = Field(default="auto", description="as [transcripts] format")
+    labels: str | None = Field(
+        default=None, description="as [calibration] labels: each anchor run calibrates the judge"
+    )
+    triggers: tuple[Literal["nightly", "deployment", "backfill", "adhoc"], ...] = Field(
+        default=("nightly",), description="of the runs they are judged with; also with a new judge"
+    )
+    alpha: float = Field(
+        default=0.01, gt=0, lt=1, description="false alarms of drift a run, where none is"
+    )
+
+
+class Change(BaseModel):
+    """How the mean overall score moved between two runs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mean: float = Field(description="points of 0..100, after minus before")
+    se: float = Field(description="clustered standard error")
+    p: float = Field(description="two-sided; sign flips of clusters where cases match")
+    cases: int
+    paired: bool
+
+    def __str__(self) -> str:
+        """`-3.2 points (p 0.004, 40 cases)`."""
+        return f"{self.mean:+.1f} points (p {self.p:.2g}, {self.cases} cases)"
+
+
+class Attribution(BaseModel):
+    """Whose change it is: the agent's, the judge's, both, nobody's, or nobody can tell."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cause: Cause
+    anchors: Change | None
+    data: Change | None
+    against: str | None = Field(description="the anchor run that this one's is compared with")
+
+    @property
+    def judge_moved(self) -> bool:
+        """Whether the agent is not to be blamed on this evidence."""
+        return self.cause in ("judge", "both")
+
+    def sentence(self) -> str:
+        """One line for reports."""
+        if self.anchors is None:
+            return "anchors: nothing to compare with yet, so no change can be laid to the judge"
+        words = {
+            "agent": "the judge held still on the anchors; what moved is the agent",
+            "judge": "the JUDGE MOVED on the anchors, and that explains the change of this run",
+            "both": "the JUDGE MOVED on the anchors, and this run moved otherwise than they did",
+            "none": "neither the judge nor the agent moved",
+            "unknown": "the judge held still on the anchors",
+        }
+        if self.data is None and self.judge_moved:
+            return f"the JUDGE MOVED: anchors {self.anchors}; no baseline to compare the run with"
+        data = f"; this run {self.data}" if self.data else ""
+        return f"{words[self.cause]}: anchors {self.anchors}{data}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """Mean and squared standard error of one run, clusters as units."""
+
+    mean: float
+    square: float
+    clusters: int
+    cases: int
+
+
+def change(before: Scores, after: Scores) -> Change | None:
+    """How the mean moved; null with too few clusters to say.
+
+    Case by case where at least 95 % of the cases are in both, else as two samples.
+    """
+    both = sorted(before.keys() & after.keys())
+    if both and len(both) >= PAIRED_SHARE * max(len(before), len(after)):
+        return _paired({key: (after[key][0], after[key][1] - before[key][1]) for key in both})
+    return _unpaired(_side(before), _side(after))
+
+
+def attribute(
+    anchors: Change | None, data: Change | None, alpha: float, against: str | None = None
+) -> Attribution:
+    """Whose change it is.
+
+    Anchors that held still leave the agent. Where they moved, the judge did; whether the run moved
+    by anything else is judged by what is left of its change once that of the anchors is taken off.
+    """
+    found = Attribution(cause="unknown", anchors=anchors, data=data, against=against)
+    if anchors is None:
+        return found
+    moved = anchors.p <= alpha
+    if data is None:
+        return found.model_copy(update={"cause": "judge" if moved else "unknown"})
+    if not moved:
+        return found.model_copy(update={"cause": "agent" if data.p <= alpha else "none"})
+    left, deviation = data.mean - anchors.mean, math.hypot(data.se, anchors.se)
+    alone = abs(left) <= NormalDist().inv_cdf(1 - alpha / 2) * deviation
+    return found.model_copy(update={"cause": "judge" if alone else "both"})
+
+
+def _paired(differences: Scores) -> Change | None:
+    sums = _sums(differences)
+    side = _side(differences)
+    if len(sums) < MIN_CLUSTERS:
+        return None
+    return Change(
+        mean=rounded(side.mean),
+        se=rounded(math.sqrt(side.square)),
+        p=_sign_flips(np.array(sums)),
+        cases=side.cases,
+        paired=True,
+    )
+
+
+def _unpaired(before: _Side, after: _Side) -> Change | None:
+    if min(before.clusters, after.clusters) < MIN_CLUSTERS:
+        return None
+    mean, se = after.mean - before.mean, math.sqrt(before.square + after.square)
+    z = abs(mean) / se if se else math.inf if mean else 0.0
+    return Change(
+        mean=rounded(mean),
+        se=rounded(se),
+        p=rounded(2 * NormalDist().cdf(-z)),
+        cases=after.cases,
+        paired=False,
+    )
+
+
+def _side(scores: Scores) -> _Side:
+    """Miller 2024: squared SE = C / (C - 1) * sum over clusters of (sum of residuals)^2 / n^2."""
+    n = len(scores)
+    mean = math.fsum(score for _, score in scores.values()) / n if n else 0.0
+    sums = _sums({key: (cluster, score - mean) for key, (cluster, score) in scores.items()})
+    count = len(sums)
+    grown = count / (count - 1) * math.fsum(one**2 for one in sums) if count > 1 else 0.0
+    return _Side(mean, grown / n**2 if n else 0.0, count, n)
+
+
+def _sums(scores: Scores) -> list[float]:
+    found: dict[str, float] = defaultdict(float)
+    for key in sorted(scores):
+        cluster, score = scores[key]
+        found[cluster] += score
+    return [found[cluster] for cluster in sorted(found)]
+
+
+def _sign_flips(sums: np.ndarray) -> float:
+    """The share of sign flips whose total is as far from 0; (1 + those) / (1 + draws)."""
+    random = np.random.default_rng(SEED)
+    signs = random.integers(0, 2, size=(DRAWS, len(sums)), dtype=np.int8) * 2 - 1
+    totals = np.abs(signs @ sums)
+    as_far = int((totals >= abs(sums.sum()) - 1e-9).sum())
+    return rounded((1 + as_far) / (1 + DRAWS))

@@ -1,0 +1,353 @@
+"""The history of a run name: series with their charts, and one incident for one problem."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from assizes.judge.config.series import SeriesConfig
+from assizes.judge.history.control_charts import (
+    Chart,
+    Limits,
+    Point,
+    Reading,
+    Reference,
+    Side,
+    reference,
+)
+from assizes.judge.statistics.exact import rounded
+from assizes.judge.statistics.intervals import CONFIDENCE, z_of
+
+SAME_PROBLEM_RUNS: Final = 3
+"""Series that leave their reference within so many runs of each other are one problem."""
+
+SHOWN_SERIES: Final = 6
+"""So many series are named in the line of an incident."""
+
+State = Literal["new", "persisting", "resolved"]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One number, run after run.
+
+    Args:
+        name: `pass_rate`, a metric, ...
+        points: in order of time.
+        slice_of: `tags.intent=refund`; empty for all cases.
+        falls_when_worse: false for latency.
+        span: the width of the scale.
+    """
+
+    name: str
+    points: Sequence[Point]
+    slice_of: str = ""
+    falls_when_worse: bool = True
+    span: float = 1.0
+
+    @property
+    def label(self) -> str:
+        """The name with its slice."""
+        return f"{self.name} [{self.slice_of}]" if self.slice_of else self.name
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TrendPoint(_Part):
+    """A run of a series, with its 95 % interval and what the charts said."""
+
+    run_id: str
+    at: datetime
+    value: float = Field(description="as judged then")
+    bridged: float = Field(description="on the scale of the judge of today, where that is known")
+    low: float = Field(description="95 % interval of the bridged value")
+    high: float
+    items: int
+    judge: str
+    usable: bool = Field(description="false: coverage under its floor; no chart reads it")
+    z: float | None = Field(description="towards worse; null while the reference is learnt")
+    signals: tuple[str, ...] = ()
+
+
+class Trend(_Part):
+    """A series as it stands."""
+
+    series: str
+    slice_of: str
+    reference: float | None = Field(description="the usual mean; null while it is learnt")
+    reference_runs: int = Field(description="runs of this judge so far, up to those needed")
+    state: Literal["learning", "quiet", "worse", "better"]
+    points: tuple[TrendPoint, ...]
+
+
+class Incident(_Part):
+    """One problem: every series that left its reference at about the same time, the same way."""
+
+    incident: str = Field(description="stays the same while the problem does")
+    side: Side
+    state: State
+    series: tuple[str, ...]
+    opened_run: str
+    opened_at: datetime
+    resolved_run: str | None = None
+    resolved_at: datetime | None = None
+    runs: int = Field(description="runs from its opening to its end, or to the last run")
+    exploratory: bool = Field(description="seen in slices only")
+
+    def line(self) -> str:
+        """One line: what, since when, and whether it is over."""
+        word = self.state.upper() if self.side == "worse" else self.state
+        shown = ", ".join(self.series[:SHOWN_SERIES])
+        left = len(self.series) - SHOWN_SERIES
+        more = f" and {left} more" if left > 0 else ""
+        when = f"since {self.opened_at:%Y-%m-%d} (run {self.opened_run}), {self.runs} runs"
+        over = f", resolved {self.resolved_at:%Y-%m-%d}" if self.resolved_at else ""
+        hint = "; in slices only, exploratory" if self.exploratory else ""
+        return f"{word} {self.side} [{self.incident}]: {shown}{more}; {when}{over}{hint}"
+
+
+class Trends(_Part):
+    """The history of one run name."""
+
+    name: str
+    runs: int
+    series: tuple[Trend, ...]
+    incidents: tuple[Incident, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass
+class _Episode:
+    """A series away from its reference, by places in the order of runs."""
+
+    series: Series
+    side: Side
+    opened: int
+    resolved: int | None = None
+
+
+@dataclass
+class _Watched:
+    trend: Trend
+    episodes: list[_Episode] = field(default_factory=list)
+
+
+Bridges = Mapping[tuple[str, str], Mapping[str, float]]
+"""By (former judge, next judge): what the next one gives more than the former, by series name."""
+
+
+def trends(
+    name: str, series: Sequence[Series], config: SeriesConfig, bridges: Bridges | None = None
+) -> Trends:
+    """Read the charts of every series.
+
+    Whole-run series share one rate of false alarms, slices another.
+
+    Args:
+        name: of the runs.
+        series: whole ones and slices.
+        config: how they are watched.
+        bridges: between judges whose anchors were judged by both.
+    """
+    order = _order(series)
+    whole = sum(not one.slice_of for one in series)
+    watched = [
+        _watched(
+            one,
+            config,
+            Limits.of(config, len(series) - whole if one.slice_of else whole),
+            bridges or {},
+            order,
+        )
+        for one in series
+    ]
+    episodes = [episode for one in watched for episode in one.episodes]
+    runs = sorted(order, key=order.__getitem__)
+    times = {point.run_id: point.at for one in series for point in one.points}
+    return Trends(
+        name=name,
+        runs=len(order),
+        series=tuple(one.trend for one in watched),
+        incidents=tuple(_incident(name, group, runs, times) for group in _problems(episodes)),
+    )
+
+
+def _order(series: Sequence[Series]) -> dict[str, int]:
+    """The place of every run in the order of time."""
+    runs = {(point.at, point.run_id) for one in series for point in one.points}
+    return {run_id: place for place, (_, run_id) in enumerate(sorted(runs))}
+
+
+def bridged(points: Sequence[Point], name: str, bridges: Bridges) -> list[tuple[Point, str]]:
+    """Each point with the judge whose scale it is on now: the last one that bridges reach.
+
+    Going back in time from the newest run, a value is moved by what the later judge gives more;
+    where no anchor was judged by both, the series breaks.
+    """
+    found: list[tuple[Point, str]] = []
+    offset, scale, later = 0.0, "", ""
+    for point in reversed(points):
+        if later and point.judge != later:
+            step = bridges.get((point.judge, later), {}).get(name)
+            offset, scale = (0.0, point.judge) if step is None else (offset + step, scale)
+        later, scale = point.judge, scale or point.judge
+        found.append((replace(point, value=point.value + offset), scale))
+    return found[::-1]
+
+
+def _watched(
+    series: Series,
+    config: SeriesConfig,
+    limits: Limits,
+    bridges: Bridges,
+    order: Mapping[str, int],
+) -> _Watched:
+    moved = bridged(series.points, series.name, bridges)
+    episodes: list[_Episode] = []
+    points: list[TrendPoint] = []
+    usual, learnt, state = None, 0, "learning"
+    for scale in dict.fromkeys(scale for _, scale in moved):
+        part = [point for point, of in moved if of == scale]
+        usual = reference(part, config)
+        learnt = min(config.reference_runs, sum(point.usable for point in part))
+        read = _read(part, series, usual, config, limits)
+        points += [_trend_point(point, series, readings) for point, readings in read]
+        found = _episodes(series, read, order)
+        episodes += found
+        state = _state(usual, found)
+    originals = {point.run_id: point.value for point in series.points}
+    shown = tuple(
+        one.model_copy(update={"value": rounded(originals[one.run_id])}) for one in points
+    )
+    trend = Trend(
+        series=series.name,
+        slice_of=series.slice_of,
+        reference=None if usual is None else rounded(usual.mean),
+        reference_runs=learnt,
+        state=state,
+        points=shown,
+    )
+    return _Watched(trend, episodes)
+
+
+_Read = tuple[Point, Mapping[Side, Reading]]
+
+
+def _read(
+    points: Sequence[Point],
+    series: Series,
+    usual: Reference | None,
+    config: SeriesConfig,
+    limits: Limits,
+) -> list[_Read]:
+    """What both sides' charts say of each run; nothing of the runs that make the reference."""
+    if usual is None:
+        return [(point, {}) for point in points]
+    down = -1 if series.falls_when_worse else 1
+    span = series.span or 0.01 * abs(usual.mean)
+    charts: dict[Side, Chart] = {
+        "worse": Chart(usual, config, limits, down, span),
+        "better": Chart(usual, config, limits, -down, span),
+    }
+    found: list[_Read] = []
+    learnt = 0
+    for point in points:
+        learnt += point.usable
+        reads = point.usable and learnt > usual.runs
+        found.append(
+            (point, {side: chart.read(point) for side, chart in charts.items()} if reads else {})
+        )
+    return found
+
+
+def _episodes(series: Series, read: Sequence[_Read], order: Mapping[str, int]) -> list[_Episode]:
+    found: list[_Episode] = []
+    for side in ("worse", "better"):
+        current: _Episode | None = None
+        for point, readings in read:
+            reading = readings.get(side)
+            if reading is None:
+                continue
+            if reading.open and current is None:
+                current = _Episode(series, side, order[point.run_id])
+                found.append(current)
+            elif not reading.open and current is not None:
+                current.resolved, current = order[point.run_id], None
+    return found
+
+
+def _state(usual: Reference | None, episodes: Sequence[_Episode]) -> str:
+    if usual is None:
+        return "learning"
+    still = [episode.side for episode in episodes if episode.resolved is None]
+    return "worse" if "worse" in still else "better" if still else "quiet"
+
+
+def _trend_point(point: Point, series: Series, readings: Mapping[Side, Reading]) -> TrendPoint:
+    half, worse = z_of(CONFIDENCE) * point.se, readings.get("worse")
+    signals = {name for reading in readings.values() for name in reading.signals}
+    return TrendPoint(
+        run_id=point.run_id,
+        at=point.at,
+        value=rounded(point.value),
+        bridged=rounded(point.value),
+        low=rounded(_clipped(point.value - half, series)),
+        high=rounded(_clipped(point.value + half, series)),
+        items=point.items,
+        judge=point.judge,
+        usable=point.usable,
+        z=rounded(worse.z) if worse else None,
+        signals=tuple(sorted(signals)),
+    )
+
+
+def _clipped(value: float, series: Series) -> float:
+    return min(max(value, 0.0), series.span) if series.span else max(value, 0.0)
+
+
+def _problems(episodes: Sequence[_Episode]) -> list[list[_Episode]]:
+    """Episodes of one side that began within a few runs of the first of them, in order of time."""
+    groups: list[list[_Episode]] = []
+    for one in sorted(episodes, key=lambda e: (e.opened, e.series.slice_of, e.series.name)):
+        home = next((group for group in groups if _belongs(one, group)), None)
+        if home is None:
+            groups.append([one])
+        else:
+            home.append(one)
+    return groups
+
+
+def _belongs(one: _Episode, group: Sequence[_Episode]) -> bool:
+    near = one.opened - group[0].opened <= SAME_PROBLEM_RUNS
+    open_still = any(other.resolved is None or other.resolved >= one.opened for other in group)
+    return one.side == group[0].side and near and open_still
+
+
+def _incident(
+    name: str, group: Sequence[_Episode], runs: Sequence[str], times: Mapping[str, datetime]
+) -> Incident:
+    opened, last = group[0].opened, len(runs) - 1
+    ends = [episode.resolved for episode in group]
+    done = max((end for end in ends if end is not None), default=None)
+    resolved = done if None not in ends else None
+    state: State = "new" if opened == last else "persisting"
+    key = f"{name}\n{group[0].side}\n{runs[opened]}"
+    return Incident(
+        incident=hashlib.sha256(key.encode()).hexdigest()[:8],
+        side=group[0].side,
+        state="resolved" if resolved is not None else state,
+        series=tuple(dict.fromkeys(episode.series.label for episode in group)),
+        opened_run=runs[opened],
+        opened_at=times[runs[opened]],
+        resolved_run=None if resolved is None else runs[resolved],
+        resolved_at=None if resolved is None else times[runs[resolved]],
+        runs=(last if resolved is None else resolved) - opened + 1,
+        exploratory=all(episode.series.slice_of for episode in group),
+    )

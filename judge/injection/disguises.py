@@ -1,0 +1,180 @@
+"""What a text says under a disguise: each reading that differs is looked at like the text itself."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import codecs
+import itertools
+import re
+import unicodedata
+import urllib.parse
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from assizes.judge.injection.invisible import hidden_count, without_hidden
+
+SHORTEST_PIECE: Final = 20
+"""Characters from which on a word can be an encoded sentence."""
+
+MAX_DECODED: Final = 2_000
+"""So many encoded pieces of a text are decoded, the first ones."""
+
+_BASE64: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{20,}={0,2}(?![A-Za-z0-9+/=])")
+_HEX: Final = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}){12,}(?![0-9A-Fa-f])")
+_ESCAPED: Final = re.compile(r"%[0-9A-Fa-f]{2}")
+_DOTTED: Final = re.compile(r"(?:\w[.\-_*]){3}\w")
+_SPACED: Final = re.compile(r"(?<!\w)(?:\w[ .\-_*])+\w(?!\w)")
+# A run of digits is looked at once, from its beginning: some are as long as their text.
+_MIXED_DIGITS: Final = re.compile(r"[a-z][0134578@$]++[a-z]|(?<![0134578@$])[0134578@$]++[a-z]{2}")
+_LETTERS: Final = str.maketrans("0134578@$", "oieastbas")
+_CYRILLIC_IN_LATIN: Final = re.compile(r"[a-z][\u0370-\u04ff]|[\u0370-\u04ff][a-z]")
+_LOOKALIKES: Final = str.maketrans(
+    "асеорхуіјѕһԁтмквнαορεικντυχ", "aceopxyijshdtmkbhaopeikvtux"
+)  # they are the point
+
+_FOREIGN: Final = re.compile(r"[^\W\d_\x00-\x7f]")
+_GREEK_OR_CYRILLIC: Final = re.compile(r"[\u0370-\u04ff]")
+_STEMS: Final = (
+    *("ignor", "disregard", "forget", "overrid", "instruct", "judg", "grader", "evaluat", "scor"),
+    *("rubric", "rating", "metric", "perfect", "verdict", "highest", "maxim", "criteri", "prompt"),
+)
+"""What the words of an order to a judge begin with."""
+
+_TURNED: Final = ("erongi", "tcurtsni", "egduj", "rotaulave", "erocs", "cirbur", "redarg")
+_ROTATED: Final = ("vtaber", "vafgehpg", "whqtr", "rinyhngbe", "fpber", "ehoevp", "tenqre")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What can be told of a text at little cost: its words, the longest of them, and whether some are
+    spelled out letter by letter.
+    """
+
+    words: str
+    longest: int
+    spelled: bool
+    ascii: bool
+    hidden: bool
+
+    @classmethod
+    def of(cls, text: str) -> Shape:
+        """Of a text as it was written."""
+        tokens = text.lower().split()
+        lengths = list(map(len, tokens))
+        words = "\n".join(set(tokens))
+        longest = max(lengths, default=0)
+        in_bytes = bytes(lengths if longest < 256 else [min(one, 255) for one in lengths])
+        spelled = b"\1\1\1\1" in in_bytes
+        return cls(words, longest, spelled, text.isascii(), hidden_count(text) > 0)
+
+    def spaced(self) -> bool:
+        """Whether words may be spelled out."""
+        return self.spelled or _DOTTED.search(self.words) is not None
+
+    def leet(self) -> bool:
+        """Whether a word with digits for letters is one of an order."""
+        if _MIXED_DIGITS.search(self.words) is None:
+            return False
+        mixed = [word for word in self.words.split("\n") if _MIXED_DIGITS.search(word)]
+        read = "\n".join(mixed).translate(_LETTERS)
+        return any(stem in read for stem in _STEMS)
+
+    def turned(self) -> bool:
+        """Whether words may run backwards: known ones do, or they are in another script."""
+        return self.holds(_TURNED) or self.hidden or _FOREIGN.search(self.words) is not None
+
+    def holds(self, cues: tuple[str, ...]) -> bool:
+        """Whether one of these stands in a word."""
+        return any(cue in self.words for cue in cues)
+
+
+def plain(text: str) -> str:
+    """The text as patterns read it: compatibility forms, lower case, nothing hidden, single blanks."""
+    seen = text if text.isascii() else unicodedata.normalize("NFKC", without_hidden(text))
+    return "\n".join([" ".join(line.split()) for line in seen.lower().split("\n")])
+
+
+def readings(text: str, shape: Shape) -> Iterator[tuple[str, str]]:
+    """What else a text of a shape may say, with the name of its disguise; `text` as it was written."""
+    for disguise, (may, read) in _READERS.items():
+        said = read(text) if may(shape) else ""
+        if said:
+            yield disguise, plain(said)
+
+
+def _decoded(text: str, pattern: re.Pattern[str], decode: Callable[[str], bytes]) -> str:
+    found = []
+    for piece, _ in zip(pattern.finditer(text), range(MAX_DECODED), strict=False):
+        try:
+            said = decode(piece[0]).decode("utf-8")
+        except (ValueError, binascii.Error):
+            continue
+        if said.isprintable() or "\n" in said:
+            found.append(said)
+    return "\n".join(found)
+
+
+def _at_least(count: int, pattern: re.Pattern[str], text: str) -> bool:
+    return len(list(itertools.islice(pattern.finditer(text), count))) == count
+
+
+def _unpacked(piece: str) -> bytes:
+    bare = piece.rstrip("=").translate(str.maketrans("-_", "+/"))
+    return base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
+
+
+def _long_pieces(text: str) -> str:
+    return "\n".join([one for one in text.split() if len(one) >= SHORTEST_PIECE])
+
+
+def _base64(text: str) -> str:
+    return _decoded(_long_pieces(text), _BASE64, _unpacked)
+
+
+def _hex(text: str) -> str:
+    return _decoded(_long_pieces(text), _HEX, bytes.fromhex)
+
+
+def _url(text: str) -> str:
+    return urllib.parse.unquote(text) if _at_least(3, _ESCAPED, text) else ""
+
+
+def _rot13(text: str) -> str:
+    return codecs.encode(text, "rot13")
+
+
+def _reversed(text: str) -> str:
+    return "\n".join(line[::-1] for line in without_hidden(text).split("\n"))
+
+
+def _leet(text: str) -> str:
+    low = text.lower()
+    return low.translate(_LETTERS) if _at_least(3, _MIXED_DIGITS, low) else ""
+
+
+def _spaced(text: str) -> str:
+    if not _at_least(2, _SPACED, text):
+        return ""
+    return _SPACED.sub(lambda found: re.sub(r"[ .\-_*]", "", found[0]), text)
+
+
+def _lookalikes(text: str) -> str:
+    low = text.lower()
+    return low.translate(_LOOKALIKES) if _at_least(3, _CYRILLIC_IN_LATIN, low) else ""
+
+
+_READERS: Final[dict[str, tuple[Callable[[Shape], bool], Callable[[str], str]]]] = {
+    "base64": (lambda shape: shape.longest >= SHORTEST_PIECE, _base64),
+    "hex": (lambda shape: shape.longest >= SHORTEST_PIECE, _hex),
+    "url": (lambda shape: "%" in shape.words, _url),
+    "rot13": (lambda shape: shape.holds(_ROTATED), _rot13),
+    "reversed": (Shape.turned, _reversed),
+    "leet": (Shape.leet, _leet),
+    "spaced": (Shape.spaced, _spaced),
+    "lookalikes": (
+        lambda shape: _GREEK_OR_CYRILLIC.search(shape.words) is not None,
+        _lookalikes,
+    ),
+}

@@ -1,0 +1,391 @@
+"""The only file that knows litellm: calls it, prices what came back, names what went wrong.
+
+Importing it takes seconds and about 160 MiB, so it is imported where a model is really needed.
+"""
+
+from __future__ import annotations
+
+import os
+
+# Read while litellm is imported: without it, prices are fetched over the network.
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+
+import asyncio
+import inspect
+import json
+import re
+import sys
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from importlib.metadata import version
+from time import perf_counter
+from typing import Any, BinaryIO, Final, NoReturn
+
+import httpx
+import litellm
+from litellm.exceptions import BadRequestError, UnsupportedParamsError
+from litellm.llms.base_llm.base_utils import type_to_response_format_param
+from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
+from litellm.types.utils import FILE_CONTENT_STREAMING_PROVIDERS, LlmProviders
+from litellm.utils import ProviderConfigManager, get_optional_params
+from pydantic import BaseModel
+
+from assizes.judge.config.prices import Price, TokenScale, estimated_tokens, listed_price
+from assizes.judge.config.run import JudgeConfig, LimitsConfig
+from assizes.judge.errors import ConfigurationError, ModelError
+from assizes.judge.models.batch_lines import FILE_TIMEOUT_S
+from assizes.judge.models.call_parameters import Parameters, ResponseMode
+from assizes.judge.models.completions import completion_of, unusable, with_estimates
+from assizes.judge.models.model import Completion, UnusableReply
+from assizes.judge.models.provider_errors import model_error, readable
+from assizes.judge.prompts.reply_request import messages, with_reply_id
+from assizes.judge.protocol import Ask
+from assizes.judge.rows import as_json
+
+litellm.telemetry = False
+litellm.suppress_debug_info = True
+litellm.drop_params = False
+litellm.disable_hf_tokenizer_download = True
+
+# litellm builds its response types on first use; pydantic then warns of one of them. litellm's own
+# filter for that goes where a caller has put the warning filters back.
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", message=".*`ReadOnly` qualifier.*", category=UserWarning)
+    litellm.ModelResponse()
+
+# A call that is cut while litellm still prepares it in a thread: nothing was sent.
+warnings.filterwarnings(
+    "ignore", message=r"coroutine '[\w.]*completion' was never awaited", category=RuntimeWarning
+)
+
+
+async def _no_second_request(*_args: object, **_rest: object) -> NoReturn:
+    """Stands for what litellm's HTTP client does about a broken connection: send everything again,
+    though the first request may have been answered and charged.
+    """
+    error = sys.exception()
+    assert error is not None
+    raise error
+
+
+AsyncHTTPHandler.single_connection_post_request = _no_second_request  # type: ignore[method-assign]  # on purpose
+
+_ROUTE: Final = "EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER"
+# litellm's own HTTP client: a call takes two thirds of the CPU that it takes by way of OpenAI's SDK.
+os.environ.setdefault(_ROUTE, "true")
+
+SELF_HOSTED: Final = frozenset(
+    {"openai", "custom_openai", "hosted_vllm", "litellm_proxy", "llamafile", "lm_studio"}
+)
+"""Providers that mean any server of the OpenAI protocol once an `api_base` is given."""
+
+DEFAULT_TEMPERATURE: Final = 0.2
+
+NEARLY_FULL: Final = 0.7
+"""Share of a model's window from which on the tokens of a prompt are counted, not estimated."""
+
+OTHER_TOKENIZER: Final = 1.25
+"""Times its window that a count by OpenAI's tokenizer must exceed for another provider's model."""
+
+# The root of litellm's errors, and what its files and batches let through.
+_FAILURES: Final = (litellm.exceptions.openai.OpenAIError, httpx.HTTPError)  # type: ignore[attr-defined]
+
+
+class LiteLLM:
+    """A model of any provider that litellm knows, one HTTP request a call.
+
+    litellm and the SDKs below it never repeat a call: what is worth repeating is decided once, by
+    the engine. A parameter that the model turns out not to take is left out of all later calls.
+    """
+
+    def __init__(self, config: JudgeConfig, limits: LimitsConfig) -> None:
+        self.name = config.model_id
+        self.provider = provider_of(config)
+        self.api_base = config.api_base
+        self.price = price_of(config, limits)
+        temperature = temperature_for(config, self.provider)
+        mode = response_mode(config, self.provider)
+        self._parameters = Parameters(mode, config.max_output_tokens, temperature)
+        self._scale = TokenScale()
+        self._window: int | None = _listed(self.name, self.provider).get("max_input_tokens")
+        self._call = dict[str, Any](timeout=limits.timeout_s, num_retries=0, max_retries=0)
+        if self.api_base is not None:
+            self._call["api_base"] = self.api_base
+        self.cache_key: str | None = as_json(
+            {
+                "model": self.name,
+                "provider": self.provider,
+                "temperature": temperature,
+                "max_output_tokens": config.max_output_tokens,
+                "response_mode": mode,
+                "api_base": config.api_base,
+            }
+        )
+        _choose_route(self.provider)
+
+    def tokens(self, ask: Ask[Any], cap: int = 1) -> tuple[int, int]:
+        """By the length of the messages and the schema, and by how far off that was so far."""
+        sent = self._estimate(ask, self._messages(ask, None))
+        return self._scale.scaled(sent), self._parameters.most(cap)
+
+    def request(
+        self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1
+    ) -> dict[str, Any]:
+        """What a call sends: model, messages and parameters, as litellm takes them."""
+        reply: type[BaseModel] = ask.reply
+        return {
+            "model": self.name,
+            "messages": self._messages(ask, complaint),
+            **self._parameters.of(_json_schema_format(reply), cap),
+        }
+
+    async def complete(
+        self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1
+    ) -> Completion:
+        """One request at most; its latency is wall clock.
+
+        Raises:
+            ModelError: with a code of `model_error`; `context_overflow` without a request;
+                `unsupported_parameter`, when the next call will do without one; or `empty`,
+                `truncated_output`, `refused`.
+        """
+        request = self.request(ask, complaint=complaint, cap=cap)
+        flags = self._parameters.flags
+        estimate = self._estimate(ask, request["messages"])
+        await self._see_that_it_fits(request["messages"], estimate)
+        started = perf_counter()
+        try:
+            response = await litellm.acompletion(**request, **self._call)
+        except _FAILURES as error:
+            raise self._failure(error, request) from error
+        latency_ms = (perf_counter() - started) * 1000
+        completion = replace(
+            completion_of(response, self.name, self.price),
+            latency_ms=latency_ms,
+            reply_id=ask.reply_id,
+            flags=flags,
+        )
+        self._scale.note(completion.input_tokens, estimate)
+        completion = with_estimates(completion, self._scale.scaled(estimate), self.price)
+        if why := unusable(response):
+            raise UnusableReply(*why, completion)
+        return completion
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop; a later call opens new ones.
+
+        litellm keeps its clients by event loop, for all models, and its own way of closing them
+        leaves closed ones behind for the next call.
+        """
+        clients = litellm.in_memory_llm_clients_cache
+        loop = id(asyncio.get_running_loop())
+        ours = [key for key in clients.cache_dict if key.endswith(f"-{loop}")]
+        for key in ours:
+            clients.ttl_dict.pop(key, None)
+        closing = [clients.cache_dict.pop(key).close() for key in ours]
+        await asyncio.gather(*filter(inspect.isawaitable, closing))
+
+    def _messages(self, ask: Ask[Any], complaint: str | None) -> list[dict[str, str]]:
+        return messages(ask, complaint, in_words=self._parameters.mode != "json_schema")
+
+    def _estimate(self, ask: Ask[Any], said: Sequence[Mapping[str, str]]) -> int:
+        reply: type[BaseModel] = ask.reply
+        beside = _schema_tokens(reply) if self._parameters.mode == "json_schema" else 0
+        return beside + estimated_tokens(*(one["content"] for one in said))
+
+    async def _see_that_it_fits(self, said: Sequence[Mapping[str, str]], estimate: int) -> None:
+        """Turn a prompt away that certainly exceeds the model's window; no request is made.
+
+        Raises:
+            ModelError: `context_overflow`.
+        """
+        if self._window is None or estimate <= NEARLY_FULL * self._window:
+            return
+        count = await asyncio.to_thread(litellm.token_counter, model=self.name, messages=said)
+        if count > self._window * (1.0 if self.provider == "openai" else OTHER_TOKENIZER):
+            detail = f"the prompt has {count} tokens, the model takes {self._window}"
+            raise ModelError("context_overflow", detail)
+
+    def _failure(self, error: Exception, request: Mapping[str, Any]) -> ModelError:
+        name = self._parameters.turned_away(error, request)
+        if name is None:
+            return model_error(error)
+        detail = readable(f"the model does not take {name}: {readable(str(error))}")
+        return ModelError("unsupported_parameter", detail, status=400)
+
+
+def price_of(config: JudgeConfig, limits: LimitsConfig) -> Price | None:
+    """What a model's tokens cost: by the configuration, else by litellm's own price list.
+
+    Null where neither has it. The list is the one that came with litellm, never a newer one.
+
+    Raises:
+        ConfigurationError: when the model's provider is unknown.
+    """
+    if (configured := limits.prices.get(config.model_id)) is not None:
+        return configured
+    listed = _listed(config.model_id, provider_of(config))
+    return listed_price(listed, f"litellm {version('litellm')}")
+
+
+def _listed(model: str, provider: str) -> Mapping[str, Any]:
+    """The model's entry in litellm's price list; empty where it has none."""
+    bare = model.removeprefix(f"{provider}/")
+    names = (model, bare, f"{provider}/{bare}")
+    return next((litellm.model_cost[name] for name in names if name in litellm.model_cost), {})
+
+
+def check(config: JudgeConfig) -> None:
+    """See that a model can be called, without calling it.
+
+    Raises:
+        ConfigurationError: provider unknown, key not in the environment, parameter not taken.
+    """
+    provider = provider_of(config)
+    found = litellm.validate_environment(model=config.model_id, api_base=config.api_base)
+    if missing := found["missing_keys"]:
+        raise ConfigurationError(
+            f"[judge] model {config.model_id!r}: set {' and '.join(missing)} in the environment"
+            + (" (any value if the endpoint asks for no key)" if config.api_base else "")
+        )
+    try:
+        _see_parameters(config, provider, config.temperature)
+    except UnsupportedParamsError as error:
+        raise ConfigurationError(
+            f"[judge] model {config.model_id!r}, temperature {config.temperature!r}: "
+            f"{readable(str(error))}"
+        ) from error
+
+
+def temperature_for(config: JudgeConfig, provider: str) -> float | None:
+    """The chosen temperature, else the judge's default where the model takes one at all."""
+    if config.temperature is not None:
+        return config.temperature
+    try:
+        _see_parameters(config, provider, DEFAULT_TEMPERATURE)
+    except UnsupportedParamsError:
+        return None
+    return DEFAULT_TEMPERATURE
+
+
+def _see_parameters(config: JudgeConfig, provider: str, temperature: float | None) -> None:
+    """Let litellm say whether it would send these parameters, without a call."""
+    get_optional_params(
+        model=config.model_id.removeprefix(f"{provider}/"),
+        custom_llm_provider=provider,
+        temperature=temperature,
+        max_tokens=config.max_output_tokens,
+    )
+
+
+def provider_of(config: JudgeConfig) -> str:
+    """Who answers, as litellm reads the model's name.
+
+    Raises:
+        ConfigurationError: when it cannot tell.
+    """
+    try:
+        _, provider, _, _ = litellm.get_llm_provider(config.model_id, api_base=config.api_base)
+    except BadRequestError as error:
+        raise ConfigurationError(
+            f"[judge] model {config.model_id!r}: litellm does not know its provider; "
+            "write provider/model, e.g. openai/gpt-4.1"
+        ) from error
+    return str(provider)
+
+
+def response_mode(config: JudgeConfig, provider: str) -> ResponseMode:
+    """The strictest way of asking for a shape that the model is known to take."""
+    bare = config.model_id.removeprefix(f"{provider}/")
+    known = litellm.get_supported_openai_params(bare, custom_llm_provider=provider)
+    if known is not None and "response_format" not in known:
+        return "words"
+    self_hosted = config.api_base is not None and provider in SELF_HOSTED
+    if self_hosted or litellm.supports_response_schema(config.model_id):
+        return "json_schema"
+    return "words" if known is None else "json_object"
+
+
+def _choose_route(provider: str) -> None:
+    """See that litellm's own HTTP client is used only where litellm describes all providers."""
+    try:
+        described = ProviderConfigManager.get_provider_chat_config("", LlmProviders(provider))
+    except ValueError:
+        described = None
+    if described is None:
+        os.environ[_ROUTE] = "false"
+
+
+@lru_cache(maxsize=256)
+def _json_schema_format(reply: type[BaseModel]) -> str:
+    wanted: Any = type_to_response_format_param(reply)
+    wanted["json_schema"]["name"] = re.sub(r"[^\w-]", "_", reply.__name__)[:64]
+    wanted["json_schema"]["schema"] = with_reply_id(wanted["json_schema"]["schema"])
+    return json.dumps(wanted)
+
+
+@lru_cache(maxsize=256)
+def _schema_tokens(reply: type[BaseModel]) -> int:
+    return estimated_tokens(_json_schema_format(reply))
+
+
+class LiteLLMBatchCalls:
+    """litellm's files and batches for one model; implements `assizes.judge.models.batch_lines.BatchCalls`."""
+
+    def __init__(self, model: LiteLLM) -> None:
+        self.model, self.price = model.name, model.price
+        self._model, self._provider = model, model.provider
+        self._call = model._call | {"timeout": FILE_TIMEOUT_S}
+
+    def body(self, ask: Ask[Any]) -> dict[str, Any]:
+        """As litellm would send it."""
+        request = self._model.request(ask)
+        name = request.pop("model").removeprefix(f"{self._provider}/")
+        said = request.pop("messages")
+        sent = get_optional_params(model=name, custom_llm_provider=self._provider, **request)
+        beside, _ = sent.pop("extra_body", None) or {}, sent.pop("stream", None)
+        return {"model": name, "messages": said, **sent, **beside}
+
+    def response(self, body: dict[str, Any]) -> Any:
+        """As litellm would return it."""
+        return litellm.ModelResponse(**body)
+
+    async def upload(self, lines: BinaryIO) -> str:
+        """Sent as it is read."""
+        file = ("asks.jsonl", lines, "application/jsonl")
+        return str((await self._asked(litellm.acreate_file, file=file, purpose="batch")).id)
+
+    async def begin(self, file_id: str, tag: Mapping[str, str]) -> Any:
+        """To be answered within a day, the only window there is."""
+        wanted = {"endpoint": "/v1/chat/completions", "completion_window": "24h"}
+        asked = {**wanted, "input_file_id": file_id, "metadata": dict(tag)}
+        return await self._asked(litellm.acreate_batch, **asked)
+
+    async def batch(self, batch_id: str) -> Any:
+        """As it stands now."""
+        return await self._asked(litellm.aretrieve_batch, batch_id=batch_id)
+
+    async def page(self, after: str | None) -> Any:
+        """Up to 100."""
+        return await self._asked(litellm.alist_batches, after=after, limit=100)
+
+    async def content(self, file_id: str) -> AsyncIterator[bytes]:
+        """Streamed where litellm can."""
+        streams = self._provider in FILE_CONTENT_STREAMING_PROVIDERS
+        found = await self._asked(litellm.afile_content, file_id=file_id, stream=streams)
+        if not streams:
+            yield found.content
+            return
+        try:
+            async for chunk in found.stream_iterator:
+                yield chunk
+        except _FAILURES as error:
+            raise model_error(error) from error
+
+    async def _asked(self, function: Callable[..., Awaitable[Any]], **rest: Any) -> Any:
+        try:
+            return await function(**rest, **self._call, custom_llm_provider=self._provider)
+        except _FAILURES as error:
+            raise model_error(error) from error

@@ -1,0 +1,207 @@
+"""What a provider's failure means: its code, its status, and one line that a person can read.
+
+Failures are told apart by HTTP status and by the provider's own words, not by the class a client
+library gives them: the same fault comes in different classes by way of different providers.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+
+import aiohttp
+import httpx
+
+from assizes.judge.errors import ModelError
+from assizes.judge.models.model import Unreached
+from assizes.judge.privacy.secret_masking import concealed
+
+MAX_DETAIL_CHARS: Final = 200
+
+_CODES: Final = {
+    401: "authentication",
+    402: "quota",
+    403: "authentication",
+    404: "not_found",
+    408: "unavailable",
+    409: "unavailable",
+    413: "context_overflow",
+    425: "unavailable",
+    429: "rate_limited",
+}
+_SIGNS: Final = (
+    (
+        "quota",
+        re.compile(
+            r"insufficient[_ ](quota|funds|credits?|balance)|exceeded your current quota"
+            r"|credit balance is too low",
+            re.IGNORECASE,
+        ),
+    ),
+    ("refused", re.compile(r"content[_ ]?(filter|policy|management)", re.IGNORECASE)),
+    (
+        "context_overflow",
+        re.compile(
+            r"context[_ ]?(length|window)|maximum context|prompt is too long"
+            r"|input token count.{0,40}exceeds",
+            re.IGNORECASE,
+        ),
+    ),
+    ("authentication", re.compile(r"API key not valid|invalid api key", re.IGNORECASE)),
+)
+"""What providers say in their own words under a status that means several things."""
+
+_AMBIGUOUS: Final = frozenset({"bad_request", "rate_limited", "authentication"})
+
+_NOT_TAKEN: Final = re.compile(
+    r"unsupported|not support|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed"
+    r"|unavailable|deprecated|extra (fields|inputs)|only the default|invalid (parameter|schema)",
+    re.IGNORECASE,
+)
+_CLASS_NAMES: Final = re.compile(
+    r"^(?:(?:(?:litellm\.)?\w+(?:Error|Exception)|litellm\.Timeout|Timeout Error)\b[\s:-]*)+"
+)
+_IN_MEMORY: Final = re.compile(r" ssl:<[^>]*>")
+"""What aiohttp says of an object by its address, another one each time."""
+_TITLE: Final = re.compile(r"<title>([^<]*)</title>", re.IGNORECASE)
+
+
+def model_error(error: Exception) -> ModelError:
+    """The one place where a provider's failure gets its code: by status, then by its words."""
+    causes = list(_causes(error))
+    detail = readable(str(error)) or type(error).__name__
+    if any(_never_connected(one) for one in causes):
+        return Unreached(detail)
+    status = _status(error, causes)
+    code = _code(error, status)
+    if code in _AMBIGUOUS:
+        text = str(error)
+        code = next((name for name, sign in _SIGNS if sign.search(text)), code)
+    return ModelError(code, detail, retry_after_s=_retry_after_s(error), status=status)
+
+
+def parameter_not_taken(error: Exception, sent: Mapping[str, re.Pattern[str]]) -> str | None:
+    """The parameter that a provider turned a request away for; null where it names none of `sent`.
+
+    Args:
+        error: the provider's failure.
+        sent: optional parameters of the request, with what they are called in such a failure.
+    """
+    text = str(error)
+    if getattr(error, "status_code", None) not in (400, 422) or not _NOT_TAKEN.search(text):
+        return None
+    found = {name: sign.search(text) for name, sign in sent.items()}
+    named = {name: match.start() for name, match in found.items() if match}
+    return min(named, key=named.__getitem__, default=None)
+
+
+def retry_after_s(headers: Mapping[str, str], now: float | None = None) -> float | None:
+    """How long a provider asks to be left alone; null where it does not say, or not in earnest.
+
+    Args:
+        headers: of its answer; `retry-after-ms` counts before `retry-after`, which holds seconds
+            or a date.
+        now: seconds since 1970; null: the clock's.
+    """
+    given = {name.lower(): value for name, value in headers.items()}
+    if (hint_ms := _seconds(given.get("retry-after-ms"))) is not None:
+        return hint_ms / 1000
+    hint = given.get("retry-after")
+    if (hint_s := _seconds(hint)) is not None or hint is None:
+        return hint_s
+    try:
+        at = parsedate_to_datetime(hint).timestamp()
+    except (ValueError, OverflowError):
+        return None
+    left_s = at - (time.time() if now is None else now)
+    return left_s if left_s >= 0 else None
+
+
+def readable(text: str) -> str:
+    """One line of a provider's text: its message without keys, class names, and what exceeds 200
+    characters.
+    """
+    line = _message(_IN_MEMORY.sub("", _CLASS_NAMES.sub("", " ".join(text.split()))))
+    return concealed(line)[:MAX_DETAIL_CHARS]
+
+
+def _message(text: str) -> str:
+    """The message of an error object, the title in place of a web page, else the text itself."""
+    if title := _TITLE.search(text):
+        return text[: text.index("<")] + title[1].strip()
+    if not text.startswith("{"):
+        return text
+    body: Any = None
+    with suppress(ValueError, RecursionError):
+        body, _ = json.JSONDecoder().raw_decode(text)
+    for _ in range(2):  # {"error": {"message": ...}}, {"error": "..."}, {"message": ...}
+        if isinstance(body, dict):
+            body = body.get("error") or body.get("message") or body.get("detail")
+    return " ".join(body.split()) if isinstance(body, str) and body.strip() else text
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what led to it, the last first."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def _never_connected(error: BaseException) -> bool:
+    """Whether nothing can have been sent.
+
+    httpx says `ConnectError` also of a connection that broke after the request went out, when
+    aiohttp carries it; only aiohttp's own error then tells one from the other.
+    """
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+        return True
+    carried = isinstance(error.__cause__ or error.__context__, aiohttp.ClientError | OSError)
+    return isinstance(error, httpx.ConnectError | httpx.ConnectTimeout) and not carried
+
+
+def _status(error: Exception, causes: list[BaseException]) -> int | None:
+    """The status of the answer; null where there was none, or one that claims success.
+
+    Client libraries make a status up for failures without an answer.
+    """
+    status = getattr(error, "status_code", None)
+    answered = getattr(error, "litellm_response_headers", None) is not None or any(
+        isinstance(one, httpx.HTTPStatusError) for one in causes
+    )
+    return status if answered and isinstance(status, int) and status >= 400 else None
+
+
+def _code(error: Exception, status: int | None) -> str:
+    if status is None:
+        status = getattr(error, "status_code", None)
+        if status == 408:  # the time ran out on our side
+            return "timeout"
+    if not isinstance(status, int) or status < 400 or status >= 500:
+        return "unavailable"
+    return _CODES.get(status, "bad_request")
+
+
+def _retry_after_s(error: Exception) -> float | None:
+    answer = getattr(error, "response", None)
+    for headers in (
+        getattr(error, "litellm_response_headers", None),
+        getattr(answer, "headers", None),
+    ):
+        if isinstance(headers, Mapping) and (hint_s := retry_after_s(headers)) is not None:
+            return hint_s
+    return None
+
+
+def _seconds(text: str | None) -> float | None:
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None

@@ -1,0 +1,244 @@
+"""Which JSON object of a model's text is its reply: found by its id, never guessed.
+
+Text around the object, Markdown fences, trailing commas and line breaks inside of strings are
+put right without another call. What a parser might read in two ways is refused: keys that appear
+twice, NaN, infinities. Every object must repeat the id that the model was given, for the
+transcript may hold verdicts of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn
+
+from assizes.judge.errors import ModelError
+from assizes.judge.prompts.reply_text import without_surrogates
+
+REPLY_ID: Final = "reply_id"
+"""Key under which a reply repeats its id."""
+
+MAX_REPLY_CHARS: Final = 2_000_000
+MAX_DETAIL_CHARS: Final = 300
+
+MAX_OBJECTS: Final = 1_000
+"""The most objects that are looked at in one text."""
+
+MAX_DECODINGS: Final = 64
+"""How often a text is read again after a mistake in its JSON."""
+
+_START: Final = re.compile(r'\{(?=[ \t\r\n]*+["}])')
+_BYTE_ORDER_MARK: Final = "\ufeff"
+_WHITE_SPACE: Final = " \t\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The object that is the reply, without its id; `repaired`: not all of the text was it."""
+
+    value: dict[str, Any]
+    repaired: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    value: dict[str, Any]
+    start: int
+    end: int
+    mended: bool
+
+
+def unusable(code: str, detail: str) -> ModelError:
+    """A reply that cannot be used, and why in at most 300 characters."""
+    return ModelError(code, without_surrogates(detail)[:MAX_DETAIL_CHARS])
+
+
+def reply_object(text: str, reply_id: str | None) -> Found:
+    """The one object in a text that can be the reply.
+
+    Args:
+        text: as the model wrote it.
+        reply_id: what the reply was told to repeat; null where it was told nothing.
+
+    Raises:
+        ModelError: `invalid_reply` where there is no object that can be read,
+            `ambiguous_output` where it is not certain which one is meant.
+    """
+    if len(text) > MAX_REPLY_CHARS:
+        raise _invalid(f"{len(text)} characters, at most {MAX_REPLY_CHARS} are read")
+    marked = without_surrogates(text).strip()
+    bare = marked.lstrip(_BYTE_ORDER_MARK).strip()
+    objects, broken = _Reader(bare).read()
+    if not objects:
+        raise broken[0] if broken else _not_an_object(bare)
+    only = objects[0]
+    if not only.mended and (only.start, only.end) == (0, len(bare)):
+        _see_own_id(only.value, reply_id)
+        return Found(_without_id(only.value), repaired=len(bare) < len(marked))
+    chosen = _only_one(objects, broken) if reply_id is None else _own(objects, broken, reply_id)
+    return Found(_without_id(chosen.value), repaired=True)
+
+
+def _see_own_id(value: dict[str, Any], reply_id: str | None) -> None:
+    """Without its id an object may be one that the transcript told the model to repeat."""
+    if reply_id is None or value.get(REPLY_ID) == reply_id:
+        return
+    held = "another" if REPLY_ID in value else "no"
+    raise _ambiguous(f"the JSON object holds {held} reply_id", reply_id)
+
+
+def _only_one(objects: list[_Object], broken: list[ModelError]) -> _Object:
+    if broken:
+        raise broken[0]
+    if len(objects) > 1:
+        raise unusable(
+            "ambiguous_output", f"{len(objects)} JSON objects; write one JSON object, nothing else"
+        )
+    return objects[0]
+
+
+def _own(objects: list[_Object], broken: list[ModelError], reply_id: str) -> _Object:
+    own = [one for one in objects if one.value.get(REPLY_ID) == reply_id]
+    if len(own) == 1:
+        return own[0]
+    if own:
+        raise _ambiguous(f"{len(own)} JSON objects hold the reply_id", reply_id)
+    if broken:
+        raise broken[0]
+    raise _ambiguous("no JSON object holds the reply_id", reply_id)
+
+
+def _without_id(value: dict[str, Any]) -> dict[str, Any]:
+    return {key: one for key, one in value.items() if key != REPLY_ID}
+
+
+def _ambiguous(problem: str, reply_id: str) -> ModelError:
+    told = f'write one JSON object, nothing else, with "{REPLY_ID}": "{reply_id}" as its first key'
+    return unusable("ambiguous_output", f"{problem}; {told}")
+
+
+class _Reader:
+    """Reads the outermost JSON objects of a text, one after the other."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._decodings = 0
+
+    def read(self) -> tuple[list[_Object], list[ModelError]]:
+        """The objects that could be read, and what is wrong with those that begin like one.
+
+        Raises:
+            ModelError: when there are too many of either.
+        """
+        objects: list[_Object] = []
+        broken: list[ModelError] = []
+        at = 0
+        while begun := _START.search(self._text, at):
+            try:
+                one = self._object(begun.start())
+            except ModelError as error:
+                self._decodings += 1
+                broken.append(error)
+                at = begun.end()
+            else:
+                objects.append(one)
+                at = one.end
+            if self._decodings > MAX_DECODINGS:
+                raise broken[0]
+            if len(objects) > MAX_OBJECTS:
+                raise unusable("ambiguous_output", f"more than {MAX_OBJECTS} JSON objects")
+        return objects, broken
+
+    def _object(self, start: int) -> _Object:
+        text, decoder = self._text, _STRICT
+        while True:
+            try:
+                value, end = decoder.raw_decode(text, start)
+            except json.JSONDecodeError as error:
+                self._decodings += 1
+                mended = _without_comma(text, error.pos)
+                if self._decodings > MAX_DECODINGS or (mended is None and decoder is _LENIENT):
+                    raise _not_json(error) from error
+                text, decoder = mended or text, _LENIENT
+            except RecursionError as error:
+                raise _invalid("not json that can be read: nested too deeply") from error
+            except ValueError as error:  # an integer of more digits than Python converts
+                raise _invalid("not json that can be read: a number is too long") from error
+            else:
+                return _Object(value, start, end, mended=decoder is _LENIENT)
+
+
+def _without_comma(text: str, place: int) -> str | None:
+    """The text with a blank for the comma before a closing bracket; null where there is none."""
+    # Python before 3.13 stumbles over the bracket, later ones over the comma.
+    comma = place if text[place : place + 1] == "," else _last_before(text, place)
+    after = text[comma + 1 : comma + 1_000].lstrip(_WHITE_SPACE)
+    if comma < 0 or text[comma] != "," or not after.startswith(("}", "]")):
+        return None
+    return f"{text[:comma]} {text[comma + 1 :]}"
+
+
+def _last_before(text: str, place: int) -> int:
+    """Place of the last character before `place` that is no white space, or -1."""
+    while place > 0 and text[place - 1] in _WHITE_SPACE:
+        place -= 1
+    return place - 1
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _invalid(f"key {twice!r} appears twice")
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise _invalid(f"not json: {name} is no JSON number")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise _invalid(f"number {digits[:40]} is too large")
+    return number
+
+
+def _decoder(*, strict: bool) -> json.JSONDecoder:
+    return json.JSONDecoder(
+        object_pairs_hook=_unique_keys,
+        parse_constant=_no_constant,
+        parse_float=_finite,
+        strict=strict,
+    )
+
+
+_STRICT: Final = _decoder(strict=True)
+_LENIENT: Final = _decoder(strict=False)
+"""Takes line breaks and tabs inside of strings as they are."""
+
+
+def _not_an_object(text: str) -> ModelError:
+    """What is wrong with a text in which no object begins."""
+    try:
+        found = _STRICT.decode(text)
+    except json.JSONDecodeError as error:
+        return _not_json(error)
+    except RecursionError:
+        return _invalid("not json that can be read: nested too deeply")
+    except ValueError:
+        return _invalid("not json that can be read: a number is too long")
+    except ModelError as error:
+        return error
+    return _invalid(f"a JSON {type(found).__name__} instead of one JSON object")
+
+
+def _not_json(error: json.JSONDecodeError) -> ModelError:
+    return _invalid(f"not json: {error.msg} at character {error.pos}")
+
+
+def _invalid(detail: str) -> ModelError:
+    return unusable("invalid_reply", detail)

@@ -1,0 +1,114 @@
+"""How a model is told what to reply: the messages of a call, and the schema with its reply id."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from assizes.judge.config.prices import Price, most_tokens
+from assizes.judge.prompts.reply_object import REPLY_ID
+from assizes.judge.prompts.reply_text import without_surrogates
+from assizes.judge.prompts.sections import data_section, sealed
+from assizes.judge.protocol import Ask
+
+_IN_WORDS: Final = """\
+
+
+Answer with one JSON object and nothing else. It fits this JSON Schema:
+"""
+_ID_LINE: Final = """\
+
+
+First key of your JSON: {key}, with this value.
+Reply id: {id}"""
+_COMPLAINT: Final = """\
+
+
+Your previous answer to this could not be used:
+{problem}
+Answer again, in full, with one JSON object that fits the schema.
+
+Reply id: {id}"""
+
+_NAMED_BELOW: Final = "the reply id below"
+
+
+def messages(
+    ask: Ask[Any], complaint: str | None = None, *, in_words: bool = False
+) -> list[dict[str, str]]:
+    """The messages of a call. The last line names the reply id.
+
+    A call made again begins as the one before, which a provider may still have in its cache.
+
+    Args:
+        ask: the question.
+        complaint: what was wrong with the answer before.
+        in_words: whether the schema is in the text, because the model takes none beside it.
+    """
+    system, user, reply_id = ask.prompt.system, ask.prompt.user, ask.reply_id
+    reply: type[BaseModel] = ask.reply
+    if in_words:
+        system += _IN_WORDS + schema_text(reply)
+    user = sealed(user, reply_id) + _ID_LINE.format(key=REPLY_ID, id=reply_id)
+    if complaint is not None:
+        # It may repeat words of the answer, those words of the transcript, and the answer held the
+        # id: beside them it could pass for ours.
+        said = complaint.replace(reply_id, _NAMED_BELOW)
+        problem = sealed(data_section("Problem", said), reply_id)
+        user += _COMPLAINT.format(problem=problem, id=reply_id)
+    return [
+        {"role": "system", "content": _sendable(system)},
+        {"role": "user", "content": _sendable(user)},
+    ]
+
+
+def worst_usd(
+    price: Price | None,
+    ask: Ask[Any],
+    tokens: tuple[int, int],
+    *,
+    complaint: str | None = None,
+    batch: bool = False,
+) -> float | None:
+    """The most a call can cost; null where no price is known.
+
+    Args:
+        price: of its tokens.
+        ask: the question.
+        tokens: those estimated to be sent, and the most that can come back.
+        complaint: what was wrong with the answer before.
+        batch: whether it goes into a batch.
+    """
+    if price is None:
+        return None
+    sent, most = tokens
+    return price.cost_usd(most_sent(ask, sent, complaint), most, batch=batch)
+
+
+def most_sent(ask: Ask[Any], estimate: int, complaint: str | None = None) -> int:
+    """The most tokens that the prompt of a call can be, its schema included."""
+    return most_tokens(
+        estimate, (one["content"] for one in messages(ask, complaint, in_words=True))
+    )
+
+
+def _sendable(text: str) -> str:
+    """Providers turn away what is not valid Unicode."""
+    return text if text.isascii() else without_surrogates(text)
+
+
+def with_reply_id(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of an object whose first key is its reply id."""
+    properties = {REPLY_ID: {"type": "string"}, **schema.get("properties", {})}
+    required = [REPLY_ID, *schema.get("required", ())]
+    return {**schema, "properties": properties, "required": required}
+
+
+@lru_cache(maxsize=256)
+def schema_text(reply: type[BaseModel]) -> str:
+    """The schema of a reply as JSON."""
+    return json.dumps(with_reply_id(reply.model_json_schema()))

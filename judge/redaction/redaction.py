@@ -1,0 +1,224 @@
+"""Hides what the rules find: the same value has the same placeholder throughout a case.
+
+Placeholders are numbered in the order of first sight, anew in each case. Nothing of a value is in
+its placeholder, so nothing links the cases of one person.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel
+
+from assizes.judge.case import Case
+from assizes.judge.config.privacy import PrivacyConfig
+from assizes.judge.privacy.rules import BUILT_IN, SECRETS, VALUE, Rule, own_rule
+from assizes.judge.privacy.secret_masking import own_rules
+from assizes.judge.redaction.presidio import presidio_finder
+
+Finder = Callable[[str], list[tuple[int, int, str]]]
+"""Where in a text something is to be hidden (start, end, kind), in order and apart."""
+
+_Value = TypeVar("_Value")
+
+_TELLING: Final = re.compile(
+    r"(?i)(?P<one>(?:key|secret|passw(?:or)?d|passphrase|token|authorization"
+    r"|(?:phone|tel|mobile|fax)(?:[ _-]?(?:number|no|nr))?))s?$"
+)
+"""Names of fields that say what their values are, one or several."""
+
+_PLACEHOLDER: Final = re.compile(r"\[[A-Z][A-Z0-9_]*_\d+\]")
+
+_LEAST: Final = 10**6
+_MOST: Final = 10**19
+"""Numbers of 7 to 19 digits: those of telephones and cards."""
+
+_KEPT: Final = frozenset({"case_id", "database", "cluster"})
+"""Fields of a case that name things outside it: hidden they would name nothing, or too much."""
+
+
+class Placeholders:
+    """The placeholders of one case, by kind and value."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, dict[str, int]] = {}
+
+    def of(self, kind: str, plain: str) -> str:
+        """The value's own, e.g. `[EMAIL_2]`: that of the second address of the case."""
+        known = self._numbers.setdefault(kind, {})
+        return f"[{kind}_{known.setdefault(plain, len(known) + 1)}]"
+
+
+class Redactor:
+    """Applies rules to cases and to texts about them; without rules it changes nothing."""
+
+    def __init__(self, rules: tuple[Rule, ...], finder: Finder | None = None) -> None:
+        """Rules are tried in order; the finder gets what they left."""
+        self.rules = rules
+        self.finder = finder
+
+    def case(self, case: Case, placeholders: Placeholders | None = None) -> Case:
+        """The case with every text of it redacted but its id.
+
+        A name of what it was sampled with becomes a pseudonym where it tells something. Where a
+        statement or a call was changed, statements are not run on a database: they would find
+        nothing, both the expected and the made, and so seem to agree.
+        """
+        known = placeholders or Placeholders()
+        left: Case = self._narrowed(case)._value(case, known)
+        update: dict[str, Any] = {}
+        if case.cluster is not None and self.text(case.cluster) != case.cluster:
+            update["cluster"] = pseudonym(case.cluster)
+        if case.expected.database is not None and _statements(left) != _statements(case):
+            update["expected"] = left.expected.model_copy(update={"database": None})
+        return left.model_copy(update=update) if update else left
+
+    def _narrowed(self, case: Case) -> Redactor:
+        """The one with the rules that may find something in the case: of most cases few or none."""
+        whole = case.model_dump_json()
+        data = whole.encode("utf-8", "surrogatepass")
+        folded = data.lower()
+        rules = tuple(rule for rule in self.rules if rule.may_be_in(whole, data, folded))
+        return Redactor(rules, self.finder)
+
+    def text(self, text: str, placeholders: Placeholders | None = None) -> str:
+        """One text redacted; with placeholders of its own unless it is given some."""
+        known = placeholders or Placeholders()
+        for rule in self.rules:
+            if rule.may_find(text):
+                text = _applied(rule, text, known)
+        return self._found(text, known) if self.finder else text
+
+    def _found(self, text: str, known: Placeholders) -> str:
+        parts, end = [], 0
+        for start, stop, kind in self.finder(text) if self.finder else ():
+            value = known.of(kind, text[start:stop].casefold())
+            parts += [text[end:start], value]
+            end = stop
+        return "".join([*parts, text[end:]])
+
+    def _value(self, value: _Value, known: Placeholders) -> _Value:
+        """The value with its texts redacted; the very same where there is nothing to hide."""
+        if not self.rules and self.finder is None:
+            return value
+        if isinstance(value, str):
+            return self.text(value, known)  # type: ignore[return-value]  # a text for a text
+        if isinstance(value, BaseModel):
+            update = self._changed(
+                {
+                    name: part
+                    for name, part in value.__dict__.items()
+                    if name not in _KEPT and not isinstance(part, int | float)
+                },
+                known,
+            )
+            return value.model_copy(update=update) if update else value
+        if isinstance(value, dict):
+            return self._table(value, known)  # type: ignore[return-value]  # a table for a table
+        if isinstance(value, list | tuple):
+            return _listed(value, lambda part: self._value(part, known))  # type: ignore[no-any-return]
+        number = _number(value)
+        shown = number and self.text(number, known)
+        return value if shown == number else shown  # type: ignore[return-value]
+
+    def _changed(self, parts: Mapping[str, Any], known: Placeholders) -> dict[str, Any]:
+        redacted = {name: self._value(part, known) for name, part in parts.items()}
+        return {name: part for name, part in redacted.items() if part is not parts[name]}
+
+    def _table(self, table: dict[str, Any], known: Placeholders) -> dict[str, Any]:
+        redacted = {
+            self.text(name, known): self._named(name, part, known) for name, part in table.items()
+        }
+        return table if redacted == table else redacted
+
+    def _named(self, name: str, part: Any, known: Placeholders) -> Any:
+        """A part of a table; its name may tell what it is: `{"api_key": "..."}`."""
+        telling = _TELLING.search(name)
+        if telling is None:
+            return self._value(part, known)
+        if isinstance(part, list | tuple):
+            return _listed(part, lambda one: self._named(name, one, known))
+        text = part if isinstance(part, str) else _number(part)
+        if text is not None:
+            before = f'"{name[: telling.end("one")]}": "'
+            whole = self.text(f'{before}{text}"', known)
+            if whole.startswith(before) and whole.endswith('"'):
+                shown = whole[len(before) : -1]
+                return part if shown == text else shown
+        return self._value(part, known)
+
+
+def _number(value: Any) -> str | None:
+    """A whole number as it is written where it may be a card's, or one to call."""
+    if not isinstance(value, int | float) or not _LEAST <= value < _MOST:
+        return None
+    return str(int(value)) if value == int(value) else None
+
+
+def _listed(parts: list[Any] | tuple[Any, ...], made: Callable[[Any], Any]) -> Any:
+    """Each part made anew; the very same where none changed."""
+    new = [made(part) for part in parts]
+    return parts if all(map(operator.is_, new, parts)) else type(parts)(new)
+
+
+def _applied(rule: Rule, text: str, known: Placeholders) -> str:
+    """The text without what one rule finds.
+
+    A candidate may run on into the next one, so the search goes on where its value ends.
+    A find without a character hides nothing.
+    """
+    group = VALUE if VALUE in rule.pattern.groupindex else 0
+    parts, done, at = [], 0, 0
+    while at <= len(text) and (found := rule.pattern.search(text, at)) is not None:
+        candidate, start = found[group] or "", found.start(group)
+        value = None if _PLACEHOLDER.match(candidate) else rule.found(candidate)
+        end = start + len(value) if value else _looked_at(rule, candidate, found)
+        at = max(at + 1, end)
+        if value:
+            parts += [text[done:start], known.of(rule.kind, rule.plain(value))]
+            done = end
+    return "".join([*parts, text[done:]]) if done else text
+
+
+def _looked_at(rule: Rule, candidate: str, found: re.Match[str]) -> int:
+    """Up to where a text is done with, of which a candidate is none."""
+    blank = candidate.find(" ") if rule.again else -1
+    return found.end() if blank < 0 else found.start() + blank
+
+
+def _statements(case: Case) -> tuple[object, ...]:
+    """What could be run on a case's database."""
+    calls = tuple((call.arguments, call.raw) for _, call in case.transcript.calls())
+    return case.expected.sql, calls
+
+
+def pseudonym(name: str) -> str:
+    """A name that says nothing, the same for the same name; who knows the name can work it out."""
+    return f"cluster-{hashlib.blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
+
+
+def redactor(config: PrivacyConfig) -> Redactor:
+    """The one that hides all that is configured, and the secrets of this process in any case.
+
+    Raises:
+        ConfigurationError: Presidio is wanted and cannot be had.
+    """
+    own = tuple(own_rule(rule) for rule in config.rules)
+    built_in = tuple(
+        rule for kind, rules in BUILT_IN.items() if kind in config.redact for rule in rules
+    )
+    finder = presidio_finder(config.presidio, config.language) if config.presidio else None
+    return Redactor((*own_rules(), *own, *built_in), finder)
+
+
+def secrets_only(config: PrivacyConfig) -> Redactor:
+    """The one for what is sent raw: a key is no judge's business."""
+    return Redactor((*own_rules(), *(SECRETS if "secret" in config.redact else ())))
+
+
+EVERYTHING: Final = Redactor(tuple(rule for rules in BUILT_IN.values() for rule in rules))
+"""All built-in rules: for what is shown of records that nobody could read."""

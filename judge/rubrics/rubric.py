@@ -1,0 +1,259 @@
+"""Rubrics: the text by which a conversation metric is scored, kept as data in TOML files.
+
+The nine of seed 000 lie in `judge/rubrics`; folders of a user add their own. A rubric is versioned
+by the hash of its content, so that a changed word shows in every row scored by it. A file with a
+`kind` is no conversation metric but a judge of its own (`assizes.judge.families.custom.toml_judges`).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+
+from assizes.judge.errors import ConfigurationError
+from assizes.judge.rows import as_json
+from assizes.judge.score import Metric, Scale, Tier
+
+BUILT_IN: Final = (
+    "tool_routing",
+    "parameter_extraction",
+    "result_interpretation",
+    "grounding_fidelity",
+    "instruction_compliance",
+    "information_gathering",
+    "conversation_management",
+    "response_delivery",
+    "task_completion",
+)
+"""The metrics of seed 000 in its order; one file each in `judge/rubrics`."""
+
+OUTCOMES: Final = "expected_outcomes"
+"""The key under which the judge answers for a case's statements; no rubric may take it."""
+
+SCORED_LEVELS: Final = ("5", "4", "3", "2", "1", "0")
+BINARY_LEVELS: Final = ("pass", "fail")
+
+KIND: Final = "kind"
+"""The key that makes a file of a rubric folder a judge of its own."""
+
+_SNAKE_CASE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+
+
+def free_name(name: str) -> str:
+    """The name, if a metric may bear it.
+
+    Raises:
+        ValueError: when it is not snake_case, too long or reserved.
+    """
+    if not _SNAKE_CASE.fullmatch(name) or len(name) > 64:
+        raise ValueError("a name is snake_case, at most 64 characters, e.g. 'tone_of_voice'")
+    # A reply model has one field per metric, and pydantic owns some names.
+    if name == OUTCOMES or hasattr(BaseModel, name):
+        raise ValueError("this name is reserved; choose another")
+    return name
+
+
+class RubricTable(BaseModel):
+    """What any part of a rubric file is: frozen, strict, without unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    def content_hash(self) -> str:
+        """First 16 hex digits of the SHA-256 over the canonical content."""
+        body = as_json(self.model_dump(mode="json"))
+        return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+T = TypeVar("T", bound=RubricTable)
+
+
+class Level(RubricTable):
+    """One level of a rubric: when it is given, and a short invented example."""
+
+    criteria: str = Field(min_length=1)
+    example: str = ""
+
+
+class Rubric(RubricTable):
+    """How one conversation metric is scored.
+
+    `levels` holds the keys 0 to 5 for a scored metric, pass and fail for a binary one. A metric
+    with `default_weight` 0 must be given a weight when it is chosen. `prompt_examples` names the
+    levels whose example the judge is shown, null: all. The built-in ones show level 3, the lowest
+    without a failure: all fifty would cost every ask some 400 tokens.
+    """
+
+    name: Annotated[str, AfterValidator(free_name)]
+    display_name: str = Field(min_length=1)
+    description: str = Field(min_length=1)
+    tier: Tier
+    score_type: Literal["scored", "binary"]
+    default_weight: float = Field(ge=0)
+    include_in_defaults: bool = False
+    notes: str = ""
+    levels: dict[str, Level]
+    prompt_examples: list[str] | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Rubric:
+        wanted = SCORED_LEVELS if self.score_type == "scored" else BINARY_LEVELS
+        if set(self.levels) != set(wanted):
+            raise ValueError(
+                f"levels {sorted(self.levels)} do not fit score_type {self.score_type!r}, "
+                f"which has {sorted(wanted)}"
+            )
+        if stray := set(self.prompt_examples or ()) - set(wanted):
+            raise ValueError(f"prompt_examples {sorted(stray)} are not levels {sorted(wanted)}")
+        if self.include_in_defaults and self.default_weight == 0:
+            raise ValueError("include_in_defaults needs a default_weight above 0")
+        return self
+
+    @property
+    def ordered_levels(self) -> list[tuple[str, Level]]:
+        """The levels from best to worst, whatever their order in the file."""
+        wanted = SCORED_LEVELS if self.score_type == "scored" else BINARY_LEVELS
+        return [(key, self.levels[key]) for key in wanted]
+
+
+def listed_text(rubric: Rubric) -> str:
+    """The whole rubric as a person reads it: every level with its example, then the notes."""
+    lines = [level_line(key, level, with_example=True) for key, level in rubric.ordered_levels]
+    return "\n".join([*lines, rubric.notes] if rubric.notes else lines)
+
+
+def prompt_text(rubric: Rubric) -> str:
+    """The rubric as a judge reads it: every level text, and the examples it is to be shown."""
+    scale = "" if rubric.score_type == "scored" else " (pass/fail)"
+    lines = [f"## {rubric.name}{scale}", rubric.description]
+    shown = rubric.levels if rubric.prompt_examples is None else rubric.prompt_examples
+    lines += [
+        level_line(key, level, with_example=key in shown) for key, level in rubric.ordered_levels
+    ]
+    return "\n".join([*lines, rubric.notes] if rubric.notes else lines)
+
+
+def level_line(key: str, level: Level, *, with_example: bool) -> str:
+    """One level as a line: its key, its criteria, and its example where it is to be shown."""
+    shown = f" E.g. {level.example}" if with_example and level.example else ""
+    return f"{key}: {level.criteria}{shown}"
+
+
+def metric_of(rubric: Rubric) -> Metric:
+    """The metric that a rubric defines, with the rubric's text for listings and its hash."""
+    return Metric(
+        name=rubric.name,
+        scale=Scale(rubric.score_type),
+        display_name=rubric.display_name,
+        description=rubric.description,
+        tier=rubric.tier,
+        default_weight=rubric.default_weight,
+        include_in_defaults=rubric.include_in_defaults,
+        rubric=listed_text(rubric),
+        rubric_hash=rubric.content_hash(),
+    )
+
+
+def rubrics(folders: Sequence[str] = ()) -> tuple[Rubric, ...]:
+    """The built-in rubrics in seed order, then those of the folders, by folder and file name.
+
+    Raises:
+        ConfigurationError: for a folder or file that cannot be used, and for a name taken twice.
+    """
+    found = {rubric.name: (rubric, "built in") for rubric in built_in_rubrics()}
+    for where, table in documents(folders):
+        if KIND in table:
+            continue
+        rubric = checked(Rubric, table, where)
+        if rubric.name in found:
+            raise ConfigurationError(
+                f"{where}: metric name {rubric.name!r} is already taken "
+                f"({found[rubric.name][1]}); choose another name"
+            )
+        found[rubric.name] = (rubric, where)
+    return tuple(rubric for rubric, _ in found.values())
+
+
+@functools.cache
+def built_in_rubrics() -> tuple[Rubric, ...]:
+    """The nine rubrics of seed 000."""
+    folder = resources.files("assizes.judge.rubrics")
+    files = [(folder / f"{name}.toml", name) for name in BUILT_IN]
+    return tuple(parsed_rubric(file.read_text("utf-8"), name) for file, name in files)
+
+
+def parsed_rubric(text: str, where: str) -> Rubric:
+    """A rubric from TOML text; `where` is the file named in errors.
+
+    Raises:
+        ConfigurationError: when the text is not TOML or not a rubric.
+    """
+    return checked(Rubric, toml_table(text, where), where)
+
+
+def documents(folders: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
+    """Every TOML file of the folders, by folder and file name: its path and what it says.
+
+    Raises:
+        ConfigurationError: for a folder without such files, and a file that cannot be read.
+    """
+    paths = [path for folder in folders for path in _rubric_files(folder)]
+    return [(str(path), toml_table(_text(path), str(path))) for path in paths]
+
+
+def checked(model: type[T], table: Mapping[str, Any], where: str) -> T:
+    """A table of a file as what it is to be; `where` is the file named in errors.
+
+    Raises:
+        ConfigurationError: naming file, field and the offending value.
+    """
+    try:
+        return model.model_validate(table)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"]) or "rubric"
+        given = "" if isinstance(first["input"], dict) else f" (given: {first['input']!r})"
+        raise ConfigurationError(f"{where}: {place}: {first['msg']}{given}") from error
+
+
+def toml_table(text: str, where: str) -> dict[str, Any]:
+    """TOML text as a table; `where` is the file named in errors.
+
+    Raises:
+        ConfigurationError: when the text is not TOML.
+    """
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # also a number of too many digits
+        raise ConfigurationError(f"{where}: not TOML: {error}") from error
+
+
+def _rubric_files(folder: str) -> list[Path]:
+    path = Path(folder)
+    if not path.is_dir():
+        raise ConfigurationError(f"[judge] rubrics: {folder!r} is not a folder")
+    files = sorted(path.glob("*.toml"))
+    if not files:
+        raise ConfigurationError(f"[judge] rubrics: no .toml file in folder {folder!r}")
+    return files
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error}") from error

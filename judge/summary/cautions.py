@@ -1,0 +1,130 @@
+"""What a reader should know before believing a run's numbers: one line for each, found in its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import polars as pl
+
+from assizes.judge.models.replayed import NOT_CACHED
+from assizes.judge.verdicts.executions import CASE, collected, states
+
+MIXED_JUDGE: Final = "mixed_judge"
+"""Begins the lines about a judge that changed during a run."""
+
+P_VALUE: Final = 0.01
+MIN_CASES: Final = 20
+"""Cases that each side needs before their pass rates are compared."""
+
+_DROPPED: Final = "dropped:"
+_NAMED: Final = 5
+
+
+def cautions(cases: pl.LazyFrame, asks: pl.LazyFrame) -> tuple[str, ...]:
+    """The lines for the rows of one run; none where there is nothing to say.
+
+    Args:
+        cases: rows of `cases`.
+        asks: rows of `asks`.
+    """
+    return (
+        *_mixed(asks, "answered_by", "was answered by"),
+        *_mixed(asks, "fingerprint", "answered under the system fingerprints"),
+        *_silent(asks),
+        *_retried(cases, asks),
+        *_estimated(asks),
+        *_dropped(asks),
+        *_missed(asks),
+    )
+
+
+def _mixed(asks: pl.LazyFrame, column: str, words: str) -> Iterator[str]:
+    """Models that were not one and the same all along."""
+    seen = asks.filter(pl.col("error").is_null() & (pl.col(column) != ""))
+    named = collected(
+        seen.group_by("model")
+        .agg(names=pl.col(column).unique().sort())
+        .filter(pl.col("names").list.len() > 1)
+        .sort("model")
+    )
+    for model, names in named.iter_rows():
+        said = ", ".join(names[:_NAMED])
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        yield f"{MIXED_JUDGE}: {model} {words} {said}{more}; its scores are not those of one judge"
+
+
+def _silent(asks: pl.LazyFrame) -> Iterator[str]:
+    """Models of a panel that never answered, while others did."""
+    counted = collected(
+        asks.group_by("model")
+        .agg(asks=pl.len(), answered=pl.col("error").is_null().sum())
+        .sort("model")
+    )
+    if not counted["answered"].sum():
+        return
+    for model, asked, answered in counted.iter_rows():
+        if not answered:
+            yield f"silent_model: {model} answered none of its {_asks(asked)}"
+
+
+def _retried(cases: pl.LazyFrame, asks: pl.LazyFrame) -> Iterator[str]:
+    """Whether cases that took more than one call an ask pass as often as the others."""
+    calls = asks.group_by(CASE).agg(calls=pl.col("attempts").max()).filter(pl.col("calls") > 0)
+    decided = states(cases).filter(pl.col("state").is_in(["passed", "failed"]))
+    counted = collected(
+        decided.join(calls, on=CASE)
+        .group_by(retried=pl.col("calls") > 1)
+        .agg(passed=(pl.col("state") == "passed").sum(), cases=pl.len())
+    )
+    sides = {retried: (int(passed), int(of)) for retried, passed, of in counted.iter_rows()}
+    if len(sides) < 2 or min(of for _, of in sides.values()) < MIN_CASES:
+        return
+    from scipy.stats import fisher_exact  # type: ignore[import-untyped]  # it has no types
+
+    table = [[passed, of - passed] for passed, of in (sides[True], sides[False])]
+    p_value = float(fisher_exact(table).pvalue)
+    if p_value < P_VALUE:
+        (passed, of), (others, of_others) = sides[True], sides[False]
+        yield (
+            f"retries: of the cases that took retries {passed} of {of} pass, of the others {others} "
+            f"of {of_others} (Fisher's exact test, p = {p_value:.2g}): retries succeed mostly on "
+            "one class of inputs"
+        )
+
+
+def _estimated(asks: pl.LazyFrame) -> Iterator[str]:
+    paid = asks.filter(~pl.col("cached") & (pl.col("attempts") > 0))
+    estimated = pl.col("cost_source") == "estimated"
+    (some, of), *_ = collected(paid.select(some=estimated.sum(), of=pl.len())).rows()
+    if some:
+        yield (
+            f"estimated_tokens: {some} of {of} paid asks not metered; their tokens and cost are "
+            "estimated"
+        )
+
+
+def _dropped(asks: pl.LazyFrame) -> Iterator[str]:
+    flags = asks.select("model", flag=pl.col("flags")).explode("flag")
+    counted = collected(
+        flags.filter(pl.col("flag").str.starts_with(_DROPPED))
+        .group_by("model", "flag")
+        .agg(asks=pl.len())
+        .sort("model", "flag")
+    )
+    for model, flag, times in counted.iter_rows():
+        name = flag.removeprefix(_DROPPED)
+        yield f"dropped_parameter: {model} does not take {name}; {_asks(times)} went without it"
+
+
+def _missed(asks: pl.LazyFrame) -> Iterator[str]:
+    missed = pl.col("error").str.starts_with(f"{NOT_CACHED}:")
+    (times,), *_ = collected(asks.select(missed.sum())).rows()
+    if times:
+        yield (
+            f"{NOT_CACHED}: no reply is kept for {_asks(times)}, and none was asked for (replay_only)"
+        )
+
+
+def _asks(count: int) -> str:
+    return f"{count} ask" if count == 1 else f"{count} asks"

@@ -1,0 +1,258 @@
+"""Headline scores as frames: which count as a success, what each metric came to in a run, and the
+yes or no of the quality judges together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict
+
+from assizes.judge.protocol import Judge
+from assizes.judge.score import Gate, Metric
+from assizes.judge.statistics.exact import mean_of_counts, rounded
+from assizes.judge.verdicts.executions import CASE, collected
+from assizes.judge.verdicts.root_cause import RATIONALE_KEYS
+
+METRIC = ("judge", "metric")
+"""The identity of a metric within a run."""
+
+OVERALL: Final = "response/overall_assessment/rating/percentage"
+"""Under this name a run shows the share of its cases whose quality judges all said yes."""
+
+
+class MetricSummary(BaseModel):
+    """What one metric came to over the headline scores of a run.
+
+    `mean_raw` is in the metric's own unit, `mean_value` on 0..1 (null for amounts). `pass_rate` is
+    the share of successes among the scores that say pass or fail (or yes or no); null where none
+    does. Skipped and failed scores enter no mean; they are counted. `run_names` are the names under
+    which the run publishes the mean; `gate` says how the metric gates its cases, if not by weight.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    judge: str
+    tier: str | None
+    is_binary: bool
+    weight: float | None
+    scored: int
+    skipped: int
+    failed: int
+    mean_raw: float | None
+    mean_value: float | None
+    pass_rate: float | None
+    labels: dict[str, int]
+    gate: Gate | None = None
+    run_names: tuple[str, ...] = ()
+
+
+def headlines(scores: pl.LazyFrame) -> pl.LazyFrame:
+    """The headline rows with two more columns.
+
+    `two_valued`: the score is pass or fail, or yes or no. `success`: the score's own `passed`, else
+    what its two-valued label says; null for scores that have neither.
+    """
+    label, raw = pl.col("label"), pl.col("raw")
+    # The word `fail` also names level 1 of the scored metrics; a failed binary metric has raw 0.
+    negative = (label == "no") | ((label == "fail") & (raw == 0))
+    positive = label.is_in(["pass", "yes"])
+    two_valued = (positive | negative).fill_null(value=False)
+    return scores.filter(pl.col("part") == "").with_columns(
+        two_valued=two_valued,
+        success=pl.coalesce("passed", pl.when(two_valued).then(positive)),
+    )
+
+
+def metric_counts(scores: pl.LazyFrame) -> pl.DataFrame:
+    """How often (`rows`) each headline of a run was found: by metric, status, label and numbers."""
+    keys = [*METRIC, "tier", "weight", "status", "label", "passed", "raw", "value"]
+    counted = scores.filter(pl.col("part") == "").group_by(keys).agg(rows=pl.len(), part=pl.lit(""))
+    return collected(headlines(collected(counted).lazy()))
+
+
+def metric_summaries(
+    counts: pl.DataFrame, judges: Sequence[Judge] = ()
+) -> tuple[MetricSummary, ...]:
+    """Every metric of a run, by judge and name.
+
+    Args:
+        counts: what `metric_counts` found.
+        judges: those who sat; they know how their metrics gate and what they are published as.
+    """
+    promised = {(judge.name, one.name): one for judge in judges for one in judge.metrics}
+    rows = counts.sort(*METRIC).rows(named=True)
+    by_metric = groupby(rows, key=lambda row: (row["judge"], row["metric"]))
+    return tuple(
+        _metric_summary(key, list(of), promised.get(key, Metric(key[1]))) for key, of in by_metric
+    )
+
+
+def _metric_summary(
+    key: tuple[str, str], rows: Sequence[dict[str, Any]], metric: Metric
+) -> MetricSummary:
+    judge, name = key
+    scored = [row for row in rows if row["status"] == "scored"]
+    decided = _counts(scored, "success")
+    return MetricSummary(
+        name=name,
+        judge=judge,
+        tier=min((row["tier"] for row in rows if row["tier"]), default=None),
+        is_binary=bool(scored) and all(row["two_valued"] for row in scored),
+        weight=min((row["weight"] for row in rows if row["weight"] is not None), default=None),
+        scored=_rows_of(rows, "scored"),
+        skipped=_rows_of(rows, "skipped"),
+        failed=_rows_of(rows, "failed"),
+        mean_raw=_mean(scored, "raw"),
+        mean_value=_mean(scored, "value"),
+        pass_rate=rounded(decided[True] / decided.total()) if decided else None,
+        labels=dict(sorted(_counts(scored, "label").items())),
+        gate=metric.gate,
+        run_names=metric.run_names,
+    )
+
+
+def _rows_of(rows: Iterable[dict[str, Any]], status: str) -> int:
+    return sum(row["rows"] for row in rows if row["status"] == status)
+
+
+def _mean(rows: Iterable[dict[str, Any]], column: str) -> float | None:
+    return mean_of_counts((row[column], row["rows"]) for row in rows if row[column] is not None)
+
+
+def _counts(rows: Iterable[dict[str, Any]], column: str) -> Counter[Any]:
+    counts: Counter[Any] = Counter()
+    for row in rows:
+        if row[column] is not None:
+            counts[row[column]] += row["rows"]
+    return counts
+
+
+def published_numbers(scores: pl.LazyFrame, metrics: Sequence[MetricSummary]) -> dict[str, float]:
+    """The means of a run under the names that its judges publish them by (seed 004).
+
+    Fractions and ratings 0..1, amounts in their own unit. A metric that nobody scored is left out.
+    With quality judges, `OVERALL` is the share of yes among the cases where all of them together
+    come to a yes or a no.
+    """
+    numbers = {
+        name: metric.mean_raw if metric.mean_value is None else metric.mean_value
+        for metric in metrics
+        for name in metric.run_names
+    }
+    numbers[OVERALL] = _overall_share(scores, metrics)
+    return {name: number for name, number in sorted(numbers.items()) if number is not None}
+
+
+def _overall_share(scores: pl.LazyFrame, metrics: Sequence[MetricSummary]) -> float | None:
+    counted = quality(scores, metrics).drop_nulls("rating").group_by("rating").agg(cases=pl.len())
+    cases = dict(collected(counted).rows())
+    decided = sum(cases.values())
+    return rounded(cases.get("yes", 0) / decided) if decided else None
+
+
+def quality(scores: pl.LazyFrame, metrics: Iterable[MetricSummary]) -> pl.LazyFrame:
+    """The overall assessment of each case that quality judges heard: `rating` yes, no or null.
+
+    Any no is a no; else a rating that could not be had leaves it null; else a yes (seed 004). A
+    case to which none of them applied is left out.
+    """
+    said_no, undecided = (~pl.col("success")).any(), pl.col("success").is_null().any()
+    rating = pl.when(said_no).then(pl.lit("no")).when(~undecided).then(pl.lit("yes"))
+    return _quality_headlines(scores, metrics).group_by(CASE).agg(rating=rating)
+
+
+def _quality_headlines(scores: pl.LazyFrame, metrics: Iterable[MetricSummary]) -> pl.LazyFrame:
+    gating = [(one.judge, one.name) for one in metrics if one.gate == "quality"]
+    named = pl.LazyFrame(gating, schema=dict.fromkeys(METRIC, pl.String), orient="row")
+    applied = headlines(scores).filter(pl.col("status") != "skipped")
+    return applied.join(named, on=METRIC, how="semi")
+
+
+def overall_assessments(
+    cases: pl.LazyFrame, scores: pl.LazyFrame, metrics: Sequence[MetricSummary]
+) -> pl.LazyFrame:
+    """What the quality judges together hold of each case, under the names of seed 004.
+
+    Columns `case_id`, `repetition`, `response/overall_assessment/rating` (yes, no, null),
+    `response/overall_assessment/rationale` (of the root cause; null unless the rating is no) and
+    `root_cause`. A case to which none of them applied is left out.
+    """
+    details = pl.col("details").str
+    said = [details.json_path_match(f"$.{key}") for key in RATIONALE_KEYS]
+    found = _quality_headlines(scores, metrics).select(
+        *CASE, root_cause="metric", rationale=pl.coalesce(said)
+    )
+    traced = cases.select(*CASE, "root_cause").join(found, on=[*CASE, "root_cause"], how="left")
+    return (
+        quality(scores, metrics)
+        .join(traced, on=CASE, how="left")
+        .select(
+            *CASE,
+            pl.col("rating").alias("response/overall_assessment/rating"),
+            pl.col("rationale").alias("response/overall_assessment/rationale"),
+            "root_cause",
+        )
+        .sort(CASE)
+    )
+
+
+def published_names(metrics: Iterable[MetricSummary]) -> dict[tuple[str, str], str]:
+    """Names by (judge, metric): the metric's own, with its judge before it where two share one."""
+    found = list(metrics)
+    sharing = Counter(metric.name for metric in found)
+    return {
+        (one.judge, one.name): one.name if sharing[one.name] == 1 else f"{one.judge}/{one.name}"
+        for one in found
+    }
+
+
+def tier_counts(
+    scores: pl.LazyFrame, errored: pl.LazyFrame, counts: pl.DataFrame
+) -> dict[str, pl.DataFrame]:
+    """How often each score of a tier occurs (`points` of 0..100, `rows`), over the cases that have
+    a verdict.
+
+    Args:
+        scores: rows of `scores`.
+        errored: identities of the errored cases; they are left out.
+        counts: what `metric_counts` found.
+    """
+    tiers = collected(_weighing(counts.lazy()).select(pl.col("tier").unique().sort()))["tier"]
+    # One tier at a time: a run of many cases is held as one number a case, not as one a tier too.
+    found = {tier: _counted(tier_points(scores, errored, tier)) for tier in tiers}
+    return {tier: counts for tier, counts in found.items() if counts.height}
+
+
+def _counted(by_case: pl.LazyFrame) -> pl.DataFrame:
+    return collected(by_case.group_by("points").agg(rows=pl.len()).sort("points"))
+
+
+def tier_scores(counted: Mapping[str, pl.DataFrame]) -> dict[str, float]:
+    """Mean score of each tier, 0..100.
+
+    Within a case: sum(value x weight) / sum(weight) x 100 over the tier's scored metrics.
+
+    Args:
+        counted: what `tier_counts` found.
+    """
+    means = {tier: mean_of_counts(counts.rows()) for tier, counts in counted.items()}
+    return {tier: points for tier, points in means.items() if points is not None}
+
+
+def _weighing(scores: pl.LazyFrame) -> pl.LazyFrame:
+    weighing = (pl.col("part") == "") & (pl.col("status") == "scored") & (pl.col("weight") > 0)
+    return scores.filter(weighing).drop_nulls(["tier", "value"])
+
+
+def tier_points(scores: pl.LazyFrame, errored: pl.LazyFrame, tier: str) -> pl.LazyFrame:
+    """The score of a tier on every case that has a verdict: `case_id`, `repetition`, `points`."""
+    scored = _weighing(scores).filter(pl.col("tier") == tier)
+    weighted = pl.col("value") * pl.col("weight")
+    points = (weighted.sum() / pl.col("weight").sum() * 100).round(2)
+    return scored.join(errored, on=CASE, how="anti").group_by(CASE).agg(points=points)

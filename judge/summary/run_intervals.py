@@ -1,0 +1,259 @@
+"""How sure each number of a run is: its interval, its coverage, and what missing scores could do.
+
+Repetitions are averaged within a case first, and cases of one cluster are counted as sampled
+together: neither more repetitions nor more turns of one user look like more evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from typing import Literal, Protocol
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict, Field
+
+from assizes.judge.statistics.clusters import Sample
+from assizes.judge.statistics.counted import Counted
+from assizes.judge.statistics.exact import rounded
+from assizes.judge.statistics.intervals import (
+    CONFIDENCE,
+    Span,
+    mean_interval,
+    missing_bounds,
+    quantile_interval,
+    rate_interval,
+)
+from assizes.judge.summary.case_values import KEY, Number, clusters_of, coded_sample, counted, key
+from assizes.judge.summary.headlines import MetricSummary, headlines, published_names
+from assizes.judge.summary.run_values import (
+    agent_numbers,
+    assessment_numbers,
+    tier_numbers,
+    trial_numbers,
+)
+from assizes.judge.verdicts.executions import collected, executions
+
+
+class NumberInterval(BaseModel):
+    """The interval of one number of a run, in that number's unit.
+
+    `worst` and `best` are what the number would be if every score that could not be had were 0, or
+    the best there is; null where that is not known (amounts). `coverage` is scored / due, 0..1.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    low: float | None = Field(description="null with fewer than two clusters")
+    high: float | None
+    confidence: float
+    method: Literal["wilson", "clustered_t", "woodruff"]
+    cases: int
+    clusters: int
+    coverage: float | None
+    worst: float | None = None
+    best: float | None = None
+
+
+class _Values(Protocol):
+    """Where the values of a run's cases come from."""
+
+    def of_cases(self, column: str) -> Sample | Counted:
+        """`passes` (share of a case's executions that passed) or `score`."""
+        ...
+
+    def of_metric(self, metric: MetricSummary) -> Callable[[str], Sample | Counted]:
+        """By column (`raw`, `value`, `success`) the values of one metric."""
+        ...
+
+
+def run_intervals(
+    cases: pl.LazyFrame,
+    scores: pl.LazyFrame,
+    metrics: Sequence[MetricSummary],
+    counts: pl.DataFrame,
+    tiers: Mapping[str, pl.DataFrame],
+) -> dict[str, NumberInterval]:
+    """The intervals of a run's numbers, by the names that `run_metrics` gives the numbers.
+
+    Args:
+        cases: rows of `cases`, of one run.
+        scores: rows of `scores`.
+        metrics: what they came to.
+        counts: what `metric_counts` found in the scores.
+        tiers: what `tier_counts` found in them.
+    """
+    executed = executions(cases)
+    by_score = collected(executed.group_by("state", "overall_score").agg(rows=pl.len()))
+    repeated, clustered = collected(
+        executed.select((pl.col("repetition") > 0).any(), pl.col("cluster").is_not_null().any())
+    ).row(0)
+    # One number after the other: all of them at once take hundreds of bytes a case.
+    clusters = clusters_of(cases) if repeated or clustered else None
+    values: _Values = (
+        _Alone(by_score, counts)
+        if clusters is None
+        else _Grouped(cases, scores, clusters, repeated=repeated)
+    )
+    numbers = chain(
+        _case_numbers(by_score, values),
+        _metric_numbers(metrics, values),
+        agent_numbers(cases, clusters),
+        assessment_numbers(scores, metrics, clusters),
+        tier_numbers(cases, scores, tiers, clusters),
+        trial_numbers(cases, scores, metrics, clusters)
+        if repeated and clusters is not None
+        else (),
+    )
+    return {name: _interval(number) for name, number in numbers if number.values.size}
+
+
+class _Alone:
+    """Cases of which each is its own cluster and was judged once: how often a value occurs is all.
+
+    Args:
+        by_score: executions by `state` and `overall_score`.
+        counts: what `metric_counts` found.
+    """
+
+    def __init__(self, by_score: pl.DataFrame, counts: pl.DataFrame) -> None:
+        self._cases = by_score.with_columns(
+            passes=(pl.col("state") == "passed").cast(pl.Float64),
+            score=pl.when(pl.col("state") != "errored").then("overall_score"),
+        )
+        self._scored = counts.filter(status="scored")
+
+    def of_cases(self, column: str) -> Counted:
+        return counted(self._cases, column)
+
+    def of_metric(self, metric: MetricSummary) -> Callable[[str], Counted]:
+        rows = self._scored.filter(judge=metric.judge, metric=metric.name)
+        return partial(counted, rows)
+
+
+class _Grouped:
+    """Cases with repetitions or clusters: each case's values averaged, with its cluster's number.
+
+    Args:
+        cases: rows of `cases`.
+        scores: rows of `scores`.
+        clusters: of the cases, by their keys.
+        repeated: whether some case was judged more than once.
+    """
+
+    def __init__(
+        self, cases: pl.LazyFrame, scores: pl.LazyFrame, clusters: pl.DataFrame, *, repeated: bool
+    ) -> None:
+        self._scores = headlines(scores).filter(pl.col("status") == "scored")
+        self._clusters = clusters
+        self._repeated = repeated
+        of_case = (
+            executions(cases)
+            .group_by(key())
+            .agg(
+                passes=(pl.col("state") == "passed").mean(),
+                score=pl.when(pl.col("state") != "errored").then("overall_score").mean(),
+            )
+        )
+        self._cases = collected(of_case).join(clusters, on=KEY)
+
+    def of_cases(self, column: str) -> Sample:
+        return coded_sample(self._cases, column)
+
+    def of_metric(self, metric: MetricSummary) -> Callable[[str], Sample]:
+        own = self._scores.filter(
+            (pl.col("judge") == metric.judge) & (pl.col("metric") == metric.name)
+        )
+        numbers = pl.col("raw", "value", "success").cast(pl.Float64)
+        # Without repetitions a row is a case already, and grouping takes as much memory as rows.
+        rows = (
+            own.group_by(key()).agg(numbers.mean())
+            if self._repeated
+            else own.select(key(), numbers)
+        )
+        found = collected(rows).join(self._clusters, on=KEY)
+        return partial(coded_sample, found)
+
+
+def _case_numbers(by_score: pl.DataFrame, values: _Values) -> Iterator[tuple[str, Number]]:
+    """Pass rate and overall score; an errored execution did not pass, and has no score."""
+    runs = int(by_score["rows"].sum())
+    missing = int(by_score.filter(state="errored")["rows"].sum())
+    passed = float(by_score.filter(state="passed")["rows"].sum())
+    rate = Number(values.of_cases("passes"), runs - missing, missing, rate=True, total=passed)
+    yield "pass_rate", rate
+    yield "cases_pass_rate_pct", rate._replace(most=100.0)
+    known = by_score.filter(pl.col("state") != "errored").drop_nulls("overall_score")
+    score = Number(
+        values.of_cases("score"),
+        int(known["rows"].sum()),
+        missing,
+        most=100.0,
+        total=float((known["overall_score"] * known["rows"]).sum()),
+    )
+    yield "avg_overall_score", score
+    yield "weighted_metrics_score_pct", score
+
+
+def _metric_numbers(
+    metrics: Sequence[MetricSummary], values: _Values
+) -> Iterator[tuple[str, Number]]:
+    names = published_names(metrics)
+    for metric in metrics:
+        path = f"metrics/{names[metric.judge, metric.name]}"
+        had = (metric.scored, metric.failed)
+        of = values.of_metric(metric)
+        value = Number(of("value"), *had, total=_total(metric))
+        raw = Number(of("raw"), *had, most=None)
+        yield f"{path}/mean_raw", raw
+        yield f"{path}/mean_value", value
+        if metric.pass_rate is not None:
+            yield f"{path}/pass_rate", value._replace(values=of("success"), rate=True)
+        for name in metric.run_names:
+            yield name, raw if metric.mean_value is None else value
+
+
+def _total(metric: MetricSummary) -> float:
+    return (metric.mean_value or 0.0) * metric.scored
+
+
+def _interval(number: Number) -> NumberInterval:
+    values, span, bounds = number.values, _span(number), _bounds(number)
+    due = number.known + number.missing
+    method = "woodruff" if number.quantile is not None else "clustered_t"
+    return NumberInterval(
+        low=None if span is None else rounded(span.low),
+        high=None if span is None else rounded(span.high),
+        confidence=CONFIDENCE,
+        method="wilson" if number.rate else method,
+        cases=values.size,
+        clusters=values.clusters,
+        coverage=rounded(number.known / due) if due else None,
+        worst=None if bounds is None else rounded(bounds.low),
+        best=None if bounds is None else rounded(bounds.high),
+    )
+
+
+def _span(number: Number) -> Span | None:
+    values, factor = number.values, number.most or 1.0
+    if number.quantile is not None and isinstance(values, Sample):
+        return quantile_interval(values, number.quantile)
+    if number.rate:
+        rate = rate_interval(values)
+        return rate and Span(rate.low * factor, rate.high * factor)
+    span = mean_interval(values)
+    if span is None:
+        return None
+    if number.most is not None:
+        return span.clipped(0.0, number.most)
+    least = span.low if number.least is None else max(span.low, number.least)
+    return Span(least * number.times, span.high * number.times)
+
+
+def _bounds(number: Number) -> Span | None:
+    if number.most is None:
+        return None
+    factor = number.most if number.rate else 1.0
+    total = number.values.mean * number.known if number.total is None else number.total
+    return missing_bounds(total * factor, number.known, number.missing, number.most)

@@ -1,0 +1,101 @@
+"""How steady the votes on a metric are: repeats of one model, and models beside each other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict, Field
+
+from assizes.judge.statistics.exact import rounded
+from assizes.judge.verdicts.executions import collected
+
+
+class Stability(BaseModel):
+    """How often two votes on the same headline differ or agree.
+
+    A verdict is the vote's `passed`, else its label, else its value. Shares run 0..1 and are null
+    where no case has two such votes.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    judge: str
+    metric: str
+    cases: int = Field(description="with at least two scored votes")
+    flip_rate: float | None = Field(
+        description="share of the pairs of repeats of one model whose verdicts differ"
+    )
+    agreement: float | None = Field(
+        description="share of the pairs of votes of different models whose verdicts agree"
+    )
+    escalated: int = Field(description="cases that a stronger model judged anew")
+
+
+@dataclass(slots=True)
+class _Pairs:
+    cases: int = 0
+    repeats: int = 0
+    flips: int = 0
+    across: int = 0
+    agreeing: int = 0
+    escalated: int = 0
+
+    def add(self, votes: list[Mapping[str, Any]]) -> None:
+        self.cases += len(votes) > 1
+        for one, other in combinations(votes, 2):
+            same = _verdict(one) == _verdict(other)
+            if one["model"] == other["model"]:
+                self.repeats += 1
+                self.flips += not same
+            else:
+                self.across += 1
+                self.agreeing += same
+
+
+def stability(scores: pl.LazyFrame) -> tuple[Stability, ...]:
+    """Every metric that was voted on, by judge and name; empty for a run without votes.
+
+    Args:
+        scores: rows of `scores`, of one run.
+    """
+    said = pl.col("details").str
+    voted = scores.filter(
+        (pl.col("part") == "")
+        & (said.contains('"votes":', literal=True) | said.contains('"first_votes":', literal=True))
+    ).select("judge", "metric", "details")
+    found: dict[tuple[str, str], _Pairs] = {}
+    for judge, metric, details in collected(voted).iter_rows():
+        body = json.loads(details)
+        pairs = found.setdefault((judge, metric), _Pairs())
+        pairs.add(list(_scored([*body.get("first_votes", ()), *body.get("votes", ())])))
+        pairs.escalated += "escalated" in body
+    return tuple(
+        Stability(
+            judge=judge,
+            metric=metric,
+            cases=pairs.cases,
+            flip_rate=_share(pairs.flips, pairs.repeats),
+            agreement=_share(pairs.agreeing, pairs.across),
+            escalated=pairs.escalated,
+        )
+        for (judge, metric), pairs in sorted(found.items())
+    )
+
+
+def _scored(votes: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    return (vote for vote in votes if vote["status"] == "scored")
+
+
+def _verdict(vote: Mapping[str, Any]) -> object:
+    if vote["passed"] is not None:
+        return vote["passed"]
+    return vote["value"] if vote["label"] is None else vote["label"]
+
+
+def _share(part: int, whole: int) -> float | None:
+    return rounded(part / whole) if whole else None

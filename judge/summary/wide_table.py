@@ -1,0 +1,109 @@
+"""The wide table of seed 004: one row a request, every assessment under its published column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import polars as pl
+
+from assizes.judge.families.rag.entries import built_in, yes_no_rubrics
+from assizes.judge.families.rag.measures import AgentUsage, DocumentRecall
+from assizes.judge.protocol import Judge
+from assizes.judge.score import Metric, Scale
+from assizes.judge.summary.headlines import metric_counts, metric_summaries, overall_assessments
+from assizes.judge.verdicts.executions import CASE
+
+_RATING: Final = "/rating/"
+_PRECISION: Final = "/precision/"
+_AVERAGE: Final = "/average"
+
+
+def agent_evaluation_judges() -> tuple[Judge, ...]:
+    """The built-in judges of seed 004, in the order of their columns."""
+    return (*map(built_in, yes_no_rubrics()), DocumentRecall(), AgentUsage())
+
+
+def results_frame(
+    cases: pl.DataFrame, scores: pl.DataFrame, judges: Sequence[Judge] | None = None
+) -> pl.DataFrame:
+    """One row for each case: `request_id`, `repetition`, the overall assessment, and the columns of
+    the judges that were heard.
+
+    A column is named by what the run publishes: a rating `<name>/rating`, `/rationale` and
+    `/error_message`; a judge of chunks `<name>/ratings`, `/rationales`, `/error_messages` (lists in
+    the order of retrieval) and `/precision`; a measure by its own name. A judge that did not apply
+    leaves nulls, one that could not be had an error message and nulls.
+
+    Args:
+        cases: rows of `cases`.
+        scores: rows of `scores`.
+        judges: those that may have columns, such as those of a court; null: the built-in ones.
+    """
+    seated = agent_evaluation_judges() if judges is None else judges
+    lazy = scores.lazy()
+    summaries = metric_summaries(metric_counts(lazy), seated)
+    table = cases.select(CASE).sort(CASE)
+    overall = overall_assessments(cases.lazy(), lazy, summaries).collect()
+    if any(one.gate == "quality" for one in summaries):
+        table = table.join(overall, on=CASE, how="left", maintain_order="left")
+    heard = {(one.judge, one.name) for one in summaries}
+    for judge in seated:
+        for metric in judge.metrics:
+            if (judge.name, metric.name) in heard and metric.run_names:
+                found = scores.filter(judge=judge.name, metric=metric.name)
+                columns = _columns(metric, found)
+                table = table.join(columns, on=CASE, how="left", maintain_order="left")
+    return table.rename({"case_id": "request_id"})
+
+
+def _columns(metric: Metric, scores: pl.DataFrame) -> pl.DataFrame:
+    """The columns of one metric, with the identity of the case; `scores` are its rows alone."""
+    name = metric.run_names[0]
+    if _PRECISION in name:
+        return _chunk_columns(name.split(_PRECISION)[0], scores)
+    headline = scores.filter(part="")
+    if _RATING in name:
+        stem = name.split(_RATING)[0]
+        return headline.select(
+            *CASE,
+            pl.col("label").alias(f"{stem}/rating"),
+            _rationale().alias(f"{stem}/rationale"),
+            _error().alias(f"{stem}/error_message"),
+        )
+    if metric.scale is Scale.AMOUNT:
+        # The seed's rows bear the plain name, its runs `agent/` before it.
+        kind = pl.Float64 if metric.name.endswith("_seconds") else pl.Int64
+        return headline.select(*CASE, pl.col("raw").cast(kind).alias(metric.name))
+    return headline.select(*CASE, pl.col("value").alias(name.removesuffix(_AVERAGE)))
+
+
+def _chunk_columns(stem: str, scores: pl.DataFrame) -> pl.DataFrame:
+    """Lists with one entry a chunk; where the judge failed as a whole, one entry with its error."""
+    place = pl.col("part").str.strip_prefix("chunk:").cast(pl.Int64, strict=False)
+    lists = [f"{stem}/ratings", f"{stem}/rationales", f"{stem}/error_messages"]
+    entries = scores.filter((pl.col("part") != "") | (pl.col("status") == "failed"))
+    has_chunks = (pl.col("part") != "").any().over(CASE)
+    chunks = (
+        entries.filter((pl.col("part") != "") | ~has_chunks)
+        .sort(*CASE, place)
+        .group_by(CASE, maintain_order=True)
+        .agg(
+            pl.col("label").alias(lists[0]),
+            _rationale().alias(lists[1]),
+            _error().alias(lists[2]),
+        )
+    )
+    headline = scores.filter(part="").join(chunks, on=CASE, how="left", maintain_order="left")
+    empty = pl.lit([], dtype=pl.List(pl.String))
+    nothing_found = (pl.col("status") == "scored") & pl.col(lists[0]).is_null()
+    filled = [pl.when(nothing_found).then(empty).otherwise(pl.col(one)).alias(one) for one in lists]
+    return headline.select(*CASE, *filled, pl.col("value").alias(f"{stem}/precision"))
+
+
+def _rationale() -> pl.Expr:
+    return pl.col("details").str.json_path_match("$.rationale")
+
+
+def _error() -> pl.Expr:
+    return pl.when(pl.col("status") == "failed").then(pl.col("reason"))

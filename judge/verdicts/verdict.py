@@ -1,0 +1,271 @@
+"""The verdict on one case: its scores become a number 0..100, a gate, and one line for people.
+
+Three families of judges may sit. The conversation judge (seed 001): the checklist of expected
+outcomes decides, the overall score only where there is no checklist; labels and binary metrics
+describe, they never decide. The judges of seeds 002 and 003, and the quality judges of seed 004,
+rule as `assizes.judge.verdicts.gates` says. A case passes when every family that applies to it passes it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Literal
+
+from assizes.judge.rubrics.rubric import OUTCOMES
+from assizes.judge.score import ACCEPTABLE, Gate, Score
+from assizes.judge.verdicts.gates import (
+    CaseGate,
+    Ruling,
+    error_of,
+    gate_of,
+    judges_ruling,
+    passed_of,
+    points,
+    quality_ruling,
+    why_skipped,
+)
+
+MISSING_SCORE = "missing_score"
+"""Error code of a gating metric for which no score was handed in."""
+
+STRONG = 4
+"""From this level on the best metric is worth a mention."""
+
+CaseStatus = Literal["judged", "errored", "skipped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is held of one case.
+
+    `overall_score` and `tier_scores` run 0..100 with 2 decimals. `score_passed` says whether the
+    overall score reached the threshold, whatever gate decided `passed`; null where it is a mean of
+    judges with thresholds of their own. `passed` is null for a case to which nothing applied,
+    false for one whose judge could not be had, but null where only the yes/no gate lacks a rating.
+    `root_cause` names the quality metric that a failure is traced to.
+    """
+
+    overall_score: float | None
+    score_passed: bool | None
+    passed: bool | None
+    gate: CaseGate | None
+    status: CaseStatus
+    error: str | None
+    root_cause: str | None
+    summary: str
+    tier_scores: Mapping[str, float]
+
+
+def overall_score(raw_by_metric: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    """Sum of (metric score / 5) x normalised weight x 100, 2 decimals (seed 001).
+
+    Args:
+        raw_by_metric: levels 0..5; pass and fail of a binary metric are 5 and 0.
+        weights: positive shares of any size; they are normalised here.
+
+    Raises:
+        ValueError: when a weighted metric has no level, or the weights sum to nothing.
+    """
+    absent = sorted(weights.keys() - raw_by_metric.keys())
+    if absent:
+        raise ValueError(f"no score for {', '.join(absent)}: weights are never shared out anew")
+    total = math.fsum(weights.values())
+    if total <= 0:
+        raise ValueError(f"weights sum to {total!r}, a positive sum is needed: {dict(weights)!r}")
+    weighted = math.fsum(raw_by_metric[name] * weight for name, weight in weights.items())
+    return points(weighted / 5 / total * 100)
+
+
+def verdict(
+    scores: Sequence[Score],
+    weights: Mapping[str, float],
+    pass_threshold: float,
+    tiers: Mapping[str, str],
+    gates: Mapping[str, Gate] = MappingProxyType({}),
+    *,
+    has_ground_truth: bool = False,
+) -> Verdict:
+    """The verdict on the scores of one case.
+
+    Args:
+        scores: headlines and parts of every judge; only headlines named in `weights` are weighed.
+        weights: share of each metric in the overall score.
+        pass_threshold: overall score 0..100 that passes a case without a checklist, inclusive.
+        tiers: the tier of each metric.
+        gates: the metrics that gate in another way than by weight, in the order of the court.
+        has_ground_truth: whether the case says what the answer should have been.
+    """
+    headlines = [score for score in scores if not score.part]
+    weighed = _weighed(headlines, weights, gates)
+    of_judges, of_quality = (_due(headlines, gates, gate) for gate in ("judges", "quality"))
+    judges = judges_ruling(of_judges)
+    if judges is not None and weights:
+        judges = replace(judges, overall_score=None)
+    rulings = (
+        _conversation(scores, weighed, (weights, tiers), pass_threshold),
+        judges,
+        quality_ruling(of_quality, list(gates), has_ground_truth=has_ground_truth),
+    )
+    found = [ruling for ruling in rulings if ruling is not None]
+    if not found:
+        return _skipped(why_skipped([*weighed.values(), *of_judges, *of_quality]))
+    return _together(found)
+
+
+def _weighed(
+    headlines: Sequence[Score], weights: Mapping[str, float], gates: Mapping[str, Gate]
+) -> dict[str, Score]:
+    """What the conversation judge owes, its checklist among it; without any judge that gates,
+    whatever there is.
+    """
+    by_metric = {score.metric: score for score in headlines}
+    if not weights and not gates:
+        return by_metric
+    weighed = {name: by_metric.get(name, _unscored(name)) for name in weights}
+    return weighed | ({OUTCOMES: by_metric[OUTCOMES]} if OUTCOMES in by_metric else {})
+
+
+def _due(headlines: Sequence[Score], gates: Mapping[str, Gate], gate: Gate) -> list[Score]:
+    """The headlines that gate so, with a failed one for each that was never handed in."""
+    found = [score for score in headlines if gates.get(score.metric) == gate]
+    names = {score.metric for score in found}
+    absent = [name for name, of in gates.items() if of == gate and name not in names]
+    return [*found, *map(_unscored, absent)]
+
+
+def _unscored(metric: str) -> Score:
+    return Score.failed(metric, "no judge scored it", MISSING_SCORE)
+
+
+def _conversation(
+    scores: Sequence[Score],
+    due: Mapping[str, Score],
+    shares: tuple[Mapping[str, float], Mapping[str, str]],
+    pass_threshold: float,
+) -> Ruling | None:
+    """Seed 001: the checklist decides, else the overall score; null when nothing applies."""
+    weights, tiers = shares
+    if error := error_of(list(due.values())):
+        return Ruling("overall_score", None, "", error=error)
+    if not any(score.status == "scored" for score in due.values()):
+        return None
+    outcomes = _outcomes(scores, due.get(OUTCOMES))
+    found = [due[name] for name in weights if due[name].status == "scored"]
+    levels = {score.metric: _level(score) for score in found}
+    total = _overall(levels, weights)
+    score_passed = None if total is None else total >= round(pass_threshold, 9)
+    gate, passed = _gate(outcomes, score_passed)
+    return Ruling(
+        gate=gate,
+        passed=passed,
+        words=_outcome_words(outcomes) if outcomes else _score_words(total, pass_threshold),
+        overall_score=total,
+        score_passed=score_passed,
+        remarks=tuple(_remarks(found, total, outcomes)),
+        tier_scores=_tier_scores(levels, weights, tiers),
+    )
+
+
+def _together(rulings: Sequence[Ruling]) -> Verdict:
+    """One verdict of several rulings; errored only when a ruling that is missing could turn it."""
+    deciding = [ruling for ruling in rulings if ruling.gate] or rulings
+    passed = passed_of(deciding)
+    error = "; ".join(ruling.error for ruling in rulings if ruling.error) or None
+    if error and passed is None:
+        rated = all(ruling.gate == "quality" for ruling in rulings if ruling.error)
+        return _errored(error, passed=None if rated else False)
+    said = "; ".join(ruling.words for ruling in rulings if ruling.words)
+    remarks = [remark for ruling in rulings for remark in ruling.remarks]
+    remarks += [f"could not be had: {error}"] if error else []
+    return Verdict(
+        overall_score=rulings[0].overall_score,
+        score_passed=rulings[0].score_passed,
+        passed=passed,
+        gate=gate_of(deciding),
+        status="judged",
+        error=error,
+        root_cause=next((one.root_cause for one in rulings if one.root_cause), None),
+        summary=", ".join((f"{_word(passed)} ({said})", *remarks)),
+        tier_scores=rulings[0].tier_scores,
+    )
+
+
+def _level(score: Score) -> float:
+    """The score on 0..5, whatever its own scale."""
+    return score.value * 5 if score.value is not None else score.raw or 0.0
+
+
+def _errored(error: str, *, passed: bool | None) -> Verdict:
+    return Verdict(None, None, passed, "error", "errored", error, None, f"ERROR ({error})", {})
+
+
+def _skipped(reason: str) -> Verdict:
+    summary = f"SKIPPED ({reason})"
+    return Verdict(None, None, None, None, "skipped", None, None, summary, {})
+
+
+def _outcomes(scores: Sequence[Score], checklist: Score | None) -> list[Score]:
+    """The entries of the checklist; none when it was not due or not produced."""
+    if checklist is None or checklist.status != "scored":
+        return []
+    return [score for score in scores if score.metric == OUTCOMES and score.part]
+
+
+def _overall(levels: Mapping[str, float], weights: Mapping[str, float]) -> float | None:
+    """Over the metrics that apply; null when none of them carries weight."""
+    applying = {name: weights[name] for name in levels}
+    return overall_score(levels, applying) if math.fsum(applying.values()) > 0 else None
+
+
+def _gate(
+    outcomes: Sequence[Score], score_passed: bool | None
+) -> tuple[CaseGate | None, bool | None]:
+    if outcomes:
+        return "expected_outcomes", all(outcome.passed is True for outcome in outcomes)
+    if score_passed is not None:
+        return "overall_score", score_passed
+    return None, None
+
+
+def _word(passed: bool | None) -> str:
+    return {True: "PASSED", False: "FAILED", None: "NOT DECIDED"}[passed]
+
+
+def _outcome_words(outcomes: Sequence[Score]) -> str:
+    held = sum(outcome.passed is True for outcome in outcomes)
+    return f"{held} of {len(outcomes)} expected outcomes"
+
+
+def _score_words(total: float | None, pass_threshold: float) -> str:
+    return "no weighted score" if total is None else f"score {total}, needs {pass_threshold}"
+
+
+def _remarks(
+    found: Sequence[Score], total: float | None, outcomes: Sequence[Score]
+) -> Iterator[str]:
+    if outcomes and total is not None:
+        yield f"score {total}"
+    levelled = [score for score in found if score.passed is None]
+    weakest = min(levelled, key=_level, default=None)
+    strongest = max(levelled, key=_level, default=None)
+    if weakest is not None and _level(weakest) < ACCEPTABLE:
+        yield f"weakest {weakest.metric} {_level(weakest):g}/5"
+    if strongest is not None and strongest is not weakest and _level(strongest) >= STRONG:
+        yield f"strongest {strongest.metric} {_level(strongest):g}/5"
+    for score in found:
+        if score.passed is False:
+            yield f"failed {score.metric}"
+
+
+def _tier_scores(
+    levels: Mapping[str, float], weights: Mapping[str, float], tiers: Mapping[str, str]
+) -> dict[str, float]:
+    names = sorted({tiers[name] for name in levels if name in tiers})
+    by_tier = {
+        tier: _overall({n: level for n, level in levels.items() if tiers.get(n) == tier}, weights)
+        for tier in names
+    }
+    return {tier: score for tier, score in by_tier.items() if score is not None}

@@ -1,0 +1,36 @@
+"""Say whose a change is, and tell Prefect where it is the judge's."""
+
+from __future__ import annotations
+
+import asyncio
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.events import emit_event
+
+from assizes.judge.comparison.compare import RunComparison
+from assizes.judge.history.anchors import Attribution
+from assizes.tasks.context.run_context import Room
+from assizes.tasks.plan import PlannedRun
+from assizes.tasks.publish_report import run_resource
+from assizes.tasks.runs.anchor_runs import stored_attribution
+from assizes.tasks.runtime.log_redaction import discreet
+
+EVENT_DRIFTED = "assizes.judge.drifted"
+
+
+@discreet
+@task(name="attribute_change", cache_policy=NO_CACHE, result_serializer="json")
+async def attribute_change(
+    room: Room, run: PlannedRun, comparison: RunComparison | None
+) -> Attribution | None:
+    """By the anchors judged with this run and before; null where none were."""
+    record = run.record
+    found = await asyncio.to_thread(stored_attribution, room.store, record, comparison)
+    if found is not None and found.judge_moved:
+        emit_event(
+            EVENT_DRIFTED,
+            resource=run_resource(record.run_id, record.name),
+            payload={"run_id": record.run_id, **found.model_dump(mode="json")},
+        )
+    return found

@@ -1,0 +1,1 @@
+"""Provider batches: requests written as files, handed in once, and their results collected."""

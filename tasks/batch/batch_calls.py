@@ -1,0 +1,74 @@
+"""Requests to a batch endpoint: made again when that helps, ended rather than cut."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_exponential
+
+from assizes.judge.engine.faults import action_for
+from assizes.judge.errors import ModelError
+
+T = TypeVar("T")
+
+CALL_ATTEMPTS: Final = 5
+"""So often a request to the batch endpoint is made before the run gives up."""
+
+GRACE_S: Final = 5.0
+"""So long an interrupted run waits for the provider's answer to what is being handed in."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookPace:
+    """Seconds between looks at a batch: the first pause, doubled up to the longest."""
+
+    first_s: float = 2.0
+    longest_s: float = 60.0
+
+
+async def patiently(pace: LookPace, call: Callable[[], Awaitable[T]]) -> T:
+    """Once more after a fault that passes.
+
+    Raises:
+        ModelError: the last fault.
+    """
+
+    async def once() -> T:  # tenacity awaits only what is declared async
+        return await call()
+
+    return await AsyncRetrying(
+        retry=retry_if_exception(lambda error: isinstance(error, ModelError) and passes(error)),
+        wait=wait_exponential(multiplier=pace.first_s, max=pace.longest_s),
+        stop=stop_after_attempt(CALL_ATTEMPTS),
+        reraise=True,
+    )(once)
+
+
+def passes(error: ModelError) -> bool:
+    """Whether the same request may succeed later."""
+    return action_for(error.code) == "retry"
+
+
+async def let_end(work: Coroutine[Any, Any, T]) -> T:
+    """Whoever cancels it waits a moment: what the provider answers just now is still noted."""
+    running = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running], timeout=GRACE_S)
+        raise
+
+
+async def chunks(lines: AsyncIterator[T], size: int) -> AsyncIterator[list[T]]:
+    """The lines in lists of this size; the last may be shorter."""
+    some: list[T] = []
+    async for line in lines:
+        some.append(line)
+        if len(some) == size:
+            yield some
+            some = []
+    if some:
+        yield some

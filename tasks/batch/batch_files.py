@@ -1,0 +1,125 @@
+"""The files of a round as they are written: requests line by line, cut at what providers take."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from assizes.judge.engine.batching import model_mark
+from assizes.judge.models.model import Model
+from assizes.judge.prompts.reply_request import worst_usd
+from assizes.judge.protocol import Ask
+from assizes.tasks.runtime.closing import Closing
+
+ENDPOINT: Final = "/v1/chat/completions"
+
+
+@dataclass(frozen=True, slots=True)
+class Most:
+    """What fits into one batch: the smallest of what providers say."""
+
+    asks: int = 50_000
+    size: int = 200_000_000
+    """Bytes."""
+
+
+@dataclass(slots=True)
+class Draft:
+    """One file of requests to one model, and beside it the key and worst case of each.
+
+    `worst_usd` of an ask is null where no price is known.
+    """
+
+    model: str
+    mark: str
+    path: Path
+    asks: int = 0
+    size: int = 0
+    keys_hash: str = ""
+
+    def worst_cases(self) -> Iterator[tuple[str, float | None]]:
+        """Key and worst case in dollars, at the price of a batch, ask by ask."""
+        with self.path.with_suffix(".worst").open(encoding="ascii") as lines:
+            for line in lines:
+                key, _, usd = line.strip().partition(" ")
+                yield key, float(usd) if usd else None
+
+    def keys(self) -> Iterator[str]:
+        """The keys, in order."""
+        return (key for key, _ in self.worst_cases())
+
+
+class _Pen:
+    """A draft that is being written."""
+
+    def __init__(self, draft: Draft) -> None:
+        self.draft = draft
+        self._digest = hashlib.sha256()
+        self._requests = draft.path.open("wb")
+        self._worst = draft.path.with_suffix(".worst").open("w", encoding="ascii")
+
+    def write(self, key: str, line: bytes, worst_usd: float | None) -> None:
+        self._requests.write(line)
+        self._worst.write(f"{key} {'' if worst_usd is None else repr(worst_usd)}\n")
+        self._digest.update(key.encode() + b"\n")
+        self.draft.asks += 1
+        self.draft.size += len(line)
+
+    def close(self) -> Draft:
+        self._requests.close()
+        self._worst.close()
+        self.draft.keys_hash = self._digest.hexdigest()
+        return self.draft
+
+
+class Drafts(Closing):
+    """All files of one round, in a folder of their own; one is open for each model."""
+
+    def __init__(self, folder: Path, most: Most) -> None:
+        self._folder = folder
+        self._most = most
+        self._pens: dict[str, _Pen] = {}
+        self._closed: list[Draft] = []
+
+    def add(self, model: Model, body: dict[str, Any], ask: Ask[Any], key: str) -> None:
+        """Write one request."""
+        line = _line(key, body)
+        mark = model_mark(model)
+        pen = self._pens.get(mark)
+        if pen is None or not self._fits(pen.draft, len(line)):
+            pen = self._begin(model.name, mark)
+        pen.write(key, line, worst_usd(model.price, ask, model.tokens(ask), batch=True))
+
+    def close(self) -> Sequence[Draft]:
+        """End all files; the drafts in the order in which they were begun."""
+        for mark in list(self._pens):
+            self._end(mark)
+        return sorted(self._closed, key=lambda draft: draft.path.name)
+
+    def _fits(self, draft: Draft, size: int) -> bool:
+        return draft.asks < self._most.asks and draft.size + size <= self._most.size
+
+    def _begin(self, model: str, mark: str) -> _Pen:
+        self._end(mark)
+        number = len(self._closed) + len(self._pens) + 1
+        pen = self._pens[mark] = _Pen(Draft(model, mark, self._folder / f"{number:06d}.jsonl"))
+        return pen
+
+    def _end(self, mark: str) -> None:
+        pen = self._pens.pop(mark, None)
+        if pen is not None:
+            self._closed.append(pen.close())
+
+
+def _line(key: str, body: dict[str, Any]) -> bytes:
+    request = {"custom_id": key, "method": "POST", "url": ENDPOINT, "body": body}
+    try:
+        return orjson.dumps(request) + b"\n"
+    except TypeError:  # a lone surrogate; live calls send it as an escape
+        return json.dumps(request).encode() + b"\n"

@@ -1,0 +1,1 @@
+"""What one run opens once and all its shards share, and what other processes check it against."""

@@ -1,0 +1,1 @@
+"""One run over several processes: partitions, work pools, shared limits, heartbeats."""

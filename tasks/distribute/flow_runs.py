@@ -1,0 +1,107 @@
+"""The flow runs of partitions on the Prefect server: found by the tag of their run, and ended."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+import httpx
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterDeploymentId,
+    FlowRunFilterId,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+    FlowRunFilterTags,
+)
+from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.exceptions import ObjectNotFound, PrefectException
+from prefect.states import Cancelled
+
+from assizes.tasks.distribute.heartbeat import HALT
+from assizes.tasks.distribute.partitions import DONE, Ended
+
+log = logging.getLogger(__name__)
+
+_PAGE: Final = 200
+"""Flow runs in one answer of the server, at most."""
+
+_GONE: Final = 404
+
+_OPEN: Final = [StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.PAUSED]
+
+_WORDLESS: Final = ("Failed", "Crashed", "Deleted")
+"""How a flow run ends that could not say why: another process may do better."""
+
+
+def tags_of(run_id: str) -> list[str]:
+    """The tags of every partition of a run."""
+    return ["assizes", f"run:{run_id}"]
+
+
+async def open_runs(
+    client: PrefectClient, tags: Sequence[str], deployment_id: UUID | None = None
+) -> list[FlowRun]:
+    """Flow runs with all these tags that have not ended, of one deployment or wherever they are
+    from.
+    """
+    states = FlowRunFilterState(type=FlowRunFilterStateType(any_=_OPEN))
+    wanted = FlowRunFilter(tags=FlowRunFilterTags(all_=list(tags)), state=states)
+    if deployment_id is not None:
+        wanted.deployment_id = FlowRunFilterDeploymentId(any_=[deployment_id])
+    found: list[FlowRun] = []
+    while True:
+        page = await client.read_flow_runs(flow_run_filter=wanted, limit=_PAGE, offset=len(found))
+        found += page
+        if len(page) < _PAGE:
+            return found
+
+
+async def runs_of(client: PrefectClient, ids: Sequence[UUID]) -> dict[UUID, FlowRun]:
+    """Flow runs by id, in one request for two hundred; one that was deleted is missing."""
+    found: dict[UUID, FlowRun] = {}
+    for start in range(0, len(ids), _PAGE):
+        wanted = FlowRunFilter(id=FlowRunFilterId(any_=list(ids[start : start + _PAGE])))
+        page = await client.read_flow_runs(flow_run_filter=wanted, limit=_PAGE)
+        found |= {one.id: one for one in page}
+    return found
+
+
+async def halt(client: PrefectClient, tags: Sequence[str], why: str) -> None:
+    """Cancel flow runs that have not begun, and let the others end by themselves.
+
+    A server that cannot be reached is only a warning.
+    """
+    try:
+        for run in await open_runs(client, tags):
+            if HALT not in run.labels:
+                await call_back(client, run, why)
+    except (httpx.HTTPError, PrefectException) as error:
+        log.warning("the partitions with %s could not be called back: %s", list(tags), error)
+
+
+async def call_back(client: PrefectClient, run: FlowRun, why: str) -> None:
+    """Let a flow run that was open when it was read begin no further call.
+
+    Cancelling one that runs would kill its process with the calls it has in flight, and no other
+    state may be set on it: it may have ended since, and Prefect would let it leave that end.
+    """
+    try:
+        await client.update_flow_run_labels(run.id, {HALT: why})
+        if run.state is None or not run.state.is_running():
+            await client.set_flow_run_state(run.id, Cancelled(message=why), force=True)
+    except ObjectNotFound:  # it was deleted
+        return
+    except httpx.HTTPStatusError as error:
+        if error.response.status_code != _GONE:
+            raise
+
+
+def ended(state: State[Any] | None, *, stale: bool = False) -> Ended:
+    """How a flow run ended, by its last state."""
+    name = (state.name if state is not None else None) or DONE
+    message = (state.message if state is not None else None) or f"its flow run is {name}"
+    return Ended(name, message, lost=name in _WORDLESS, stale=stale)

@@ -1,0 +1,181 @@
+"""Partitions of a run: shards that another process judges together, and what it must have to do so."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from assizes.judge.config.run import LimitsConfig, RunConfig
+from assizes.judge.errors import ConfigurationError
+from assizes.judge.rows import as_json
+from assizes.tasks.intake.shard import Shard
+from assizes.tasks.store import Store
+
+DONE: Final = "Judged"
+LEFT: Final = "Left"
+"""Names of the last state of a partition: every shard of it is committed; some could not be."""
+
+_LOCAL: Final = ("file://", "local://")
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Shards that one process judges; `number` counts from 0 in the run's plan."""
+
+    number: int
+    shard_ids: tuple[str, ...]
+
+    def key(self, run_id: str, attempt: int) -> str:
+        """The same for the same shards of a run at the same attempt, whoever gives them out."""
+        body = as_json([run_id, self.shard_ids, attempt])
+        return f"{run_id}-{hashlib.sha256(body.encode()).hexdigest()[:16]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A partition as another process is told to judge it: the parameters of `judge_partition`."""
+
+    config: RunConfig
+    run_id: str
+    partition: Partition
+    seal: str | None = None
+
+    def parameters(self) -> dict[str, Any]:
+        """Plain JSON values: a configuration and ids, never a transcript."""
+        return {
+            "config": self.config.model_dump(mode="json"),
+            "run_id": self.run_id,
+            "partition": self.partition.number,
+            "shard_ids": list(self.partition.shard_ids),
+            "seal": self.seal,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How the flow run of a partition ended.
+
+    Attributes:
+        name: of its last state: that of an error which ends the run, or what became of it.
+        message: why, in words.
+        lost: whether the process ended without a word, so that another may do better.
+        stale: whether it had ended before it was given out now.
+    """
+
+    name: str
+    message: str
+    lost: bool = False
+    stale: bool = False
+
+
+def partitions(
+    shards: Sequence[Shard], size: int, done: Collection[str], taken: Collection[str]
+) -> Iterator[Partition]:
+    """The plan in pieces of `size` shards, wherever it stands: the same piece has the same shards.
+
+    Args:
+        shards: of the whole plan.
+        size: shards in a partition.
+        done: shards that are committed; a piece of nothing else is left out.
+        taken: shards that somebody is at work on.
+    """
+    for number, start in enumerate(range(0, len(shards), size)):
+        piece = tuple(
+            one.shard_id for one in shards[start : start + size] if one.shard_id not in taken
+        )
+        if any(shard_id not in done for shard_id in piece):
+            yield Partition(number, piece)
+
+
+def check_spread(config: RunConfig) -> None:
+    """See that other processes, perhaps on other machines, can judge parts of a run.
+
+    Raises:
+        ConfigurationError: naming the setting that holds for one process only.
+    """
+    kind = f'[runner] kind = "{config.runner.kind}"'
+    if config.runner.kind == "dask" and find_spec("distributed") is None:
+        raise ConfigurationError(f"{kind}: needs the extra dask: pip install 'assizes[dask]'")
+    if config.runner.batch:
+        raise ConfigurationError(f'{kind}: [runner] batch is for kind = "local" only')
+    limits = config.limits
+    if limits.shared is None and (limits.requests_per_minute or limits.tokens_per_minute):
+        raise ConfigurationError(
+            f"{kind}: each process would take requests_per_minute and tokens_per_minute for itself; "
+            'give the limit a name that they share, such as [limits] shared = "openai"'
+        )
+    places: dict[str, Sequence[str | None]] = {
+        "[transcripts] uri": [config.transcripts.uri],
+        "[judge] rubrics": config.judge.rubrics,
+        "[ground_truth] uri": [config.ground_truth.uri],
+        "[anchors] uri": [config.anchors.uri],
+    }
+    for where, uris in places.items():
+        for uri in uris:
+            if uri is not None and not _is_absolute(uri):
+                raise ConfigurationError(
+                    f"{kind}: {where} {uri!r} is looked for where each process stands; give an "
+                    "absolute path that all of them reach, or a URI such as s3://bucket/prefix"
+                )
+    databases = config.transcripts.databases
+    if databases is not None and not Path(databases).is_absolute():
+        raise ConfigurationError(
+            f"{kind}: [transcripts] databases {databases!r} is looked for where each process stands; "
+            "give the absolute path of a folder that all of them reach"
+        )
+
+
+def check_store(config: RunConfig, store: Store) -> None:
+    """See that several processes may write to the store of a run.
+
+    Raises:
+        ConfigurationError: when they may not.
+    """
+    if not store.many_writers:
+        raise ConfigurationError(
+            f'[runner] kind = "{config.runner.kind}": several processes cannot write to [store] uri '
+            f"{config.store.uri!r}; give a folder all of them reach, or an s3:// URI of a service "
+            "that honours conditional writes"
+        )
+
+
+def orders_config(config: RunConfig) -> RunConfig:
+    """The configuration that a partition is judged by: here is where the process is that judges.
+
+    What lies on a local disk is named absolutely. None of it counts for a run's identity.
+    """
+    update: dict[str, Any] = {
+        name: getattr(config, name).model_copy(update={"uri": absolute(getattr(config, name).uri)})
+        for name in ("store", "cache", "report")
+        if "duckdb://" not in getattr(config, name).uri
+    }
+    update["runner"] = config.runner.model_copy(update={"kind": "local"})
+    ledger = str(Path(config.limits.ledger).absolute())
+    update["limits"] = config.limits.model_copy(update={"ledger": ledger})
+    return config.model_copy(update=update)
+
+
+def absolute(uri: str) -> str:
+    """A local path from the root on; a URI as it is."""
+    if "://" in uri:
+        return uri
+    return str(Path(uri).expanduser().absolute())
+
+
+def limited(limits: LimitsConfig) -> bool:
+    """Whether what may be spent is limited, so that every call must be counted in one place."""
+    bounds: Mapping[str, Any] = limits.model_dump(
+        include={"budget_usd", "budget_usd_per_day", "max_asks", "max_asks_per_day"}
+    )
+    return any(bound is not None for bound in bounds.values())
+
+
+def _is_absolute(uri: str) -> bool:
+    path = uri
+    for scheme in _LOCAL:
+        path = path.removeprefix(scheme)
+    return "://" in path or Path(path).is_absolute()

@@ -1,0 +1,345 @@
+"""Limits that many runs share: Prefect global concurrency limits, leased in blocks.
+
+A limit of so many requests a minute is a Prefect limit whose slots decay as fast. Its slots are a
+queue, never a gate: taking some always succeeds, and how many are still occupied says when those
+just taken are due. Prefect forgets the time that has passed when it refuses slots, so a limit that
+refused would let less through the more it is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeVar
+
+import httpx
+from prefect.client.orchestration import PrefectClient, get_client
+from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
+from tenacity.wait import wait_random_exponential
+
+from assizes.judge.config.run import LimitsConfig
+from assizes.judge.engine.limits.rate_limiter import MINUTE_S, Block, Leased, Pace
+from assizes.judge.errors import AssizesError, ConfigurationError
+from assizes.tasks.distribute.slot_queue import Look, Taken, due
+
+log = logging.getLogger(__name__)
+
+SHARED: Final = 0.98
+"""Share of a limit that is leased: units may be used a little after their time, and what
+processes send at the same time does not arrive so."""
+
+BLOCK_S: Final = 0.3
+LONGEST_BLOCK_S: Final = 3.0
+"""What is leased at once, in seconds of the limit: half a hundredth of a minute, or more where the
+server is slow."""
+
+SLOTS_PER_REQUEST: Final = 100
+SLOTS_PER_TOKEN: Final = 10
+"""Prefect drops fractions of slots whenever some are taken."""
+
+FIRST_PAUSE_S: Final = 0.2
+LONGEST_PAUSE_S: Final = 5.0
+"""Between tries to reach a server that does not answer, or says that it is busy."""
+
+LOST_S: Final = 120.0
+"""A server that does not answer for so long is given up."""
+
+QUIET_S: Final = 3.0
+"""So long that is nobody's concern: units are leased ahead."""
+
+_OVER: Final = 422
+"""What the server says where more slots are wanted than there are."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLimit:
+    """A global concurrency limit as every process sets it up.
+
+    Args:
+        name: on the Prefect server.
+        per_minute: requests or tokens.
+        slots_each: slots that one of them takes.
+    """
+
+    name: str
+    per_minute: int
+    slots_each: int
+
+    @property
+    def slots(self) -> int:
+        """Of the limit, all in all: a minute's."""
+        return self.per_minute * self.slots_each
+
+    @property
+    def decay(self) -> float:
+        """Slots that become free in a second."""
+        return SHARED * self.slots / MINUTE_S
+
+
+def shared_limits(
+    limits: LimitsConfig, model: str
+) -> tuple[SharedLimit | None, SharedLimit | None]:
+    """The limits of a model's requests and of its tokens that all runs share; null for none."""
+    stem = f"{limits.shared}-{re.sub(r'[^a-z0-9._-]+', '-', model.lower())}"
+
+    def one(what: str, per_minute: int | None, slots: int) -> SharedLimit | None:
+        shares = limits.shared is not None and per_minute is not None
+        return SharedLimit(f"{stem}-{what}", per_minute or 0, slots) if shares else None
+
+    return (
+        one("requests", limits.requests_per_minute, SLOTS_PER_REQUEST),
+        one("tokens", limits.tokens_per_minute, SLOTS_PER_TOKEN),
+    )
+
+
+async def _refuse_now(response: httpx.Response) -> None:
+    """Prefect's client waits for two seconds before it says that the server was busy, even where it
+    is to try no more. Conflicts in the server's database are over in milliseconds.
+    """
+    if response.status_code == 503 and "Retry-After" not in response.headers:
+        response.raise_for_status()
+
+
+_IMPATIENT: Final = {"event_hooks": {"response": [_refuse_now]}}
+
+
+class PrefectLeases:
+    """Shares `[limits] requests_per_minute` and `tokens_per_minute` of each model among all runs
+    with the same `[limits] shared` on a Prefect server.
+
+    The limits `<shared>-<model>-requests` and `-tokens` are made, or set to what the configuration
+    says, before the first call. One that is missing or switched off later ends the asking: it does
+    not mean that there is no limit.
+    """
+
+    def __init__(self, limits: LimitsConfig) -> None:
+        self._limits = limits
+        self._keepers: list[_Keeper] = []
+
+    def paces(self, model: str, wake: Callable[[], None]) -> tuple[Pace | None, Pace | None]:
+        """The shared paces of a model's requests and of its tokens."""
+        requests, tokens = shared_limits(self._limits, model)
+        return self._pace(requests, wake), self._pace(tokens, wake)
+
+    def _pace(self, limit: SharedLimit | None, wake: Callable[[], None]) -> Pace | None:
+        if limit is None:
+            return None
+        keeper = _Keeper(_Leasing(limit), wake)
+        self._keepers.append(keeper)
+        return keeper.pace
+
+    async def aclose(self) -> None:
+        """Lease no more. What is leased and not used is lost to the others for about a second."""
+        for keeper in self._keepers:
+            await keeper.aclose()
+
+
+class _Keeper:
+    """Leases units of one limit ahead of who uses them, as long as somebody wants some."""
+
+    def __init__(self, limit: _Leasing, wake: Callable[[], None]) -> None:
+        self.pace = Leased(limit.per_minute, self._want)
+        self._limit = limit
+        self._wake = wake
+        self._wanted = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def aclose(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _want(self) -> None:
+        self._wanted.set()
+        if self._task is None:
+            self._task = asyncio.create_task(self._keep())
+            self._task.add_done_callback(self._ended)
+
+    async def _keep(self) -> None:
+        async with self._limit.opened():
+            while True:
+                await self._wanted.wait()
+                self._wanted.clear()
+                if (missing := self.pace.missing(_now())) >= 0:
+                    self.pace.add(await self._limit.lease(missing))
+                    self.pace.counts_at_most(self._limit.per_minute)
+                    self._wake()  # wants more, where somebody waits and not enough is ahead
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Who waits is told why nothing will come."""
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if not isinstance(error, AssizesError):
+            log.error("the limit %s cannot be kept", self._limit.name, exc_info=error)
+            what = f"{type(error).__name__}: {error}"
+            error = AssizesError(f"[limits] shared: {self._limit.name} cannot be kept: {what}")
+        self.pace.fail(error)
+        self._wake()
+
+
+class _Leasing:
+    """One limit on the Prefect server, as this process leases of it.
+
+    Another run may set it lower than this one's configuration says: `per_minute` is what holds.
+    """
+
+    def __init__(self, limit: SharedLimit) -> None:
+        self.per_minute: float = limit.per_minute
+        self.name = limit.name
+        self._limit = limit
+        self._slots = limit.slots_each
+        self._took_s = 0.0
+        self._client: PrefectClient
+        self._unreachable = False
+        self._away_since: float | None = None
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Hold a client, and see that the limit is as configured.
+
+        Raises:
+            AssizesError: when the server does not take it.
+        """
+        # One layer of retries is enough: ours gives up later and tries more often.
+        with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
+            async with get_client(httpx_settings=_IMPATIENT) as self._client:
+                await self._reached(self._upsert)
+                yield
+
+    async def lease(self, units: float) -> Block:
+        """A block of at least so many units; larger ones from a server that takes its time.
+
+        Raises:
+            ConfigurationError: when the limit is missing or switched off.
+            AssizesError: when the server does not lease anything.
+        """
+        least_s = max(BLOCK_S, min(2 * self._took_s, LONGEST_BLOCK_S))
+        units = max(1.0, units, self.per_minute * least_s / MINUTE_S)
+        taken = await self._reached(partial(self._take, units))
+        after = await self._reached(self._look)
+        self._took_s = after.until - taken.before.since
+        start, end = due(taken, after)
+        units = taken.slots / self._slots
+        return Block(at=start, units=units, rate=units / (end - start))
+
+    async def _upsert(self) -> None:
+        limit = self._limit
+        await self._client.upsert_global_concurrency_limit_by_name(
+            limit.name, limit.slots, limit.decay
+        )
+
+    async def _take(self, units: float) -> Taken:
+        """Slots of so many units, or of the whole limit where that is less."""
+        try:
+            return await self._taken(units)
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code != _OVER:
+                raise
+        return await self._taken(units)  # another run has just set it lower
+
+    async def _taken(self, units: float) -> Taken:
+        before = await self._look()
+        slots = math.ceil(round(min(units, self.per_minute) * self._slots, 6))
+        since = _now()
+        response = await self._client.increment_concurrency_slots([self.name], slots, "rate_limit")
+        if not response.json():
+            raise self._gone("is not there any more")
+        return Taken(before, since, _now(), slots)
+
+    async def _look(self) -> Look:
+        since = _now()
+        try:
+            limit = await self._client.read_global_concurrency_limit_by_name(self.name)
+        except ObjectNotFound:
+            raise self._gone("is not there any more") from None
+        if not limit.active or not limit.limit:
+            raise self._gone("is switched off")
+        self.per_minute = min(self._limit.per_minute, limit.limit / self._slots)
+        return Look(since, _now(), limit.active_slots or 0, limit.slot_decay_per_second or 1.0)
+
+    def _gone(self, what: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"[limits] shared: the limit {self.name!r} {what} on the Prefect server; "
+            "a new run sets it up, or leave `shared` out"
+        )
+
+    async def _reached(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """What the server answers, as soon as it does.
+
+        Raises:
+            AssizesError: when it answers that it never will, or nothing of use for two minutes.
+        """
+        self._away_since = None
+        try:
+            async for attempt in AsyncRetrying(
+                retry=retry_if_exception(_passes),
+                wait=wait_random_exponential(FIRST_PAUSE_S, LONGEST_PAUSE_S),
+                stop=self._is_lost,
+                before_sleep=self._complain,
+                reraise=True,
+            ):
+                with attempt:
+                    answer = await ask()
+        except (httpx.HTTPStatusError, httpx.TransportError, ObjectAlreadyExists) as error:
+            what = "does not lease" if _passes(error) else "refuses"
+            waited = f" for {LOST_S:g} s" if _passes(error) else ""
+            raise AssizesError(
+                f"[limits] shared: the Prefect server {what} the limit {self.name!r}{waited} "
+                f"({_reason(error)})"
+            ) from error
+        if self._unreachable:
+            log.warning("the Prefect server leases %s again", self.name)
+            self._unreachable = False
+        return answer
+
+    def _is_lost(self, state: RetryCallState) -> bool:
+        """Whether the server was away for too long; one that says 423 is there."""
+        error = state.outcome.exception() if state.outcome is not None else None
+        if isinstance(error, httpx.HTTPStatusError) and error.response.status_code == 423:
+            self._away_since = None
+            return False
+        now = time.monotonic()
+        if self._away_since is None:
+            self._away_since = now
+        return now - self._away_since >= LOST_S
+
+    def _complain(self, state: RetryCallState) -> None:
+        """Once, however long it takes."""
+        lasts_s = state.seconds_since_start or 0.0
+        if self._unreachable or lasts_s < QUIET_S or state.outcome is None:
+            return
+        self._unreachable = True
+        log.warning(
+            "the Prefect server does not lease %s (%s); calls wait until it does",
+            self.name,
+            _reason(state.outcome.exception()),
+        )
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _reason(error: BaseException | None) -> str:
+    if isinstance(error, httpx.HTTPStatusError):
+        return f"HTTP {error.response.status_code}"
+    return str(error) or type(error).__name__
+
+
+def _passes(error: BaseException) -> bool:
+    """Whether it may be otherwise the next time; 423 is a limit that is leased a minute ahead."""
+    if isinstance(error, httpx.HTTPStatusError):
+        status = error.response.status_code
+        return status in (408, 409, 423, 429) or status >= 500
+    return isinstance(error, httpx.TransportError | ObjectAlreadyExists)

@@ -1,0 +1,1 @@
+"""Forecasts of a run over its real input: nothing is asked, nothing is written."""

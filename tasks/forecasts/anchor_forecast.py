@@ -1,0 +1,50 @@
+"""Foresee a run with the anchors that are judged beside it."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from assizes.judge.config.run import RunConfig
+from assizes.judge.errors import AssizesError
+from assizes.judge.forecast.run_forecast import RunForecast
+from assizes.tasks.forecasts.run_forecast import forecast
+from assizes.tasks.runs.anchor_runs import anchor_config
+from assizes.tasks.runs.canary_runs import canary_config, likely_canaries
+
+
+async def forecast_with_anchors(config: RunConfig, on: date | None = None) -> RunForecast:
+    """What a run would ask, cost and take, and beside it what its anchors would.
+
+    Anchors that could not be judged leave the forecast without them, as they leave the run; an
+    assumption says why.
+
+    Raises:
+        ConfigurationError: the judges, the models or the transcripts cannot work.
+        Inconclusive: there is nothing to judge.
+    """
+    found = await forecast(config, on)
+    if config.anchors.uri is None or config.cache.use == "replay_only":
+        return found
+    try:
+        anchors = await forecast(anchor_config(config))
+    except AssizesError as error:
+        said = f"the anchors are not counted: {' '.join(str(error).split())}"
+        return found.model_copy(update={"assumptions": (*found.assumptions, said)})
+    found = found.model_copy(update={"anchors": anchors})
+    return await _with_canaries(found, config)
+
+
+async def _with_canaries(found: RunForecast, config: RunConfig) -> RunForecast:
+    """The same with the canaries that are planted in the anchors."""
+    settings = config.calibration.model_copy(update={"labels": config.anchors.labels})
+    if not settings.canaries or settings.labels is None:
+        return found
+    try:
+        chosen = likely_canaries(settings)
+        if not chosen:
+            return found
+        canaries = await forecast(canary_config(anchor_config(config), chosen, config.name))
+    except AssizesError as error:
+        said = f"the canaries are not counted: {' '.join(str(error).split())}"
+        return found.model_copy(update={"assumptions": (*found.assumptions, said)})
+    return found.model_copy(update={"canaries": canaries})

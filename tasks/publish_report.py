@@ -1,0 +1,131 @@
+"""Render the report of a run, write it, and tell Prefect about it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.events import emit_event
+
+from assizes.judge.comparison.compare import RunComparison
+from assizes.judge.errors import AssizesError
+from assizes.judge.summary.summary import RunSummary
+from assizes.tasks.context.run_context import Room
+from assizes.tasks.plan import PlannedRun
+from assizes.tasks.reports.data.outcomes import REGRESSION
+from assizes.tasks.reports.render.artifacts import publish_artifacts
+from assizes.tasks.reports.render.metrics_file import write_metrics
+from assizes.tasks.reports.stored import render_stored
+from assizes.tasks.runtime.log_redaction import discreet
+from assizes.tasks.store import RunRecord
+
+log = logging.getLogger(__name__)
+
+TAG = "assizes"
+"""On every flow run of ours, so that one that died can be told from those of others."""
+
+EVENT_FINISHED = "assizes.run.finished"
+EVENT_REGRESSION = "assizes.regression.detected"
+EVENT_INCONCLUSIVE = "assizes.run.inconclusive"
+EVENT_FAILED = "assizes.run.failed"
+"""A failed gate, a run that was not finished, one that could not be compared: neither of the above."""
+
+_TOLD: Final = {
+    REGRESSION: EVENT_REGRESSION,
+    "inconclusive": EVENT_INCONCLUSIVE,
+    "undecided": EVENT_INCONCLUSIVE,
+}
+
+RUN_RESOURCE = "assizes.run"
+"""Before the id of a run, the resource that these events are about."""
+
+
+@discreet
+@task(name="publish_report", cache_policy=NO_CACHE, result_serializer="json")
+async def publish_report(
+    room: Room, run: PlannedRun, summary: RunSummary, comparison: RunComparison | None
+) -> dict[str, str]:
+    """Write report.html, report.md and report.json; create the artifacts; emit the events.
+
+    Returns:
+        Where each report lies, by its suffix.
+    """
+    data, links = await asyncio.to_thread(
+        render_stored, room.store, run.record, comparison, room.config.report
+    )
+    await publish_artifacts(data, links)
+    if (folder := room.config.report.metrics) is not None:
+        await asyncio.to_thread(_write_metrics, room, run.record, folder)
+    payload = event_payload(run.record, summary, data, links)
+    names = event_names(data["verdict"]["outcome"])
+    _emit(run.record, names, payload)
+    log.info("run %s is %s: %s", run.run_id, run.record.status, ", ".join(names))
+    return links
+
+
+def _write_metrics(room: Room, record: RunRecord, folder: str) -> None:
+    """A run that was judged and paid for does not fail for the sake of its metrics file."""
+    try:
+        write_metrics(room.store, record, folder)
+    except AssizesError as error:
+        log.warning("%s", error)
+
+
+def event_payload(
+    record: RunRecord, summary: RunSummary, data: Mapping[str, Any], links: Mapping[str, str]
+) -> dict[str, Any]:
+    """Ids, numbers and the reasons of the verdict; nothing of a transcript.
+
+    Args:
+        record: the run at its end.
+        summary: its summary.
+        data: its report.
+        links: where the report lies, by suffix.
+    """
+    compared = data["comparison"]
+    return {
+        "run_id": record.run_id,
+        "name": record.name,
+        "trigger": record.trigger,
+        "status": record.status,
+        "outcome": summary.outcome,
+        "weighted_metrics_score_pct": summary.weighted_metrics_score_pct,
+        "cases_pass_rate_pct": summary.cases_pass_rate_pct,
+        "coverage": summary.coverage,
+        "baseline": compared["baseline"]["run_id"] if compared else None,
+        "reasons": data["verdict"]["reasons"],
+        "report": links.get("html"),
+    }
+
+
+def _emit(record: RunRecord, names: Iterable[str], payload: Mapping[str, Any]) -> None:
+    for name in names:
+        emit_event(
+            name,
+            resource=run_resource(record.run_id, record.name) | {"assizes.trigger": record.trigger},
+            payload=dict(payload),
+        )
+
+
+def run_resource(run_id: str, name: str) -> dict[str, str]:
+    """A run as the resource that an event is about."""
+    return {
+        "prefect.resource.id": f"{RUN_RESOURCE}.{run_id}",
+        "prefect.resource.name": run_id,
+        "assizes.name": name,
+    }
+
+
+def event_names(outcome: str) -> list[str]:
+    """What is told of a run: that it finished, and what somebody may want to be woken for.
+
+    Args:
+        outcome: what the run comes to, in the word of its report.
+    """
+    if outcome == "passed":
+        return [EVENT_FINISHED]
+    return [EVENT_FINISHED, _TOLD.get(outcome, EVENT_FAILED)]

@@ -1,0 +1,248 @@
+"""The cases of a run as a report shows them: the ones to read first, in full, and a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import polars as pl
+
+from assizes.judge.rows import CASES, KEYS
+from assizes.judge.rubrics.rubric import OUTCOMES
+from assizes.judge.score import LABELS
+from assizes.judge.verdicts.executions import collected
+from assizes.judge.verdicts.root_cause import rationale
+from assizes.tasks.reports.formatting import clean_line, line_of, number
+
+MAX_READ_FIRST: Final = 20
+MAX_CASES: Final = 200
+MAX_ERRORS: Final = 50
+MAX_FINDINGS: Final = 60
+"""Limits that keep the report of 10,000 cases under 5 MB; what is left out is counted."""
+
+ID_CHARS: Final = 512
+TEXT_CHARS: Final = 2000
+
+_KEY: Final = ("case_id", "repetition")
+_CHANGES: Final = {"case_id": pl.String, "change": pl.String}
+
+
+def case_rows(
+    cases: pl.LazyFrame, scores: pl.LazyFrame, changes: Mapping[str, str]
+) -> dict[str, Any]:
+    """Everything about single cases. Of those that are not shown only the rank comes into memory.
+
+    Args:
+        cases: table `cases` of the run.
+        scores: table `scores` of the run.
+        changes: what the comparison says of a case id, empty without a baseline.
+    """
+    ranked = _ranked(cases, changes)
+    shown, all_errored = ranked.head(MAX_CASES), ranked.filter(pl.col("status") == "errored")
+    errored = all_errored.head(MAX_ERRORS)
+    whole = _whole(cases, pl.concat([shown, errored]))
+    rows = [whole[key] for key in shown.select(_KEY).iter_rows()]
+    return {
+        "total": ranked.height,
+        "shown": [_row(row, changes) for row in rows],
+        "more": ranked.height - shown.height,
+        "read_first": _read_first(rows[:MAX_READ_FIRST], scores, changes),
+        "errors": [
+            {**_identity(row), "error": clean_line(row["error"] or "", TEXT_CHARS)}
+            for row in (whole[key] for key in errored.select(_KEY).iter_rows())
+        ],
+        "more_errors": all_errored.height - errored.height,
+    }
+
+
+def _ranked(cases: pl.LazyFrame, changes: Mapping[str, str]) -> pl.DataFrame:
+    """Identity and status of all cases. Worse than before, then not passed, then not judged, then
+    changed, then the rest; within each the lowest score first.
+    """
+    compared = pl.LazyFrame(list(changes.items()), schema=_CHANGES, orient="row")
+    judged = pl.col("status") == "judged"
+    failed = judged & ~pl.col("passed")
+    regressed = pl.col("change") == "regression"
+    urgent = (
+        regressed & failed,
+        regressed,
+        failed,
+        pl.col("status") == "errored",
+        pl.col("change") == "improvement",
+        judged,
+    )
+    groups = [pl.when(one).then(pl.lit(group)) for group, one in enumerate(urgent)]
+    return collected(
+        cases.select(*_KEY, "status", "passed", "overall_score")
+        .join(compared, on="case_id", how="left")
+        .with_columns(group=pl.coalesce(*groups, pl.lit(len(urgent))))
+        .sort("group", "overall_score", *_KEY, nulls_last=True)
+        .select(*_KEY, "status")
+    )
+
+
+def _whole(cases: pl.LazyFrame, wanted: pl.DataFrame) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """The rows of a few cases by identity."""
+    found = collected(_belonging(wanted, cases))
+    return {tuple(row[name] for name in _KEY): row for row in found.iter_rows(named=True)}
+
+
+def _belonging(wanted: pl.DataFrame, table: pl.LazyFrame) -> pl.LazyFrame:
+    """The rows of a table that belong to a few cases."""
+    # What reads the table can leave out rows by a condition; by a join it cannot.
+    of_them = table.filter(pl.col("case_id").is_in(wanted["case_id"].to_list()))
+    return of_them.join(wanted.lazy(), on=_KEY, how="semi")
+
+
+def _identity(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "case_id": clean_line(row["case_id"], ID_CHARS),
+        "repetition": row["repetition"],
+    }
+
+
+def _row(row: Mapping[str, Any], changes: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        **_identity(row),
+        "status": row["status"],
+        "passed": row["passed"],
+        "overall_score": row["overall_score"],
+        "gate": row["gate"],
+        "root_cause": _line(row["root_cause"]),
+        "change": changes.get(row["case_id"]),
+        "summary": _line(row["summary"]),
+    }
+
+
+def _line(text: str | None) -> str | None:
+    return None if text is None else line_of(text)
+
+
+def _read_first(
+    rows: Sequence[Mapping[str, Any]], scores: pl.LazyFrame, changes: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    wanted = pl.DataFrame(
+        [[row[name] for name in _KEY] for row in rows],
+        schema={name: CASES[name] for name in _KEY},
+        orient="row",
+    )
+    theirs = collected(_belonging(wanted, scores).sort(KEYS["scores"]))
+    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for score in theirs.iter_rows(named=True):
+        found.setdefault((score["case_id"], score["repetition"]), []).append(score)
+    return [_case(row, found.get((row["case_id"], row["repetition"]), []), changes) for row in rows]
+
+
+def _case(
+    row: Mapping[str, Any], scores: Sequence[Mapping[str, Any]], changes: Mapping[str, str]
+) -> dict[str, Any]:
+    entries = sorted((one for one in scores if _is_entry(one)), key=_part_number)
+    others = sorted((one for one in scores if not _is_entry(one)), key=_lowest_first)
+    return {
+        **_row(row, changes),
+        "transcript_uri": clean_line(row["transcript_uri"] or "", ID_CHARS),
+        "position": row["position"],
+        "agent": _agent(row),
+        "tags": _line(_tags(row["tags"])),
+        "turn_count": row["turn_count"],
+        "error": None if row["error"] is None else clean_line(row["error"], TEXT_CHARS),
+        "suggested_fix": _suggested_fix(row["root_cause"], scores),
+        "outcomes": [_outcome(one) for one in entries[:MAX_FINDINGS]],
+        "findings": [finding_of(one) for one in others[:MAX_FINDINGS]],
+        "more_findings": max(0, len(entries) - MAX_FINDINGS) + max(0, len(others) - MAX_FINDINGS),
+    }
+
+
+def _suggested_fix(cause: str | None, scores: Iterable[Mapping[str, Any]]) -> str | None:
+    """As it was stored beside the score that the failure is traced to."""
+    found = (_details(one) for one in scores if one["metric"] == cause and not one["part"])
+    return next((_line(one["suggested_fix"]) for one in found if "suggested_fix" in one), None)
+
+
+def _agent(row: Mapping[str, Any]) -> str | None:
+    named = " ".join(part for part in (row["agent"], row["agent_version"]) if part)
+    return _line(named or None)
+
+
+def _tags(text: str | None) -> str | None:
+    tags: dict[str, Any] = json.loads(text) if text else {}
+    return ", ".join(f"{name}={tags[name]}" for name in sorted(tags)) or None
+
+
+def _is_entry(score: Mapping[str, Any]) -> bool:
+    return score["metric"] == OUTCOMES and bool(score["part"])
+
+
+def _part_number(score: Mapping[str, Any]) -> tuple[int, str]:
+    number = score["part"].rpartition(":")[2]
+    return (int(number) if number.isdecimal() else 0, score["part"])
+
+
+def _lowest_first(score: Mapping[str, Any]) -> tuple[Any, ...]:
+    order = {"failed": 0, "scored": 1, "skipped": 2}[score["status"]]
+    value = score["value"]
+    return (order, value is None, value or 0.0, score["metric"], score["part"], score["judge"])
+
+
+def _outcome(score: Mapping[str, Any]) -> dict[str, Any]:
+    """One line of the checklist: does the statement hold, and why (001-29)."""
+    details = _details(score)
+    return {
+        "passed": score["passed"] is True,
+        "statement": clean_line(str(details.get("statement", score["part"])), TEXT_CHARS),
+        "justification": _justification(score, details),
+    }
+
+
+def _justification(score: Mapping[str, Any], details: Mapping[str, Any]) -> str:
+    """What the judge said, or why there is no score."""
+    return clean_line(score["reason"] or rationale(details), TEXT_CHARS)
+
+
+def outcomes_of(scores: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The expected outcomes among scores, in their order."""
+    return [_outcome(one) for one in sorted(filter(_is_entry, scores), key=_part_number)]
+
+
+def findings_of(scores: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The other scores as findings, lowest first."""
+    others = (one for one in scores if not _is_entry(one))
+    return [finding_of(one) for one in sorted(others, key=_lowest_first)]
+
+
+def _finding_in_words(score: Mapping[str, Any]) -> str:
+    if score["status"] != "scored":
+        return "could not be had" if score["status"] == "failed" else "does not apply"
+    label, raw = score["label"], score["raw"]
+    if label in LABELS and not (label == "fail" and raw == 0):
+        return f"{label.replace('_', ' ')} ({raw:g} of 5)"
+    return _line(label) or number(raw if score["value"] is None else score["value"])
+
+
+def finding_of(score: Mapping[str, Any]) -> dict[str, Any]:
+    """A score as a reader sees it."""
+    details = _details(score)
+    return {
+        "judge": line_of(score["judge"]),
+        "metric": line_of(score["metric"]),
+        "part": line_of(score["part"]),
+        "status": score["status"],
+        "value": score["value"],
+        "raw": score["raw"],
+        "label": _line(score["label"]),
+        "shown": _finding_in_words(score),
+        "justification": _justification(score, details),
+        "failure_code": _line(score["failure_code"]),
+        "turns": list(_of(score["turns"])),
+        "warnings": [line_of(str(one)) for one in details.get("warnings", [])[:5]],
+    }
+
+
+def _of(turns: Iterable[int] | None) -> Iterable[int]:
+    return () if turns is None else turns
+
+
+def _details(score: Mapping[str, Any]) -> dict[str, Any]:
+    found = json.loads(score["details"]) if score["details"] else {}
+    return found if isinstance(found, dict) else {}

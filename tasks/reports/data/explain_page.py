@@ -1,0 +1,78 @@
+"""A metric of a case as a page shows it: what `assizes.tasks.runs.explained` found, in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from assizes.tasks.reports.data.case_rows import finding_of
+from assizes.tasks.reports.formatting import clean, count, duration, money
+
+PROMPT_CHARS: Final = 400_000
+TEXT_CHARS: Final = 4000
+
+
+def explain_page(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The same document with every text fit to show."""
+    return {
+        **document,
+        "scores": [_score(one) for one in document["scores"]],
+        "asks": [_ask(one) for one in document["asks"]],
+    }
+
+
+def _score(row: Mapping[str, Any]) -> dict[str, Any]:
+    finding = finding_of({**row, "details": json.dumps(row["details"])})
+    return {
+        "part": finding["part"],
+        "shown": finding["shown"],
+        "reason": clean(row["reason"], TEXT_CHARS) if row["reason"] else None,
+        "details": [_detail(name, value) for name, value in row["details"].items()],
+        "judge_version": row["judge_version"],
+        "rubric_hash": row["rubric_hash"],
+    }
+
+
+def _detail(name: str, value: Any) -> dict[str, str]:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return {"name": clean(name, 120), "value": clean(text, TEXT_CHARS)}
+
+
+def _ask(ask: Mapping[str, Any]) -> dict[str, Any]:
+    said = [
+        {"role": one["role"], "content": clean(one["content"], PROMPT_CHARS)}
+        for one in ask["messages"]
+    ]
+    return {
+        "model": ask["model"],
+        "round": ask["round"],
+        "index": ask["index"],
+        "exact": ask["exact"],
+        "error": ask["error"] and clean(ask["error"], TEXT_CHARS),
+        "reply": ask["reply"] and clean(ask["reply"], PROMPT_CHARS),
+        "messages": said,
+        "took": _took(ask),
+        "reading": reading_of(ask),
+    }
+
+
+def _took(ask: Mapping[str, Any]) -> str:
+    calls = "a kept reply" if ask["cached"] else f"{ask['attempts']} calls"
+    by = f"answered by {ask['answered_by']}, " if ask["answered_by"] else ""
+    return (
+        f"{by}{calls}, {count(ask['input_tokens'])} tokens in, {count(ask['output_tokens'])} out, "
+        f"{money(ask['cost_usd'])} ({ask['cost_source']}), {duration(ask['latency_ms'])}, "
+        f"waited {duration(ask['waited_ms'])}; prompt {ask['prompt_hash']}"
+    )
+
+
+def reading_of(ask: Mapping[str, Any]) -> str:
+    """What was made of a reply."""
+    if ask["error"]:
+        return f"no reply: {ask['error']}"
+    read = ask["read"]
+    if read is None:
+        return "read as the scores say"
+    told = [read["complaint"] or "a reply that fits", *read["flags"], *(ask["flags"] or ())]
+    return "; ".join(told)

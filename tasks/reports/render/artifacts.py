@@ -1,0 +1,79 @@
+"""The report in the Prefect UI: a Markdown artifact, a table of the metrics, a link to the whole.
+
+Keys are stable for a run's name, so that the UI keeps a timeline of its runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from prefect.artifacts import (
+    acreate_link_artifact,
+    acreate_markdown_artifact,
+    acreate_table_artifact,
+)
+
+from assizes.tasks.reports import formatting
+from assizes.tasks.reports.markdown_text import code, plain
+from assizes.tasks.reports.render.markdown import markdown_report
+from assizes.tasks.runtime.progress import shown_at_best
+
+
+async def publish_artifacts(
+    data: Mapping[str, Any],
+    links: Mapping[str, str],
+    *,
+    keys: tuple[str, str] = ("assizes-report", "assizes-metrics"),
+) -> None:
+    """Create the artifacts of a run; one whose server is away is judged, paid for and stored all the
+    same, and ends as it would.
+
+    Args:
+        data: what `report_data` returned.
+        links: where the written files lie, by suffix; without `html` there is no link.
+        keys: of the Markdown and of the table; the run's name is put behind each.
+    """
+    report, metrics = keys
+    name = artifact_key(data["run"]["name"])
+    where = f"\n\nThe full report: {code(links['html'], 500)}\n" if "html" in links else ""
+    verdict = f"{data['verdict']['word']}: {data['run']['run_id']}"
+    text, table = markdown_report(data) + where, metrics_table(data)
+    with shown_at_best("the report"):
+        await acreate_markdown_artifact(text, key=f"{report}-{name}", description=verdict)
+        await acreate_table_artifact(table, key=f"{metrics}-{name}", description=verdict)
+        if "html" in links:
+            link = as_link(links["html"])
+            await acreate_link_artifact(link, "the full report", f"{report}-link-{name}", verdict)
+
+
+def as_link(where: str) -> str:
+    """A URI as it is; a path as a browser opens it."""
+    return where if "://" in where else Path(where).absolute().as_uri()
+
+
+def metrics_table(data: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row for each metric, as text and numbers the grid can show; it renders text as Markdown."""
+    return [
+        {
+            "metric": plain(one["metric"]),
+            "tier": plain(one["tier"] or ""),
+            "weight": one["weight"],
+            "mean": None if one["mean"] is None else round(one["mean"], 2),
+            "unit": plain(one["unit"]),
+            "passed": None if one["pass_rate"] is None else round(one["pass_rate"], 4),
+            "change": None if one["delta"] is None else round(one["delta"], 2),
+            "scored": one["scored"],
+            "failed": one["failed"],
+            "skipped": one["skipped"],
+            "labels": plain(formatting.labels(one["labels"]), 1000),
+        }
+        for one in data["metrics"]
+    ]
+
+
+def artifact_key(name: str) -> str:
+    """Prefect takes lower-case letters, digits and dashes only."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "run"

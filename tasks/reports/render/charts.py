@@ -1,0 +1,225 @@
+"""Charts as self-contained images: drawn offline, safe to place in any page.
+
+Each chart is an SVG in a `data:` URI for an `<img>`: in an image no script runs and nothing is
+fetched, whatever a metric or failure code is called. There is one drawing for light pages and one
+for dark ones.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import altair as alt
+import vl_convert
+
+from assizes.tasks.reports.formatting import clean_line
+
+WIDTH: Final = 560
+MAX_BARS: Final = 12
+"""Longer lists are cut: the table beside a chart holds them all."""
+
+_ROW: Final = 26
+_LABEL_PX: Final = 180
+_LABEL_CHARS: Final = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """Colours of a chart; each differs from its neighbours in lightness as well as in hue."""
+
+    text: str
+    grid: str
+    main: str
+    other: str
+    bad: str
+
+
+LIGHT: Final = Theme("#3d4450", "#dfe3e8", "#2f5d8a", "#a9b8c8", "#b4532a")
+DARK: Final = Theme("#c3cad4", "#363d48", "#7fb0de", "#566474", "#e0875c")
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A drawing for either colour scheme and the sentence that says what it shows."""
+
+    light: str
+    dark: str
+    alt: str
+    title: str
+
+
+def charts(data: Mapping[str, Any]) -> dict[str, Chart]:
+    """The charts that the report's data has something for, by name."""
+    drawn = {
+        "metrics": _metric_means(data["metrics"]),
+        "scores": _score_distribution(data["scores"]),
+        "failure_codes": _failure_codes(data["failure_codes"]["shown"]),
+    }
+    return {name: chart for name, chart in drawn.items() if chart is not None}
+
+
+def _metric_means(metrics: Sequence[Mapping[str, Any]]) -> Chart | None:
+    shown = [one for one in metrics if one["mean"] is not None and one["unit"] == "0-5"]
+    shown = shown[:MAX_BARS]
+    if not shown:
+        return None
+    against = any(one["baseline_mean"] is not None for one in shown)
+    names = ["this run", "baseline"] if against else ["this run"]
+    values = [
+        {"metric": label_of(one["metric"]), "run": run, "mean": one[key]}
+        for one in shown
+        for run, key in zip(names, ("mean", "baseline_mean"), strict=False)
+        if one[key] is not None
+    ]
+    worst = min(shown, key=lambda one: (one["mean"], one["metric"]))
+    return _both(
+        "Mean level of each metric, 0 to 5" + (", against the baseline" if against else ""),
+        f"Bar chart of mean levels of {len(shown)} metrics; lowest is "
+        f"{worst['metric']} at {worst['mean']:.2f}. The metrics table holds every figure.",
+        lambda theme: _means_drawing(values, names, theme),
+    )
+
+
+def _means_drawing(values: list[dict[str, Any]], names: list[str], theme: Theme) -> alt.Chart:
+    rows = len({value["metric"] for value in values})
+    drawing: alt.Chart = (
+        alt.Chart(_inline(values), width=WIDTH, height=_ROW * len(names) * rows)
+        .mark_bar(height={"band": 0.82})
+        .encode(
+            y=_names_axis("metric"),
+            yOffset=alt.YOffset("run:N", sort=names),
+            x=alt.X("mean:Q", title=None, scale=alt.Scale(domain=[0, 5])),
+            color=_colours("run", names, [theme.main, theme.other]),
+        )
+    )
+    return drawing
+
+
+def _score_distribution(scores: Mapping[str, Any]) -> Chart | None:
+    bins = scores["bins"]
+    if not any(one["passed"] + one["not_passed"] for one in bins):
+        return None
+    values = [
+        {"from": one["from"], "to": one["to"], "verdict": word, "cases": one[key], "order": order}
+        for one in bins
+        for order, (word, key) in enumerate((("passed", "passed"), ("not passed", "not_passed")))
+    ]
+    fullest = max(bins, key=lambda one: (one["passed"] + one["not_passed"], -one["from"]))
+    return _both(
+        "Cases by overall score, 0 to 100",
+        f"Histogram of overall scores; most cases lie between {fullest['from']} and "
+        f"{fullest['to']}, split by verdict.",
+        lambda theme: _distribution_drawing(values, theme),
+    )
+
+
+def _distribution_drawing(values: list[dict[str, Any]], theme: Theme) -> alt.Chart:
+    drawing: alt.Chart = (
+        alt.Chart(_inline(values), width=WIDTH, height=180)
+        .mark_bar(binSpacing=2)
+        .encode(
+            x=alt.X(
+                "from:Q", bin="binned", title=None, axis=alt.Axis(values=list(range(0, 101, 10)))
+            ),
+            x2="to:Q",
+            y=alt.Y("cases:Q", title="cases", axis=alt.Axis(tickMinStep=1, tickCount=5)),
+            color=_colours("verdict", ["passed", "not passed"], [theme.main, theme.bad]),
+            order="order:Q",
+        )
+    )
+    return drawing
+
+
+def _failure_codes(codes: Sequence[Mapping[str, Any]]) -> Chart | None:
+    values = [{"code": label_of(one["code"]), "count": one["count"]} for one in codes[:MAX_BARS]]
+    if not values:
+        return None
+    return _both(
+        "Most frequent failure codes",
+        f"Bar chart of failure codes; most frequent is {values[0]['code']}, "
+        f"{values[0]['count']} times.",
+        lambda theme: (
+            alt.Chart(_inline(values), width=WIDTH, height=_ROW * len(values))
+            .mark_bar(height={"band": 0.7}, color=theme.bad)
+            .encode(
+                y=_names_axis("code"),
+                x=alt.X("count:Q", title=None, axis=alt.Axis(tickMinStep=1, tickCount=5)),
+            )
+        ),
+    )
+
+
+_OF_EVERY_OBJECT: Final = frozenset(
+    {
+        *("__proto__", "constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable"),
+        *("toLocaleString", "toString", "valueOf", "__defineGetter__", "__defineSetter__"),
+        *("__lookupGetter__", "__lookupSetter__"),
+    }
+)
+"""Names that every object of JavaScript has: as the name of a bar they break the drawing."""
+
+
+def label_of(text: str) -> str:
+    """A name as vl-convert can draw it; the table beside the chart has it whole."""
+    # What XML cannot hold (NUL, U+FFFE) ends the whole process there, and a long label is cut
+    # between the halves of a sign beyond U+FFFF.
+    line = clean_line(text, _LABEL_CHARS)
+    drawn = "".join(sign if sign <= "\uffff" else "\ufffd" for sign in line)
+    return f"{drawn}\u00a0" if drawn in _OF_EVERY_OBJECT else drawn
+
+
+def _inline(values: list[dict[str, Any]]) -> alt.InlineData:
+    return alt.InlineData(values=values)
+
+
+def _names_axis(field: str) -> alt.Y:
+    axis = alt.Axis(
+        labelLimit=_LABEL_PX, minExtent=_LABEL_PX, domain=False, ticks=False, grid=False
+    )
+    return alt.Y(f"{field}:N", sort=None, title=None, axis=axis)
+
+
+def _colours(field: str, names: list[str], colours: list[str]) -> alt.Color:
+    legend = alt.Legend(title=None, orient="top") if len(names) > 1 else None
+    scale = alt.Scale(domain=names, range=colours[: len(names)])
+    return alt.Color(f"{field}:N", scale=scale, legend=legend)
+
+
+def _both(title: str, text: str, drawing: Callable[[Theme], alt.Chart]) -> Chart:
+    light, dark = (_image(drawing(theme), theme) for theme in (LIGHT, DARK))
+    return Chart(light=light, dark=dark, alt=text, title=title)
+
+
+def axis_of(theme: Theme) -> dict[str, Any]:
+    """Axes that leave the eye to the data."""
+    return {
+        "labelColor": theme.text,
+        "titleColor": theme.text,
+        "gridColor": theme.grid,
+        "domainColor": theme.grid,
+        "tickColor": theme.grid,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "labelPadding": 6,
+    }
+
+
+def data_uri(svg: str) -> str:
+    """A drawing as the source of an image."""
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+
+
+def _image(drawing: alt.Chart, theme: Theme) -> str:
+    styled = drawing.properties(
+        background="transparent", padding=4, autosize=alt.AutoSizeParams(type="fit-x")
+    ).configure(
+        font="system-ui, sans-serif",
+        axis=axis_of(theme),
+        legend={"labelColor": theme.text, "labelFontSize": 12, "symbolType": "square"},
+        view={"stroke": None},
+    )
+    return data_uri(vl_convert.vegalite_to_svg(styled.to_dict(), allowed_base_urls=[]))

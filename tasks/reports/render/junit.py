@@ -1,0 +1,118 @@
+"""A run as JUnit XML, which CI systems show as tests: verdict, gates, comparison, cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from xml.etree import ElementTree as ET
+
+import polars as pl
+
+from assizes.judge.verdicts.executions import PASS_FLAGGED, collected
+from assizes.tasks.reports.data.outcomes import REGRESSION
+from assizes.tasks.reports.formatting import clean_line
+
+MAX_CASES: Final = 20_000
+"""Of a larger run the cases that did not pass come first; how many are left out is a property."""
+
+TEXT_CHARS: Final = 2000
+
+_COLUMNS: Final = (
+    "case_id",
+    "repetition",
+    "status",
+    "passed",
+    "summary",
+    "error",
+    "root_cause",
+    "flags",
+)
+
+
+def junit_report(data: Mapping[str, Any], cases: pl.LazyFrame) -> str:
+    """The XML document; what did not pass is a failure, what could not be judged an error.
+
+    Args:
+        data: what `report_data` returned.
+        cases: table `cases` of the run.
+    """
+    run = data["run"]
+    root = ET.Element("testsuites", name="assizes")
+    suite = ET.SubElement(root, "testsuite", name=_text(run["name"]))
+    properties = ET.SubElement(suite, "properties")
+    total = collected(cases.select(pl.len())).item()
+    facts = {
+        "run_id": run["run_id"],
+        "verdict": data["verdict"]["word"],
+        "judged_by": data["judged_by"]["model"],
+        "cases_left_out": max(0, total - MAX_CASES),
+    }
+    for name, value in facts.items():
+        ET.SubElement(properties, "property", name=name, value=_text(str(value)))
+    suite.append(_verdict(data["verdict"]))
+    suite.extend(_gates(data))
+    suite.extend(_case(row) for row in _ranked(cases))
+    for name, tag in (("tests", "testcase"), ("failures", "*/failure"), ("errors", "*/error")):
+        suite.set(name, str(len(suite.findall(tag))))
+    suite.set("skipped", str(len(suite.findall("*/skipped"))))
+    ET.indent(root)
+    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _ranked(cases: pl.LazyFrame) -> Iterator[dict[str, Any]]:
+    passed = pl.col("passed").fill_null(value=False)
+    first = cases.select(_COLUMNS).sort(passed, "case_id", "repetition").head(MAX_CASES)
+    return collected(first).iter_rows(named=True)
+
+
+def _verdict(verdict: Mapping[str, Any]) -> ET.Element:
+    """What the report says in its first line; a CI system is never greener than it."""
+    test = ET.Element("testcase", classname="verdict", name="verdict")
+    if verdict["outcome"] != "passed":
+        kind = "failure" if verdict["outcome"] in ("failed", REGRESSION) else "error"
+        _put(
+            test, kind, f"{verdict['word']}: {verdict['headline']} {'; '.join(verdict['reasons'])}"
+        )
+    return test
+
+
+def _gates(data: Mapping[str, Any]) -> Iterator[ET.Element]:
+    for one in data["verdict"]["dimensions"]:
+        test = ET.Element("testcase", classname="gates", name=one["name"].lower())
+        if one["passed"] is False:
+            _put(test, "failure", f"{one['shown']}, needs {one['needs']}")
+        elif one["passed"] is None:
+            _put(test, "skipped", "not decided")
+        yield test
+    if (compared := data["comparison"]) is not None:
+        test = ET.Element("testcase", classname="comparison", name="no regression")
+        why = "; ".join(compared["why"]) or "no reason was kept"
+        if data["verdict"]["outcome"] == REGRESSION:
+            _put(test, "failure", why)
+        elif compared["ending"] != "fine":
+            _put(test, "error", why)
+        yield test
+
+
+def _case(row: Mapping[str, Any]) -> ET.Element:
+    name = row["case_id"] + (f" #{row['repetition']}" if row["repetition"] else "")
+    test = ET.Element("testcase", classname="cases", name=_text(name))
+    if row["status"] == "errored":
+        _put(test, "error", row["error"] or "could not be judged")
+    elif row["status"] != "judged":
+        _put(test, "skipped", row["summary"] or row["status"])
+    elif not row["passed"]:
+        cause = f"; root cause {row['root_cause']}" if row["root_cause"] else ""
+        _put(test, "failure", f"{row['summary'] or 'did not pass'}{cause}")
+        if PASS_FLAGGED in (row["flags"] or ()):
+            test[0].set("type", PASS_FLAGGED)
+    return test
+
+
+def _put(test: ET.Element, kind: str, message: str) -> None:
+    ET.SubElement(test, kind, message=_text(message))
+
+
+def _text(text: str) -> str:
+    """XML takes no control characters, escaped or not."""
+    return clean_line(text, TEXT_CHARS)

@@ -1,0 +1,361 @@
+"""The report as GitHub-flavoured Markdown, which is also what the Prefect UI shows.
+
+No raw HTML (the UI shows it escaped) and no emoji short codes (it shows them as they are). Foreign
+text can make no link, image, mention, heading or table cell: see `plain`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from assizes.tasks.reports import formatting
+from assizes.tasks.reports.data.prompts import prompt_blocks
+from assizes.tasks.reports.markdown_text import Block, code, plain
+from assizes.tasks.reports.markdown_text import bullets as _bullets
+from assizes.tasks.reports.markdown_text import table as _table
+from assizes.tasks.reports.render.markdown_statistics import statistics_blocks
+
+MAX_BYTES: Final = 95_000
+"""The Prefect UI keeps artifacts in its database; larger ones are cut here, at a whole block."""
+
+MAX_ROWS: Final = 50
+MAX_MOVED: Final = 25
+_SPENT: Final = ("asks", "calls", "input_tokens", "output_tokens")
+
+
+def markdown_report(data: Mapping[str, Any]) -> str:
+    """The whole report, under 100 kB; what does not fit is counted and left to the HTML file."""
+    kept, size = [], 0
+    blocks = list(_blocks(data))
+    for block in blocks:
+        size += len(block.encode()) + 2
+        if size > MAX_BYTES:
+            kept.append("*Cut here for length; report.html holds the rest.*")
+            break
+        kept.append(block)
+    return "\n\n".join(kept) + "\n"
+
+
+def _blocks(data: Mapping[str, Any]) -> Iterator[Block]:
+    run = data["run"]
+    yield plain(data["judged_by"]["line"], 1000)
+    yield f"# Run report: {plain(run['name'])}"
+    times = [f"begun {run['started_at']}"] if run["started_at"] else []
+    times += [f"finished {run['finished_at']}"] if run["finished_at"] else []
+    yield " · ".join([code(run["run_id"]), f"{run['trigger']} run", run["status"], *times])
+    if run["agents"]:
+        yield f"Agent: {', '.join(plain(agent) for agent in run['agents'])}"
+    yield from _verdict(data)
+    yield from _comparison(data["comparison"])
+    yield from _metrics(data)
+    yield from _failures(data)
+    yield from _problems(data)
+    yield from _usage(data)
+    yield from _reproduce(data)
+    yield from _read_first(data)
+
+
+def _verdict(data: Mapping[str, Any]) -> Iterator[Block]:
+    verdict = data["verdict"]
+    yield f"## {verdict['word']}"
+    yield plain(verdict["headline"])
+    if verdict["reasons"]:
+        yield _bullets(plain(reason, 500) for reason in verdict["reasons"])
+    if verdict["cautions"]:
+        yield _bullets(f"Warning: {plain(caution, 500)}" for caution in verdict["cautions"])
+    yield _table(
+        ["Gate", "", "Value", "Needs", "How sure"],
+        [
+            [one["name"], formatting.reached(one["passed"]), one["shown"], one["needs"], _sure(one)]
+            for one in verdict["dimensions"]
+        ],
+        numbers=3,
+    )
+    yield f"{data['counts']['sentence']} {data['coverage']['sentence']}"
+    if data["attribution"]:
+        yield f"Judge or agent: {plain(data['attribution']['sentence'], 500)}"
+    if data["calibration"]:
+        yield _bullets(f"Judge beside people: {plain(one, 500)}" for one in data["calibration"])
+    if not data["counts"]["reconciles"]:
+        yield "**These counts do not add up; trust no share of this report.**"
+
+
+def _sure(one: Mapping[str, Any]) -> str:
+    return (one["interval"] and one["interval"]["shown"]) or formatting.NONE
+
+
+def _comparison(compared: Mapping[str, Any] | None) -> Iterator[Block]:
+    yield "## Comparison with the baseline"
+    if compared is None:
+        yield "No baseline: nothing to compare with."
+        return
+    totals = compared["totals"]
+    yield (
+        f"Regression: **{'yes' if compared['regression_detected'] else 'no'}**. "
+        f"Baseline {code(compared['baseline']['run_id'])}: of "
+        f"{formatting.plural(totals['matched'], 'case')} in both, {totals['regressions']} worse, "
+        f"{totals['improvements']} better, {totals['unchanged']} unchanged, "
+        f"{totals['errors']} with an error."
+    )
+    yield _table(
+        ["Rule", "Limit", "Baseline", "Candidate", "Change"],
+        [
+            [rule["name"], rule["limit"], rule["baseline"], rule["candidate"], rule["change"]]
+            for rule in compared["rules"]
+        ],
+        numbers=3,
+    )
+    yield compared["rules_note"]
+    notes = [plain(reason, 500) for reason in compared["reasons"]]
+    notes += [f"Note: {plain(warning, 500)}" for warning in compared["warnings"]]
+    if notes:
+        yield _bullets(notes)
+    yield from statistics_blocks(compared)
+    yield from _movers("worse", compared["worse"])
+    yield from _movers("better", compared["better"])
+    for side in ("baseline", "candidate"):
+        only = compared[f"{side}_only"]
+        if only["total"]:
+            names = ", ".join(code(one) for one in only["shown"][:MAX_ROWS])
+            yield f"Only in the {side} ({only['total']}): {names}{_more(only['more'])}"
+    if compared["config_diff"]:
+        yield "### What differs in the configuration"
+        yield _table(
+            ["Setting", "Baseline", "Candidate"],
+            [
+                [code(one["field"]), code(one["baseline"], 80), code(one["candidate"], 80)]
+                for one in compared["config_diff"][:MAX_ROWS]
+            ],
+        )
+    yield from prompt_blocks(compared["prompt_diff"])
+
+
+def _more(amount: int) -> str:
+    return f" and {amount:,} more" if amount else ""
+
+
+def _movers(word: str, found: Mapping[str, Any]) -> Iterator[Block]:
+    if not found["total"]:
+        return
+    shown = found["shown"][:MAX_MOVED]
+    yield f"### Cases that got {word} ({found['total']})"
+    yield _table(
+        ["Case", "Verdict", "Metrics that moved", "Baseline", "Candidate", "Change"],
+        [
+            [
+                code(one["case_id"], 80),
+                one["flip"],
+                plain(one["moved"]) or formatting.NONE,
+                formatting.number(one["baseline_score"]),
+                formatting.number(one["candidate_score"]),
+                formatting.signed(one["score_delta"]),
+            ]
+            for one in shown
+        ],
+        numbers=3,
+    )
+    if found["total"] > len(shown):
+        yield f"and {found['total'] - len(shown):,} more."
+
+
+def _metrics(data: Mapping[str, Any]) -> Iterator[Block]:
+    yield "## Metrics"
+    if not data["metrics"]:
+        yield "No metric was scored."
+        return
+    compared = data["comparison"] is not None
+    shown = data["metrics"][:MAX_ROWS]
+    for family in data["families"]:
+        rows = [one for one in shown if one["family"] == family["family"]]
+        if rows:
+            yield from _family(family, rows, alone=len(data["families"]) == 1, compared=compared)
+    if data["tiers"]:
+        yield f"Tiers, of 100: {', '.join(_tier(one) for one in data['tiers'])}."
+    yield from _published(data["published"])
+    yield from _skipped(data["skipped"])
+
+
+def _tier(one: Mapping[str, Any]) -> str:
+    sure = f" ({_sure(one)})" if one["interval"] and one["interval"]["shown"] else ""
+    return f"{plain(one['tier'])} {formatting.number(one['score'])}{sure}"
+
+
+def _family(
+    family: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], *, alone: bool, compared: bool
+) -> Iterator[Block]:
+    """The table of a family; tier and weight are the conversation's, a share of passes the others'."""
+    if not alone:
+        yield f"### {family['title']}"
+        yield plain(family["meaning"])
+    of_conversation = family["family"] == "conversation"
+    own = ["Tier", "Labels", "Weight"] if of_conversation else ["Labels", "Passed"]
+    change = ["Change"] if compared else []
+    yield _table(
+        ["Metric", *own, "Mean", *change, "Scored", "Failed", "Skipped"],
+        [_metric_row(one, weighed=of_conversation, compared=compared) for one in rows],
+        numbers=5 + len(change),
+    )
+
+
+def _metric_row(one: Mapping[str, Any], *, weighed: bool, compared: bool) -> list[str]:
+    unit = f" of {one['unit'][-1]}" if one["unit"] and one["mean"] is not None else ""
+    labels = plain(formatting.labels(one["labels"]))
+    weight = formatting.NONE if one["weight"] is None else f"{one['weight'] * 100:.1f} %"
+    return [
+        code(one["metric"], 80),
+        *([one["tier"] or formatting.NONE, labels, weight] if weighed else []),
+        *([] if weighed else [labels, formatting.share(one["pass_rate"])]),
+        formatting.number(one["mean"]) + unit,
+        *([formatting.signed(one["delta"])] if compared else []),
+        formatting.count(one["scored"]),
+        formatting.count(one["failed"]),
+        formatting.count(one["skipped"]),
+    ]
+
+
+def _published(numbers: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
+    if numbers:
+        yield "### Published numbers"
+        yield _table(
+            ["Name", "Value"],
+            [[code(one["name"], 120), formatting.number(one["value"], 4)] for one in numbers],
+            numbers=1,
+        )
+
+
+def _skipped(skipped: Mapping[str, Any]) -> Iterator[Block]:
+    if not skipped["shown"]:
+        return
+    yield "### Judges that did not apply"
+    yield _table(
+        ["Judge", "Metrics", "Why", "Cases"],
+        [
+            [
+                code(one["judge"], 80),
+                ", ".join(plain(name, 60) for name in one["metrics"][:12]) or formatting.NONE,
+                plain(one["reason"]),
+                formatting.count(one["count"]),
+            ]
+            for one in skipped["shown"][:MAX_ROWS]
+        ],
+        numbers=1,
+    )
+    if left := len(skipped["shown"][MAX_ROWS:]) + skipped["more"]:
+        yield f"and {formatting.plural(left, 'more reason')}."
+
+
+def _failures(data: Mapping[str, Any]) -> Iterator[Block]:
+    codes = data["failure_codes"]["shown"][:20]
+    yield "## Failures"
+    if not codes:
+        yield "No failure code was given."
+    else:
+        yield _table(
+            ["Failure code", "Metrics", "Times"],
+            [
+                [
+                    code(one["code"], 80),
+                    ", ".join(plain(metric["name"], 60) for metric in one["metrics"][:8]),
+                    formatting.count(one["count"]),
+                ]
+                for one in codes
+            ],
+            numbers=1,
+        )
+    if data["root_causes"]:
+        yield _table(
+            ["Root cause of failed cases", "Suggested fix", "Cases"],
+            [
+                [code(one["name"], 80), plain(one["suggested_fix"]), formatting.count(one["count"])]
+                for one in data["root_causes"][:20]
+            ],
+            numbers=1,
+        )
+
+
+def _problems(data: Mapping[str, Any]) -> Iterator[Block]:
+    errors, asked = data["cases"]["errors"][:20], data["ask_errors"]
+    lines = [plain(warning, 500) for warning in data["warnings"]]
+    lines += [f"{plain(one['error'])}: {formatting.plural(one['count'], 'time')}" for one in asked]
+    lines += [f"{code(one['case_id'], 80)}: {plain(one['error'])}" for one in errors]
+    left = len(data["cases"]["errors"]) - len(errors) + data["cases"]["more_errors"]
+    yield "## Errors and warnings"
+    yield _bullets(lines) if lines else "None."
+    if left:
+        yield f"and {formatting.plural(left, 'more case')} without a verdict."
+
+
+def _usage(data: Mapping[str, Any]) -> Iterator[Block]:
+    yield "## Time and money"
+    for group in data["usage"]:
+        yield _table(
+            [group["title"], ""],
+            [[fact["name"], plain(fact["value"])] for fact in group["facts"]],
+            numbers=1,
+        )
+    if len(data["judges"]) > 1:
+        yield _table(
+            ["Judge", "Questions", "Calls", "Tokens in", "Tokens out", "Cost"],
+            [
+                [
+                    code(one["judge"], 80),
+                    *(formatting.count(one[name]) for name in _SPENT),
+                    plain(formatting.money(one["cost_usd"])),
+                ]
+                for one in data["judges"]
+            ],
+            numbers=5,
+        )
+
+
+def _reproduce(data: Mapping[str, Any]) -> Iterator[Block]:
+    yield "## How to get this run again"
+    yield (
+        f"Save the configuration (in report.html and report.json; hash "
+        f"{code(data['run']['config_hash'])}) as `assizes.toml` and run:"
+    )
+    yield "```sh\n" + "\n".join(data["reproduce"]["commands"]) + "\n```"
+
+
+def _read_first(data: Mapping[str, Any]) -> Iterator[Block]:
+    cases = data["cases"]
+    yield "## Cases to read first"
+    if not cases["read_first"]:
+        yield "There is no case."
+    for case in cases["read_first"]:
+        yield "\n\n".join(_case(case))
+    left = cases["total"] - len(cases["read_first"])
+    if left:
+        yield f"{formatting.plural(left, 'more case')}: see report.html."
+
+
+def _case(case: Mapping[str, Any]) -> Iterator[str]:
+    word = formatting.mark(case["passed"]) if case["status"] == "judged" else case["status"]
+    repetition = f", repetition {case['repetition']}" if case["repetition"] else ""
+    changed = {"regression": ", ▼ worse", "improvement": ", ▲ better"}.get(case["change"], "")
+    yield f"### {code(case['case_id'], 80)}{repetition}: {word}{changed}"
+    yield plain(case["summary"] or "no verdict", 500)
+    if case["root_cause"]:
+        fix = f". {plain(case['suggested_fix'], 500)}" if case["suggested_fix"] else ""
+        yield f"Root cause: {code(case['root_cause'], 80)}{fix}"
+    if case["outcomes"]:
+        yield _bullets(
+            f"{formatting.held(one['passed'])} {plain(one['statement'])}: "
+            f"{plain(one['justification'] or 'no justification was given')}"
+            for one in case["outcomes"]
+        )
+    if case["findings"]:
+        yield _table(
+            ["Metric", "Finding", "Justification", "Failure code", "Turns"],
+            [
+                [
+                    code(f"{one['metric']} {one['part']}".strip(), 80),
+                    plain(one["shown"]),
+                    plain(one["justification"]) or formatting.NONE,
+                    code(one["failure_code"], 60) if one["failure_code"] else formatting.NONE,
+                    formatting.turns(one["turns"]),
+                ]
+                for one in case["findings"][:12]
+            ],
+        )

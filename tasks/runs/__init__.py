@@ -1,0 +1,1 @@
+"""Questions about stored runs: baselines, history, anchors, calibrations, labels, reruns."""

@@ -1,0 +1,129 @@
+"""Anchor runs in the store: which belongs to a run, and what it says of the judge."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from assizes.judge.comparison.compare import RunComparison
+from assizes.judge.config.run import RunConfig
+from assizes.judge.ground_truth import GroundTruthConfig
+from assizes.judge.history.anchors import (
+    ANCHORS,
+    AnchorsConfig,
+    Attribution,
+    Scores,
+    attribute,
+    change,
+)
+from assizes.judge.rows import COMPLETE
+from assizes.judge.selection import SelectionConfig
+from assizes.judge.verdicts.executions import collected
+from assizes.tasks.store import RunRecord, Store
+
+
+def anchors_id(run_id: str) -> str:
+    """The id of a run's anchor run."""
+    return f"{run_id}-{ANCHORS}"
+
+
+def anchors_name(name: str) -> str:
+    """The name under which the anchor runs of a name are kept."""
+    return f"{name}-{ANCHORS}"
+
+
+def anchor_config(config: RunConfig) -> RunConfig:
+    """The run over the anchors: the same judge, asked anew, gates nothing and compares nothing."""
+    body = config.model_dump(mode="python")
+    anchors = body["anchors"]
+    body["name"] = anchors_name(config.name)
+    body["transcripts"] |= {
+        **SelectionConfig().model_dump(mode="python"),
+        "uri": anchors["uri"],
+        "format": anchors["format"],
+    }
+    body["ground_truth"] = GroundTruthConfig().model_dump(mode="python")
+    body["cache"] |= {"use": "refresh"}
+    body["comparison"] |= {"baseline": None}
+    body["runner"] |= {"fail_flow": False, "batch": False}
+    body["anchors"] |= {"uri": None}
+    return RunConfig.model_validate(body)
+
+
+def anchors_due(store: Store, record: RunRecord, config: RunConfig) -> bool:
+    """Whether a run has its anchors judged: by its trigger, or because its judge has never been."""
+    if config.anchors.uri is None or record.status != COMPLETE:
+        return False
+    if config.cache.use == "replay_only":
+        return False
+    runs = anchor_runs(store, record.name)
+    if any(one.run_id == anchors_id(record.run_id) for one in runs):
+        return False
+    known = any(_same_judge(one, record) for one in runs)
+    return record.trigger in config.anchors.triggers or not known
+
+
+def _same_judge(one: RunRecord, other: RunRecord) -> bool:
+    return all(one.config.get(part) == other.config.get(part) for part in ("judge", "fingerprints"))
+
+
+def anchor_runs(store: Store, name: str) -> list[RunRecord]:
+    """The complete anchor runs of a name, in order of time."""
+    wanted = (pl.col("name") == anchors_name(name)) & (pl.col("status") == COMPLETE)
+    rows = store.runs().filter(wanted).sort("started_at", "run_id")
+    return [RunRecord.of_row(row, {}) for row in rows.iter_rows(named=True)]
+
+
+def judged_anchors(store: Store, record: RunRecord) -> RunRecord | None:
+    """The anchor run nearest in time to a run that had the same judge; null where there is none."""
+    same = [one for one in anchor_runs(store, record.name) if _same_judge(one, record)]
+    away = {one.run_id: abs(one.started_at - record.started_at) for one in same}
+    return min(same, key=lambda one: (away[one.run_id], one.run_id), default=None)
+
+
+def stored_attribution(
+    store: Store, record: RunRecord, comparison: RunComparison | None
+) -> Attribution | None:
+    """Whose change it is, by the anchors judged with a run; null where none were.
+
+    They are set beside those of the baseline, else beside the anchor run before them.
+    """
+    baseline = comparison.baseline_run_id if comparison else None
+    alone = anchors_alone(store, record, baseline)
+    if alone is None or baseline is None:
+        return alone
+    data = change(overall_scores(store, store.run(baseline)), overall_scores(store, record))
+    return attribute(alone.anchors, data, _alpha(record), alone.against)
+
+
+def anchors_alone(store: Store, record: RunRecord, baseline: str | None) -> Attribution | None:
+    """Whether the judge moved, by the anchors alone; null where none were judged with the run."""
+    runs = {one.run_id: one for one in anchor_runs(store, record.name)}
+    own = runs.get(anchors_id(record.run_id))
+    if own is None:
+        return None
+    earlier = [one for one in runs.values() if one.started_at < own.started_at]
+    former = runs.get(anchors_id(baseline)) if baseline else None
+    former = former or (earlier[-1] if earlier else None)
+    if former is None:
+        return attribute(None, None, _alpha(record))
+    moved = change(overall_scores(store, former), overall_scores(store, own))
+    return attribute(moved, None, _alpha(record), former.run_id)
+
+
+def _alpha(record: RunRecord) -> float:
+    return AnchorsConfig.model_validate(record.config.get("anchors", {})).alpha
+
+
+def overall_scores(store: Store, record: RunRecord) -> Scores:
+    """The overall score of every case, 100 or 0 where a case only passes or fails."""
+    judged = store.scan(record.run_id, "cases").filter(pl.col("status") == "judged")
+    passed = pl.col("passed").cast(pl.Float64) * 100
+    score = pl.coalesce("overall_score", passed).alias("score")
+    rows = collected(
+        judged.select(
+            "case_id", "repetition", pl.coalesce("cluster", "case_id").alias("cluster"), score
+        ).drop_nulls("score")
+    )
+    return {
+        (case, repetition): (cluster, value) for case, repetition, cluster, value in rows.rows()
+    }

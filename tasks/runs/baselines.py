@@ -1,0 +1,136 @@
+"""Which run of a store another one is set beside, where the configuration names it by a rule."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import date, datetime
+from typing import Any, Final
+
+import polars as pl
+
+from assizes.judge.rows import COMPLETE
+from assizes.judge.verdicts.executions import collected
+from assizes.tasks.store import RunRecord, Store
+
+LATEST: Final = "latest"
+LATEST_PASSED: Final = "latest_passed"
+PREVIOUS_VERSION: Final = "previous_version"
+RULES: Final = (LATEST, LATEST_PASSED, PREVIOUS_VERSION)
+
+SEQUENCE: Final = "sequence"
+"""Where the snapshot in a run's row keeps which run of its store it was, from 1."""
+
+DAY: Final = "day"
+"""Where it keeps the day whose transcripts were judged, as ISO 8601; absent for a run of none."""
+
+_BY_DAY: Final = ("nightly", "backfill")
+"""Triggers of runs that each stand for a whole day."""
+
+
+def by_rule(store: Store, rule: str, record: RunRecord) -> str | None:
+    """The run that a rule means, among the complete runs of the same name that come before this one
+    and have a verdict; null when there is none.
+
+    Before a night (or a day of a backfill) come those of earlier days, whenever they were judged;
+    before any other run those that were begun earlier. A run over kept replies alone is none.
+
+    Args:
+        store: holds the runs.
+        rule: `latest`; `latest_passed`: every gate, and no regression against its own baseline;
+            `previous_version`: no case of the version or versions that this run judged.
+        record: the run that wants a baseline.
+    """
+    rows = _earlier(store, record)
+    if rule == LATEST_PASSED:
+        regressed = _regressed(store)
+        rows = (row for row in rows if _outcome(row) == "passed" and row["run_id"] not in regressed)
+    if rule == PREVIOUS_VERSION:
+        rows = _of_another_version(store, record, rows)
+    return next((str(row["run_id"]) for row in rows), None)
+
+
+def named_baseline(config: Mapping[str, Any]) -> str | None:
+    """The run that a configuration sets itself beside; null where it names none, or a rule, which
+    may mean none.
+    """
+    named: str | None = config.get("comparison", {}).get("baseline")
+    return None if named in RULES else named
+
+
+def next_sequence(store: Store) -> int:
+    """The number of a run that begins now: one more than any in the store."""
+    return 1 + max((_order(row)[0] for row in store.runs().iter_rows(named=True)), default=0)
+
+
+def day_of(row: Mapping[str, Any]) -> date | None:
+    """The day that a row of table runs says it is about."""
+    day = json.loads(row["config"]).get(DAY)
+    return None if day is None else date.fromisoformat(day)
+
+
+def _earlier(store: Store, record: RunRecord) -> Iterator[Mapping[str, Any]]:
+    """The runs that may stand beside this one, the nearest first."""
+    own = record.row()
+    of_name = (pl.col("name") == record.name) & (pl.col("run_id") != record.run_id)
+    complete = store.runs().filter(of_name & (pl.col("status") == COMPLETE))
+    rows = [row for row in complete.iter_rows(named=True) if _counts(row)]
+    if record.trigger in _BY_DAY:
+        rows = [row for row in rows if row["trigger"] in _BY_DAY]
+    if record.trigger in _BY_DAY and (day := day_of(own)) is not None:
+        dated = [(found, row) for row in rows if (found := day_of(row)) is not None and found < day]
+        dated.sort(key=lambda one: (one[0], _order(one[1])), reverse=True)
+        return iter([row for _, row in dated])
+    begun = [row for row in rows if _order(row) < _order(own)]
+    return iter(sorted(begun, key=_order, reverse=True))
+
+
+def _order(row: Mapping[str, Any]) -> tuple[int, datetime, str]:
+    """By the number a run was begun with; clocks of two machines may differ by a day. Those of
+    before there were numbers come first, by their clock.
+    """
+    return json.loads(row["config"]).get(SEQUENCE, 0), row["started_at"], row["run_id"]
+
+
+def _counts(row: Mapping[str, Any]) -> bool:
+    """Whether a complete run may stand for its name."""
+    use = json.loads(row["config"]).get("cache", {}).get("use")
+    return use != "replay_only" and _outcome(row) not in (None, "inconclusive")
+
+
+def _outcome(row: Mapping[str, Any]) -> str | None:
+    outcome: str | None = json.loads(row["summary"] or "{}").get("outcome")
+    return outcome
+
+
+def _regressed(store: Store) -> set[str]:
+    """The runs that some stored comparison calls a regression."""
+    rows = store.comparisons().iter_rows(named=True)
+    return {
+        row["candidate"] for row in rows if json.loads(row["verdict"]).get("ending") == "regressed"
+    }
+
+
+def _of_another_version(
+    store: Store, record: RunRecord, rows: Iterator[Mapping[str, Any]]
+) -> Iterator[Mapping[str, Any]]:
+    own = _said(store, record, "agent_version")
+    agent = record.config["transcripts"]["where"].get("agent")
+    for row in rows if own else ():
+        other = RunRecord.of_row(row, {})
+        versions = _said(store, other, "agent_version")
+        if not versions or versions & own:
+            continue
+        if agent is None or _said(store, other, "agent") == {agent}:
+            yield row
+
+
+def _said(store: Store, record: RunRecord, column: str) -> set[str]:
+    """What the cases of a run say of their agent, or what the run was restricted to."""
+    chosen = record.config["transcripts"].get("where", {}).get(column)
+    if chosen is not None:
+        return {chosen}
+    if record.status == "running":
+        return set()
+    found = collected(store.scan(record.run_id, "cases").select(column).unique())
+    return set(found[column].drop_nulls())

@@ -1,0 +1,238 @@
+"""The runs of one name in a store, as series: each number with its clustered standard error."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from typing import Any, Final
+
+import polars as pl
+
+from assizes.judge.calibration.fingerprint import judge_fingerprint
+from assizes.judge.comparison.labels import TOOL
+from assizes.judge.config.calibration import VERDICT
+from assizes.judge.config.series import SeriesConfig
+from assizes.judge.errors import ConfigurationError, StoreError
+from assizes.judge.history.anchors import change
+from assizes.judge.history.control_charts import Point
+from assizes.judge.history.trends import Bridges, Series, Trends, trends
+from assizes.judge.rows import COMPLETE
+from assizes.judge.verdicts.executions import collected
+from assizes.tasks.runs.anchor_runs import anchor_runs, overall_scores
+from assizes.tasks.store import RunRecord, Store
+
+PASS_RATE: Final = "pass_rate"
+OVERALL: Final = "overall_score"
+LATENCY: Final = "agent_latency_ms"
+
+_COLUMNS: Final[Mapping[str, str]] = {PASS_RATE: "passed", OVERALL: OVERALL, LATENCY: LATENCY}
+_SPANS: Final[Mapping[str, float]] = {OVERALL: 100.0, LATENCY: 0.0}
+_SLICES: Final = ("agent", "agent_version")
+_KEY: Final = ("case_id", "repetition")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Which runs: of a name, from a day on, the last so many; null: all there are."""
+
+    name: str | None = None
+    since: datetime | None = None
+    last: int | None = None
+
+
+def stored_trends(store: Store, span: Span, config: SeriesConfig) -> Trends:
+    """The history of the complete runs of a name; anchors that two judges judged bridge them.
+
+    Raises:
+        StoreError: when there is no such run.
+        ConfigurationError: for a slice or a series that there is not.
+    """
+    records = _records(store, span)
+    groups: dict[tuple[str, str], list[Point]] = defaultdict(list)
+    for record in records:
+        for key, point in _points(store, record, config.slices):
+            groups[key].append(point)
+    chosen = _chosen({name for name, _ in groups}, config.metrics)
+    series = [
+        Series(
+            name=name,
+            points=points,
+            slice_of=slice_of,
+            falls_when_worse=name != LATENCY,
+            span=_SPANS.get(name, 1.0),
+        )
+        for (name, slice_of), points in sorted(groups.items(), key=_first_whole_then_slices)
+        if name in chosen
+    ]
+    return trends(records[0].name, series, config, bridges(store, records[0].name))
+
+
+def bridges(store: Store, name: str) -> Bridges:
+    """What each judge gives more than the one before it, by series, on anchors that both judged.
+
+    Of each judge the anchor run nearest to the change counts.
+    """
+    runs = [(run_judge(store, one), one) for one in anchor_runs(store, name)]
+    found = {}
+    for (former, before), (later, after) in pairwise(runs):
+        moved = change(overall_scores(store, before), overall_scores(store, after))
+        if former == later or moved is None or not moved.paired:
+            continue
+        old, new = (
+            {series: point.value for (series, _), point in _points(store, one, ())}
+            for one in (before, after)
+        )
+        found[former, later] = {series: new[series] - old[series] for series in old.keys() & new}
+    return found
+
+
+def _first_whole_then_slices(item: tuple[tuple[str, str], Any]) -> tuple[Any, ...]:
+    (name, slice_of), _ = item
+    known = list(_COLUMNS)
+    return (slice_of, known.index(name) if name in known else len(known), name)
+
+
+def _chosen(known: Iterable[str], wanted: Sequence[str]) -> set[str]:
+    found = set(known)
+    for name in wanted:
+        if name not in found:
+            raise ConfigurationError.unknown("series", name, found, "[series] metrics")
+    return set(wanted) or found
+
+
+def _records(store: Store, span: Span) -> list[RunRecord]:
+    """Complete runs in order of time; runs over kept replies alone stand for nothing."""
+    listed = store.runs().filter(pl.col("status") == COMPLETE)
+    rows = [row for row in listed.iter_rows(named=True) if _stands(row)]
+    name = span.name or (rows[0]["name"] if rows else None)
+    rows = [row for row in rows if row["name"] == name]
+    if span.since is not None:
+        rows = [row for row in rows if row["started_at"] >= span.since]
+    if not rows:
+        known = ", ".join(sorted(set(listed["name"]))) or "none"
+        raise StoreError(f"{store.uri} holds no complete run named {name!r}; there are: {known}")
+    rows.sort(key=lambda row: (row["started_at"], row["run_id"]))
+    kept = rows[-span.last :] if span.last else rows
+    return [RunRecord.of_row(row, {}) for row in kept]
+
+
+def _stands(row: Mapping[str, Any]) -> bool:
+    use = json.loads(row["config"]).get("cache", {}).get("use")
+    return use != "replay_only" and row["summary"] is not None
+
+
+def _points(
+    store: Store, record: RunRecord, slices: Sequence[str]
+) -> Iterable[tuple[tuple[str, str], Point]]:
+    """Every series of one run, whole and by slice."""
+    judge, usable = run_judge(store, record), record.summary is not None and _covered(record)
+    cases = store.scan(record.run_id, "cases").filter(pl.col("status") == "judged")
+    values = pl.concat([_case_values(cases, slices), _score_values(store, record, cases, slices)])
+    sliced = ["", *slices]
+    for place, name in enumerate(sliced):
+        of = pl.lit("") if not name else pl.col(f"slice_{place}")
+        labelled = values.with_columns(of=of)
+        known = (labelled.explode("of") if name == TOOL else labelled).drop_nulls("of")
+        for (series, value), mean, se, items in _means(known):
+            point = Point(
+                record.run_id, record.started_at, mean, se, items, judge=judge, usable=usable
+            )
+            yield (series, f"{name}={value}" if name else ""), point
+
+
+def run_judge(store: Store, record: RunRecord) -> str:
+    """The fingerprint of everything that decides a run's verdicts."""
+    asks = store.scan(record.run_id, "asks").select(pl.col("answered_by").drop_nulls().unique())
+    return judge_fingerprint(record.config, "", VERDICT, collected(asks)["answered_by"])
+
+
+def _covered(record: RunRecord) -> bool:
+    return (record.summary or {}).get("outcome") != "inconclusive"
+
+
+def _slice_columns(slices: Sequence[str]) -> list[pl.Expr]:
+    """Columns `slice_1`, ... by what each slice names; of tools a list, as a case calls several.
+
+    Raises:
+        ConfigurationError: for anything but agent, agent_version, tool, tags.NAME.
+    """
+    found = []
+    for place, name in enumerate(slices, 1):
+        if name in _SLICES:
+            column = pl.col(name)
+        elif name == TOOL:
+            column = pl.col("tools")
+        elif name.startswith("tags.") and name != "tags.":
+            escaped = name.removeprefix("tags.").replace("'", "\\'")
+            column = pl.col("tags").str.json_path_match(f"$['{escaped}']")
+        else:
+            known = [*_SLICES, TOOL, "tags.NAME"]
+            raise ConfigurationError.unknown("slice", name, known, "[series] slices")
+        found.append(column.alias(f"slice_{place}"))
+    return found
+
+
+def _about(slices: Sequence[str]) -> list[pl.Expr]:
+    return [
+        pl.coalesce("cluster", "case_id").alias("cluster"),
+        *_slice_columns(slices),
+    ]
+
+
+def _case_values(cases: pl.LazyFrame, slices: Sequence[str]) -> pl.LazyFrame:
+    parts = [
+        cases.select(
+            pl.lit(name).alias("series"),
+            pl.col(column).cast(pl.Float64).alias("value"),
+            *_about(slices),
+        )
+        for name, column in _COLUMNS.items()
+    ]
+    return pl.concat(parts).drop_nulls("value")
+
+
+def _score_values(
+    store: Store, record: RunRecord, cases: pl.LazyFrame, slices: Sequence[str]
+) -> pl.LazyFrame:
+    scores = store.scan(record.run_id, "scores").filter(pl.col("part") == "")
+    scored = scores.filter(pl.col("status") == "scored").select(
+        *_KEY, pl.col("metric").alias("series"), "value"
+    )
+    about = cases.select(*_KEY, *_about(slices))
+    names = [f"slice_{place}" for place in range(1, len(slices) + 1)]
+    return (
+        scored.drop_nulls("value")
+        .join(about, on=_KEY, how="inner")
+        .select("series", "value", "cluster", *names)
+    )
+
+
+def _means(values: pl.LazyFrame) -> Iterable[tuple[tuple[str, str], float, float, int]]:
+    """The mean of each series and slice, its clustered standard error, and how many values.
+
+    Miller 2024: SE = sqrt(C / (C - 1) * sum over clusters of (sum of residuals)^2) / n.
+    """
+    clusters = values.group_by("series", "of", "cluster").agg(
+        total=pl.col("value").sum(), n=pl.len()
+    )
+    means = pl.col("total").sum() / pl.col("n").sum()
+    rows = collected(
+        clusters.with_columns(mean=means.over("series", "of"))
+        .with_columns(residual=pl.col("total") - pl.col("mean") * pl.col("n"))
+        .group_by("series", "of")
+        .agg(
+            pl.col("mean").first(),
+            pl.col("n").sum(),
+            squares=(pl.col("residual") ** 2).sum(),
+            clusters=pl.len(),
+        )
+        .sort("series", "of")
+    )
+    for row in rows.iter_rows(named=True):
+        count, n = row["clusters"], row["n"]
+        grown = count / (count - 1) * row["squares"] if count > 1 else 0.0
+        yield (row["series"], row["of"]), row["mean"], grown**0.5 / n, n

@@ -1,0 +1,125 @@
+"""Read a file of labels or of judgements: rows as plain values, whatever the format."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+import polars as pl
+
+from assizes.judge.config.calibration import Columns
+from assizes.judge.errors import ConfigurationError, DataError
+from assizes.judge.formats.shared.parsing import strict_json
+from assizes.judge.privacy.credentials import masked
+from assizes.tasks.sources.foreign_tables import parquet_rows
+from assizes.tasks.sources.pinned import BOM
+from assizes.tasks.sources.whole_files import whole_file
+
+Rows = list[dict[str, Any]]
+
+_ACCEPTED: Final = (
+    ".csv, .tsv, .parquet, .jsonl, .ndjson, .json, .qrels or .txt (TREC), each also .gz"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelFile:
+    """The rows of a file, and the SHA-256 of its bytes (16 hex digits)."""
+
+    uri: str
+    digest: str
+    rows: Rows
+
+
+def read_labels(
+    uri: str, storage_options: Mapping[str, Any], columns: Columns, where: str
+) -> LabelFile:
+    """The rows of a file under any fsspec URI.
+
+    Args:
+        uri: the file; its ending names the format.
+        storage_options: for the file system.
+        columns: what the columns of a TREC file are called.
+        where: the setting that named the file, for messages.
+
+    Raises:
+        ConfigurationError: when it is not there, or cannot be read as what its ending says.
+    """
+    data = whole_file(uri, storage_options, where)
+    suffix = PurePosixPath(uri.removesuffix(".gz")).suffix.lower()
+    reader = _READERS.get(suffix)
+    if suffix in (".txt", ".qrels"):
+        reader = _trec(columns)
+    if reader is None:
+        raise ConfigurationError(f"{where} {masked(uri)!r}: unknown ending; accepted: {_ACCEPTED}")
+    try:
+        rows = reader(data)
+    except (ValueError, TypeError, DataError, pl.exceptions.PolarsError) as error:
+        said = str(error).strip().split("\n", 1)[0][:200]
+        raise ConfigurationError(
+            f"{where} {masked(uri)!r}: cannot be read as {suffix}: {said}"
+        ) from error
+    return LabelFile(uri, hashlib.sha256(data).hexdigest()[:16], rows)
+
+
+def _separated(separator: str) -> Callable[[bytes], Rows]:
+    def read(data: bytes) -> Rows:
+        # Everything stays text: 007 is an id, and what a grade means is decided elsewhere.
+        table = pl.read_csv(data, separator=separator, infer_schema=False)
+        return table.to_dicts()
+
+    return read
+
+
+def _json_lines(data: bytes) -> Rows:
+    # Other ends of lines, such as U+2028, may stand in a text as they are.
+    lines = enumerate(data.removeprefix(BOM).split(b"\n"), 1)
+    return _objects([_json_line(number, line) for number, line in lines if line.strip()])
+
+
+def _json_line(number: int, line: bytes) -> Any:
+    try:
+        return strict_json(line)
+    except DataError as error:
+        raise ValueError(f"line {number}: {error.detail}") from error
+
+
+def _json(data: bytes) -> Rows:
+    return _objects(strict_json(data))
+
+
+def _objects(found: Any) -> Rows:
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise ValueError("wanted a list of objects")
+    return found
+
+
+def _trec(columns: Columns) -> Callable[[bytes], Rows]:
+    """TREC relevance labels: topic, 0, document, grade; a topic's documents are one cluster."""
+
+    def read(data: bytes) -> Rows:
+        rows = []
+        for number, line in enumerate(data.decode("utf-8").splitlines(), 1):
+            words = line.split()
+            if len(words) != 4:
+                raise ValueError(f"line {number}: wanted topic, 0, document, grade")
+            topic, _, document, grade = words
+            names = (columns.case, columns.cluster, columns.judge, *columns.label)
+            values = (f"{topic}/{document}", topic, grade, *[grade] * len(columns.label))
+            rows.append(dict(zip(names, values, strict=True)))
+        return rows
+
+    return read
+
+
+_READERS: Final[Mapping[str, Callable[[bytes], Rows]]] = {
+    ".csv": _separated(","),
+    ".tsv": _separated("\t"),
+    ".parquet": parquet_rows,
+    ".jsonl": _json_lines,
+    ".ndjson": _json_lines,
+    ".json": _json,
+}

@@ -1,0 +1,143 @@
+"""What the judges of a stored run said, as grades that can be held against labels."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from assizes.judge.calibration.labelled import People, Thing
+from assizes.judge.config.calibration import CASES, VERDICT, CalibrationConfig
+from assizes.judge.errors import ConfigurationError
+from assizes.judge.score import ACCEPTABLE, LABELS
+from assizes.judge.verdicts.executions import collected
+from assizes.tasks.store import Store
+
+_RECORDED = "recorded_reward"
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A judge's grades by case; null where it could not be had. What did not apply is not there."""
+
+    judge: str
+    grades: Mapping[Thing, float | None]
+    clusters: Mapping[Thing, str]
+    answered_by: tuple[str, ...]
+
+    @property
+    def repetitions(self) -> dict[str, list[int]]:
+        """Which repetitions of each case were judged."""
+        found = defaultdict(list)
+        for case_id, repetition in sorted(self.clusters):
+            found[case_id].append(repetition or 0)
+        return found
+
+
+def heard(
+    store: Store, run_id: str, metric: str, config: CalibrationConfig, *, binary: bool
+) -> Heard:
+    """What was found for a metric, or for the whole case.
+
+    Args:
+        store: where the run lies.
+        run_id: its whole id.
+        metric: the metric, `judge/metric` where two judges share its name, or `verdict`.
+        config: `pass_from` makes pass and fail of a metric that has neither.
+        binary: whether people said pass or fail; else the native numbers are compared.
+
+    Raises:
+        ConfigurationError: when the run has no such metric, or two.
+    """
+    if metric == VERDICT:
+        rows, judge = _verdicts(store, run_id), ""
+    else:
+        rows, judge = _scores(store, run_id, metric)
+    clusters = _clusters(store, run_id)
+    grades = {
+        Thing(row["case_id"], row["repetition"]): _grade(row, metric, config, binary=binary)
+        for row in rows
+        if row["status"] != "skipped"
+    }
+    return Heard(judge, grades, clusters, _answered_by(store, run_id, judge))
+
+
+def carried_labels(store: Store, run_id: str, name: str) -> dict[Thing, People]:
+    """The labels of a name that the transcripts carry, as the judge `recorded` repeated them.
+
+    Raises:
+        ConfigurationError: when there are none.
+    """
+    part = "" if name == "reward" else f"label:{name}"
+    wanted = (pl.col("metric") == _RECORDED) & (pl.col("part") == part)
+    found = store.scan(run_id, "scores").filter(wanted & (pl.col("status") == "scored"))
+    rows = collected(found.select("case_id", "repetition", "raw")).rows(named=True)
+    if not rows:
+        raise ConfigurationError(
+            f"[calibration] labels {CASES + name!r}: run {run_id} holds no such label; the judge "
+            "`recorded` repeats those that the transcripts carry"
+        )
+    return {
+        Thing(row["case_id"], row["repetition"]): People(grades={name: float(row["raw"])})
+        for row in rows
+    }
+
+
+def _verdicts(store: Store, run_id: str) -> list[dict[str, Any]]:
+    columns = ("case_id", "repetition", "status", "passed")
+    rows = collected(store.scan(run_id, "cases").select(columns)).rows(named=True)
+    return [{**row, "raw": None, "label": None} for row in rows]
+
+
+def _scores(store: Store, run_id: str, metric: str) -> tuple[list[dict[str, Any]], str]:
+    headlines = store.scan(run_id, "scores").filter(pl.col("part") == "")
+    pairs = collected(headlines.select("judge", "metric").unique().sort("judge", "metric")).rows()
+    chosen = [pair for pair in pairs if metric in (pair[1], "/".join(pair))]
+    if len(chosen) != 1:
+        known = sorted({name for _, name in pairs} | {VERDICT})
+        if chosen:
+            known = ["/".join(pair) for pair in chosen]
+        raise ConfigurationError.unknown("metric", metric, known, f"labels for run {run_id}")
+    ((judge, name),) = chosen
+    of_metric = headlines.filter((pl.col("judge") == judge) & (pl.col("metric") == name))
+    columns = ("case_id", "repetition", "status", "passed", "raw", "label")
+    return list(collected(of_metric.select(columns)).rows(named=True)), judge
+
+
+def _grade(
+    row: Mapping[str, Any], metric: str, config: CalibrationConfig, *, binary: bool
+) -> float | None:
+    if row["status"] in ("failed", "errored"):
+        return None
+    if not binary and row["raw"] is not None:
+        return float(row["raw"])
+    if row["passed"] is not None:
+        return float(row["passed"])
+    if row["raw"] is None:
+        return None
+    mark = config.pass_from
+    if mark is None and row["label"] in LABELS:
+        mark = ACCEPTABLE
+    if mark is None:
+        raise ConfigurationError(
+            f"metric {metric!r} neither passes nor fails; set [calibration] pass_from to the lowest "
+            "number that passes"
+        )
+    return float(row["raw"] >= mark)
+
+
+def _clusters(store: Store, run_id: str) -> dict[Thing, str]:
+    columns = ("case_id", "repetition", "cluster")
+    rows = collected(store.scan(run_id, "cases").select(columns)).rows()
+    return {Thing(case_id, repetition): cluster or case_id for case_id, repetition, cluster in rows}
+
+
+def _answered_by(store: Store, run_id: str, judge: str) -> tuple[str, ...]:
+    asks = store.scan(run_id, "asks")
+    if judge:
+        asks = asks.filter(pl.col("judge") == judge)
+    named = collected(asks.select(pl.col("answered_by").drop_nulls().unique()))["answered_by"]
+    return tuple(sorted(named))

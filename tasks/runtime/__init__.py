@@ -1,0 +1,1 @@
+"""What every process needs: log redaction, progress, termination, failpoints."""

@@ -1,0 +1,174 @@
+"""Named places where a run can be made to die, so that tests can show that it does no harm.
+
+    ASSIZES_FAILPOINT=name:nth[:kill|raise|exit]
+
+the nth time the place is reached (counted from 1), the process kills itself with SIGKILL (the
+default), raises `FailpointHit` (an OSError, like the fault of a disk or a network), or exits with
+code 86 without cleaning up. Unset, a failpoint costs one comparison.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from assizes.judge.errors import ConfigurationError
+
+VARIABLE: Final = "ASSIZES_FAILPOINT"
+EXIT_CODE: Final = 86
+
+_ACTS: Final = ("kill", "raise", "exit")
+
+DECLARED: Final = (
+    # a local folder
+    "folder.create.before",
+    "folder.create.half",
+    "folder.create.written",
+    "folder.create.linked",
+    "folder.create.after",
+    "folder.replace.before",
+    "folder.replace.written",
+    "folder.replace.after",
+    # a bucket
+    "bucket.probe.before",
+    "bucket.probe.half",
+    "bucket.probe.after",
+    "bucket.create.before",
+    "bucket.create.after",
+    "bucket.replace.before",
+    "bucket.replace.after",
+    # the Parquet lake
+    "lake.begin.before",
+    "lake.begin.planned",
+    "lake.begin.after",
+    "lake.part.before",
+    "lake.part.after",
+    "lake.mark.before",
+    "lake.mark.after",
+    "lake.finish.before",
+    "lake.finish.after",
+    "lake.comparison.before",
+    "lake.comparison.after",
+    # the DuckDB file
+    "warehouse.open.connected",
+    "warehouse.open.half",
+    "warehouse.open.after",
+    "warehouse.begin.inside",
+    "warehouse.begin.after",
+    "warehouse.commit.rows",
+    "warehouse.commit.marked",
+    "warehouse.commit.after",
+    "warehouse.finish.deleted",
+    "warehouse.finish.inserted",
+    "warehouse.finish.after",
+    "warehouse.close.before",
+    "warehouse.close.after",
+    "warehouse.forget.deleted",
+    "warehouse.forget.after",
+    "journal.append.before",
+    "journal.append.half",
+    "journal.append.after",
+    # the run
+    "plan.listed",
+    "plan.begun",
+    "shard.read",
+    "shard.judged",
+    "shard.committed",
+    "summary.before",
+    "summary.computed",
+    "comparison.computed",
+    "report.half",
+    "report.written",
+    "report.replaced",
+    "replies.put.before",
+    "replies.put.half",
+    "replies.put.written",
+    "replies.put.after",
+    # upkeep
+    "gc.listed",
+    "gc.remove.before",
+    "gc.remove.after",
+    "rewrite.part.before",
+    "rewrite.part.after",
+    "rewrite.publish.before",
+    "rewrite.publish.after",
+    "rebuild.before",
+    "rebuild.aside",
+    "rebuild.half",
+    "rebuild.after",
+)
+"""Every failpoint there is; a test sees that each is in the code and is hit."""
+
+
+class FailpointHit(OSError):
+    """What a failpoint raises when it is told to raise."""
+
+
+@dataclass(frozen=True)
+class _Armed:
+    name: str
+    nth: int
+    act: str
+    hits: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+
+_armed: _Armed | None = None
+_lock = threading.Lock()
+
+
+def failpoint(name: str, before: Callable[[], object] | None = None) -> None:
+    """Die here, if this place and this time were asked for.
+
+    Args:
+        name: one of `DECLARED`.
+        before: what to do first, e.g. write half of what was to be written.
+
+    Raises:
+        FailpointHit: when told to raise.
+    """
+    if _armed is not None and _armed.name == name:
+        _hit(_armed, before)
+
+
+def arm(wanted: str | None) -> None:
+    """Ask for a failpoint as the environment variable would; null or empty disarms.
+
+    Raises:
+        ConfigurationError: when there is no such failpoint, or it is written in another way.
+    """
+    global _armed  # noqa: PLW0603  # one process, one failpoint
+    _armed = _parsed(wanted) if wanted else None
+
+
+def _parsed(wanted: str) -> _Armed:
+    name, _, rest = wanted.partition(":")
+    nth, _, act = rest.partition(":")
+    if name not in DECLARED:
+        raise ConfigurationError.unknown("failpoint", name, DECLARED, VARIABLE)
+    if not (nth or "1").isdecimal() or (act or "kill") not in _ACTS:
+        raise ConfigurationError(
+            f"{VARIABLE}: {wanted!r}; accepted: name:nth or name:nth:{'|'.join(_ACTS)}"
+        )
+    return _Armed(name, int(nth or "1"), act or "kill")
+
+
+def _hit(armed: _Armed, before: Callable[[], object] | None) -> None:
+    with _lock:
+        if next(armed.hits) != armed.nth:
+            return
+        if before is not None:
+            before()
+        if armed.act == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if armed.act == "exit":
+            os._exit(EXIT_CODE)
+    raise FailpointHit(errno.EIO, f"failpoint {armed.name}")
+
+
+arm(os.environ.get(VARIABLE))

@@ -1,0 +1,94 @@
+"""Can a place be written to: one probe for folders and every fsspec URI."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from tenacity import retry, retry_if_exception_type, stop_after_attempt
+
+from assizes.judge.errors import ConfigurationError
+from assizes.judge.privacy.credentials import masked
+
+_PROBE: Final = ".assizes-probe-"
+
+
+def write_probe(uri: str, storage_options: Mapping[str, Any], where: str) -> None:
+    """Write a small object at a URI and take it away again; folders made for it go as well.
+
+    Args:
+        uri: a folder, or any URI that fsspec opens.
+        storage_options: for the file system behind it.
+        where: what names the place, e.g. `[report] uri`; opens the message.
+
+    Raises:
+        ConfigurationError: when it cannot be written or removed, also for a bucket that is not
+            there, a scheme nothing is known of, or one whose package is not installed.
+    """
+    from fsspec.core import url_to_fs
+
+    with writable(uri, where):
+        files, root = url_to_fs(uri, **storage_options)
+        made = _missing(Path(root)) if "file" in files.protocol else []
+        try:
+            _probe(files, root)
+        finally:
+            for folder in made:
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+
+
+@retry(
+    retry=retry_if_exception_type((FileNotFoundError, FileExistsError)),
+    stop=stop_after_attempt(10),
+    reraise=True,
+)
+def _probe(files: Any, root: str) -> None:
+    """Another process that probes may take away the folders it made under this one's feet."""
+    path = f"{root.rstrip('/')}/{_PROBE}{uuid.uuid4().hex}"
+    if "file" in files.protocol:  # elsewhere it would make the bucket, and objects need no folder
+        files.makedirs(root, exist_ok=True)
+    files.pipe_file(path, b"assizes")
+    files.rm_file(path)
+
+
+@contextlib.contextmanager
+def writable(uri: str, where: str) -> Iterator[None]:
+    """Says which place cannot be written to, and why, whatever its file system raises."""
+    try:
+        yield
+    except faults_of(uri) as error:
+        why = masked(" ".join(str(error).split())) or type(error).__name__
+        raise ConfigurationError(
+            f"{where} {masked(uri)!r} cannot be written: {why}; give a folder or a URI "
+            "that can, such as s3://bucket/prefix"
+        ) from error
+
+
+def faults_of(uri: str) -> tuple[type[Exception], ...]:
+    """What the file system behind a URI raises, also for options that it does not know."""
+    faults: tuple[type[Exception], ...] = (
+        OSError,
+        ValueError,
+        ImportError,
+        RuntimeError,
+        TypeError,
+    )
+    schemes = uri.rpartition("://")[0]  # several, where one goes through another
+    if "s3" in schemes:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        faults = (*faults, BotoCoreError, ClientError)
+    if "http" in schemes:
+        from aiohttp import ClientError as HttpError
+
+        faults = (*faults, HttpError)
+    return faults
+
+
+def _missing(folder: Path) -> list[Path]:
+    """The folders that have to be made for this one, the deepest first."""
+    return [one for one in (folder, *folder.parents) if not one.exists()]

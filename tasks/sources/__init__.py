@@ -1,0 +1,1 @@
+"""Transcript objects on disk and on S3: listed, fetched, unpacked, read line by line."""

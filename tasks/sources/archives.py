@@ -1,0 +1,222 @@
+"""Parquet files and inspect_ai archives, spread out as lines of JSON: what every reader reads.
+
+Foreign Parquet is read in a process of its own, so that a file made to crash its reader costs one
+object: its rows are streamed, and a row group may take as much memory as that process is given. The
+samples of an archive are copied block by block; only its header is held as a whole.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import lzma
+import os
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from assizes.judge.errors import DataError
+from assizes.judge.formats.shared.parsing import strict_json
+from assizes.tasks.sources.bounds import Bounds
+from assizes.tasks.sources.unpacking import BOMB_FLOOR_BYTES, BOMB_RATIO
+
+if sys.version_info >= (3, 14):
+    import zipfile
+
+    from compression import zstd
+else:
+    from backports import zstd
+    from backports.zstd import zipfile
+
+_COPY_BYTES: Final = 1 << 20
+_SAID_CHARS: Final = 200
+_TIME_S: Final = 3600
+_MAGIC: Final = 4
+
+_CHILD_BYTES: Final = 8 << 30
+"""Address space of the process that reads Parquet, beside the file itself. A reader that starts has
+one or two GiB of it, mostly untouched; where threads cannot start it hangs, so this is no tighter.
+"""
+
+_BROKEN: Final = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, zstd.ZstdError),
+    *(NotImplementedError, ValueError, EOFError, RuntimeError),
+)
+"""How a damaged archive shows, by how its members are packed."""
+
+_BROKEN_CODES: Final = (None, errno.EINVAL)
+"""The same of an `OSError`: bzip2 gives no code, and a place before the file's begin is invalid."""
+
+_FULL_SAID: Final = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
+
+_TO_LINES: Final = """
+import resource, sys
+most, memory = int(sys.argv[3]), int(sys.argv[4])
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+import orjson
+import polars as pl
+
+def stated(value):
+    if isinstance(value, dict):
+        return {name: stated(one) for name, one in value.items() if one is not None}
+    return [stated(one) for one in value] if isinstance(value, list) else value
+
+raw = sys.argv[2] + ".raw"
+pl.scan_parquet(sys.argv[1], glob=False, hive_partitioning=False).sink_ndjson(raw)
+with open(raw, "rb") as lines, open(sys.argv[2], "wb") as out:
+    for line in lines:
+        out.write(orjson.dumps(stated(orjson.loads(line))) + b"\\n")
+"""
+"""The program of that process. Columns are there in every row: what is null in one was not said."""
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a file is Parquet, or a zip archive."""
+    with path.open("rb") as stream:
+        return stream.read(_MAGIC) in _SPREADERS
+
+
+def spread(path: Path, target: Path, bounds: Bounds) -> None:
+    """Write the records of an archive as lines.
+
+    Raises:
+        DataError: `parquet` or `archive` for one that cannot be read, `bomb` for too much.
+        OSError: the disk is full, or fails.
+    """
+    with path.open("rb") as stream:
+        spreader = _SPREADERS[stream.read(_MAGIC)]
+    spreader(path, target, bounds)
+
+
+def spread_parquet(path: Path, target: Path, bounds: Bounds) -> None:
+    """Write the rows of a Parquet file as lines; a file that crashes its reader crashes a child.
+
+    Raises:
+        DataError: `parquet` for one that cannot be read, `bomb` for too much.
+        OSError: the disk is full, or fails.
+    """
+    cap_bytes, raw = bounds.object_bytes, target.with_name(f"{target.name}.raw")
+    memory = _CHILD_BYTES + path.stat().st_size
+    words = [str(path), str(target), str(cap_bytes), str(memory)]
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", _TO_LINES, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=_TIME_S,
+            check=False,
+        )
+        too_much = any(one.exists() and one.stat().st_size >= cap_bytes for one in (raw, target))
+    except subprocess.TimeoutExpired:
+        raise DataError("parquet", f"cannot be read as Parquet within {_TIME_S} s") from None
+    finally:
+        raw.unlink(missing_ok=True)
+    if done.returncode == 0:
+        return
+    if too_much:
+        raise _too_much(cap_bytes)
+    said = done.stderr.decode("utf-8", "replace").strip()
+    if any(one in said for one in _FULL_SAID):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+    why = said.rpartition("\n")[2][:_SAID_CHARS]
+    why = why or f"the reader ended with code {done.returncode}"
+    raise DataError("parquet", f"cannot be read as Parquet: {why}")
+
+
+def _inspect(path: Path, target: Path, bounds: Bounds) -> None:
+    """Each sample of an `.eval` log as a line with the facts of the log."""
+    try:
+        with zipfile.ZipFile(path) as archive, target.open("wb") as out:
+            members = _Members(archive, path.stat().st_size, bounds.object_bytes)
+            for block in _lines(members, bounds.document_bytes):
+                members.count(out.write(block))
+    except _BROKEN as error:
+        raise _broken(error) from error
+    except OSError as error:
+        if error.errno not in _BROKEN_CODES:
+            raise
+        raise _broken(error) from error
+
+
+def _broken(error: Exception) -> DataError:
+    return DataError("archive", f"cannot be read as an inspect_ai log: {str(error)[:_SAID_CHARS]}")
+
+
+def _lines(members: _Members, header_bytes: int) -> Iterator[bytes]:
+    """The samples as lines, in blocks."""
+    names = members.names
+    if "header.json" not in names:
+        raise DataError("archive", "a zip archive without header.json; no inspect_ai log")
+    header = strict_json(members.whole("header.json", header_bytes))
+    log = json.dumps(header.get("eval") if isinstance(header, dict) else None).encode()
+    for name in names:
+        if name.startswith("samples/") and name.endswith(".json"):
+            yield b'{"eval":' + log + b',"sample":'
+            # JSON may be broken over lines where white space stands, and holds line ends nowhere
+            # else.
+            for block in members.blocks(name):
+                yield block.replace(b"\r", b" ").replace(b"\n", b" ")
+            yield b"}\n"
+
+
+class _Members:
+    """The members of an archive, unpacked no further than its size lets one expect."""
+
+    def __init__(self, archive: zipfile.ZipFile, size: int, cap_bytes: int) -> None:
+        self._archive = archive
+        self._size = size
+        self._cap = cap_bytes
+        self._unpacked = self._written = 0
+
+    @property
+    def names(self) -> list[str]:
+        return self._archive.namelist()
+
+    def count(self, written: int) -> None:
+        """So many bytes more came of the archive."""
+        self._written += written
+        if self._written > self._cap:
+            raise _too_much(self._cap)
+
+    def whole(self, name: str, most: int) -> bytes:
+        """A member that is held in memory."""
+        found = bytearray()
+        for block in self.blocks(name):
+            found += block
+            if len(found) > self._cap:
+                raise _too_much(self._cap)
+            if len(found) > most:
+                raise DataError(
+                    "too_large",
+                    f"{name} is over {most} bytes; [transcripts] max_document_mb allows fewer",
+                )
+        return bytes(found)
+
+    def blocks(self, name: str) -> Iterator[bytes]:
+        """A member bit by bit. Members may overlap: what counts is the size of the archive."""
+        with self._archive.open(name) as stream:
+            while block := stream.read(_COPY_BYTES):
+                self._unpacked += len(block)
+                if self._unpacked > max(BOMB_FLOOR_BYTES, BOMB_RATIO * self._size):
+                    raise DataError(
+                        "bomb",
+                        f"{self._size} bytes unpack to more than {self._unpacked}; where that is "
+                        "meant, unpack it",
+                    )
+                yield block
+
+
+def _too_much(cap_bytes: int) -> DataError:
+    return DataError("bomb", f"unpacks to more than {cap_bytes} bytes; raise max_object_mb")
+
+
+_SPREADERS: Final[dict[bytes, Callable[[Path, Path, Bounds], None]]] = {
+    b"PAR1": spread_parquet,
+    b"PK\x03\x04": _inspect,
+}

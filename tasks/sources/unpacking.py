@@ -1,0 +1,176 @@
+"""Gzip and zstd to plain bytes, with a bound on what comes out and nothing taken on trust.
+
+The standard library's readers hand out blocks before they have checked them, and know no bound. Here
+whoever asks is told exactly how far an object could be read.
+"""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from typing import IO, Final, Literal, TypeAlias
+
+from assizes.judge.errors import DataError
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+Packing: TypeAlias = Literal["gzip", "zstd"]
+
+_SUFFIXES: Final[dict[str, Packing]] = {".gz": "gzip", ".zst": "zstd"}
+_MAGIC: Final[dict[bytes, Packing]] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+
+_IN_BYTES: Final = 1 << 16
+_OUT_BYTES: Final = 1 << 20
+_SALVAGED_BYTES: Final = 1 << 10
+"""Read at a time where everything before a fault counts: a call that fails gives nothing back."""
+
+_GZIP: Final = 31
+"""What tells zlib to expect a gzip header, and to check length and CRC at the end."""
+
+BOMB_RATIO: Final = 200
+"""Real transcripts pack 5 to 50 times; deflate can reach 1030."""
+
+BOMB_FLOOR_BYTES: Final = 64 << 20
+"""Below so many unpacked bytes no ratio does harm."""
+
+
+def packing_of(uri: str, stream: IO[bytes]) -> Packing | None:
+    """How an object is packed, by its name or by its first bytes; null where it is plain.
+
+    Raises:
+        DataError: `gzip_corrupt` or `zstd_corrupt` for one that is named so and has no bytes.
+    """
+    head = stream.read(4)
+    stream.seek(0)
+    by_name = next((kind for suffix, kind in _SUFFIXES.items() if uri.endswith(suffix)), None)
+    # Without bytes a reader sees empty content; a packed file of no bytes was cut off.
+    if by_name and not head:
+        raise DataError(f"{by_name}_corrupt", f"{uri!r}: the file is empty")
+    return by_name or next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
+
+
+def unpack(
+    stream: IO[bytes], out: IO[bytes], packing: Packing, cap_bytes: int, *, to_the_last: bool
+) -> None:
+    """Write the plain content of all gzip members or zstd frames of a stream.
+
+    Args:
+        stream: read to its end.
+        out: holds everything that was decoded, also when this raises.
+        packing: what the stream holds.
+        cap_bytes: the most that may come out.
+        to_the_last: decode up to the very byte at which a gzip member breaks, up to the block that
+            breaks of a zstd frame; else up to a block of the stream before.
+
+    Raises:
+        DataError: `gzip_corrupt`, `zstd_corrupt`, or `bomb` for too much, or too much of too little.
+    """
+    kind = _Gzip if packing == "gzip" else _Zstd
+    kind(out, cap_bytes, to_the_last=to_the_last).run(stream)
+
+
+class _Unpacking:
+    """One pass over a stream: what went in, what came out."""
+
+    def __init__(self, out: IO[bytes], cap_bytes: int, *, to_the_last: bool) -> None:
+        self._out = out
+        self._cap = cap_bytes
+        self._to_the_last = to_the_last
+        self._taken = 0
+        self._given = 0
+        self._members = 0
+
+    def run(self, stream: IO[bytes]) -> None:
+        """Read it to its end."""
+        raise NotImplementedError
+
+    def _write(self, data: bytes) -> None:
+        self._given += len(data)
+        if self._given > self._cap:
+            raise DataError(
+                "bomb",
+                f"unpacks to more than {self._cap} bytes; unpack it, or raise max_object_mb",
+            )
+        if self._given > BOMB_FLOOR_BYTES and self._given > BOMB_RATIO * self._taken:
+            raise DataError(
+                "bomb",
+                f"{self._taken} bytes unpack to more than {self._given}; where that is meant, "
+                "unpack it",
+            )
+        self._out.write(data)
+
+
+class _Gzip(_Unpacking):
+    """One pass over a stream of gzip members."""
+
+    def run(self, stream: IO[bytes]) -> None:
+        member = None
+        while block := stream.read(_IN_BYTES):
+            self._taken += len(block)
+            while block:
+                if member is None:
+                    # Tapes and block devices pad with zeros; only between members.
+                    block = block.lstrip(b"\0") if self._members else block
+                    member = zlib.decompressobj(_GZIP) if block else None
+                    continue
+                block = self._inflated(member, block)
+                if member.eof:
+                    self._members += 1
+                    member = None
+        if member is not None:
+            self._write(member.flush())
+            raise DataError("gzip_corrupt", f"cut off after {self._taken} bytes")
+
+    def _inflated(self, member: zlib._Decompress, block: bytes) -> bytes:
+        """What is left of the block after this member."""
+        before = member.copy() if self._to_the_last else None
+        try:
+            while True:
+                data = member.decompress(block, _OUT_BYTES)
+                self._write(data)
+                if member.eof:
+                    return member.unused_data
+                block = member.unconsumed_tail
+                if not block and len(data) < _OUT_BYTES:
+                    return b""
+                before = member.copy() if self._to_the_last else None
+        except zlib.error as error:
+            if before is not None:
+                self._to_the_fault(before, block)
+            raise DataError("gzip_corrupt", str(error)) from error
+
+    def _to_the_fault(self, member: zlib._Decompress, block: bytes) -> None:
+        """Decode a block that breaks somewhere, byte by byte up to there."""
+        try:
+            for place in range(len(block)):
+                self._write(member.decompress(block[place : place + 1]))
+        except zlib.error:
+            return
+
+
+class _Zstd(_Unpacking):
+    """One pass over a stream of zstd frames; one that wants a window over 128 MB is refused."""
+
+    def run(self, stream: IO[bytes]) -> None:
+        frame: zstd.ZstdDecompressor | None = None
+        try:
+            while block := stream.read(_SALVAGED_BYTES if self._to_the_last else _IN_BYTES):
+                self._taken += len(block)
+                while block:
+                    frame = frame or zstd.ZstdDecompressor()
+                    block = self._inflated(frame, block)
+                    frame = None if frame.eof else frame
+        except zstd.ZstdError as error:
+            raise DataError("zstd_corrupt", str(error)) from error
+        if frame is not None:
+            raise DataError("zstd_corrupt", f"cut off after {self._taken} bytes")
+
+    def _inflated(self, frame: zstd.ZstdDecompressor, block: bytes) -> bytes:
+        """What is left of the block after this frame."""
+        self._write(frame.decompress(block, _OUT_BYTES))
+        while not (frame.eof or frame.needs_input):
+            self._write(frame.decompress(b"", _OUT_BYTES))
+        return frame.unused_data if frame.eof else b""

@@ -1,0 +1,36 @@
+"""A small file, whole, from wherever it lies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from assizes.judge.errors import ConfigurationError, DataError
+from assizes.judge.privacy.credentials import masked
+from assizes.tasks.runtime.places import faults_of
+from assizes.tasks.sources.foreign_tables import gunzipped
+
+
+def whole_file(uri: str, storage_options: Mapping[str, Any], where: str) -> bytes:
+    """The bytes of a file under any fsspec URI, unpacked where it is called `.gz`.
+
+    Args:
+        uri: the file.
+        storage_options: for the file system behind it.
+        where: the setting that named the file; opens the message.
+
+    Raises:
+        ConfigurationError: when it is not there or cannot be read; no credential is shown.
+    """
+    from fsspec.core import url_to_fs
+
+    faults: tuple[type[Exception], ...] = (*faults_of(uri), DataError)
+    try:
+        files, path = url_to_fs(uri, **storage_options)
+        data: bytes = files.cat_file(path)
+        return gunzipped(data) if uri.endswith(".gz") else data
+    except FileNotFoundError:
+        raise ConfigurationError(f"{where} {masked(uri)!r}: no such file") from None
+    except faults as error:
+        said = masked(str(error).strip().split("\n", 1)[0])[:200] or type(error).__name__
+        raise ConfigurationError(f"{where} {masked(uri)!r}: cannot be read: {said}") from error

@@ -1,0 +1,1 @@
+"""What model calls cost and what was paid for: the ledger and the reply cache."""

@@ -1,0 +1,361 @@
+"""The ledger: every model call is counted in one SQLite file before it is made and after.
+
+All processes of a machine that name the same file share its limits. A transaction is one call's
+reservation or settlement, so a process that is killed leaves whole rows: what it had reserved stays
+counted at its worst case, for that money may have been spent. Dollars are whole nano-dollars.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from threading import RLock
+from typing import Any, Final
+
+from assizes.judge.config.run import LimitsConfig
+from assizes.judge.engine.budget_gate import BUSY_S
+from assizes.judge.engine.ledger import Account, Call, Spent
+from assizes.judge.errors import LedgerBusy, NotAsked, StoreError
+from assizes.tasks.spending.ledger_file import ALL_RUNS, NANO, account_of, opened_ledger
+
+log = logging.getLogger(__name__)
+
+_DAY_S: Final = 86_400
+
+QUICK_S: Final = 0.01
+"""Whoever must not wait waits no longer than this for another thread's transaction."""
+
+_STOPPED: Final = "select at from stops where scope = ? or (scope = ? and upto >= ?)"
+_TOTALS: Final = "select scope, calls, nano from totals where scope in (?, ?)"
+_RESERVE: Final = (
+    "insert into calls (run_id, day, at, key, model, worst_nano, counted_nano, state) "
+    "values (?, ?, ?, ?, ?, ?, ?, 'reserved') returning id"
+)
+_ADD: Final = (
+    "insert into totals (scope, calls, nano, open_calls, open_nano, unpriced) "
+    "values (?1, 1, ?3, 1, ?3, 0), (?2, 1, ?3, 1, ?3, 0) on conflict (scope) do update set "
+    "calls = calls + 1, nano = nano + ?3, open_calls = open_calls + 1, open_nano = open_nano + ?3"
+)
+_SETTLE: Final = (
+    "update calls set state = 'settled', cost_nano = ?2, "
+    "counted_nano = coalesce(?2, worst_nano, 0), input_tokens = ?3, output_tokens = ?4, "
+    "latency_ms = ?5, code = ?6 where id = ?1 and run_id = ?7 and key = coalesce(?8, key) "
+    "and state = 'reserved' returning day, coalesce(worst_nano, 0), counted_nano, "
+    "worst_nano is null and cost_nano is null"
+)
+_CORRECT: Final = (
+    "update totals set nano = nano + ?3, open_calls = open_calls - 1, "
+    "open_nano = open_nano - ?4, unpriced = unpriced + ?5 where scope in (?1, ?2)"
+)
+_CANCEL: Final = (
+    "delete from calls where id = ? and run_id = ? and key = ? and state = 'reserved' "
+    "returning day, coalesce(worst_nano, 0)"
+)
+_TAKE_BACK: Final = (
+    "update totals set calls = calls - 1, nano = nano - ?3, open_calls = open_calls - 1, "
+    "open_nano = open_nano - ?3 where scope in (?1, ?2)"
+)
+_CLAIM: Final = (
+    "insert into claims (run_id, key, place) values (?, ?, ?) "
+    "on conflict (run_id, key) do update set place = place returning place"
+)
+
+
+class SqliteLedger:
+    """The ledger of one run in a file that it shares with others; implements `assizes.judge.engine.ledger.Ledger`.
+
+    Opening it begins a sitting of the run: a stop that was written before is over, one written
+    later applies. Its methods may be called from any thread.
+
+    Raises:
+        ConfigurationError: when the file cannot be made.
+        StoreError: when the file is there and is no ledger, one of another version, or one to which
+            nothing can be added.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        run_id: str,
+        limits: LimitsConfig,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.path = path
+        self.run_id = run_id
+        self._clock = clock
+        self._lock = RLock()
+        self._fault: str | None = None
+        self._day = (-1, "")
+        self._run_scope = f"run:{run_id}"
+        self._limits = tuple(_limits(limits))
+        self._due: list[tuple[Any, ...]] = []
+        self._waits = True
+        self._file = opened_ledger(path)
+        try:
+            with self._transaction():
+                self.resumed_after = self._stop_before()
+                self._sitting = self._began()
+        except sqlite3.Error as error:
+            self._file.close()
+            raise StoreError(f"[limits] ledger {path!r} cannot be written: {error}") from error
+
+    def reserve(self, call: Call, *, wait: bool = True) -> int:
+        """Set the worst case aside; the ticket settles it.
+
+        Raises:
+            NotAsked: `budget` when the call could exceed a limit, `halted` when the run was
+                stopped, `closing` when the ledger cannot be written any more.
+            LedgerBusy: where another process is writing and `wait` is false.
+        """
+        day = self._today()
+        worst = None if call.worst_usd is None else math.ceil(call.worst_usd * NANO)
+        set_aside = worst or 0
+        with self._writing(), self._transaction(wait=wait):
+            self._refuse_stopped()
+            self._refuse_dear(day, worst, call.model)
+            row = (self.run_id, day, _time(self._clock()), call.key, call.model, worst, set_aside)
+            (ticket,) = self._file.execute(_RESERVE, row).fetchone()
+            self._file.execute(_ADD, (self._run_scope, f"day:{day}", set_aside))
+        return int(ticket)
+
+    def settle(self, ticket: int, spent: Spent, key: str | None = None) -> None:
+        """Put what a call came to in the place of the worst case; once, also from another process.
+
+        A ticket of another run, or of another ask than `key`, was given by another ledger: it is
+        left alone.
+
+        A fault of the file loses no reply: the call stays counted at its worst, and the next
+        reservation is refused. Where another process is writing, it is settled with what is written
+        next.
+        """
+        cost = None if spent.cost_usd is None else round(spent.cost_usd * NANO)
+        tokens = (spent.input_tokens, spent.output_tokens)
+        self._due.append((ticket, cost, *tokens, spent.latency_ms, spent.code, self.run_id, key))
+        try:
+            with suppress(LedgerBusy), self._transaction(wait=False):
+                pass
+        except sqlite3.Error as error:
+            self._broken(error)
+
+    def cancel(self, ticket: int, key: str) -> None:
+        """Take back a reservation of a call that was never made: it counts no more, neither as a
+        call nor in dollars. What was settled or cancelled before stays as it is.
+        """
+        try:
+            with self._transaction():
+                found = self._file.execute(_CANCEL, (ticket, self.run_id, key)).fetchone()
+                if found is not None:
+                    day, worst = found
+                    self._file.execute(_TAKE_BACK, (self._run_scope, f"day:{day}", worst))
+        except sqlite3.Error as error:
+            self._broken(error)
+
+    def claims(self, key: str, place: str, *, wait: bool = True) -> bool:
+        """Whether the ask at `place` is the one of this run that a paid reply is charged to.
+
+        Raises:
+            LedgerBusy: where another process is writing and `wait` is false.
+        """
+        try:
+            with self._transaction(wait=wait):
+                found = self._file.execute(_CLAIM, (self.run_id, key, place)).fetchone()
+        except sqlite3.Error as error:
+            self._broken(error)
+            return True
+        return bool(found[0] == place)
+
+    def spent(self, run_id: str | None = None) -> Account:
+        """What a run has spent so far, by default this one."""
+        return self._account(f"run:{run_id or self.run_id}")
+
+    def stopped(self) -> str | None:
+        """When the run was stopped, if it was; null also while others keep the file busy."""
+        try:
+            with self._held(wait=False):
+                return self._stop()
+        except LedgerBusy:
+            return None
+        except sqlite3.Error as error:
+            self._broken(error)
+            return None
+
+    def close(self) -> None:
+        """Settle what is due, and let go of the file; closing again does nothing."""
+        try:
+            if self._due:
+                with self._transaction():
+                    pass
+        except sqlite3.Error as error:
+            self._broken(error)
+        finally:
+            with self._lock:
+                self._file.close()
+
+    def _account(self, scope: str) -> Account:
+        """The totals of a scope.
+
+        Raises:
+            StoreError: when they cannot be read.
+        """
+        try:
+            with self._lock:
+                return account_of(self._file, scope)
+        except sqlite3.Error as error:
+            raise StoreError(f"[limits] ledger {self.path!r} cannot be read: {error}") from error
+
+    def _stop_before(self) -> str | None:
+        """When the run was stopped in an earlier sitting and not taken up since."""
+        found = self._file.execute(
+            "select at from stops where scope = ? and upto >= "
+            "(select coalesce(max(id), 0) from sittings where run_id = ?)",
+            (self._run_scope, self.run_id),
+        ).fetchone()
+        return None if found is None else str(found[0])
+
+    def _began(self) -> int:
+        row = (self.run_id, _time(self._clock()), os.getpid())
+        sql = "insert into sittings (run_id, at, pid) values (?, ?, ?) returning id"
+        return int(self._file.execute(sql, row).fetchone()[0])
+
+    def _stop(self) -> str | None:
+        scopes = (ALL_RUNS, self._run_scope, self._sitting)
+        found = self._file.execute(_STOPPED, scopes).fetchone()
+        return None if found is None else str(found[0])
+
+    def _refuse_stopped(self) -> None:
+        if (at := self._stop()) is not None:
+            raise NotAsked("halted", stop_line(at))
+
+    def _refuse_dear(self, day: str, worst: int | None, model: str) -> None:
+        if not self._limits:
+            return
+        scopes = {"run": self._run_scope, "day": f"day:{day}"}
+        rows = self._file.execute(_TOTALS, tuple(scopes.values())).fetchall()
+        totals = {scope: (calls, nano) for scope, calls, nano in rows}
+        for limit in self._limits:
+            limit.check(*totals.get(scopes[limit.scope], (0, 0)), worst, model)
+
+    def _today(self) -> str:
+        number = int(self._clock() // _DAY_S)
+        if self._day[0] != number:
+            self._day = (number, datetime.fromtimestamp(number * _DAY_S, UTC).date().isoformat())
+        return self._day[1]
+
+    @contextmanager
+    def _transaction(self, *, wait: bool = True) -> Iterator[None]:
+        """All or nothing; what is due to be settled comes first.
+
+        Raises:
+            LedgerBusy: where another process or thread is writing and `wait` is false.
+        """
+        with self._held(wait=wait):
+            self._file.execute("begin immediate")
+            try:
+                due = self._settle_due()
+                yield
+                self._file.execute("commit")
+                del self._due[:due]
+            finally:
+                if self._file.in_transaction:
+                    self._file.execute("rollback")
+
+    @contextmanager
+    def _held(self, *, wait: bool) -> Iterator[None]:
+        """Have the connection to oneself, and let it wait for others or not."""
+        if not self._lock.acquire(timeout=-1 if wait else QUICK_S):
+            raise LedgerBusy(f"[limits] ledger {self.path!r} is being written")
+        try:
+            if wait is not self._waits:
+                self._file.execute(f"pragma busy_timeout = {int(1000 * (BUSY_S if wait else 0))}")
+                self._waits = wait
+            yield
+        except sqlite3.OperationalError as error:
+            if wait or error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+            raise LedgerBusy(f"[limits] ledger {self.path!r} is being written") from error
+        finally:
+            self._lock.release()
+
+    def _settle_due(self) -> int:
+        """Settle within the transaction what is due; how much that is."""
+        due = list(self._due)
+        for row in due:
+            found = self._file.execute(_SETTLE, row).fetchone()
+            if found is not None:
+                day, worst, counted, unpriced = found
+                scopes = (self._run_scope, f"day:{day}")
+                self._file.execute(_CORRECT, (*scopes, counted - worst, worst, unpriced))
+        return len(due)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """A ledger that cannot be written lets nobody spend."""
+        if self._fault is not None:
+            raise NotAsked("closing", self._fault)
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise NotAsked("closing", self._broken(error)) from error
+
+    def _broken(self, error: sqlite3.Error) -> str:
+        if self._fault is None:
+            self._fault = f"[limits] ledger {self.path!r} cannot be written: {error}"
+            log.warning("%s; no model is asked any more", self._fault)
+        return self._fault
+
+
+def stop_line(at: str) -> str:
+    """What a stopped run says."""
+    return f"stopped at {at} (`assizes stop`)"
+
+
+class _Limit:
+    """One of the four limits: what it is called, what it is about, how much it allows."""
+
+    def __init__(self, name: str, scope: str, most: float) -> None:
+        self.scope = scope
+        self._name = name
+        self._dollars = "usd" in name
+        self._most = math.floor(most * NANO) if self._dollars else int(most)
+        self._said = f"[limits] {name} = {most:g}"
+
+    def check(self, calls: int, nano: int, worst: int | None, model: str) -> None:
+        """See that one more call stays within.
+
+        Raises:
+            NotAsked: `budget`, when it may not.
+        """
+        if not self._dollars:
+            if calls + 1 > self._most:
+                raise NotAsked("budget", f"{self._said}: {calls} calls were made")
+        elif worst is None:
+            raise NotAsked("budget", f"{self._said}: no price is known for {model}")
+        elif nano + worst > self._most:
+            raise NotAsked(
+                "budget",
+                f"{self._said}: {nano / NANO:.6f} USD are spent or set aside, the next call could "
+                f"cost {worst / NANO:.6f} USD",
+            )
+
+
+def _limits(limits: LimitsConfig) -> Iterable[_Limit]:
+    scopes = {
+        "budget_usd": "run",
+        "budget_usd_per_day": "day",
+        "max_asks": "run",
+        "max_asks_per_day": "day",
+    }
+    for name, scope in scopes.items():
+        if (most := getattr(limits, name)) is not None:
+            yield _Limit(name, scope, most)
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

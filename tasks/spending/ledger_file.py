@@ -1,0 +1,264 @@
+"""The file behind a ledger: how it is made, recognised and opened, and the stops written to it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random
+
+from assizes.judge.engine.budget_gate import BUSY_S
+from assizes.judge.engine.ledger import Account
+from assizes.judge.errors import ConfigurationError, StoreError
+from assizes.tasks.runtime.places import write_probe
+
+NANO: Final = 1_000_000_000
+"""Nano-dollars in a dollar."""
+
+ALL_RUNS: Final = "all"
+"""The scope of a stop that holds for every run until it is lifted."""
+
+_CHECKPOINT_PAGES: Final = 4000
+"""16 MB: a checkpoint waits for the disk, and a call writes four pages."""
+
+_APPLICATION_ID: Final = 0x41535A4C  # "ASZL"
+_VERSION: Final = 1
+
+_TABLES: Final = """
+create table calls (
+    id integer primary key,
+    run_id text not null,
+    day text not null,
+    at text not null,
+    key text not null,
+    model text not null,
+    worst_nano integer,
+    cost_nano integer,
+    counted_nano integer not null,
+    input_tokens integer,
+    output_tokens integer,
+    latency_ms real,
+    code text,
+    state text not null check (state in ('reserved', 'settled'))
+);
+create table totals (
+    scope text primary key,
+    calls integer not null,
+    nano integer not null,
+    open_calls integer not null,
+    open_nano integer not null,
+    unpriced integer not null
+) without rowid;
+create table claims (
+    run_id text not null,
+    key text not null,
+    place text not null,
+    primary key (run_id, key)
+) without rowid;
+create table sittings (
+    id integer primary key autoincrement,
+    run_id text not null,
+    at text not null,
+    pid integer not null
+);
+create index sittings_of_runs on sittings (run_id);
+create table stops (
+    scope text primary key,
+    upto integer not null,
+    at text not null
+) without rowid;
+"""
+
+
+def opened_ledger(path: str) -> sqlite3.Connection:
+    """A connection to the ledger at a path; the file and its folder are made where there is none.
+
+    Raises:
+        ConfigurationError: when it cannot be made or written.
+        StoreError: when the file is no ledger, or one of another version.
+    """
+    connection: sqlite3.Connection | None = None
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(
+            path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+        )
+        _see_ledger(connection, path)
+        # Two processes that make the file at once: the switch to WAL does not wait for the other.
+        for attempt in Retrying(
+            retry=retry_if_exception_type(sqlite3.OperationalError),
+            wait=wait_random(0.005, 0.05),
+            stop=stop_after_delay(5),
+            reraise=True,
+        ):
+            with attempt:
+                connection.execute("pragma journal_mode = wal")
+                connection.execute("pragma synchronous = normal")
+                connection.execute(f"pragma wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+                _made(connection)
+        _see_ledger(connection, path, made=True)
+    except (OSError, sqlite3.Error, StoreError) as error:
+        if connection is not None:
+            connection.close()
+        if isinstance(error, StoreError):
+            raise
+        if isinstance(error, sqlite3.Error) and "not a database" in str(error):
+            raise _no_ledger(path, "it is no SQLite database") from None
+        raise ConfigurationError(
+            f"[limits] ledger {path!r} cannot be written: {_why(error)}; name a file on a local "
+            "disk that can"
+        ) from None
+    return connection
+
+
+def probe_ledger(path: str) -> None:
+    """See that a ledger can be written at a path, and leave no file where there was none.
+
+    Raises:
+        ConfigurationError: when it cannot be made or written.
+        StoreError: when the file is no ledger.
+    """
+    if Path(path).exists():
+        opened_ledger(path).close()
+    else:
+        write_probe(str(Path(path).parent), {}, "[limits] ledger in")
+
+
+def known_runs(path: str) -> list[str]:
+    """The runs that a ledger has seen, the newest first; none where there is no ledger yet.
+
+    Raises:
+        StoreError: when the file is no ledger.
+    """
+    if not Path(path).exists():
+        return []
+    with _using(path) as file:
+        rows = file.execute("select run_id from sittings group by run_id order by max(id) desc")
+        return [str(run_id) for (run_id,) in rows]
+
+
+def has_claim(path: str, run_id: str, key: str) -> bool:
+    """Whether a ledger knows of a claim of a run; false where there is no ledger yet.
+
+    Raises:
+        StoreError: when the file is no ledger.
+    """
+    if not Path(path).exists():
+        return False
+    with _using(path) as file:
+        sql = "select 1 from claims where run_id = ? and key = ?"
+        return file.execute(sql, (run_id, key)).fetchone() is not None
+
+
+def account_of(file: sqlite3.Connection, scope: str) -> Account:
+    """The totals of a scope of a ledger."""
+    found = file.execute(
+        "select calls, nano, open_calls, open_nano, unpriced from totals where scope = ?", (scope,)
+    ).fetchone()
+    calls, nano, open_calls, open_nano, unpriced = found or (0, 0, 0, 0, 0)
+    return Account(calls, nano / NANO, open_calls, open_nano / NANO, unpriced)
+
+
+def spent_today(path: str) -> Account:
+    """What all runs have spent in the present UTC day; nothing where there is no ledger yet.
+
+    Raises:
+        StoreError: when the file is no ledger.
+    """
+    if not Path(path).exists():
+        return Account(0, 0.0)
+    with _using(path) as file:
+        return account_of(file, f"day:{datetime.now(UTC):%Y-%m-%d}")
+
+
+def spent_by(path: str, run_id: str) -> Account:
+    """What one run has spent, over all its sittings; nothing where there is no ledger yet.
+
+    Raises:
+        StoreError: when the file is no ledger.
+    """
+    if not Path(path).exists():
+        return Account(0, 0.0)
+    with _using(path) as file:
+        return account_of(file, f"run:{run_id}")
+
+
+def write_stop(path: str, run_id: str | None) -> None:
+    """Stop the sitting of a run, or with null every run, until that is lifted."""
+    with _using(path) as file:
+        scope = ALL_RUNS if run_id is None else f"run:{run_id}"
+        file.execute(
+            "insert or replace into stops (scope, upto, at) "
+            "select ?, coalesce(max(id), 0), ? from sittings",
+            (scope, f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"),
+        )
+
+
+def lift_stop(path: str) -> bool:
+    """Let runs begin again after `write_stop` for all; false where nothing was stopped."""
+    if not Path(path).exists():
+        return False
+    with _using(path) as file:
+        return file.execute("delete from stops where scope = ?", (ALL_RUNS,)).rowcount > 0
+
+
+def all_stopped(path: str) -> str | None:
+    """When all runs were stopped; null where they are not."""
+    if not Path(path).exists():
+        return None
+    with _using(path) as file:
+        found = file.execute("select at from stops where scope = ?", (ALL_RUNS,)).fetchone()
+        return None if found is None else str(found[0])
+
+
+@contextmanager
+def _using(path: str) -> Iterator[sqlite3.Connection]:
+    """An open ledger for one question; a fault of the file is one line."""
+    with closing(opened_ledger(path)) as file:
+        try:
+            yield file
+        except sqlite3.Error as error:
+            raise StoreError(f"[limits] ledger {path!r} cannot be used: {error}") from error
+
+
+def _see_ledger(connection: sqlite3.Connection, path: str, *, made: bool = False) -> None:
+    """See that nothing else is kept in the file."""
+    ((mark,),) = connection.execute("pragma application_id").fetchall()
+    ((version,),) = connection.execute("pragma user_version").fetchall()
+    ((tables,),) = connection.execute("select count(*) from sqlite_master").fetchall()
+    if not (mark or tables or made):
+        return
+    if mark != _APPLICATION_ID:
+        raise _no_ledger(path, "it holds something else")
+    if version != _VERSION:
+        raise StoreError(
+            f"[limits] ledger {path!r} has version {version}, this assizes reads version "
+            f"{_VERSION}; name another file"
+        )
+
+
+def _made(connection: sqlite3.Connection) -> None:
+    connection.execute("begin immediate")
+    try:
+        ((mark,),) = connection.execute("pragma application_id").fetchall()
+        if not mark:
+            for statement in filter(str.strip, _TABLES.split(";")):
+                connection.execute(statement)
+            connection.execute(f"pragma application_id = {_APPLICATION_ID}")
+            connection.execute(f"pragma user_version = {_VERSION}")
+        connection.execute("commit")
+    finally:
+        if connection.in_transaction:
+            connection.execute("rollback")
+
+
+def _no_ledger(path: str, why: str) -> StoreError:
+    return StoreError(f"[limits] ledger {path!r} is no ledger of assizes: {why}; name another file")
+
+
+def _why(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

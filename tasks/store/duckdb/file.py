@@ -1,0 +1,294 @@
+"""Opening a DuckDB file as a store: its tables, its identity, and whether it is all there."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import socket
+import uuid
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import polars as pl
+from tenacity import retry, retry_if_exception_message, stop_after_delay, wait_fixed
+
+from assizes.judge.errors import NoStore, SchemaVersion, StoreBusy, StoreError
+from assizes.judge.rows import LATER, SCHEMA_VERSION, TABLES, lacking
+from assizes.tasks.runtime.failpoints import failpoint
+from assizes.tasks.store.duckdb.journal import Committed, Journal, entries, lost
+
+log = logging.getLogger(__name__)
+
+TYPES: Final[dict[Any, str]] = {
+    pl.String: "VARCHAR",
+    pl.Int32: "INTEGER",
+    pl.Int64: "BIGINT",
+    pl.Float64: "DOUBLE",
+    pl.Boolean: "BOOLEAN",
+    pl.List(pl.Int32): "INTEGER[]",
+    pl.List(pl.String): "VARCHAR[]",
+    pl.Datetime("us", "UTC"): "TIMESTAMPTZ",
+}
+
+_OWN_TABLES: Final = (
+    "create table _commits (run_id VARCHAR, shard VARCHAR, sha VARCHAR, counts VARCHAR, rows BIGINT)",
+    "create table _plans (run_id VARCHAR, plan VARCHAR)",
+    "create table _meta (schema_version INTEGER)",
+)
+
+_TO_READ: Final = ("_meta", "_identity", "calibrations")
+
+_IDENTITY: Final = "create table if not exists _identity (store VARCHAR)"
+
+MEMORY: Final = Path(":memory:")
+
+_LOCKED: Final = "Conflicting lock"
+_MAGIC: Final = slice(8, 12)
+_TORN: Final = re.compile(
+    r"corrupt|checksum|INTERNAL|FATAL|serializ|WAL|beyond the end|could not read", re.IGNORECASE
+)
+
+PATIENCE_S: Final = 3.0
+"""So long a process that wants to write waits for others: who only looks lets go of a file soon."""
+
+
+def connected(uri: str, path: Path, *, writing: bool) -> duckdb.DuckDBPyConnection:
+    """A connection to the file.
+
+    Raises:
+        StoreBusy: when another process holds it, for writing one that does not let go of it.
+        StoreError: when it is not there to be read, damaged, or no DuckDB file.
+    """
+    try:
+        if writing:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        elif not path.exists():
+            raise NoStore.at(uri)
+        return _untouched(_to_write(path) if writing else duckdb.connect(path, read_only=True))
+    except OSError as error:
+        raise StoreError(f"{uri}: cannot make its folder: {error.strerror or error}") from error
+    except duckdb.Error as error:
+        raise _refusal(uri, path, str(error)) from error
+
+
+@retry(
+    retry=retry_if_exception_message(match=rf"(?s).*{_LOCKED}"),
+    stop=stop_after_delay(PATIENCE_S),
+    wait=wait_fixed(0.05),
+    reraise=True,
+)
+def _to_write(path: Path) -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(path)
+
+
+def _untouched(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    """Until a file was looked at, closing it must not settle what is left of its log.
+
+    What DuckDB lacks it would fetch over the network.
+    """
+    con.execute("pragma disable_checkpoint_on_shutdown")
+    con.execute("set autoinstall_known_extensions=false")
+    return con
+
+
+def prepare_tables(
+    con: duckdb.DuckDBPyConnection,
+    uri: str,
+    journal: Journal,
+    present: Collection[str],
+    *,
+    writing: bool,
+) -> None:
+    """See that the file holds the tables of this version and all that its journal lists.
+
+    In a new file the tables are made.
+
+    Args:
+        con: the open file.
+        uri: of the store.
+        journal: beside the file.
+        present: the tables it holds, as `present_in` found them.
+        writing: whether it may be written.
+
+    Raises:
+        SchemaVersion: when another version wrote it.
+        StoreError: when it holds no store, tables of others, or less than was committed.
+    """
+    listed = journal.read()
+    if "_meta" in present:
+        found = con.execute("select max(schema_version) from _meta").fetchall()[0][0]
+        if found != SCHEMA_VERSION:
+            raise SchemaVersion.mismatch(uri, found, SCHEMA_VERSION)
+        _check_whole(con, uri, listed, identified="_identity" in present)
+        return
+    if listed.store is not None and not listed.is_empty:
+        raise damaged(uri, "it is empty, and its journal lists " + _all_of(listed))
+    if not writing:
+        raise NoStore.at(uri, ", a DuckDB file without one")
+    taken = sorted(TABLES.keys() & present)
+    if taken:
+        raise StoreError(
+            f"{uri} holds other tables named {', '.join(taken)}; point [store] uri to a new file"
+        )
+    for statement in (*(create(table) for table in TABLES), *_OWN_TABLES):
+        con.execute(statement)
+        failpoint("warehouse.open.half")
+    con.execute("insert into _meta values (?)", [SCHEMA_VERSION])
+
+
+def identify(con: duckdb.DuckDBPyConnection) -> None:
+    """A file that was looked at: it may be written, and has an id, which its journal names."""
+    con.execute("pragma enable_checkpoint_on_shutdown")
+    con.execute(create("calibrations"))
+    add_later_columns(con)
+    con.execute(_IDENTITY)
+    if not con.execute("select store from _identity").fetchall():
+        con.execute("insert into _identity values (?)", [uuid.uuid4().hex])
+
+
+def held(con: duckdb.DuckDBPyConnection) -> Committed:
+    """What the file holds."""
+    (identity,) = con.execute("select max(store) from _identity").fetchall()
+    shards = con.execute("select run_id, shard, sha from _commits").fetchall()
+    ended = "select run_id, status from runs where finished_at is not null"
+    return Committed(identity[0], dict(entries(shards)), dict(con.execute(ended).fetchall()))
+
+
+def start_anew(uri: str, path: Path, journal: Journal) -> None:
+    """A file that was taken away leaves its journal: put it aside, and say so.
+
+    Raises:
+        StoreError: when only the write-ahead log is left, so that no person took the file away.
+    """
+    if path.exists() or path == MEMORY:
+        return
+    listed = journal.read()
+    wal = path.with_name(f"{path.name}.wal")
+    if path.with_name(f"{path.name}.rebuilt").exists():
+        raise StoreError(f"{uri} is being rebuilt, or was; run `assizes rebuild` to end that")
+    if wal.exists():
+        raise damaged(uri, f"{path.name} is gone and {wal.name} is still there")
+    if not listed.is_empty and (aside := journal.set_aside(listed.store or "old")):
+        log.warning("%s is gone and is made anew; it held %s (%s)", uri, _all_of(listed), aside)
+
+
+def damaged(uri: str, what: str) -> StoreError:
+    """A file that cannot be read, or holds less than was committed: what it is, what to do."""
+    return StoreError(
+        f"{uri} is damaged: {what}. Nothing was changed. Put back the file with its .wal from a "
+        "copy, or run `assizes rebuild`: it moves them aside and keeps what can be read; then run "
+        "what is lost again, kept replies are not paid for twice"
+    )
+
+
+def is_torn(message: str) -> bool:
+    """Whether a message of DuckDB speaks of a file that is not as it was written."""
+    return _TORN.search(message) is not None
+
+
+def first_line(error: object) -> str:
+    """The first line of a message."""
+    return str(error).strip().split("\n", 1)[0]
+
+
+def _check_whole(
+    con: duckdb.DuckDBPyConnection, uri: str, listed: Committed, *, identified: bool
+) -> None:
+    if not identified or listed.store is None:
+        return
+    now = held(con)
+    if now.store == listed.store and (missing := lost(listed, now)):
+        raise damaged(uri, f"its journal lists {', '.join(missing)}, and they are not there")
+
+
+def _all_of(listed: Committed) -> str:
+    runs = {run for run, _ in listed.shards} | listed.ended.keys()
+    return f"{len(listed.shards)} shards of {len(runs)} runs"
+
+
+def _refusal(uri: str, path: Path, message: str) -> StoreError:
+    """What DuckDB's refusal to open a file means, and what to do."""
+    if _LOCKED in message:
+        owner = re.search(r"PID (\d+)", message)
+        holder = f"process {owner[1]} on {socket.gethostname()}" if owner else "another process"
+        return StoreBusy(
+            f"{uri} is in use by {holder}; wait until it ends or stop it, "
+            "or point [store] uri to a folder, which takes several writers"
+        )
+    if "different configuration" in message:
+        return StoreBusy(
+            f"{uri} is open in this process (process {os.getpid()}) the other way, for reading or "
+            "for writing; close it there first"
+        )
+    said = first_line(message)
+    if _was_a_store(path) and is_torn(message):
+        return damaged(uri, said)
+    if "not a valid DuckDB database" in message:
+        if _was_a_store(path):
+            return damaged(uri, said)
+        return StoreError(f"{uri} is not a DuckDB file; point [store] uri to another one")
+    return StoreError(f"{uri}: {said}")
+
+
+def _was_a_store(path: Path) -> bool:
+    """Whether a file that DuckDB refuses was one of ours: it has our journal, or DuckDB's mark."""
+    journal = Journal(path).path
+    if journal is not None and journal.exists():
+        return True
+    try:
+        with path.open("rb") as file:
+            return file.read(_MAGIC.stop)[_MAGIC] == b"DUCK"
+    except OSError:
+        return False
+
+
+def present_in(con: duckdb.DuckDBPyConnection, *, writing: bool) -> set[str]:
+    """The tables of a file; only those that a reader must know of where it is not to be written:
+    listing all takes a quarter of the time of opening. Not within a transaction, which a table that
+    is not there would end.
+    """
+    return tables_in(con) if writing else {one for one in _TO_READ if _is_there(con, one)}
+
+
+def _is_there(con: duckdb.DuckDBPyConnection, table: str) -> bool:
+    try:
+        con.execute(f"select 1 from {table} limit 0")
+    except duckdb.CatalogException:
+        return False
+    return True
+
+
+def tables_in(con: duckdb.DuckDBPyConnection) -> set[str]:
+    """The names of a file's tables."""
+    found = con.execute("select table_name from information_schema.tables").fetchall()
+    return {name for (name,) in found}
+
+
+def columns_in(con: duckdb.DuckDBPyConnection, table: str) -> list[str]:
+    """The columns that a table of a file has."""
+    return con.sql(f"select * from {table} limit 0").columns
+
+
+def add_later_columns(con: duckdb.DuckDBPyConnection) -> None:
+    """Give the tables of an older file the columns that were added since; null in its rows."""
+    for table in LATER:
+        for name, dtype in lacking(table, columns_in(con, table)).items():
+            con.execute(f'alter table {table} add column "{name}" {TYPES[dtype]}')
+
+
+def selection(con: duckdb.DuckDBPyConnection, table: str, columns: Iterable[str]) -> str:
+    """What to select for these columns of a table; null for one that an older file lacks."""
+    absent = lacking(table, columns_in(con, table)) if table in LATER else {}
+    return ", ".join(
+        f'null::{TYPES[absent[name]]} as "{name}"' if name in absent else f'"{name}"'
+        for name in columns
+    )
+
+
+def create(table: str) -> str:
+    """The statement that makes a public table where there is none."""
+    columns = ", ".join(f'"{name}" {TYPES[dtype]}' for name, dtype in TABLES[table].items())
+    return f"create table if not exists {table} ({columns})"

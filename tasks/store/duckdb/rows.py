@@ -1,0 +1,144 @@
+"""Rows of the public tables into a DuckDB file and out of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, suppress
+from typing import Any, Final, NamedTuple
+
+import duckdb
+import polars as pl
+from polars.io.plugins import register_io_source
+
+from assizes.judge.rows import KEYS, TABLES
+from assizes.tasks.store.arrow import ArrowView
+from assizes.tasks.store.duckdb.file import selection
+from assizes.tasks.store.record import newest_first
+
+_BLOCK_ROWS: Final = 1 << 15
+"""Rows that a scan holds at a time."""
+
+_ROW_GROUP: Final = 122_880
+"""Rows that DuckDB writes together."""
+
+
+def insert(con: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:
+    """Append rows to a table; those of more than one row group may change places, as to keep their
+    order within little memory takes DuckDB half as long again. After an error `in_order` is due.
+    """
+    if rows.is_empty():
+        return
+    con.register("_incoming", ArrowView(rows))
+    if rows.height > _ROW_GROUP:
+        con.execute("set preserve_insertion_order=false")
+    con.execute(f"insert into {table} select * from _incoming")
+    in_order(con)
+    con.unregister("_incoming")
+
+
+def in_order(con: duckdb.DuckDBPyConnection) -> None:
+    """Rows keep their order again; nothing where the connection is lost."""
+    with suppress(duckdb.Error):
+        con.execute("set preserve_insertion_order=true")
+
+
+def rows_of(con: duckdb.DuckDBPyConnection, table: str, run_id: str | None = None) -> pl.DataFrame:
+    """All rows of a table, or those of one run, sorted by the table's keys."""
+    query = f"select {selection(con, table, TABLES[table])} from {table}"
+    if run_id is None:
+        relation = con.sql(query)
+    else:
+        relation = con.sql(f"{query} where run_id = $run_id", params={"run_id": run_id})
+    found = pl.DataFrame(ArrowView(relation)).cast(pl.Schema(TABLES[table]))
+    return found.sort(KEYS[table], maintain_order=True)
+
+
+def run_ids(con: duckdb.DuckDBPyConnection) -> list[str]:
+    """Every run id, newest first."""
+    return newest_first(rows_of(con, "runs"))["run_id"].to_list()
+
+
+def plan_of(con: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, Any] | None:
+    """The plan a run was frozen with; null where there is no such run."""
+    found = con.execute("select plan from _plans where run_id = ?", [run_id]).fetchall()
+    return dict(json.loads(found[0][0])) if found else None
+
+
+def end_of(con: duckdb.DuckDBPyConnection, table: str, run_id: str) -> int:
+    """The row id after the last row of a run; rows are only ever added behind it."""
+    query = f"select coalesce(max(rowid) + 1, 0) from {table} where run_id = ?"
+    return int(con.execute(query, [run_id]).fetchall()[0][0])
+
+
+def lazily(
+    using: Callable[[], AbstractContextManager[duckdb.DuckDBPyConnection]],
+    table: str,
+    run_id: str,
+    end: int,
+) -> pl.LazyFrame:
+    """A run's rows before a row id, as a query reads them: its columns, a block at a time."""
+
+    def blocks(
+        columns: list[str] | None, predicate: pl.Expr | None, most: int | None, _: int | None
+    ) -> Iterator[pl.DataFrame]:
+        left = end if most is None else most
+        for start in range(0, end, _BLOCK_ROWS):
+            with using() as con:
+                rows = _Rows(con, table, run_id, start, start + _BLOCK_ROWS).narrowed(predicate)
+                found = rows.read(columns or list(TABLES[table]))
+            found = _meeting(predicate, found).head(left)
+            left -= found.height
+            yield found
+            if not left:
+                return
+
+    return register_io_source(blocks, schema=TABLES[table], is_pure=True)
+
+
+class _Rows(NamedTuple):
+    """The rows of a run among the row ids from `start` up to `stop`."""
+
+    con: duckdb.DuckDBPyConnection
+    table: str
+    run_id: str
+    start: int
+    stop: int
+
+    def narrowed(self, predicate: pl.Expr | None) -> _Rows:
+        """The rows from the first that meets a condition to the last: its columns alone are read
+        to find them, and a case among thousands is found without the texts of the others.
+        """
+        if predicate is None:
+            return self
+        named = dict.fromkeys(predicate.meta.root_names())
+        ids = self._selected("rowid", list(named)).filter(predicate)["rowid"]
+        first, last = ids.min(), ids.max()
+        if not isinstance(first, int) or not isinstance(last, int):
+            return self._replace(stop=self.start)
+        return self._replace(start=first, stop=last + 1)
+
+    def read(self, columns: list[str]) -> pl.DataFrame:
+        """Some columns of the rows."""
+        return self._selected(None, columns)
+
+    def _selected(self, own: str | None, columns: list[str]) -> pl.DataFrame:
+        names = [selection(self.con, self.table, columns)] if columns else []
+        query = (
+            f"select {', '.join([*([own] if own else []), *names])} from {self.table} "
+            "where rowid >= $start and rowid < $stop and run_id = $run_id"
+        )
+        bounds = {"start": self.start, "stop": self.stop, "run_id": self.run_id}
+        found = pl.DataFrame(ArrowView(self.con.sql(query, params=bounds)))
+        return found.cast({name: TABLES[self.table][name] for name in columns})
+
+
+def _meeting(predicate: pl.Expr | None, rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows that meet a condition, if there is one."""
+    if predicate is None:
+        return rows
+    found = rows.filter(predicate)
+    if found.height > rows.height // 8:
+        return found
+    # polars would keep all the text of a block alive for a few rows of it: they are copied.
+    return pl.DataFrame(found.rows(), schema=found.schema, orient="row")

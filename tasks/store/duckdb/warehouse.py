@@ -1,0 +1,365 @@
+"""A store in one DuckDB file: the public tables, ready for SQL; one writer at a time.
+
+A shard's rows and its mark in `_commits` enter in one transaction. No table has a primary key:
+the index would cost ten times the insert (and one mark a shard already keeps rows unique).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import threading
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import polars as pl
+
+from assizes.judge.errors import StoreError, UnknownRun
+from assizes.judge.rows import TABLES, as_json, frame
+from assizes.tasks.runtime.closing import Closing
+from assizes.tasks.runtime.failpoints import failpoint
+from assizes.tasks.store.duckdb.file import (
+    MEMORY,
+    connected,
+    damaged,
+    first_line,
+    held,
+    identify,
+    is_torn,
+    prepare_tables,
+    present_in,
+    start_anew,
+)
+from assizes.tasks.store.duckdb.journal import Journal
+from assizes.tasks.store.duckdb.rows import (
+    end_of,
+    in_order,
+    insert,
+    lazily,
+    plan_of,
+    rows_of,
+    run_ids,
+)
+from assizes.tasks.store.record import (
+    OF_CASES,
+    RUN_TABLES,
+    RunRecord,
+    checked_frames,
+    checked_id,
+    checked_metrics,
+    checked_table,
+    ending,
+    full_id,
+    newest_first,
+    resumed,
+)
+
+MEMORY_LIMIT: Final = "64MB"
+"""DuckDB would keep all that it wrote in memory, up to most of the machine's; beyond this it spills
+to a folder beside the file.
+"""
+
+
+class Warehouse(Closing):
+    """The DuckDB store; see `assizes.tasks.store.protocol.Store` for what its methods promise."""
+
+    sliceable: Final = False
+
+    def __init__(self, uri: str, path: Path, *, writing: bool) -> None:
+        self.uri = uri
+        self._lock = threading.Lock()
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._journal = Journal(None if path == MEMORY else path)
+        writing = writing or path == MEMORY
+        if writing:
+            start_anew(uri, path, self._journal)
+        self._connection = connected(uri, path, writing=writing)
+        failpoint("warehouse.open.connected")
+        with ExitStack() as undo:
+            undo.callback(self.close)
+            with self._told() as con:
+                present = present_in(con, writing=writing)
+            self._calibrated = writing or "calibrations" in present
+            with self._transaction() as con:
+                con.execute("set TimeZone='UTC'")
+                # Merging row groups at a checkpoint takes memory by the hundred MB, the more the
+                # longer the table; files stay about the same without it, and queries as fast.
+                con.execute("set max_vacuum_tasks=0")
+                if path != MEMORY:
+                    con.execute(f"set memory_limit='{MEMORY_LIMIT}'")
+                prepare_tables(con, uri, self._journal, present, writing=writing)
+                if writing:
+                    identify(con)
+            if writing:
+                with self._transaction() as con:
+                    self._journal.catch_up(self._journal.read(), held(con))
+            failpoint("warehouse.open.after")
+            undo.pop_all()
+
+    @property
+    def many_writers(self) -> bool:
+        """Never: DuckDB gives a file to one process that writes."""
+        return False
+
+    def begin(self, run: RunRecord) -> RunRecord:
+        """Freeze a run, or return the one already there."""
+        checked_id(run.run_id, "run id")
+        with self._transaction() as con:
+            if self._stored(con, run.run_id) is None:
+                insert(con, "runs", frame("runs", [run.row()]))
+                con.execute("insert into _plans values (?, ?)", [run.run_id, as_json(run.plan)])
+                failpoint("warehouse.begin.inside")
+            begun = resumed(self._known(con, run.run_id), run, self.uri)
+        failpoint("warehouse.begin.after")
+        return begun
+
+    def plan(self, run_id: str) -> dict[str, Any] | None:
+        """The input manifest a run was frozen with."""
+        with self._transaction() as con:
+            return plan_of(con, run_id)
+
+    def committed(self, run_id: str) -> dict[str, dict[str, int]]:
+        """The counts of each committed shard."""
+        with self._transaction() as con:
+            self._known(con, run_id)
+            rows = con.execute(
+                "select shard, counts from _commits where run_id = ? order by shard", [run_id]
+            ).fetchall()
+        return {shard: json.loads(counts) for shard, counts in rows}
+
+    def commit_shard(
+        self,
+        run_id: str,
+        shard_id: str,
+        frames: Mapping[str, pl.DataFrame],
+        counts: Mapping[str, int],
+    ) -> bool:
+        """Insert a shard's rows and its mark in one transaction, then note it in the journal."""
+        checked_id(shard_id, "shard id")
+        tables = checked_frames(run_id, frames)
+        digest, rows = _digest(tables), sum(rows.height for rows in tables.values())
+        with self._transaction() as con:
+            self._check_begun(con, run_id)
+            mark = "select 1 from _commits where run_id = ? and shard = ?"
+            if con.execute(mark, [run_id, shard_id]).fetchall():
+                return False
+            for table, found in tables.items():
+                insert(con, table, found)
+            failpoint("warehouse.commit.rows")
+            con.execute(
+                "insert into _commits values (?, ?, ?, ?, ?)",
+                [run_id, shard_id, digest, as_json(dict(counts)), rows],
+            )
+            failpoint("warehouse.commit.marked")
+        failpoint("warehouse.commit.after")
+        self._noted(lambda journal: journal.shard(run_id, shard_id, digest))
+        return True
+
+    def finish(self, run: RunRecord, run_metrics: pl.DataFrame) -> None:
+        """Replace the run's row by its final one, and write its metrics."""
+        metrics = checked_metrics(run.run_id, run_metrics)
+        with self._transaction() as con:
+            stored = self._known(con, run.run_id)
+            held = rows_of(con, "run_metrics", run.run_id)
+            final = ending(stored, run, self.uri, same_metrics=held.equals(metrics))
+            if final is None:
+                return
+            for table, rows in (("runs", frame("runs", [final.row()])), ("run_metrics", metrics)):
+                con.execute(f"delete from {table} where run_id = ?", [run.run_id])
+                failpoint("warehouse.finish.deleted")
+                insert(con, table, rows)
+            failpoint("warehouse.finish.inserted")
+        failpoint("warehouse.finish.after")
+        self._noted(lambda journal: journal.ended(run.run_id, final.status))
+
+    def adopt(
+        self,
+        run: RunRecord,
+        frames: Iterable[tuple[str, pl.DataFrame]],
+        commits: Mapping[str, Mapping[str, int]],
+    ) -> None:
+        """Take in a whole run of another store, in one transaction.
+
+        Args:
+            run: as it stands there.
+            frames: its rows by table, in as many pieces as there are.
+            commits: the counts of each of its shards.
+        """
+        with self._transaction() as con:
+            insert(con, "runs", frame("runs", [run.row()]))
+            con.execute("insert into _plans values (?, ?)", [run.run_id, as_json(run.plan)])
+            for table, rows in frames:
+                insert(con, table, rows.select(list(TABLES[table])))
+            for shard_id, counts in commits.items():
+                con.execute(
+                    "insert into _commits values (?, ?, ?, ?, null)",
+                    [run.run_id, shard_id, f"adopted {uuid.uuid4().hex}", as_json(dict(counts))],
+                )
+        with self._transaction() as con:
+            self._journal.catch_up(self._journal.read(), held(con))
+
+    def runs(self) -> pl.DataFrame:
+        """Table runs, newest first."""
+        with self._transaction() as con:
+            return newest_first(rows_of(con, "runs"))
+
+    def run(self, run_id: str) -> RunRecord:
+        """A run by its id or a unique beginning of it."""
+        with self._transaction() as con:
+            found = self._stored(con, run_id)
+            return found or self._known(con, full_id(run_id, run_ids(con), self.uri))
+
+    def table(self, run_id: str, name: str) -> pl.DataFrame:
+        """A table of one run, sorted by its keys."""
+        checked_table(name, RUN_TABLES)
+        with self._transaction() as con:
+            self._known(con, run_id)
+            return rows_of(con, name, run_id)
+
+    def scan(self, run_id: str, name: str) -> pl.LazyFrame:
+        """The table as a lazy frame: a query reads its columns only, a block of rows at a time."""
+        checked_table(name, RUN_TABLES)
+        with self._transaction() as con:
+            self._check_begun(con, run_id)
+            end = end_of(con, name, run_id)
+        return lazily(self._transaction, name, run_id, end)
+
+    def forget(self, run_id: str, case_ids: Collection[str]) -> None:
+        """Delete the rows in one transaction, and let every mark of the run be another.
+
+        A file that fell back behind this is then told from one that did not.
+        """
+        with self._transaction() as con:
+            self._known(con, run_id)
+            for table in OF_CASES:
+                con.execute(
+                    f"delete from {table} where run_id = ? and list_contains(?, case_id)",
+                    [run_id, list(case_ids)],
+                )
+                failpoint("warehouse.forget.deleted")
+            changed = "update _commits set sha = sha[:64] || ' ' || ? where run_id = ?"
+            con.execute(changed, [uuid.uuid4().hex, run_id])
+        failpoint("warehouse.forget.after")
+        with self._transaction() as con:
+            self._journal.catch_up(self._journal.read(), held(con))
+        with self._told() as con:
+            con.execute("checkpoint")
+
+    def hold(self, run_id: str, until: datetime) -> None:
+        """Nothing to write: DuckDB lets nobody read a file that another process has open."""
+
+    def release(self, run_id: str) -> None:
+        """Nothing was written."""
+
+    def held_until(self, run_id: str, *, by_others: bool = False) -> datetime | None:
+        """Null: whoever can read the file is alone with it."""
+        return None
+
+    def add_comparison(self, row: Mapping[str, Any]) -> None:
+        """Keep a row of table comparisons, once."""
+        added = frame("comparisons", [row])
+        with self._transaction() as con:
+            if added.row(0) not in rows_of(con, "comparisons").rows():
+                insert(con, "comparisons", added)
+
+    def comparisons(self) -> pl.DataFrame:
+        """Table comparisons, sorted by its keys, then by what was found."""
+        with self._transaction() as con:
+            found = rows_of(con, "comparisons")
+        return found.sort(found.columns)
+
+    def add_calibration(self, row: Mapping[str, Any]) -> None:
+        """Keep a row of table calibrations, unless its record is there."""
+        added = frame("calibrations", [row])
+        with self._transaction() as con:
+            kept = rows_of(con, "calibrations").select("run_id", "record")
+            if added.select("run_id", "record").row(0) not in kept.rows():
+                insert(con, "calibrations", added)
+
+    def calibrations(self) -> pl.DataFrame:
+        """Table calibrations in order of time."""
+        if not self._calibrated:
+            return frame("calibrations", [])
+        with self._transaction() as con:
+            return rows_of(con, "calibrations")
+
+    def close(self) -> None:
+        """Close the file, so that another process may write to it.
+
+        The connection is let go of as well: held until the interpreter ends (Prefect keeps what
+        its last tasks were given), it makes DuckDB print a report of leaked objects.
+        """
+        failpoint("warehouse.close.before")
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+        failpoint("warehouse.close.after")
+
+    @contextmanager
+    def _transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """The connection, alone, in a transaction that leaving by an error undoes."""
+        with self._told() as con:
+            con.begin()
+            with ExitStack() as undo:
+                undo.callback(in_order, con)  # once it is undone
+                undo.callback(con.rollback)
+                yield con
+                undo.pop_all()
+            con.commit()
+
+    @contextmanager
+    def _told(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """The connection, alone; a fault of DuckDB becomes one line."""
+        with self._lock:
+            con = self._connection
+            if con is None:
+                raise StoreError(f"{self.uri} is closed")
+            try:
+                yield con
+            except duckdb.Error as error:
+                said = first_line(error)
+                if is_torn(said):
+                    raise damaged(self.uri, said) from error
+                raise StoreError(f"{self.uri}: {said}") from error
+
+    def _noted(self, note: Callable[[Journal], None]) -> None:
+        with self._lock:
+            try:
+                note(self._journal)
+            except OSError as error:
+                said = error.strerror or error
+                raise StoreError(f"{self._journal.path}: cannot be written: {said}") from error
+
+    def _stored(self, con: duckdb.DuckDBPyConnection, run_id: str) -> RunRecord | None:
+        found = rows_of(con, "runs", run_id)
+        if found.is_empty():
+            return None
+        return RunRecord.of_row(found.row(0, named=True), plan_of(con, run_id) or {})
+
+    def _check_begun(self, con: duckdb.DuckDBPyConnection, run_id: str) -> None:
+        # Once a shard: reading the run with its plan, which lists all shards, would be quadratic.
+        if not con.execute("select 1 from runs where run_id = ?", [run_id]).fetchall():
+            raise UnknownRun.named(run_id, self.uri, run_ids(con))
+
+    def _known(self, con: duckdb.DuckDBPyConnection, run_id: str) -> RunRecord:
+        stored = self._stored(con, run_id)
+        if stored is None:
+            raise UnknownRun.named(run_id, self.uri, run_ids(con))
+        return stored
+
+
+def _digest(tables: Mapping[str, pl.DataFrame]) -> str:
+    """SHA-256 over a hash of every row of a shard's tables: tells two commits apart, quickly."""
+    digest = hashlib.sha256()
+    for rows in tables.values():
+        hashes = io.BytesIO()
+        rows.hash_rows().to_frame().write_ipc(hashes, compression="uncompressed")
+        digest.update(hashes.getvalue())
+    return digest.hexdigest()

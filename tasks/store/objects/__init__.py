@@ -1,0 +1,1 @@
+"""Named bytes that are created once, in a local folder or in any bucket that fsspec reaches."""

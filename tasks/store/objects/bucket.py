@@ -1,0 +1,203 @@
+"""Objects of any file system that fsspec knows, S3 above all."""
+
+from __future__ import annotations
+
+import errno
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+from assizes.judge.errors import StoreError
+from assizes.judge.privacy.credentials import masked
+from assizes.tasks.runtime.failpoints import failpoint
+from assizes.tasks.store.objects.protocol import Entry, size_error
+
+_BUSY: Final = frozenset({409, 429, 500, 502, 503, 504})
+_ATTEMPTS: Final = 4
+
+PROBES: Final = "probes"
+"""Where probes are put, each under a name of its own, and taken away again."""
+
+
+class Bucket:
+    """Implements `assizes.tasks.store.objects.protocol.Objects`."""
+
+    def __init__(self, uri: str, storage_options: Mapping[str, Any]) -> None:
+        endpoint = storage_options.get("endpoint_url")
+        self.where = masked(f"{uri} at {endpoint}" if endpoint else uri)
+        self._errors: tuple[type[Exception], ...] = (OSError,)
+        self._fs, self._root = self._opened(uri, storage_options)
+        self._conditional: bool | None = None
+        if "s3" in self._fs.protocol:
+            from botocore.exceptions import BotoCoreError
+
+            self._errors = (OSError, BotoCoreError)
+
+    def creates_once(self) -> bool:
+        """Found out once by a probe: put the same object twice, the second must be refused."""
+        if self._conditional is None:
+            self._conditional = self._probed()
+        return self._conditional
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Put if absent; a conflict or a server's fault is tried again, the put is conditional."""
+        with self._told("write", name):
+            if not self.creates_once() and self._fs.exists(self._path(name)):
+                return False
+            failpoint("bucket.create.before")
+            created = self._put_new(name, data)
+            failpoint("bucket.create.after")
+            return created
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Put; readers see the old object or the new one."""
+        failpoint("bucket.replace.before")
+        with self._told("write", name):
+            self._fs.pipe_file(self._path(name), data)
+        failpoint("bucket.replace.after")
+
+    def read(self, names: Sequence[str]) -> dict[str, bytes]:
+        """All of them at once; an object that cannot be read is an error, not a missing one."""
+        if not names:
+            return {}
+        found = {}
+        with self._told("read", names[0]):
+            replies = self._fs.cat([self._path(name) for name in names], on_error="return")
+            for name in names:
+                reply = replies[self._path(name)]
+                if isinstance(reply, bytes):
+                    found[name] = reply
+                elif not isinstance(reply, FileNotFoundError) or _no_bucket(reply):
+                    raise reply
+        return found
+
+    def names(self, folder: str) -> list[str]:
+        """Names below a folder, as the server lists them now."""
+        return [PurePosixPath(one["name"]).name for one in self._listed(folder)]
+
+    def entries(self, folder: str) -> list[Entry]:
+        """Objects below a folder, as the server lists them now."""
+        return [
+            Entry(PurePosixPath(one["name"]).name, one["size"] or 0, self._modified(one))
+            for one in self._listed(folder)
+            if one["type"] == "file"
+        ]
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Delete objects."""
+        for name in names:
+            with self._told("remove", name):
+                try:
+                    self._fs.rm_file(self._path(name))
+                except FileNotFoundError:
+                    continue
+
+    def sources(self, sizes: Mapping[str, int]) -> list[bytes]:
+        """The bytes themselves: a whole part is fetched faster than it is read in pieces, and one
+        set of credentials serves both.
+        """
+        found = self.read(list(sizes))
+        for name, size in sizes.items():
+            length = len(found[name]) if name in found else None
+            if length != size:
+                raise size_error(self.where, name, length, size)
+        return [found[name] for name in sizes]
+
+    def _put_new(self, name: str, data: bytes) -> bool:
+        """A conditional put. Servers differ in how they refuse: s3fs knows one of the answers."""
+        patient = Retrying(
+            retry=retry_if_exception(_is_busy),
+            stop=stop_after_attempt(_ATTEMPTS),
+            wait=wait_random_exponential(0.05, max=1.0),
+            reraise=True,
+        )
+        try:
+            patient(self._fs.pipe_file, self._path(name), data, mode="create")
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if _http_status(error) == 412:
+                return False
+            raise
+        return True
+
+    def _probed(self) -> bool:
+        name = f"{PROBES}/{uuid.uuid4().hex}"
+        failpoint("bucket.probe.before")
+        self._put_new(name, b"once")
+        failpoint("bucket.probe.half")
+        refused = not self._put_new(name, b"twice")
+        failpoint("bucket.probe.after")
+        self._fs.rm_file(self._path(name))
+        return refused
+
+    def _listed(self, folder: str) -> list[dict[str, Any]]:
+        with self._told("list", folder):
+            try:
+                found = self._fs.ls(self._path(folder), detail=True)
+            except FileNotFoundError as error:
+                if _no_bucket(error):
+                    raise
+                return []
+        return sorted(found, key=lambda one: str(one["name"]))
+
+    def _modified(self, one: Mapping[str, Any]) -> datetime:
+        found = one.get("LastModified") or one.get("created") or self._fs.modified(one["name"])
+        moment: datetime = found
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+    def _path(self, name: str) -> str:
+        return f"{self._root.rstrip('/')}/{name}"
+
+    def _opened(self, uri: str, storage_options: Mapping[str, Any]) -> tuple[Any, str]:
+        from fsspec.core import url_to_fs
+
+        try:
+            fs, root = url_to_fs(
+                uri, skip_instance_cache=True, use_listings_cache=False, **storage_options
+            )
+        except (ImportError, ValueError, TypeError) as error:
+            raise StoreError(
+                f"[store] uri {masked(uri)!r} cannot be opened: {_first_line(error)}; "
+                "accepted: duckdb:///file, a folder, s3://bucket/prefix"
+            ) from error
+        return fs, str(root)
+
+    @contextmanager
+    def _told(self, act: str, name: str) -> Iterator[None]:
+        try:
+            yield
+        except self._errors as error:
+            raise StoreError(
+                f"{self.where}: cannot {act} {name!r}: {_first_line(error)}"
+            ) from error
+
+
+def _is_busy(error: BaseException) -> bool:
+    if isinstance(error, OSError) and error.errno == errno.EBUSY:
+        return True
+    return _http_status(error) in _BUSY
+
+
+def _first_line(error: Exception) -> str:
+    return masked((str(error).strip() or type(error).__name__).split("\n", 1)[0])
+
+
+def _response(error: BaseException) -> Mapping[str, Any]:
+    response: Mapping[str, Any] = getattr(error.__cause__, "response", None) or {}
+    return response
+
+
+def _http_status(error: BaseException) -> int | None:
+    status: int | None = _response(error).get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return status
+
+
+def _no_bucket(error: Exception) -> bool:
+    code: str | None = _response(error).get("Error", {}).get("Code")
+    return code == "NoSuchBucket"

@@ -1,0 +1,148 @@
+"""Objects as files of a local folder."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from assizes.judge.errors import StoreError
+from assizes.tasks.runtime.failpoints import failpoint
+from assizes.tasks.store.objects.protocol import Entry, size_error
+
+
+class Folder:
+    """Implements `assizes.tasks.store.objects.protocol.Objects`; several processes may write at once."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.where = str(root)
+
+    def creates_once(self) -> bool:
+        """Always: a hard link fails where its target exists."""
+        return True
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write beside the final name, then link: a link fails where its target exists, and what
+        it names is complete. Opening the final name exclusively would show it half written.
+        """
+        failpoint("folder.create.before")
+        with self._told("write", name), _written(self._root / name, data) as draft:
+            failpoint("folder.create.written")
+            try:
+                (self._root / name).hardlink_to(draft)
+            except FileExistsError:
+                return False
+            failpoint("folder.create.linked")
+        failpoint("folder.create.after")
+        return True
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Write beside the final name, then rename over it."""
+        failpoint("folder.replace.before")
+        with self._told("write", name), _written(self._root / name, data) as draft:
+            failpoint("folder.replace.written")
+            draft.replace(self._root / name)
+        failpoint("folder.replace.after")
+
+    def read(self, names: Sequence[str]) -> dict[str, bytes]:
+        """The bytes of those files that are there."""
+        found = {}
+        for name in names:
+            with self._told("read", name):
+                try:
+                    found[name] = (self._root / name).read_bytes()
+                except (FileNotFoundError, NotADirectoryError):
+                    continue
+        return found
+
+    def names(self, folder: str) -> list[str]:
+        """Names in a folder; drafts, which start with a dot, are not there yet."""
+        with self._told("list", folder):
+            try:
+                entries = sorted(entry.name for entry in (self._root / folder).iterdir())
+            except FileNotFoundError:
+                return []
+        return [name for name in entries if not name.startswith(".")]
+
+    def entries(self, folder: str) -> list[Entry]:
+        """Files of a folder, drafts too; one that goes while it is looked at is left out."""
+        found = []
+        with self._told("list", folder):
+            try:
+                paths = sorted((self._root / folder).iterdir())
+            except FileNotFoundError:
+                return []
+            for path in paths:
+                try:
+                    stat = path.stat()
+                except FileNotFoundError:
+                    continue
+                modified = datetime.fromtimestamp(stat.st_mtime, UTC)
+                found.append(Entry(path.name, stat.st_size, modified))
+        return found
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Unlink files."""
+        for name in names:
+            with self._told("remove", name):
+                (self._root / name).unlink(missing_ok=True)
+
+    def sources(self, sizes: Mapping[str, int]) -> list[Path]:
+        """The files themselves, so that a scan reads only the columns it needs."""
+        paths = []
+        for name, size in sizes.items():
+            path = self._root / name
+            found = path.stat().st_size if path.exists() else None
+            if found != size:
+                raise size_error(self.where, name, found, size)
+            paths.append(path)
+        return paths
+
+    @contextmanager
+    def _told(self, act: str, name: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StoreError(
+                f"{self.where}: cannot {act} {name!r}: {error.strerror or error}"
+            ) from error
+
+
+@contextmanager
+def _written(final: Path, data: bytes) -> Iterator[Path]:
+    """A draft beside the final file, on disk before the caller names it, gone afterwards."""
+    _make_folder(final.parent)
+    draft = final.parent / f".{uuid.uuid4().hex}"
+    try:
+        with draft.open("xb") as file:
+            half = len(data) // 2
+            file.write(data[:half])
+            failpoint("folder.create.half", before=file.flush)
+            file.write(data[half:])
+            file.flush()
+            os.fsync(file.fileno())
+        yield draft
+    finally:
+        draft.unlink(missing_ok=True)
+    sync_folder(final.parent)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it, each on disk in the one that holds it."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for made in missing:
+        sync_folder(made.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """See that the names in a folder are on disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,99 @@
+"""Tell Prefect of the problems that the history of a name shows: new, persisting, resolved."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+import polars as pl
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.events import emit_event
+
+from assizes.judge.config.series import SeriesConfig
+from assizes.judge.errors import AssizesError
+from assizes.judge.history.trends import Incident, State, Trends
+from assizes.judge.rows import COMPLETE
+from assizes.tasks.context.run_context import Room
+from assizes.tasks.plan import PlannedRun
+from assizes.tasks.runs.history import Span, stored_trends
+from assizes.tasks.runtime.log_redaction import discreet
+from assizes.tasks.store import RunRecord, Store
+
+EVENTS: Final[dict[State, str]] = {
+    "new": "assizes.incident.opened",
+    "persisting": "assizes.incident.persisting",
+    "resolved": "assizes.incident.resolved",
+}
+
+log = logging.getLogger(__name__)
+
+
+@discreet
+@task(name="tell_incidents", cache_policy=NO_CACHE, result_serializer="json")
+async def tell_incidents(room: Room, run: PlannedRun) -> list[Incident]:
+    """After a nightly run, an event for each problem that is open, or over with this run.
+
+    A history that cannot be read leaves the run as it is, and the log says why.
+    """
+    record = run.record
+    if record.trigger != "nightly" or record.status != COMPLETE:
+        return []
+    try:
+        found = await asyncio.to_thread(incidents_at, room.store, record, room.config.series)
+    except AssizesError as error:
+        log.warning("no incidents could be worked out: %s", error)
+        return []
+    for incident in found:
+        _emit(record, incident)
+    return found
+
+
+def incidents_at(store: Store, record: RunRecord, config: SeriesConfig) -> list[Incident]:
+    """The problems of whole series that are open at the newest run of a name, or over with it;
+    none where the run is not the newest, or while the reference is learnt.
+
+    Raises:
+        ConfigurationError: for a slice or a series that there is not.
+    """
+    of_name = (pl.col("name") == record.name) & (pl.col("status") == COMPLETE)
+    if not config.announce or store.runs().filter(of_name).height <= config.reference_runs:
+        return []
+    whole = config.model_copy(update={"slices": ()})
+    return list(_at(stored_trends(store, Span(record.name), whole), record.run_id))
+
+
+def _at(found: Trends, run_id: str) -> Iterator[Incident]:
+    points = ((point.at, point.run_id) for one in found.series for point in one.points)
+    newest = max(points, default=None)  # none: no run of the name ever had a case
+    if newest is None or newest[1] != run_id:
+        return
+    for incident in found.incidents:
+        over = incident.state == "resolved"
+        if incident.side == "worse" and (not over or incident.resolved_run == run_id):
+            yield incident
+
+
+def _emit(record: RunRecord, incident: Incident) -> None:
+    emit_event(
+        EVENTS[incident.state],
+        resource={
+            "prefect.resource.id": f"assizes.incident.{incident.incident}",
+            "prefect.resource.name": f"{record.name} {incident.incident}",
+            "assizes.name": record.name,
+        },
+        related=[
+            {
+                "prefect.resource.id": f"assizes.run.{record.run_id}",
+                "prefect.resource.role": "run",
+            }
+        ],
+        payload={
+            "name": record.name,
+            "run_id": record.run_id,
+            "line": incident.line(),
+            **incident.model_dump(mode="json"),
+        },
+    )

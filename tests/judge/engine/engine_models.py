@@ -1,0 +1,27 @@
+"""Models that wait until they are let go."""
+
+from __future__ import annotations
+
+import asyncio
+
+from assizes.judge.models.scripted import Scripted
+
+
+class Gated(Scripted):
+    """Answers only when the gate is opened; counts who waits."""
+
+    def __init__(self, replies, cache_key="gated"):
+        super().__init__(replies, cache_key)
+        self.gate = asyncio.Event()
+        self.waiting = 0
+
+    async def complete(self, ask, *, complaint=None, cap=1):
+        self.waiting += 1
+        await self.gate.wait()
+        self.waiting -= 1
+        return await super().complete(ask, complaint=complaint, cap=cap)
+
+
+async def settled() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)

@@ -1,0 +1,211 @@
+"""Finding out a limit that nobody named."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from assizes.judge.config.run import LimitsConfig
+from assizes.judge.engine.limits.adaptive_rate import Pressure
+from assizes.judge.engine.limits.limits import Limiter
+from tests.judge.clock import simulated
+
+# A limit that nobody told
+
+
+@dataclass
+class Windowed:
+    """Refuses what exceeds so many in any window."""
+
+    limit: int
+    window_s: float
+    hints: bool = True
+    held: deque[float] = field(default_factory=deque)
+
+    def refusal(self, now: float) -> float | None:
+        """In how many seconds it would be let through; null: it is, now."""
+        while self.held and self.held[0] <= now - self.window_s:
+            self.held.popleft()
+        if len(self.held) >= self.limit:
+            return self.held[0] + self.window_s - now
+        self.held.append(now)
+        return None
+
+    def could(self, seconds: float) -> float:
+        return self.limit * seconds / self.window_s
+
+
+@dataclass
+class Counted(Windowed):
+    """Counts anew at the beginning of each window."""
+
+    number: int = -1
+
+    def refusal(self, now: float) -> float | None:
+        number = int(now // self.window_s)
+        if number != self.number:
+            self.number = number
+            self.held.clear()
+        if len(self.held) >= self.limit:
+            return (number + 1) * self.window_s - now
+        self.held.append(now)
+        return None
+
+
+@dataclass
+class Bucket:
+    """Refills at a rate, holds so many, and takes one for each call."""
+
+    rate: float
+    size: float
+    hints: bool = True
+    level: float | None = None
+    at: float = 0.0
+
+    def refusal(self, now: float) -> float | None:
+        level = self.size if self.level is None else self.level
+        self.level = min(self.size, level + (now - self.at) * self.rate)
+        self.at = now
+        if self.level < 1:
+            return (1 - self.level) / self.rate
+        self.level -= 1
+        return None
+
+    def could(self, seconds: float) -> float:
+        return self.rate * seconds
+
+
+@dataclass
+class Run:
+    """What asking as fast as allowed came to."""
+
+    use: float
+    refused: int
+    answered: int
+    most_tries: int
+
+
+async def pressed(server: Windowed | Bucket, latency_s: float, seconds: float, slots: int) -> Run:
+    """Three times as many callers as slots, each putting its ask again when it was refused."""
+    loop, chance = asyncio.get_running_loop(), random.Random(7)
+    limiter = Limiter(LimitsConfig(max_in_flight=slots))
+    run = Run(0.0, 0, 0, 0)
+
+    async def ask() -> None:
+        for tries in range(1, 100):
+            async with limiter.admitted("model", 0) as permit:
+                await asyncio.sleep(chance.random() * 0.01)
+                wait_s = server.refusal(loop.time())
+                if wait_s is None:
+                    await asyncio.sleep(latency_s * chance.lognormvariate(0, 0.5))
+                    run.answered += 1
+                    run.most_tries = max(run.most_tries, tries)
+                    return
+                await asyncio.sleep(0.01)
+                run.refused += 1
+                permit.refused(wait_s if server.hints else None)
+
+    async def caller() -> None:
+        while loop.time() < seconds:
+            await ask()
+
+    await asyncio.gather(*(caller() for _ in range(3 * slots)))
+    run.use = run.answered / server.could(loop.time())
+    return run
+
+
+@pytest.mark.parametrize("latency_s", [0.3, 3.0])
+@pytest.mark.parametrize(
+    "server",
+    [
+        lambda limit: Windowed(limit, 60),
+        lambda limit: Windowed(limit // 10, 6),
+        lambda limit: Counted(limit, 60),
+        lambda limit: Bucket(limit / 60, limit),
+        lambda limit: Bucket(limit / 60, limit / 60),
+        lambda limit: Bucket(limit / 60, limit / 60, hints=False),
+    ],
+    ids=["window", "short window", "counted", "bucket", "small bucket", "no hints"],
+)
+@pytest.mark.parametrize("limit", [600, 3000])
+def test_an_unknown_limit_is_used_and_hardly_ever_exceeded(
+    limit: int, server: Callable[[int], Windowed | Bucket], latency_s: float
+):
+    slots = max(64, int(limit / 60 * latency_s * 2))
+    run = simulated(pressed(server(limit), latency_s, 150, slots))
+
+    assert run.use >= 0.9
+    assert run.refused <= 0.1 * run.answered
+    assert run.most_tries <= 4
+
+
+@pytest.mark.parametrize("limit", [30, 60])
+def test_a_small_unknown_limit_is_used_too(limit: int):
+    run = simulated(pressed(Windowed(limit, 60), 1.0, 600, 16))
+    assert run.use >= 0.9
+    assert run.refused <= 0.1 * run.answered
+
+
+def test_a_window_without_hints_is_waited_out_by_trying_now_and_then():
+    run = simulated(pressed(Windowed(3000, 60, hints=False), 0.3, 150, 64))
+    assert run.use >= 0.8
+    assert run.refused <= 0.1 * run.answered
+
+
+def test_all_starts_wait_for_as_long_as_a_refusal_says():
+    pressure = Pressure()
+    spell = pressure.take(0.0)
+    pressure.refused(spell, 0.0, 0.1, 7.0)
+    assert pressure.ready_at() == pytest.approx(7.1)
+    pressure.refused(spell, 0.0, 0.2, 2.0)
+    assert pressure.ready_at() == pytest.approx(7.1)
+
+
+def test_no_refusal_is_waited_for_longer_than_a_minute():
+    pressure = Pressure()
+    pressure.refused(pressure.take(0.0), 0.0, 0.0, 1e9)
+    assert pressure.ready_at() == 60.0
+    pressure.refused(pressure.take(60.0), 60.0, 61.0, -5.0)
+    assert pressure.ready_at() == 61.0
+
+
+def test_holds_without_hints_grow_while_nothing_is_let_through():
+    pressure = Pressure()
+    now, holds = 0.0, []
+    for _ in range(7):
+        spell = pressure.take(now)
+        pressure.refused(spell, now, now, None)
+        holds.append(pressure.ready_at() - now)
+        now = pressure.ready_at()
+    assert holds == [0.5, 1, 2, 4, 8, 8, 8]
+
+
+def test_the_pace_grows_again_and_faster_when_refusals_are_long_past():
+    pressure = Pressure()
+    for start in range(100):
+        spell = pressure.take(start / 10)
+    assert pressure.rate(10.0) is None
+    pressure.refused(spell, 9.9, 9.9, 0.1)
+    pressure.take(10.0)
+    first = pressure.rate(10.0)
+    assert first == pytest.approx(9.9 * 0.95)
+    assert pressure.rate(15.0) == pytest.approx(first * 1.05)
+    assert pressure.rate(100.0) > 10 * first
+
+
+def test_a_pace_found_out_from_refusals_never_falls_below_a_call_in_ten_seconds():
+    pressure = Pressure()
+    now, rates = 0.0, []
+    for turn in range(60):
+        now = max(now, pressure.ready_at())
+        spell = pressure.take(now)
+        rates.append(pressure.rate(now))
+        if turn % 3 == 0:  # the refusal comes after the next start, as from a slow provider
+            pressure.refused(spell, now, now + 1, None)
+    assert min(rate for rate in rates if rate is not None) >= 0.1
+    assert now < 60 * 20

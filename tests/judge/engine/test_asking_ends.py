@@ -1,0 +1,324 @@
+"""Ends that meet: a stop with a permit, a refusal with a cancellation, a doom with a doom."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from assizes.judge.config.run import LimitsConfig
+from assizes.judge.engine import budget_gate
+from assizes.judge.engine.batching import model_mark
+from assizes.judge.engine.circuit_breaker import Breaker, Trip
+from assizes.judge.engine.ledger import Call, OpenLedger, Spent
+from assizes.judge.engine.limits.limits import Limiter
+from assizes.judge.engine.limits.rate_limiter import Block, Leased
+from assizes.judge.engine.reply_cache import Kept
+from assizes.judge.errors import AssizesError, LedgerBusy, ModelError, NotAsked
+from assizes.judge.models.batch_lines import ProviderBatches
+from assizes.judge.models.model import OFFLINE_PROVIDER, Completion
+from assizes.judge.models.scripted import Scripted
+from assizes.tasks.spending.reply_cache import FileReplies
+from tests.judge.clock import simulated
+from tests.judge.engine.levels import CASE, Asking, engine, priced
+
+
+class Shared:
+    """One limit of requests that processes share, as this process sees it."""
+
+    def __init__(self) -> None:
+        self.leased = Leased(1_000, lambda: None)
+        self.wake = lambda: None
+
+    def paces(self, model, wake):
+        self.wake = wake
+        return self.leased, None
+
+
+def test_an_ask_whose_shared_limit_cannot_be_had_says_so_and_no_call_is_made():
+    shared, model = Shared(), Scripted([priced(4)])
+    shared.leased.fail(AssizesError("the file of leases is gone"))
+
+    async def main():
+        return await engine(model, means={"leases": shared}).hear(Asking(), CASE)
+
+    (record,) = simulated(main()).asks
+    assert record.error == "no_permit: the file of leases is gone"
+    assert model.asked == []
+
+
+def test_who_is_cancelled_while_the_limit_fails_leaves_no_slot_taken():
+    async def main():
+        shared = Shared()
+        limiter = Limiter(LimitsConfig(), shared)
+
+        async def call():
+            async with limiter.admitted("m", 1):
+                raise AssertionError("nobody was let through")
+
+        waiting = asyncio.create_task(call())
+        await asyncio.sleep(0)
+        shared.leased.fail(AssizesError("gone"))
+        shared.wake()
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        return waiting.cancelled(), limiter.in_flight
+
+    assert simulated(main()) == (True, 0)
+
+
+def test_who_may_start_sooner_is_not_kept_until_the_others_may():
+    async def main():
+        limiter = Limiter(LimitsConfig(requests_per_minute=6))
+        starts, clock = [], asyncio.get_running_loop().time
+
+        async def call(model, after_s):
+            await asyncio.sleep(after_s)
+            async with limiter.admitted(model, 1):
+                starts.append((model, clock()))
+
+        plan = [("b", 0), ("a", 2), ("a", 2.5), ("b", 3)]
+        await asyncio.gather(*(call(*one) for one in plan))
+        return starts
+
+    (first, second, third, fourth) = simulated(main())
+    assert [model for model, _ in (first, second, third, fourth)] == ["b", "a", "b", "a"]
+    assert third[1] - first[1] == pytest.approx(fourth[1] - second[1], abs=0.5)
+
+
+def test_what_a_call_left_over_is_used_by_the_next_ones_though_all_units_were_taken():
+    leased = Leased(1_000, lambda: None)
+    leased.add(Block(at=0.0, units=10, rate=10))
+    leased.settle(leased.take(10, 0.0), 4)
+    leased.add(Block(at=1.0, units=10, rate=10))
+    leased.take(6, 1.0)
+    assert leased.ready_at(1, 1.0) == 1.0
+    leased.take(1, 1.0)
+    assert leased.ready_at(1, 1.0) == 1.1
+
+
+def test_a_lower_limit_counts_a_large_call_as_less():
+    leased = Leased(1_000, lambda: None)
+    leased.add(Block(at=0.0, units=50, rate=10))
+    leased.counts_at_most(20)
+    assert leased.take(1_000, 0.0).cost == 20
+
+
+def test_the_first_reason_to_give_up_stands():
+    breaker = Breaker(Trip(refusals=2))
+    for detail in ("no key", "no key", "no such model"):
+        breaker.note(ModelError("authentication", detail), probe=False)
+    assert breaker.given_up is not None
+    assert breaker.given_up.endswith("authentication: no key")
+
+
+class Stopping(OpenLedger):
+    """Grants a call at the very moment at which somebody stops all of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stop = lambda: None
+        self.settled: list[Spent] = []
+
+    def reserve(self, call, *, wait=True):
+        self.stop()
+        return 1
+
+    def settle(self, ticket, spent):
+        self.settled.append(spent)
+
+
+async def test_what_was_set_aside_for_a_call_that_was_stopped_is_given_back():
+    book, model = Stopping(), Scripted([priced(4)])
+    judging = engine(model, means={"ledger": book})
+    book.stop = lambda: judging.stop("stopped", "by request")
+
+    (record,) = (await judging.hear(Asking(), CASE)).asks
+
+    assert record.error == "stopped: by request"
+    assert book.settled == [Spent("stopped", 0.0)]
+    assert model.asked == []
+
+
+def test_stopping_twice_is_stopping_once():
+    async def main():
+        judging = engine(Scripted([]), means={"leases": Shared()})
+        hearing = asyncio.create_task(judging.hear(Asking(), CASE))
+        await asyncio.sleep(0.1)
+        for why in ("first", "second", "third"):
+            judging.stop("stopped", why)
+            await asyncio.sleep(0)
+        (record,) = (await hearing).asks
+        return record.error
+
+    assert simulated(main()).startswith("stopped: ")
+
+
+class Files:
+    """A provider whose batch has ended, with these bytes in its file of answers."""
+
+    model, price = "m", None
+
+    def __init__(self, *chunks: bytes) -> None:
+        self.chunks = chunks
+
+    async def batch(self, batch_id):
+        class Ended:
+            output_file_id, error_file_id = "out", None
+
+        return Ended()
+
+    async def content(self, file_id):
+        for chunk in self.chunks:
+            yield chunk
+
+
+async def test_the_last_line_of_a_batch_counts_without_a_newline_behind_it():
+    files = Files(b'{"custom_id": "a"}\n{"cust', b'om_id": "b"}')
+    assert [key async for key, _ in ProviderBatches(files).results("x")] == ["a", "b"]
+
+
+class Busy(OpenLedger):
+    """Somebody else writes to it the first few times."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.times = times
+        self.granted = 0
+
+    def _wait(self) -> None:
+        self.times -= 1
+        if self.times >= 0:
+            raise LedgerBusy("somebody else writes")
+
+    def reserve(self, call, *, wait=True):
+        self._wait()
+        self.granted += 1
+        return self.granted
+
+    def claims(self, key, place, *, wait=True):
+        self._wait()
+        return super().claims(key, place)
+
+
+async def test_a_ledger_that_others_write_to_is_waited_for_and_no_call_is_lost():
+    book, model = Busy(3), Scripted([priced(4)])
+    heard = await engine(model, means={"ledger": book}).hear(Asking(), CASE)
+    assert [score.raw for score in heard.scores] == [4]
+    assert book.granted == 1
+
+
+class Full(OpenLedger):
+    """Lets one call through, and cannot write down what it came to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reserved = 0
+
+    def reserve(self, call, *, wait=True):
+        if self.reserved:
+            raise NotAsked("budget", "spent")
+        self.reserved += 1
+        return 1
+
+    def settle(self, ticket, spent, key=None):
+        raise LedgerBusy("the disk is full")
+
+
+async def test_nobody_waits_for_a_call_that_could_not_be_settled():
+    one = budget_gate.Purse(Full())
+    ticket = await one.reserve(Call("a", "m", 1.0))
+    waiting = asyncio.create_task(one.reserve(Call("b", "m", 1.0)))
+    await asyncio.sleep(0)
+    with pytest.raises(LedgerBusy, match="the disk is full"):
+        one.settle(ticket, Spent(None, 0.0))
+    async with asyncio.timeout(5):
+        with pytest.raises(NotAsked, match="spent"):
+            await waiting
+
+
+async def test_a_ledger_that_is_never_free_is_an_error_and_a_paid_reply_is_then_charged(
+    monkeypatch,
+):
+    monkeypatch.setattr(budget_gate, "BUSY_S", 0.02)
+    waiting = budget_gate.Purse(Busy(10**6))
+    with pytest.raises(LedgerBusy, match="somebody else writes"):
+        await waiting.reserve(Call("key", "m", 1.0))
+    assert await waiting.claims("key", "place") is True
+    free = budget_gate.Purse(Busy(0))
+    assert (await free.claims("key", "a"), await free.claims("key", "b")) == (True, False)
+
+
+class Narrow(OpenLedger):
+    """Has money for one call at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open = 0
+
+    def reserve(self, call, *, wait=True):
+        if self.open:
+            raise NotAsked("budget", "all is spent")
+        self.open += 1
+        return 1
+
+    def settle(self, ticket, spent):
+        self.open -= 1
+
+
+class Slow(Scripted):
+    """Is in flight for a moment."""
+
+    async def complete(self, ask, *, complaint=None, cap=1):
+        await asyncio.sleep(0.01)
+        return await super().complete(ask, complaint=complaint, cap=cap)
+
+
+async def test_a_call_that_does_not_fit_beside_another_follows_it():
+    model = Slow([priced(2), priced(1)])
+    heard = await engine(model, means={"ledger": Narrow()}).hear(Asking(["a", "b"]), CASE)
+    assert [score.raw for score in heard.scores] == [3]
+
+
+class Offline(Scripted):
+    """Calls nobody, and so is under no limit and no clock."""
+
+    provider = OFFLINE_PROVIDER
+
+
+async def test_a_model_that_calls_nobody_is_asked_again_without_a_clock():
+    model = Offline(["{}", '{"score": 4}'])
+    heard = await engine(model, deadline_s=10).hear(Asking(), CASE)
+    assert [score.raw for score in heard.scores] == [4]
+    assert len(model.asked) == 2
+
+
+class OneAtATime:
+    """Lets one process ask for a reply; meanwhile another one has got it."""
+
+    def __init__(self, meanwhile) -> None:
+        self.meanwhile = meanwhile
+
+    @asynccontextmanager
+    async def turn(self, key):
+        await self.meanwhile(key)
+        yield
+
+
+@pytest.mark.parametrize("came", [True, False])
+async def test_a_reply_that_another_process_got_in_the_meantime_is_not_asked_for(tmp_path, came):
+    cache, model = FileReplies(str(tmp_path)), Scripted([priced(2)])
+
+    async def meanwhile(key):
+        if came:
+            await cache.put(key, Kept(Completion('{"score": 4}', "m", reply_id=None)))
+
+    heard = await engine(model, cache, {"turns": OneAtATime(meanwhile)}).hear(Asking(), CASE)
+    assert [score.raw for score in heard.scores] == [4 if came else 2]
+    assert len(model.asked) == (0 if came else 1)
+
+
+def test_models_of_other_parameters_have_other_marks():
+    marks = {model_mark(Scripted([], key)) for key in ("a", "b", None)}
+    assert sorted(map(len, marks)) == [12, 12, 12]

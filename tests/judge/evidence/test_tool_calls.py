@@ -1,0 +1,371 @@
+"""Deterministic evidence: the calls an agent made beside the calls that were expected."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assizes.judge.case import (
+    Case,
+    Expected,
+    ExpectedCall,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    Transcript,
+    Turn,
+)
+from assizes.judge.evidence.tool_calls import canonical, made_calls, tool_evidence
+
+
+def case(*turns, **expected):
+    finished = expected.pop("finished", None)
+    tools = expected.pop("tools", ())
+    return Case(
+        case_id="c",
+        transcript=Transcript(turns=turns, finished=finished, tools=tools),
+        expected=Expected(**expected),
+    )
+
+
+def calls(*named):
+    return Turn(
+        role="assistant",
+        tool_calls=tuple(
+            ToolCall(name=one, id=f"id_{one}")
+            if isinstance(one, str)
+            else ToolCall(name=one[0], arguments=one[1])
+            for one in named
+        ),
+    )
+
+
+def says(text):
+    return Turn(role="assistant", text=text)
+
+
+def result(content="", **more):
+    return Turn(role="tool", tool_result=ToolResult(content=content, **more))
+
+
+def due(*named):
+    return tuple(
+        ExpectedCall(name=one)
+        if isinstance(one, str)
+        else ExpectedCall(name=one[0], arguments=one[1])
+        for one in named
+    )
+
+
+@pytest.mark.row("000-61")
+def test_calls_in_another_order_have_full_recall_and_precision_and_are_not_in_order():
+    found = tool_evidence(case(calls("b"), calls("a"), tool_calls=due("a", "b")))
+    assert (found.recall, found.precision, found.in_order) == (1.0, 1.0, False)
+    assert "By name: recall 1.0, precision 1.0, in order: no" in found.text()
+
+
+@pytest.mark.row("000-60")
+def test_nothing_expected_and_nothing_called_is_a_perfect_match():
+    found = tool_evidence(case(says("Hello"), tool_calls=(), writes=("w",)))
+    assert (found.recall, found.precision, found.in_order) == (1.0, 1.0, True)
+    assert (found.write_match, found.missed, found.unexpected) == (True, (), ())
+
+
+def test_without_expected_calls_nothing_is_compared():
+    found = tool_evidence(case(calls("a"), writes=("a",)))
+    assert (found.recall, found.precision, found.in_order) == (None, None, None)
+    assert (found.expected, found.expected_writes, found.write_match) == (None, None, None)
+    assert found.text().splitlines() == [
+        "Successful calls: 1: a (turn 0)",
+        "Failed calls, not counted as done: 0: none",
+        "No expected calls given.",
+        "State-changing calls done: 1; expected ones not known.",
+    ]
+
+
+def test_a_call_that_was_made_is_matched_and_the_rest_is_missed_or_unexpected():
+    found = tool_evidence(case(calls("a", "x"), tool_calls=due("a", "b", "b")))
+    assert [match.made.call.name for match in found.matches] == ["a"]
+    assert [call.name for call in found.missed] == ["b", "b"]
+    assert [one.call.name for one in found.unexpected] == ["x"]
+    assert (found.recall, found.precision) == (0.333333333, 0.5)
+
+
+def test_the_same_expected_call_twice_needs_two_calls():
+    twice = ExpectedCall(name="a")
+    found = tool_evidence(case(calls("a"), tool_calls=(twice, twice)))
+    assert (len(found.matches), len(found.missed)) == (1, 1)
+
+
+def test_failed_calls_are_listed_but_not_done():
+    found = tool_evidence(
+        case(
+            calls("a"),
+            result("Error", call_id="id_a", is_error=True),
+            calls(("a", {})),
+            result("ok"),
+            tool_calls=due("a"),
+            writes=("a",),
+        )
+    )
+    assert [one.turn for one in found.failed] == [0]
+    assert [one.turn for one in found.called] == [2]
+    assert (found.recall, found.precision, found.write_match) == (1.0, 1.0, True)
+
+
+def test_a_result_belongs_to_the_call_with_its_id_that_stands_before_it():
+    repeated_ids = case(
+        calls("a", "b"),
+        result("second", call_id="id_b"),
+        result("first", call_id="id_a"),
+        calls("a"),
+        result("third", call_id="id_a"),
+    )
+    made = made_calls(repeated_ids.transcript)
+    assert [(one.turn, one.result and one.result.content) for one in made] == [
+        (0, "first"),
+        (0, "second"),
+        (3, "third"),
+    ]
+
+
+def test_a_result_that_comes_late_is_found_by_its_id():
+    late = case(calls("a"), says("One moment"), result("done", call_id="id_a"))
+    assert [one.result and one.result.content for one in made_calls(late.transcript)] == ["done"]
+
+
+def test_results_without_ids_belong_to_the_calls_in_their_order():
+    plain = case(calls(("a", {}), ("b", {})), result("1"), result("2", is_error=True))
+    assert [one.failed for one in made_calls(plain.transcript)] == [False, True]
+
+
+def test_a_user_who_speaks_before_the_result_comes_is_no_obstacle():
+    plain = case(calls(("a", {})), Turn(role="user", text="Well?"), result("1"))
+    assert [one.result and one.result.content for one in made_calls(plain.transcript)] == ["1"]
+
+
+def test_a_call_nobody_answered_has_no_result():
+    lost = case(calls("a", ("b", {})), result("other", call_id="elsewhere"))
+    assert [one.result for one in made_calls(lost.transcript)] == [None, None]
+
+
+def test_calls_of_the_user_are_not_the_agents():
+    turn = Turn(role="user", tool_calls=(ToolCall(name="a"),))
+    assert made_calls(Transcript(turns=(turn,))) == ()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (5, 5.0),
+        (5, "5"),
+        ("5.50", 5.5),
+        ("+3", 3),
+        (-0.0, 0),
+        (0.1 + 0.2, 0.3),
+        (" Oslo ", "oslo"),
+        ([1, 2], [2, 1]),
+        ([{"a": 1}, {"a": 2}], [{"a": 2.0}, {"a": "1"}]),
+        ({"a": None, "b": 1}, {"b": 1}),
+        ({"a": {"b": None}}, {"a": {}}),
+        (True, "true"),
+        (None, None),
+    ],
+)
+def test_values_that_mean_the_same_are_equal(one, other):
+    assert canonical(one) == canonical(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (5, 6),
+        ("007", "7"),
+        (12345678901234567890, 12345678901234567891),
+        ("12345678901234567890", "12345678901234567891"),
+        (True, 1),
+        ([1], [1, 1]),
+        ([1], 1),
+        ([1, 2], ["[1]", 2]),
+        ({"a": 1}, {"b": 1}),
+        ({"a": 1}, ["a", 1]),
+        ("", None),
+        ([], None),
+        (float("nan"), 0),
+        (float("inf"), 1e308),
+    ],
+)
+def test_values_that_mean_something_else_differ(one, other):
+    assert canonical(one) != canonical(other)
+
+
+def test_what_is_nested_too_deep_is_not_looked_at():
+    deep, other = ["x"], ["y"]
+    for _ in range(2000):
+        deep, other = [deep], [other]
+    assert canonical(deep) == canonical(other)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.lists(_JSON, max_size=5), st.randoms())
+def test_the_order_of_a_list_never_matters(items, random):
+    shuffled = list(items)
+    random.shuffle(shuffled)
+    assert canonical(items) == canonical(shuffled)
+
+
+def test_arguments_are_compared_name_by_name():
+    found = tool_evidence(
+        case(
+            calls(("a", {"same": "X", "off": 1, "more": 2, "none": None})),
+            tool_calls=due(("a", {"same": "x ", "off": 2, "lacking": 3, "absent": None})),
+        )
+    )
+    (match,) = found.matches
+    assert (match.missing, match.extra, match.different) == (("lacking",), ("more",), ("off",))
+    assert match.differences == 3
+    assert "- turn 0 a: missing lacking; extra more; off is 1, expected 2" in found.text()
+
+
+def test_expected_calls_without_arguments_take_any():
+    found = tool_evidence(case(calls(("a", {"x": 1})), tool_calls=due("a"), writes=("a",)))
+    assert (found.matches[0].differences, found.write_match) == (0, True)
+
+
+def test_an_exact_match_is_not_taken_away_by_a_looser_one():
+    found = tool_evidence(
+        case(
+            calls(("a", {"x": 1})),
+            calls(("a", {"x": 2})),
+            tool_calls=due("a", ("a", {"x": 1})),
+            writes=("a",),
+        )
+    )
+    assert [match.made.turn for match in found.matches] == [1, 0]
+    assert found.write_match is True
+
+
+def test_the_nearest_match_is_taken_when_none_is_exact():
+    found = tool_evidence(
+        case(
+            calls(("a", {"x": 1, "y": 1})),
+            calls(("a", {"x": 1, "y": 2})),
+            tool_calls=due(("a", {"x": 1, "y": 3}), ("a", {"x": 1, "y": 2})),
+        )
+    )
+    assert [(m.made.turn, m.different) for m in found.matches] == [(0, ("y",)), (1, ())]
+
+
+def test_the_order_is_kept_where_one_of_several_equal_calls_keeps_it():
+    found = tool_evidence(case(calls("a"), calls("b"), calls("a"), tool_calls=due("b", "a")))
+    assert (found.in_order, [match.made.turn for match in found.matches]) == (True, [1, 2])
+
+
+@pytest.mark.parametrize(
+    ("made", "match"),
+    [
+        ([("w", {"x": [1, {"y": 2}]}), ("v", {})], True),
+        ([("v", {}), ("r", {"any": 1}), ("w", {"x": [{"y": 2.0}, "1"]})], True),
+        ([("w", {"x": [1, {"y": 2}]})], False),
+        ([("w", {"x": [1, {"y": 2}]}), ("v", {}), ("v", {})], False),
+        ([("w", {"x": [1, {"y": 3}]}), ("v", {})], False),
+        ([], False),
+    ],
+)
+def test_state_changing_calls_are_compared_as_multisets_with_their_arguments(made, match):
+    found = tool_evidence(
+        case(
+            *(calls(one) for one in made),
+            tool_calls=due(("r", {}), ("w", {"x": [{"y": 2}, 1]}), ("v", {})),
+            writes=("w", "v"),
+        )
+    )
+    assert found.write_match is match
+    assert [call.name for call in found.expected_writes] == ["w", "v"]
+
+
+def test_the_tools_may_declare_what_changes_state():
+    tools = (ToolSpec(name="w", writes=True), ToolSpec(name="r", writes=False))
+    found = tool_evidence(case(calls("r", "w"), tool_calls=due("w"), tools=tools))
+    assert (found.writes_known, found.write_match) == (True, True)
+    assert [one.call.name for one in found.done_writes] == ["w"]
+
+
+def test_without_a_word_on_state_the_expected_calls_are_taken_for_it():
+    found = tool_evidence(case(calls("a", "z"), tool_calls=due("a")))
+    assert (found.writes_known, found.write_match) == (False, True)
+
+
+def test_nothing_is_known_of_state_where_no_call_was_expected_and_no_tool_is_named():
+    assert tool_evidence(case(calls("a"), tool_calls=())).write_match is None
+
+
+@pytest.mark.parametrize(
+    ("text", "string", "told"),
+    [
+        ("Your total is $1,327.00", "1327", True),
+        ("Your total is $1,327.00", "327", False),
+        ("It is OSLO.", "oslo", True),
+        ("costs $50", "$50", True),
+        ("three", "", True),
+        ("a (b) c", "(b)", True),
+        ("nothing", "something", False),
+    ],
+)
+def test_a_string_is_told_when_its_whole_words_were_said(text, string, told):
+    found = tool_evidence(case(says("Hi"), says(text), said=(string,)))
+    assert (found.told, found.untold) == (((string,), ()) if told else ((), (string,)))
+
+
+def test_what_only_the_user_or_a_tool_said_has_not_been_told():
+    found = tool_evidence(case(Turn(role="user", text="77"), result("77"), said=("77",)))
+    assert found.untold == ("77",)
+
+
+def test_the_text_for_a_judge_is_complete_and_short():
+    found = tool_evidence(
+        case(
+            says("It costs 50."),
+            calls(("w", {"x": 1})),
+            result("Error", is_error=True),
+            calls("r"),
+            tool_calls=due(("w", {"x": 1})),
+            writes=("w",),
+            said=("50", "60"),
+            finished=False,
+        )
+    )
+    assert found.text().splitlines() == [
+        "Successful calls: 1: r (turn 3)",
+        "Failed calls, not counted as done: 1: w (turn 1)",
+        "Expected calls: 1: w",
+        "By name: recall 0.0, precision 0.0, in order: yes",
+        "Expected but not called: w",
+        "Called beyond the expected: r (turn 3)",
+        "Matched calls with other arguments than expected: 0",
+        "State-changing calls: expected 1, done 0, the same with arguments: no",
+        'Told the user 1 of 2 expected strings; not told: "60"',
+        "Conversation came to its end: no, it was cut off",
+    ]
+
+
+def test_the_text_stays_short_whatever_the_agent_called():
+    name, value = "n\n" * 400, {"k\n" * 400: "v\n" * 5000, "o": "same"}
+    found = tool_evidence(
+        case(
+            *(calls((name, value)) for _ in range(50)),
+            tool_calls=due(*((name, {"k\n" * 400: "w", "p": 1}) for _ in range(50))),
+            finished=True,
+        )
+    )
+    lines = found.text().splitlines()
+    assert len(lines) <= 30
+    assert max(map(len, lines)) < 1000
+    assert "and 38 more" in lines[0]

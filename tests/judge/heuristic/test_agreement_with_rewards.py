@@ -1,0 +1,133 @@
+"""The offline judge: outcomes, task completion, and agreement with the rewards of tau-bench and tau2."""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+
+import pytest
+from sklearn.metrics import cohen_kappa_score
+
+from assizes.judge.evidence.tool_calls import ConversationEvidence, tool_evidence
+from assizes.judge.formats import FORMATS
+from assizes.judge.heuristic.conversation import answer
+from tests.judge.heuristic.turns import EXPECT_W, METRICS, W, called, evidence, found, says
+
+AIRLINE_WRITES = (
+    "book_reservation",
+    "cancel_reservation",
+    "update_reservation_flights",
+    "update_reservation_baggages",
+    "update_reservation_passengers",
+    "send_certificate",
+)
+
+
+def completed(*turns, **more):
+    block = found("task_completion", *turns, **more)
+    return (block["passed"], block["failure_code"])
+
+
+@pytest.mark.parametrize(
+    ("turns", "more", "wanted"),
+    [
+        ([W, says("Done: 50")], {**EXPECT_W, "said": ("50",)}, (True, None)),
+        ([W, says("Done")], {**EXPECT_W, "said": ("50",)}, (False, "information_not_told")),
+        ([W, W], EXPECT_W, (False, "wrong_state_change")),
+        ([called("w", {"x": 2})], EXPECT_W, (False, "wrong_state_change")),
+        ([W], {**EXPECT_W, "finished": False}, (False, "unfinished")),
+        ([W], {**EXPECT_W, "finished": None}, (True, None)),
+        ([says("It is 50")], {"said": ("50",)}, (True, None)),
+        ([says("No")], {"tool_calls": ()}, (True, None)),
+        ([says("All done")], {}, (True, None)),
+        ([says("I'm sorry, I can't")], {}, (False, "refused")),
+        ([], {}, (False, "refused")),
+        ([says("I greet you")], {"outcomes": ("Agent greets; greet",)}, (True, None)),
+        ([says("Hm")], {"outcomes": ("Agent greets",)}, (False, "outcome_missing")),
+    ],
+)
+def test_task_completion_follows_the_state_changing_calls_and_what_was_told(turns, more, wanted):
+    assert completed(*turns, **more) == wanted
+
+
+def test_task_completion_says_what_it_does_not_know():
+    unknown = found("task_completion", says("No"), tool_calls=())["justification"]
+    assert "which state-changing calls were expected is not known" in unknown
+    assert "nothing expected is known" in found("task_completion", says("No"))["justification"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "turns", "more", "passed"),
+    [
+        ("Agent makes the change.", [W], EXPECT_W, True),
+        ("Agent makes the change.", [], EXPECT_W, False),
+        ("Agent should not pay.", [W], {**EXPECT_W, "said": ("50",)}, True),
+        ("Agent should refuse to pay.", [called("v")], EXPECT_W, False),
+        ("Agent does not pay.", [says("No")], {"writes": ("w",)}, True),
+        ("Agent does not pay.", [W], {"writes": ("w",)}, False),
+        ("Agent does not pay.", [says("I do not pay")], {}, True),
+        ("Agent tells the price 451.", [says("The price is 451")], {}, True),
+        ("Agent tells the price 451.", [says("Hello")], {}, False),
+        ("Agent calls find order", [called("find_order")], {}, True),
+    ],
+)
+def test_an_outcome_is_judged_by_ground_truth_first_and_by_its_words_last(
+    statement, turns, more, passed
+):
+    given = answer(evidence(*turns, outcomes=(statement,), **more))["expected_outcomes"]
+    assert [(one["statement"], one["passed"]) for one in given] == [(statement, passed)]
+    assert given[0]["justification"].startswith("Plain text rule: ")
+
+
+def test_equal_outcomes_have_an_entry_each():
+    given = answer(evidence(says("Hello"), outcomes=("One", "Two", "One")))["expected_outcomes"]
+    assert [one["statement"] for one in given] == ["One", "Two", "One"]
+
+
+def airline(path, form):
+    document = gzip.decompress(path.read_bytes())
+    for record in FORMATS[form].records(document):
+        case = FORMATS[form].case(record)
+        expected = case.expected.model_copy(update={"writes": AIRLINE_WRITES})
+        yield case.model_copy(update={"expected": expected})
+
+
+def judged(cases):
+    return [answer(ConversationEvidence(case, tool_evidence(case), METRICS)) for case in cases]
+
+
+def kappa(cases, answers):
+    truth = [case.labels["reward"] == 1.0 for case in cases]
+    return cohen_kappa_score(truth, [given["task_completion"]["passed"] for given in answers])
+
+
+@pytest.mark.data
+def test_offline_task_completion_agrees_with_the_true_reward_of_tau_bench_airline(data):
+    cases = list(airline(data / "tau_bench_airline" / "gpt-4o-airline.json.gz", "tau_bench"))
+    answers = judged(cases)
+    assert len(cases) == 200
+    assert kappa(cases, answers) >= 0.95
+    for metric in METRICS[:-1]:
+        levels = Counter(given[metric.name]["score"] for given in answers)
+        assert len(levels) >= 3, f"{metric.name} says nearly always the same: {levels}"
+        assert max(levels.values()) < 180, f"{metric.name} says nearly always the same: {levels}"
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("file", "count", "floor"),
+    [
+        ("claude-sonnet-4.5", 50, 0.95),
+        ("gpt-4.1-finetuned", 20, 0.95),
+        ("gpt-4.1", 20, 0.95),
+        ("gpt-4o", 50, 0.95),
+        ("gpt-oss-120b", 50, 0.85),
+        ("qwen2.5-7b", 50, 0.95),
+    ],
+)
+def test_offline_task_completion_agrees_with_the_true_reward_of_tau2_airline(
+    data, file, count, floor
+):
+    cases = list(airline(data / "tau2_airline" / f"{file}.json.gz", "tau2"))
+    assert len(cases) == count
+    assert kappa(cases, judged(cases)) >= floor

@@ -1,0 +1,30 @@
+"""Who answers offline: a rule for each kind of evidence, and what happens without one."""
+
+from __future__ import annotations
+
+import pytest
+
+from assizes.judge.errors import ModelError
+from assizes.judge.heuristic.answers import ANSWERS
+from assizes.judge.models.model import Lexical
+from assizes.judge.protocol import Ask, Prompt
+from tests.judge.engine.calls import Reply
+
+
+async def test_evidence_without_a_rule_is_a_failed_ask():
+    with pytest.raises(ModelError, match="no_offline_rule: the offline judge has no rule for str"):
+        await Lexical().complete(Ask(Prompt("s", "u"), Reply, "words"))
+
+
+def test_each_kind_of_evidence_has_one_rule():
+    kinds = [kind.__name__ for kind in ANSWERS]
+    assert kinds == [
+        "ConversationEvidence",
+        "SqlEvidence",
+        "SearchEvidence",
+        "VisualizationEvidence",
+        "ResponseEvidence",
+        "DecomposeEvidence",
+        "CoverageEvidence",
+        "RatingEvidence",
+    ]

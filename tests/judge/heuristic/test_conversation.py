@@ -1,0 +1,247 @@
+"""The offline judge: one rule a metric."""
+
+from __future__ import annotations
+
+import pytest
+
+from assizes.judge.case import ToolResult, ToolSpec, Turn
+from assizes.judge.errors import ModelError
+from assizes.judge.families.conversation.judge import reply_model
+from assizes.judge.heuristic.conversation import RULES, answer
+from assizes.judge.rubrics.rubric import BUILT_IN
+from assizes.judge.score import Metric, Scale
+from tests.judge.heuristic.turns import EXPECT_W, METRICS, W, called, due, evidence, found, says
+
+
+def user(text):
+    return Turn(role="user", text=text)
+
+
+def failed():
+    return Turn(role="tool", tool_result=ToolResult(content="Error", is_error=True))
+
+
+def returned(content):
+    return Turn(role="tool", tool_result=ToolResult(content=content))
+
+
+def level(metric, *turns, **more):
+    block = found(metric, *turns, **more)
+    return (block["score"], block["failure_code"], block["turns"])
+
+
+def test_there_is_a_rule_with_a_docstring_for_each_built_in_metric():
+    assert tuple(RULES) == BUILT_IN
+    assert all(rule.__doc__ for rule in RULES.values())
+
+
+@pytest.mark.parametrize("outcomes", [(), ("Agent greets the user.",)])
+def test_the_answer_fits_the_reply_model_it_is_an_answer_for(outcomes):
+    given = answer(evidence(user("Hi"), says("Hello"), outcomes=outcomes))
+    model = reply_model(tuple((m.name, m.scale) for m in METRICS), outcomes=bool(outcomes))
+    assert model.model_validate(given).model_dump() == given
+
+
+def test_the_answer_holds_the_chosen_metrics_alone():
+    given = answer(evidence(says("Hello. Goodbye!"), metrics=METRICS[7:8]))
+    assert given == {
+        "response_delivery": {
+            "justification": "Plain text rule: of 1 turn 0 too long, 0 with lists or markup, "
+            "0 with two or more questions.",
+            "score": 5,
+            "failure_code": None,
+            "turns": [],
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ("text", "evidence of type 'str'"),
+        (None, "evidence of type 'NoneType'"),
+        (evidence(metrics=(Metric("tone", Scale.SCORED),)), "metric 'tone' on scale 'scored'"),
+        (
+            evidence(metrics=(Metric("tool_routing", Scale.YES_NO),)),
+            "metric 'tool_routing' on scale 'yes_no'",
+        ),
+    ],
+)
+def test_what_has_no_rule_is_refused_by_name(given, what):
+    with pytest.raises(ModelError, match=what) as caught:
+        answer(given)
+    assert caught.value.code == "no_offline_rule"
+
+
+@pytest.mark.row("000-60")
+def test_the_tool_metrics_are_5_where_no_tool_was_expected_and_none_was_called():
+    given = answer(evidence(user("Hi"), says("Hello"), tool_calls=()))
+    for metric in ("tool_routing", "parameter_extraction", "result_interpretation"):
+        block = given[metric]
+        assert (block["score"], block["failure_code"], block["turns"]) == (5, None, [])
+        assert "not applicable" in block["justification"]
+
+
+A, B, C, X = called("a"), called("b"), called("c"), called("x")
+
+
+@pytest.mark.parametrize(
+    ("turns", "expected", "wanted"),
+    [
+        ([A, B], "ab", (5, None, [])),
+        ([B, A], "ab", (4, None, [])),
+        ([A, A, B], "ab", (4, None, [1])),
+        ([A, failed(), A, B], "ab", (4, None, [0])),
+        ([A, A, A, A, B], "ab", (3, None, [1, 2, 3])),
+        ([A], "ab", (3, None, [])),
+        ([A, B, X], "ab", (3, None, [2])),
+        ([A, B, B], "ab", (3, None, [2])),
+        ([A, X], "ab", (2, "wrong_tool_selected", [1])),
+        ([A], "abc", (1, "wrong_tool_selected", [])),
+        ([X], "ab", (1, "wrong_tool_selected", [0])),
+        ([], "ab", (0, "no_tool_called", [])),
+        ([A, called("read")], "a", (5, None, [])),
+        ([A, A], None, (4, None, [1])),
+        ([A, B], None, (5, None, [])),
+    ],
+)
+def test_tool_routing_follows_recall_unexpected_writes_and_order(turns, expected, wanted):
+    calls = None if expected is None else tuple(due(name) for name in expected)
+    assert level("tool_routing", *turns, tool_calls=calls, writes=("b", "x")) == wanted
+
+
+@pytest.mark.parametrize(
+    ("arguments", "writes", "wanted"),
+    [
+        ({"id": "AB12", "n": 1, "s": "x"}, (), (5, None, [])),
+        ({"id": "AB12", "n": 2, "s": "x"}, (), (4, None, [1])),
+        ({"id": "AB12", "n": 2, "s": "x"}, ("a",), (3, None, [1])),
+        ({"id": "AB12", "n": 2}, ("a",), (0, "wrong_parameter", [1])),
+        ({"id": "AB12", "n": 2, "s": "y"}, ("a",), (2, "wrong_parameter", [1])),
+        ({"id": "ZZ99", "n": 1, "s": "x", "t": 1}, ("a",), (2, "wrong_parameter", [1])),
+    ],
+)
+def test_parameter_extraction_follows_arguments_that_differ_or_were_never_mentioned(
+    arguments, writes, wanted
+):
+    expected = (due("a", {"id": "AB12", "n": 1, "s": "x"}),)
+    turns = (user("For AB12 please"), called("a", arguments))
+    assert level("parameter_extraction", *turns, tool_calls=expected, writes=writes) == wanted
+
+
+def test_values_nobody_mentioned_count_without_ground_truth_too():
+    turns = (user("For my order"), called("a", {"id": "ZZ99", "note": "urgent"}))
+    assert level("parameter_extraction", *turns) == (4, None, [1])
+
+
+def test_an_unreadable_argument_text_is_an_error():
+    turns = (called("a", {"x": "one", "y": "two"}), called("b", raw="{"))
+    assert level("parameter_extraction", *turns) == (3, None, [1])
+
+
+PRICES = (user("Prices?"), called("a"), returned("451 452 453 454"))
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("451, 452, 453 and 454", (5, None, [])),
+        ("451, 452, 453 and 999", (4, None, [3])),
+        ("451 452 453 454 701 702", (2, "hallucinated_result", [3])),
+        ("451 701 702 703", (1, "hallucinated_result", [3])),
+        ("701 702", (0, "hallucinated_result", [3])),
+    ],
+)
+def test_result_interpretation_follows_the_values_said_after_results(text, wanted):
+    assert level("result_interpretation", *PRICES, says(text)) == wanted
+
+
+def test_success_claimed_after_a_failed_call_is_a_misreport():
+    turns = (called("a"), failed(), says("Your order has been changed."))
+    assert level("result_interpretation", *turns) == (2, "hallucinated_result", [2])
+    again = (called("a"), failed(), says("It has been booked."))
+    assert level("result_interpretation", *turns, *again) == (1, "hallucinated_result", [2, 5])
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("How can I help?", (5, None, [])),
+        ("Order AB12 it is", (5, None, [])),
+        ("Order ZZ99 it is", (4, None, [1])),
+        (" ".join(["AB12", *(f"AB{i}" for i in range(20, 39)), "Z701", "Z702"]), None),
+    ],
+)
+def test_grounding_follows_every_specific_value_said(text, wanted):
+    known = " ".join(["AB12", *(f"AB{i}" for i in range(20, 39))])
+    given = level("grounding_fidelity", user(known), says(text))
+    assert given == (wanted or (3, None, [1]))
+
+
+@pytest.mark.parametrize(
+    ("turns", "more", "wanted"),
+    [
+        ([W], EXPECT_W, (5, None, [])),
+        ([W, failed(), W, failed(), W], EXPECT_W, (4, None, [2])),
+        ([W, called("v")], EXPECT_W, (3, None, [1])),
+        ([called("v"), called("v"), W], EXPECT_W, (2, "instruction_violated", [0, 1])),
+        ([says("I can't do that.")], EXPECT_W, (3, None, [0])),
+        ([says("I can't do that.")], {"tool_calls": (due("w"),)}, (5, None, [])),
+        ([W, called("z")], {"tools": (ToolSpec(name="w"),)}, (3, None, [1])),
+        ([called("z")] * 4, {"tools": (ToolSpec(name="w"),)}, None),
+    ],
+)
+def test_instruction_compliance_follows_what_was_not_expected_or_not_offered(turns, more, wanted):
+    given = level("instruction_compliance", *turns, **more)
+    assert given == (wanted or (0, "instruction_violated", [0, 1, 2, 3]))
+
+
+def test_information_gathering_follows_acting_on_incomplete_data_and_repeated_questions():
+    writes = {"writes": ("w",)}
+    ask = says("What is your id?")
+    act = [called("w", {"id": f"ZZ{i}99"}) for i in range(3)]
+    metric = "information_gathering"
+    assert level(metric, ask, user("AB12"), called("w", {"id": "AB12"}), **writes) == (5, None, [])
+    assert level(metric, ask, user("AB12"), ask, **writes) == (4, None, [2])
+    assert level(metric, act[0], **writes) == (3, None, [0])
+    assert level(metric, *act[:2], **writes) == (2, "acted_on_incomplete_data", [0, 1])
+    assert level(metric, *act, ask, ask, **writes) == (0, "acted_on_incomplete_data", [0, 1, 2, 4])
+    assert level(metric, W, failed(), **writes) == (3, None, [0])
+    assert level(metric, called("w"), **EXPECT_W) == (3, None, [0])
+
+
+@pytest.mark.parametrize(
+    ("turns", "finished", "wanted"),
+    [
+        ([user("Hi"), says("Hello"), says("Goodbye!")], True, (5, None, [])),
+        ([user("Hi"), says("Hello")], None, (4, None, [1])),
+        ([says("Hello"), says("Hello"), says("Thanks!")], True, (4, None, [1])),
+        ([user("Hi"), says("Hm"), user("Hi"), says("Thanks!")], True, (4, None, [2])),
+        ([says("Thanks!")], False, (3, None, [])),
+        ([says("Hm"), says("Hm"), says("Hm")], False, (0, "poor_conversation_flow", [1, 2])),
+        ([user("Hi")], True, (0, "no_response", [])),
+    ],
+)
+def test_conversation_management_follows_repetition_and_the_end(turns, finished, wanted):
+    assert level("conversation_management", *turns, finished=finished) == wanted
+
+
+PLAIN, LIST, TWO = says("Fine."), says("- one\n- two"), says("What is it? Where is it?")
+
+
+@pytest.mark.parametrize(
+    ("turns", "wanted"),
+    [
+        ([PLAIN] * 3, (5, None, [])),
+        ([PLAIN, LIST], (4, None, [1])),
+        ([PLAIN, says("word " * 121)], (4, None, [1])),
+        ([PLAIN, TWO], (3, None, [1])),
+        ([PLAIN] * 6 + [LIST, TWO], (3, None, [6, 7])),
+        ([PLAIN, PLAIN, LIST, TWO], (2, "verbose", [2, 3])),
+        ([PLAIN, LIST, TWO], (1, "verbose", [1, 2])),
+        ([LIST] * 4, (0, "verbose", [0, 1, 2, 3])),
+        ([user("Hi")], (0, "no_response", [])),
+    ],
+)
+def test_response_delivery_follows_length_markup_and_double_questions(turns, wanted):
+    assert level("response_delivery", *turns) == wanted

@@ -1,0 +1,117 @@
+"""What a run keeps of its judges' prompts, and what differs between two."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assizes.judge.catalog import JUDGES, court
+from assizes.judge.config.run import JudgeConfig
+from assizes.judge.prompts.prompt_texts import MAX_LINES, PromptDiff, kept_prompts, prompt_diff
+from assizes.judge.protocol import Ask
+from assizes.judge.rows import as_json
+from tests.builders import agent, case, user
+
+KIND = """\
+kind = "ANSWER"
+name = "kind_words"
+description = "Whether the answer is kind."
+question = \"\"\"
+Is the answer kind?
+{line}
+Say no if it is rude.\"\"\"
+scale = "{scale}"
+"""
+
+
+def sitting(folder: Path, line: str = "Thanks are enough.", scale: str = "yes_no") -> Any:
+    (folder / "kind_words.toml").write_text(KIND.format(line=line, scale=scale), "utf-8")
+    return court(
+        JudgeConfig(model="openai/a", judges=["kind_words", "recorded"], rubrics=[str(folder)])
+    )
+
+
+def kept(folder: Path, line: str = "Thanks are enough.") -> dict[str, Any]:
+    return kept_prompts(sitting(folder, line).judges)
+
+
+@pytest.mark.parametrize("scale", ["yes_no", "binary"])
+def test_what_is_kept_is_the_system_message_that_is_sent(tmp_path: Path, scale: str):
+    bench = sitting(tmp_path, scale=scale)
+    (question,) = next(bench.judges[0].judge(case(user("Hi"), agent("Hello"))))
+    assert isinstance(question, Ask)
+    found = kept_prompts(bench.judges)
+    (digest,) = found["judges"]["kind_words"]
+    assert found == {
+        "judges": {"kind_words": [digest]},
+        "texts": {digest: question.prompt.system},
+    }
+
+
+def test_one_changed_line_is_the_whole_difference(tmp_path: Path):
+    before, after = kept(tmp_path), kept(tmp_path, "A greeting <b>and</b> thanks.")
+    found = prompt_diff(before, after)
+    assert found is not None
+    (one,) = found
+    assert (one.judge, one.more) == ("kind_words", 0)
+    assert [line for line in one.lines if line[0] in "+-"] == [
+        "-Thanks are enough.",
+        "+A greeting <b>and</b> thanks.",
+    ]
+    assert " Is the answer kind?" in one.lines
+
+
+def test_the_same_rubric_differs_in_nothing_and_an_old_run_cannot_say(tmp_path: Path):
+    here = kept(tmp_path)
+    assert prompt_diff(here, kept(tmp_path)) == ()
+    assert prompt_diff({}, here) is None
+    assert prompt_diff(here, {}) is None
+
+
+def test_judges_of_one_run_alone_are_not_compared(tmp_path: Path):
+    assert prompt_diff(kept(tmp_path), kept_prompts(court(JudgeConfig()).judges)) == ()
+
+
+def test_a_judge_with_two_prompts_says_which_of_them_differs():
+    sides = [
+        {"judges": {"two": ["a", other]}, "texts": {"a": "same", "b": "one", "c": "two"}}
+        for other in "bc"
+    ]
+    assert prompt_diff(*sides) == (
+        PromptDiff(judge="two", lines=("@ prompt 2", "@@ -1 +1 @@", "-one", "+two")),
+    )
+
+
+def test_a_long_difference_is_cut_and_the_rest_counted():
+    sides = [
+        {"judges": {"j": [side]}, "texts": {side: "\n".join(f"{side}{n}" for n in range(150))}}
+        for side in "ab"
+    ]
+    found = prompt_diff(*sides)
+    assert found is not None
+    assert (len(found[0].lines), found[0].more) == (MAX_LINES, 101)
+
+
+def test_a_judge_of_ones_own_that_means_something_else_by_prompts_keeps_none():
+    class Odd:
+        name = "odd"
+        version = "1"
+        metrics = ()
+        prompts = 7
+
+        def missing(self, _: Any) -> None: ...
+
+        def judge(self, _: Any) -> list[Any]:
+            return []
+
+    assert kept_prompts([Odd()]) == {"judges": {}, "texts": {}}
+
+
+def test_every_built_in_judge_that_asks_keeps_its_prompts_in_under_forty_kilobytes():
+    chosen = court(JudgeConfig(model="openai/a", judges=list(JUDGES)))
+    found = kept_prompts(chosen.judges)
+    silent = {judge.name for judge in chosen.judges} - set(found["judges"])
+    assert silent == {"trajectory", "document_recall", "agent_usage", "recorded"}
+    assert len(as_json(found).encode()) < 40_000

@@ -1,0 +1,72 @@
+"""The room closes what it opened, whatever goes wrong on the way in or out."""
+
+from __future__ import annotations
+
+import gc
+import gzip
+from pathlib import Path
+
+import pytest
+
+from assizes.judge.config.run import LimitsConfig, RunConfig
+from assizes.judge.engine.hearings import Engine
+from assizes.judge.errors import AssizesError
+from assizes.judge.models.scripted import Scripted
+from assizes.tasks.context.run_context import settled_heap, sitting
+from assizes.tasks.sources.objects import list_sources
+from assizes.tasks.store import open_store
+
+
+def config(folder: Path, cache: str) -> RunConfig:
+    return RunConfig.model_validate(
+        {
+            "transcripts": {"uri": str(folder)},
+            "store": {"uri": f"duckdb:///{folder}/rows.duckdb"},
+            "cache": {"uri": cache},
+        }
+    )
+
+
+def is_closed(wanted: RunConfig) -> bool:
+    """A DuckDB file that is still open for writing cannot be opened for reading beside it."""
+    with open_store(wanted.store) as store:
+        return store.runs().is_empty()
+
+
+async def test_the_store_is_closed_when_the_room_cannot_be_furnished(tmp_path: Path):
+    wanted = config(tmp_path, "nosuch://replies")
+    with pytest.raises((AssizesError, ValueError), match="nosuch"):
+        async with sitting(wanted):
+            pass
+    assert is_closed(wanted)
+
+
+class Stuck(Scripted):
+    """Its connections cannot be given back."""
+
+    async def aclose(self) -> None:
+        raise ConnectionResetError("the peer has gone")
+
+
+async def test_the_store_and_the_spool_are_closed_when_a_model_cannot_be(tmp_path: Path):
+    wanted = config(tmp_path, str(tmp_path / "replies"))
+    packed = tmp_path / "t.jsonl.gz"
+    packed.write_bytes(gzip.compress(b"{}\n"))
+    spooled: list[Path] = []
+
+    async def sit() -> None:
+        async with sitting(wanted) as room:
+            spooled.append(room.spool.path(list_sources(str(packed), {})[0]))
+            room._engine = Engine(Stuck([]), LimitsConfig(max_in_flight=1, timeout_s=1))
+
+    with pytest.raises(ConnectionResetError, match="the peer has gone"):
+        await sit()
+    assert is_closed(wanted)
+    assert [file.exists() for file in spooled] == [False]
+
+
+def test_the_heap_is_frozen_for_the_length_of_a_sitting_only():
+    assert gc.get_freeze_count() == 0
+    with settled_heap():
+        assert gc.get_freeze_count() > 10_000
+    assert gc.get_freeze_count() == 0

@@ -1,0 +1,186 @@
+"""Stored runs as series: means, clustered errors, slices; the command over them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from assizes.judge.config.run import StoreConfig
+from assizes.judge.config.series import SeriesConfig
+from assizes.judge.errors import ConfigurationError, StoreError
+from assizes.tasks.runs.history import Span, stored_trends
+from assizes.tasks.store import Store, open_store
+from tests.command import assizes
+from tests.tasks.reports.sample import BEGUN, Run, Said, run
+from tests.tasks.stored_runs import put
+
+
+def night(number: int, said: Sequence[Said], **rest) -> Run:
+    """The run of one night."""
+    made = run(said, run_id=f"nightly-{number:012d}", **rest)
+    at = BEGUN + timedelta(days=number)
+    return replace(made, record=replace(made.record, started_at=at, finished_at=at))
+
+
+def cases(passes: int, of: int, intent: str = "refund", first: int = 0) -> list[Said]:
+    return [
+        Said(
+            f"{intent}{first + n}",
+            (5, 5) if n < passes else (1, 1),
+            done=n < passes,
+            tags={"intent": intent},
+        )
+        for n in range(of)
+    ]
+
+
+def by_name(found) -> dict[tuple[str, str], list[float]]:
+    return {(one.series, one.slice_of): [p.value for p in one.points] for one in found.series}
+
+
+def test_every_number_of_a_run_is_a_point_in_order_of_time(store: Store):
+    for number, passes in ((2, 1), (0, 3), (1, 2)):
+        put(store, night(number, cases(passes, 4)))
+    found = by_name(stored_trends(store, Span(), SeriesConfig()))
+    assert list(found) == [
+        ("pass_rate", ""),
+        ("overall_score", ""),
+        ("agent_latency_ms", ""),
+        ("response_delivery", ""),
+        ("task_completion", ""),
+        ("tool_routing", ""),
+    ]
+    assert found["pass_rate", ""] == [0.75, 0.5, 0.25]
+    assert found["tool_routing", ""] == pytest.approx([0.8, 0.6, 0.4])
+    assert found["agent_latency_ms", ""] == [800.0] * 3
+
+
+def test_the_standard_error_is_that_of_clusters(store: Store):
+    said = [
+        replace(one, case_id=f"c{n % 3}", repetition=n // 3) for n, one in enumerate(cases(5, 9))
+    ]
+    put(store, night(0, said))
+    found = stored_trends(store, Span(), SeriesConfig(metrics=("pass_rate",)))
+    point = found.series[0].points[0]
+    passed = np.array([float(one.done) for one in said])
+    sums = [(passed[n::3] - passed.mean()).sum() for n in range(3)]
+    se = (3 / 2 * sum(one**2 for one in sums)) ** 0.5 / 9
+    assert point.items == 9
+    assert point.high - point.value == pytest.approx(1.959964 * se, abs=1e-6)
+
+
+def test_slices_by_tag_are_series_of_their_own(store: Store):
+    put(store, night(0, [*cases(4, 4, "refund"), *cases(1, 4, "booking"), Said("bare", (5, 5))]))
+    found = by_name(
+        stored_trends(store, Span(), SeriesConfig(slices=("tags.intent",), metrics=("pass_rate",)))
+    )
+    assert found == {
+        ("pass_rate", ""): [pytest.approx(6 / 9)],
+        ("pass_rate", "tags.intent=booking"): [0.25],
+        ("pass_rate", "tags.intent=refund"): [1.0],
+    }
+
+
+def test_a_case_is_in_the_series_of_every_tool_it_called(store: Store):
+    good = [replace(one, tools=("find", "log")) for one in cases(4, 4, "refund")]
+    bad = [replace(one, tools=("log", "pay")) for one in cases(1, 4, "booking")]
+    put(store, night(0, [*good, *bad, Said("bare", (5, 5))]))
+    of = SeriesConfig(slices=("tool", "agent"), metrics=("pass_rate", "tool_routing"))
+    found = by_name(stored_trends(store, Span(), of))
+    assert {name: values for name, values in found.items() if name[0] == "pass_rate"} == {
+        ("pass_rate", ""): [pytest.approx(6 / 9)],
+        ("pass_rate", "agent=airline"): [pytest.approx(6 / 9)],
+        ("pass_rate", "tool=find"): [1.0],
+        ("pass_rate", "tool=log"): [pytest.approx(5 / 8)],
+        ("pass_rate", "tool=pay"): [0.25],
+    }
+    assert found["tool_routing", "tool=pay"] == [pytest.approx(0.4)]
+
+
+def test_runs_of_other_names_before_a_day_or_incomplete_are_left_out(store: Store):
+    for number in range(4):
+        put(store, night(number, cases(number, 4)))
+    other = night(9, cases(4, 4))
+    record = replace(other.record, name="other")
+    put(store, replace(other, record=record))
+    begun = night(10, cases(4, 4))
+    store.begin(replace(begun.record, status="running", finished_at=None, summary=None))
+    day = BEGUN + timedelta(days=1)
+    of = SeriesConfig(metrics=("pass_rate",))
+    span = Span("nightly", since=day)
+    assert by_name(stored_trends(store, span, of)) == {("pass_rate", ""): [0.25, 0.5, 0.75]}
+    span = Span("nightly", last=2)
+    assert by_name(stored_trends(store, span, of)) == {("pass_rate", ""): [0.5, 0.75]}
+    assert stored_trends(store, Span(), of).name == "other"
+
+
+def test_what_is_not_there_is_named(store: Store):
+    with pytest.raises(StoreError, match="no complete run named None; there are: none"):
+        stored_trends(store, Span(), SeriesConfig())
+    put(store, night(0, cases(1, 2)))
+    with pytest.raises(StoreError, match="no complete run named 'x'; there are: nightly"):
+        stored_trends(store, Span("x"), SeriesConfig())
+    with pytest.raises(ConfigurationError, match=r"unknown series 'tone'; known: agent_latency_ms"):
+        stored_trends(store, Span(), SeriesConfig(metrics=("tone",)))
+    with pytest.raises(ConfigurationError, match=r"unknown slice 'color'; known: agent, agent_v"):
+        stored_trends(store, Span(), SeriesConfig(slices=("color",)))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place, random = tmp_path_factory.mktemp("history"), np.random.default_rng(4)
+    with open_store(StoreConfig(uri=f"duckdb:///{place}/assizes.duckdb"), writing=True) as store:
+        for number in range(12):
+            passes = int(random.binomial(40, 0.85 if number < 8 else 0.4))
+            put(store, night(number, cases(passes, 40)))
+    return place
+
+
+def test_the_command_tells_the_incident_and_draws_the_series(folder: Path):
+    words = ("trends", "nightly", "--set", "series.reference_runs=6", "--plot", "t.svg")
+    answer = assizes(*words, cwd=folder)
+    assert answer.code == 0, answer
+    assert answer.out.splitlines()[0] == "nightly: 12 runs"
+    assert "PERSISTING worse [" in answer.out
+    line = next(one for one in answer.out.splitlines() if one.startswith("PERSISTING"))
+    assert "; since 2026-03-1" in line
+    named = line.split("]: ")[1].split(";")[0].split(", ")
+    quality = {"pass_rate", "overall_score", "tool_routing", "task_completion"}
+    assert set(named) == quality | {"response_delivery"}
+    assert (folder / "t.svg").read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_the_command_as_json_holds_every_point(folder: Path):
+    words = ("trends", "--metric", "pass_rate", "--slice", "agent", "--last", "5", "--json")
+    found = json.loads(assizes(*words, cwd=folder).out)
+    assert [(one["series"], one["slice_of"]) for one in found["series"]] == [
+        ("pass_rate", ""),
+        ("pass_rate", "agent=airline"),
+    ]
+    assert [one["state"] for one in found["series"]] == ["learning"] * 2
+    assert len(found["series"][0]["points"]) == found["runs"] == 5
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["other"], "no complete run named 'other'; there are: nightly"),
+        (["--metric", "x"], "[series] metrics: unknown series 'x'"),
+        (["--slice", "x"], "[series] slices: unknown slice 'x'"),
+        (["--plot", "none/t.svg"], "--plot 'none/t.svg' cannot be written: No such file"),
+        (["--store", "duckdb:///none.duckdb"], "no store at duckdb:///none.duckdb"),
+    ],
+)
+def test_what_cannot_be_shown_is_one_line_and_exit_code_2(
+    words: list[str], said: str, folder: Path
+):
+    answer = assizes("trends", *words, cwd=folder)
+    assert answer.code == 2, answer
+    assert said in answer.err
+    assert answer.err.count("\n") == 1

@@ -1,0 +1,149 @@
+"""The durable reply cache, on disk and on a real S3 server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import subprocess
+import sys
+
+import pytest
+
+from assizes.judge.engine.reply_cache import Kept
+from assizes.judge.models.model import Completion
+from assizes.tasks.spending.reply_cache import FileReplies
+
+KEY = "ab" + "0" * 62
+COMPLETION = Kept(
+    Completion(
+        text='{"why": "caf\u00e9 \U0001f600"}',
+        answered_by="gpt-4.1-2025-04-14",
+        input_tokens=2541,
+        output_tokens=510,
+        cost_usd=None,
+        latency_ms=812.25,
+    )
+)
+
+
+@pytest.fixture(params=["path", "file", "s3"])
+def uri(request, tmp_path):
+    if request.param == "path":
+        return str(tmp_path / "replies"), {}
+    if request.param == "file":
+        return f"file://{tmp_path}/replies/", {}
+    s3 = request.getfixturevalue("s3")
+    return f"s3://{s3.bucket()}/replies", s3.storage_options
+
+
+async def test_a_completion_is_kept_whole_for_later_processes(uri):
+    await FileReplies(*uri).put(KEY, COMPLETION)
+
+    assert await FileReplies(*uri).get(KEY) == COMPLETION
+
+
+async def test_a_key_never_put_is_a_miss_until_another_cache_puts_it(uri):
+    cache = FileReplies(*uri)
+    assert await cache.get(KEY) is None
+
+    await FileReplies(*uri).put(KEY, COMPLETION)
+
+    assert await cache.get(KEY) == COMPLETION
+
+
+async def test_the_last_writer_wins_and_leaves_one_whole_entry(uri):
+    cache = FileReplies(*uri)
+    texts = [str(number) * 5000 for number in range(20)]
+
+    await asyncio.gather(*(cache.put(KEY, Kept(Completion(text, "m"))) for text in texts))
+
+    kept = await cache.get(KEY)
+    assert kept is not None
+    assert kept.completion.text in texts
+
+
+async def test_on_disk_an_entry_is_one_json_file_in_a_folder_of_two_characters(tmp_path):
+    await FileReplies(str(tmp_path)).put(KEY, COMPLETION)
+
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert files == [tmp_path / "ab" / f"{KEY}.json"]
+    assert json.loads(files[0].read_bytes()) == {
+        "completion": {
+            "text": '{"why": "caf\u00e9 \U0001f600"}',
+            "answered_by": "gpt-4.1-2025-04-14",
+            "input_tokens": 2541,
+            "output_tokens": 510,
+            "cost_usd": None,
+            "latency_ms": 812.25,
+            "reply_id": None,
+            "fingerprint": "",
+            "flags": [],
+        },
+        "attempts": 1,
+        "paid_by": "",
+    }
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b'{"text": 4}', b"\xff\xfe", b"[]", b'{"text": "a"}']
+)
+async def test_a_corrupt_entry_is_a_miss_and_can_be_written_again(tmp_path, content):
+    cache = FileReplies(str(tmp_path))
+    await cache.put(KEY, COMPLETION)
+    (tmp_path / "ab" / f"{KEY}.json").write_bytes(content)
+
+    assert await cache.get(KEY) is None
+
+    await cache.put(KEY, COMPLETION)
+    assert await cache.get(KEY) == COMPLETION
+
+
+async def test_a_cache_that_cannot_be_written_says_so_once_and_fails_nothing(tmp_path, caplog):
+    place = tmp_path / "taken"
+    place.write_text("a file where the folder should be")
+    cache = FileReplies(str(place))
+
+    with caplog.at_level(logging.WARNING, logger="assizes.tasks.spending.reply_cache"):
+        await cache.put(KEY, COMPLETION)
+        await cache.put(KEY, COMPLETION)
+
+    assert await cache.get(KEY) is None
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].startswith(f"[cache] {place} cannot be written: ")
+    assert place.read_text() == "a file where the folder should be"
+
+
+async def test_an_entry_that_cannot_be_read_is_a_miss_and_leaves_no_draft_behind(tmp_path, caplog):
+    place = tmp_path / "ab" / f"{KEY}.json"
+    place.mkdir(parents=True)
+    cache = FileReplies(str(tmp_path))
+
+    with caplog.at_level(logging.WARNING, logger="assizes.tasks.spending.reply_cache"):
+        assert await cache.get(KEY) is None
+        await cache.put(KEY, COMPLETION)
+
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].startswith(f"[cache] {tmp_path} cannot be read: ")
+    assert list((tmp_path / "ab").iterdir()) == [place]
+
+
+async def test_a_bucket_that_is_not_there_is_said_once_and_fails_nothing(s3, caplog):
+    cache = FileReplies("s3://no-such-bucket/replies", s3.storage_options)
+
+    with caplog.at_level(logging.WARNING, logger="assizes.tasks.spending.reply_cache"):
+        await cache.put(KEY, COMPLETION)
+        assert await cache.get(KEY) is None
+
+    assert [message.split(":")[0] for message in caplog.messages] == ["[cache] s3"]
+
+
+def test_importing_the_cache_imports_neither_file_systems_nor_models_nor_prefect():
+    program = (
+        "import sys; import assizes.tasks.spending.reply_cache;"
+        "print(sorted({'fsspec', 's3fs', 'litellm', 'prefect'} & set(sys.modules)))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.strip() == "[]"
