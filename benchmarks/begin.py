@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from assizes.judge import judges
-from assizes.judge.calibration.agreement import Agreement, agreement
+from assizes.judge.calibration.agreement import YesNoAgreement, yes_no_agreement
 from benchmarks.figures import DATA, Figures
 
 PARTS: Final = {"topical_chat": "begin_dev_tc.tsv.gz", "wow": "begin_dev_wow.tsv.gz"}
@@ -36,9 +36,9 @@ def main() -> None:
     for part, of in rows.items():
         figures.add(f"{part}_rows", len(of))
         people = [LABELS[row["begin_label"]] for row in of]
-        plain = agreement(zip(_overlaps(of, threshold), people, strict=True))
-        own = agreement(zip(_overlaps(of, _best_threshold(of)), people, strict=True))
-        found = agreement(zip(asyncio.run(_grounded(of)), people, strict=True))
+        plain = yes_no_agreement(zip(_overlaps(of, threshold), people, strict=True))
+        own = yes_no_agreement(zip(_overlaps(of, _best_threshold(of)), people, strict=True))
+        found = yes_no_agreement(zip(asyncio.run(_grounded(of)), people, strict=True))
         _add(figures, f"{part}_overlap", plain)
         figures.add(f"{part}_overlap_own_kappa", own.kappa or 0.0)
         _add(figures, f"{part}_judge", found)
@@ -48,7 +48,7 @@ def main() -> None:
     figures.close()
 
 
-def _add(figures: Figures, name: str, found: Agreement) -> None:
+def _add(figures: Figures, name: str, found: YesNoAgreement) -> None:
     figures.add(f"{name}_kappa", found.kappa or 0.0)
     figures.add(f"{name}_f1", found.f1 or 0.0)
     figures.add(f"{name}_fpr", found.false_positive_rate or 0.0)
@@ -87,7 +87,7 @@ def _best_threshold(rows: Sequence[Row]) -> float:
 
     def kappa(threshold: float) -> float:
         pairs = zip((share >= threshold for share in shares), people, strict=True)
-        return agreement(pairs).kappa or 0.0
+        return yes_no_agreement(pairs).kappa or 0.0
 
     return max(sorted(set(shares)), key=kappa)
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from assizes.judge.case import Case
-from assizes.judge.catalog import Court, court
+from assizes.judge.catalog import JudgePanel, resolve_judges
 from assizes.judge.config.run import JudgeConfig, LimitsConfig, RunConfig
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.formats import FORMATS
@@ -33,8 +33,8 @@ from assizes.judge.hearing import Hearing
 from assizes.judge.models.model import model_for
 from assizes.judge.rows import frame
 from assizes.judge.summary.summary import RunSummary
-from assizes.judge.verdicts.case_rows import Origin, findings
-from assizes.tasks.context.run_context import settled_heap
+from assizes.judge.verdicts.case_rows import RowKey, findings
+from assizes.tasks.context.run_context import freeze_heap
 
 WARM_UP = 64
 """Calls before the clock starts: first connections, lazy imports."""
@@ -104,7 +104,7 @@ def requests(contest: Contest, cases: Iterable[Case]) -> list[dict[str, Any]]:
     from assizes.judge.models.litellm_model import LiteLLM
 
     model = LiteLLM(contest.judge, contest.limits)
-    (judge,) = court(contest.judge).judges
+    (judge,) = resolve_judges(contest.judge).judges
     return [model.request(Hearing(judge, case).asks[0]) for case in cases]
 
 
@@ -152,14 +152,14 @@ async def bare_litellm(contest: Contest) -> dict[str, float]:
 
 async def engine(contest: Contest) -> dict[str, float]:
     """Ours without Prefect and without a store, every row made."""
-    bench = court(contest.judge)
+    bench = resolve_judges(contest.judge)
     cases = contest.cases()
     asking = Engine(model_for(contest.judge, contest.limits), contest.limits)
     await pooled(
         contest.in_flight, [lambda c=c: _judged(asking, bench, c) for c in cases[:WARM_UP]]
     )
     clock = Clock()
-    with settled_heap():
+    with freeze_heap():
         found = await asyncio.gather(*(_judged(asking, bench, case) for case in cases))
     frames = {
         table: frame(table, [row for one in found for row in one.rows[table]])
@@ -171,9 +171,9 @@ async def engine(contest: Contest) -> dict[str, float]:
     return result
 
 
-async def _judged(asking: Engine, bench: Court, case: Case) -> Any:
+async def _judged(asking: Engine, bench: JudgePanel, case: Case) -> Any:
     heard = [await asking.hear(judge, case) for judge in bench.judges]
-    return findings(Origin("run", "file", 0), case, heard, bench)
+    return findings(RowKey("run", "file", 0), case, heard, bench)
 
 
 async def flow(contest: Contest) -> dict[str, float]:
@@ -192,22 +192,22 @@ async def flow(contest: Contest) -> dict[str, float]:
 
 async def steps(contest: Contest) -> dict[str, float]:
     """The steps of the flow, one after the other, with no flow and no task run."""
-    from assizes.tasks.context.run_context import sitting
+    from assizes.tasks.context.run_context import open_run_context
     from assizes.tasks.judge_shard import judge_shard
-    from assizes.tasks.plan import Request, at_work, plan_run
+    from assizes.tasks.plan import RunRequest, lock_unfinished_run, plan_run
     from assizes.tasks.publish_report import publish_report
     from assizes.tasks.summarise import compare_with_baseline, summarise_run
 
     async def run(config: RunConfig) -> RunSummary:
-        async with sitting(config) as room:
-            planned = await plan_run.fn(room, Request())
-            async with at_work(room, planned):
+        async with open_run_context(config) as room:
+            planned = await plan_run.fn(room, RunRequest())
+            async with lock_unfinished_run(room, planned):
                 jobs = [
                     lambda shard=shard: judge_shard.fn(room, planned.run_id, shard)
                     for shard in planned.intake.shards
                 ]
                 await pooled(config.runner.shards_in_flight, jobs)
-                summary = await summarise_run.fn(room, planned, lost=False)
+                summary = await summarise_run.fn(room, planned, has_lost_shards=False)
             against = await compare_with_baseline.fn(room, planned)
             await publish_report.fn(room, planned, summary, against.comparison)
         return summary

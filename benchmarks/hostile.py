@@ -20,13 +20,13 @@ from dataclasses import dataclass
 import aiohttp
 
 from assizes.judge.case import Case
-from assizes.judge.catalog import court
+from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.run import OFFLINE_MODEL, JudgeConfig, LimitsConfig
-from assizes.judge.engine.ask_records import Heard
+from assizes.judge.engine.ask_records import HearingResult
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.models.model import model_for
 from assizes.judge.score import Scale, Score
-from assizes.judge.verdicts.case_rows import Origin, findings
+from assizes.judge.verdicts.case_rows import RowKey, findings
 from assizes.judge.verdicts.flagged_passes import case_flags
 from benchmarks.figures import Figures
 from benchmarks.hostile_cases import PLACES, PLAIN, Record, attacked, case_of
@@ -125,7 +125,7 @@ def flagging(figures: Figures, step: int) -> None:
 
 def silent_passes(figures: Figures, step: int) -> None:
     """Flagged cases of which a judge that was taken over makes a pass that counts."""
-    bench = court(JudgeConfig(judges=("conversation",)))
+    bench = resolve_judges(JudgeConfig(judges=("conversation",)))
     (judge,) = bench.judges
     top = [
         Score.of(metric, 1.0 if metric.scale is Scale.FRACTION else TOP, passed=None)
@@ -134,8 +134,8 @@ def silent_passes(figures: Figures, step: int) -> None:
     silent = 0
     for number, one in enumerate(all_attacks(step)):
         case = case_of(one.record)
-        heard = [Heard(judge=judge, scores=top, asks=[])]
-        found = findings(Origin("run", "file", number), case, heard, bench)
+        heard = [HearingResult(judge=judge, scores=top, asks=[])]
+        found = findings(RowKey("run", "file", number), case, heard, bench)
         silent += bool(found.rows["cases"][0]["flags"]) and found.verdict.passed is True
     figures.add("silent_passes", silent, most=0)
 
@@ -147,7 +147,7 @@ async def _taken(server: OpenAIServer, model: str, cases: Sequence[Case]) -> int
     limits = LimitsConfig(max_in_flight=IN_FLIGHT)
     model_ = model_for(config, limits)
     engine = Engine(model_, limits)
-    (judge,) = court(config).judges
+    (judge,) = resolve_judges(config).judges
     gate = asyncio.Semaphore(IN_FLIGHT)
 
     async def taken(case: Case) -> bool:
@@ -163,7 +163,7 @@ async def _taken(server: OpenAIServer, model: str, cases: Sequence[Case]) -> int
 
 _LEVELLED = frozenset(
     metric.name
-    for metric in court(JudgeConfig(model=OFFLINE_MODEL)).metrics
+    for metric in resolve_judges(JudgeConfig(model=OFFLINE_MODEL)).metrics
     if metric.scale is Scale.SCORED
 )
 

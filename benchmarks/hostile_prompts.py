@@ -17,12 +17,12 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from assizes.judge.case import Case
-from assizes.judge.catalog import JUDGES, Court, court
+from assizes.judge.catalog import JUDGES, JudgePanel, resolve_judges
 from assizes.judge.config.run import JudgeConfig
-from assizes.judge.engine.second_look import marked
+from assizes.judge.engine.second_look import mark_blanks
 from assizes.judge.hearing import Hearing
 from assizes.judge.prompts.reply_request import messages
-from assizes.judge.protocol import Ask, Query, QueryResult, Table
+from assizes.judge.protocol import Ask, Query, QueryResult, SqlTable
 from benchmarks.hostile_cases import PLACES, Record, attacked, case_of
 
 ASKING: Final = tuple(name for name, entry in JUDGES.items() if entry.asks)
@@ -58,8 +58,8 @@ class Sent:
 class Benches:
     """Judges as most people seat them, and with everything that changes their prompts."""
 
-    usual: Court
-    unusual: Court
+    usual: JudgePanel
+    unusual: JudgePanel
 
 
 @lru_cache(maxsize=1)
@@ -78,8 +78,8 @@ def benches() -> Benches:
             "rubrics": (folder,),
             "options": {**by_turn, **all_turns, **windows},
         }
-        unusual = court(JudgeConfig.model_validate(config))
-    return Benches(court(JudgeConfig(judges=ASKING, model="openai/none")), unusual)
+        unusual = resolve_judges(JudgeConfig.model_validate(config))
+    return Benches(resolve_judges(JudgeConfig(judges=ASKING, model="openai/none")), unusual)
 
 
 def sent(place: str, text: str) -> Iterator[Sent]:
@@ -96,7 +96,7 @@ def first_asks() -> Iterator[Ask[Any]]:
         yield from (one for one in Hearing(judge, plain).asks if isinstance(one, Ask))
 
 
-def _of(bench: Court, case: Case, text: str) -> Iterator[Sent]:
+def _of(bench: JudgePanel, case: Case, text: str) -> Iterator[Sent]:
     for judge in bench.judges:
         hearing = Hearing(judge, case)
         while hearing.asks:
@@ -114,7 +114,7 @@ def _forms(judge: str, ask: Ask[Any], text: str) -> Iterator[Sent]:
         "ask": messages(ask),
         "in words": messages(ask, in_words=True),
         "ask again": messages(ask, f"no entry for {text}; the reply was: {text}"),
-        "second look": messages(replace(ask, prompt=marked(ask.prompt))),
+        "second look": messages(replace(ask, prompt=mark_blanks(ask.prompt))),
     }
     for form, (system, user) in forms.items():
         yield Sent(judge, form, system["content"], user["content"])
@@ -126,11 +126,11 @@ def _answer(question: Ask[Any] | Query, text: str) -> BaseModel | QueryResult:
     return _repeating(question.reply, text)
 
 
-def _table(statement: str, text: str) -> Table:
+def _table(statement: str, text: str) -> SqlTable:
     """A statement can select any text, and an error can quote it."""
     if "broken" in statement:
-        return Table(statement, error=f"no such column: {text}")
-    return Table(statement, columns=(text, "seat"), rows=((text, "12A"),), row_count=1)
+        return SqlTable(statement, error=f"no such column: {text}")
+    return SqlTable(statement, columns=(text, "seat"), rows=((text, "12A"),), row_count=1)
 
 
 def _repeating(reply: type[BaseModel], text: str) -> BaseModel:

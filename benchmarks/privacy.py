@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
-from assizes.judge.redaction.redaction import EVERYTHING
+from assizes.judge.redaction.redaction import FULL_REDACTOR
 
 SEED: Final = 9
 Made = Callable[[random.Random], str]
@@ -188,7 +188,7 @@ def measured(texts: int, seed: int = SEED) -> dict[str, dict[str, Any]]:
     for number in range(texts):
         kind = "DECOY" if number % 2 else rng.choice(list(KINDS))
         thing = _decoy(rng) if kind == "DECOY" else KINDS[kind](rng)
-        shown = EVERYTHING.text(rng.choice(FRAMES).replace("{}", thing))
+        shown = FULL_REDACTOR.redact_text(rng.choice(FRAMES).replace("{}", thing))
         found = {name for name in KINDS if f"[{name}_1]" in shown}
         there[kind] += 1
         hit[kind] += kind in found and not _left(thing, shown)

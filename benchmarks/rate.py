@@ -22,7 +22,7 @@ from typing import Any
 
 from assizes.judge.case import Case, Transcript, Turn
 from assizes.judge.config.run import JudgeConfig, LimitsConfig
-from assizes.judge.engine.hearings import Engine, Means
+from assizes.judge.engine.hearings import Engine, EngineDependencies
 from assizes.judge.engine.limits.limits import Leases
 from assizes.judge.families.conversation.judge import ConversationJudge
 from assizes.judge.models.model import check_model, model_for
@@ -159,7 +159,7 @@ async def _work(job: Mapping[str, Any]) -> Counts:
     check_model(judges)
     model = model_for(judges, limits)
     leases = _leases(limits)
-    engine = Engine(model, limits, Means(leases=leases))
+    engine = Engine(model, limits, EngineDependencies(leases=leases))
     judge = ConversationJudge(built_in_rubrics()[:1])
     counts: Counts = {"judged": 0, "lost": 0}
     end = time.monotonic() + job["seconds"]

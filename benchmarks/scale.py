@@ -99,13 +99,13 @@ def peak_mb() -> float:
 
 def evaluated(file: Path) -> Ran:
     """Run the evaluation of a configuration file in this process."""
-    from assizes.deployments.commands.running.run import Wanted, evaluations, preflight
+    from assizes.deployments.commands.running.run import RunOptions, evaluations, preflight
     from assizes.deployments.settings import read_config
-    from assizes.tasks.context.run_context import watcher
+    from assizes.tasks.context.run_context import progress_reporter
 
     watch = Watch()
-    watcher.set(watch)
-    wanted = Wanted(read_config(file))
+    progress_reporter.set(watch)
+    wanted = RunOptions(read_config(file))
     preflight(wanted)
     (outcome,) = evaluations([wanted], verbose=False)
     spent = resource.getrusage(resource.RUSAGE_SELF)

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from assizes.judge.evidence.sql_results import BOTH_EMPTY, compared
-from assizes.judge.protocol import NoReply, Query, Table
-from assizes.tasks.sandbox.sql_runner import SandboxClerk
+from assizes.judge.evidence.sql_results import BOTH_EMPTY, compare_results
+from assizes.judge.protocol import NoReply, Query, SqlTable
+from assizes.tasks.sandbox.sql_runner import SandboxSqlRunner
 from benchmarks.figures import DATA, Figures
 
 KNOWN = {
@@ -46,8 +46,8 @@ async def measured(folder: Path, systems: set[str] | None = None) -> Measured:
     """Run every prediction, with its gold statement, on its database."""
     questions = {row["qid"]: row for row in _rows(folder / "questions.jsonl")}
     found = Measured()
-    clerk = SandboxClerk(folder / "db")
-    golds: dict[int, Table] = {}
+    clerk = SandboxSqlRunner(folder / "db")
+    golds: dict[int, SqlTable] = {}
     try:
         for qid, row in questions.items():
             golds[qid] = await _table(clerk, row["db_id"], row["gold_sql"])
@@ -62,11 +62,11 @@ async def measured(folder: Path, systems: set[str] | None = None) -> Measured:
             table = await _table(clerk, questions[row["qid"]]["db_id"], row["sql"])
             found.slowest_s = max(found.slowest_s, time.perf_counter() - begun)
             gold = golds[row["qid"]]
-            match = compared(gold, table)
+            match = compare_results(gold, table)
             found.strict[row["system"]].append(match.equal)
             if match.reason == BOTH_EMPTY:
                 found.weak.add(row["qid"])
-            free = compared(gold, table, permute_columns=True)
+            free = compare_results(gold, table, permute_columns=True)
             found.permuted[row["system"]].append(free.equal)
     finally:
         await clerk.aclose()
@@ -77,7 +77,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-async def _table(clerk: SandboxClerk, database: str, sql: str) -> Table:
+async def _table(clerk: SandboxSqlRunner, database: str, sql: str) -> SqlTable:
     found = await clerk.look_up(Query(f"{database}.sqlite", (sql,)))
     if isinstance(found, NoReply):
         raise SystemExit(found.reason)

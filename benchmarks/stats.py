@@ -22,7 +22,12 @@ from assizes.judge.config.run import ComparisonConfig, RunConfig, TranscriptsCon
 from assizes.judge.rows import CASES, SCORES
 from assizes.judge.statistics.clusters import Sample
 from assizes.judge.statistics.effects import decide
-from assizes.judge.statistics.intervals import Span, mean_interval, quantile_interval, rate_interval
+from assizes.judge.statistics.intervals import (
+    ValueInterval,
+    mean_interval,
+    quantile_interval,
+    rate_interval,
+)
 from assizes.judge.statistics.paired import paired_effect
 from assizes.judge.statistics.unpaired import unpaired_effect
 from assizes.judge.summary.summary import summarise
@@ -65,7 +70,7 @@ def clustered(rng: Rng, clusters: int, rows: int, rate: float = 0.7) -> Sample:
     return Sample(passed.ravel(), np.repeat(np.arange(clusters), rows))
 
 
-def share_held(times: int, true: float, span_of: Callable[[], Span | None]) -> float:
+def share_held(times: int, true: float, span_of: Callable[[], ValueInterval | None]) -> float:
     """How often an interval holds the true value."""
     spans = [span_of() for _ in range(times)]
     return sum(s is not None and s.low <= true <= s.high for s in spans) / times
@@ -74,15 +79,15 @@ def share_held(times: int, true: float, span_of: Callable[[], Span | None]) -> f
 def coverage(figures: Figures, rng: Rng, times: int) -> None:
     """95 % intervals hold the true value in 93 to 97 % of samples."""
 
-    def alone(cases: int, rate: float) -> Span | None:
+    def alone(cases: int, rate: float) -> ValueInterval | None:
         return rate_interval(Sample.of((rng.random(cases) < rate).astype(float)))
 
-    def middle() -> Span | None:
+    def middle() -> ValueInterval | None:
         shared, own = rng.normal(0, 1, 25), rng.normal(0, 1, 100)
         codes = np.repeat(np.arange(25), 4)
         return quantile_interval(Sample(shared[codes] + own, codes), 0.5)
 
-    def moved(share: bool) -> Span:
+    def moved(share: bool) -> ValueInterval:
         worse, better = (0.10, 0.06) if share else (0.3, 0.2)
         draw = rng.random(100)
         values = np.where(draw < worse, -1.0, np.where(draw > 1 - better, 1.0, 0.0))

@@ -122,7 +122,7 @@ def _sql(figures: Figures, folder: Path) -> None:
 
 
 async def _asked(folder: Path) -> tuple[int, int, int, int]:
-    from assizes.tasks.sandbox.sql_runner import SandboxClerk
+    from assizes.tasks.sandbox.sql_runner import SandboxSqlRunner
     from tests.tasks.sandbox.databases import CANARY, both, sqlite_file
     from tests.tasks.sandbox.normal_queries import NORMAL
     from tests.tasks.sandbox.test_attacks import DUCKDB, SQLITE, Court
@@ -135,7 +135,7 @@ async def _asked(folder: Path) -> tuple[int, int, int, int]:
     (folder / "outside" / "secret.csv").write_text(f"name\n{CANARY}\n")
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)
-        court = Court(SandboxClerk(both(folder / "inside")), folder / "outside", server)
+        court = Court(SandboxSqlRunner(both(folder / "inside")), folder / "outside", server)
         before, passed, blocked = court.files(), 0, 0
         attacks = [("sqlite", one) for one in SQLITE] + [("duckdb", one) for one in DUCKDB]
         for engine, statement in attacks:

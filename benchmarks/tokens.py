@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any
 
-from assizes.judge.catalog import available_metrics, court
+from assizes.judge.catalog import available_metrics, resolve_judges
 from assizes.judge.config.run import JudgeConfig, LimitsConfig
 from assizes.judge.formats import FORMATS
 from assizes.judge.hearing import Hearing
@@ -18,7 +18,7 @@ def prompt_tokens(record: dict[str, Any]) -> int:
 
     chosen = [{"metric": metric.name, "weight": 0.1} for metric in available_metrics()]
     config = JudgeConfig.model_validate({"model": "openai/gpt-4o-mini", "metrics": chosen})
-    (judge,) = court(config).judges
+    (judge,) = resolve_judges(config).judges
     ask = Hearing(judge, FORMATS["native"].case(json.dumps(record).encode())).asks[0]
     request = LiteLLM(config, LimitsConfig()).request(ask)
     litellm = sys.modules["litellm"]

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assizes.judge.calibration.corrected import JudgeErrors, Observed, corrected_rate
+from assizes.judge.calibration.corrected import JudgeErrors, ObservedPasses, corrected_rate
 from assizes.judge.comparison.comparability import mismatches
 from assizes.judge.config.diff import config_diff
 from assizes.judge.config.run import RunConfig, TranscriptsConfig
 from assizes.judge.config.series import SeriesConfig
-from assizes.judge.history.anchors import Scores, attribute, change
+from assizes.judge.history.anchors import Scores, attribute_change, change
 from assizes.judge.history.control_charts import Point
 from assizes.judge.history.trends import Incident, Series, trends
 from benchmarks.figures import Figures
@@ -139,7 +139,7 @@ def attribution(figures: Figures, rng: Rng, times: int) -> None:
             small, large = (rng.integers(1, 6, size=(cases, 9)) for cases in (40, 150))
             anchors = change(golden(rng, small), golden(rng, small, moved=judge))
             data = change(golden(rng, large), golden(rng, large, moved=judge + agent))
-            right += attribute(anchors, data, 0.01).cause == cause
+            right += attribute_change(anchors, data, 0.01).cause == cause
         figures.add(f"attributed_to_{cause}", right / times, least=0.95)
 
 
@@ -215,5 +215,5 @@ def _holds(
     errors = JudgeErrors(passes=labels[1], passes_right=passes, fails=labels[0], fails_right=fails)
     true = rng.binomial(cases, theta)
     passed = rng.binomial(true, right[1]) + rng.binomial(cases - true, 1 - right[0])
-    found = corrected_rate(Observed(int(passed), cases), errors)
+    found = corrected_rate(ObservedPasses(int(passed), cases), errors)
     return found.low is None or found.high is None or found.low <= theta <= found.high

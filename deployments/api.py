@@ -8,10 +8,10 @@ from fastapi import FastAPI
 
 from assizes.deployments.web import pages, problems, read_routes, start_routes
 from assizes.deployments.web.guard import Access, Guard
-from assizes.deployments.web.library import Library
-from assizes.deployments.web.problems import Problem, documented
+from assizes.deployments.web.library import StoreReader
+from assizes.deployments.web.problems import Problem, problem_responses
 from assizes.judge.config.run import RunConfig
-from assizes.tasks.runtime.log_redaction import keep_secrets
+from assizes.tasks.runtime.log_redaction import install_log_redaction
 
 DESCRIPTION = """\
 Evaluation runs of agent conversations: what was judged, what got worse, and why.
@@ -27,16 +27,16 @@ def create_app(config: RunConfig, access: Access) -> FastAPI:
         config: names the store, the thresholds of comparisons, and folders with own rubrics.
         access: who may ask.
     """
-    keep_secrets()
+    install_log_redaction()
     app = FastAPI(
         title="Assizes",
         version=version("assizes"),
         description=DESCRIPTION,
         docs_url=None,  # its page loads scripts from elsewhere
         redoc_url=None,
-        responses=documented(401, 422),
+        responses=problem_responses(401, 422),
     )
-    app.state.library = Library(config.store)
+    app.state.library = StoreReader(config.store)
     app.state.comparison = config.comparison
     app.state.name = config.name
     app.state.rubrics = config.judge.rubrics
@@ -44,7 +44,7 @@ def create_app(config: RunConfig, access: Access) -> FastAPI:
     app.include_router(read_routes.router)
     app.include_router(start_routes.router)
     app.include_router(pages.router)
-    problems.install(app, pages.problem_page)
+    problems.install_handlers(app, pages.problem_page)
     _describe_problems(app)
     app.add_middleware(Guard, access=access)
     return app
@@ -52,10 +52,10 @@ def create_app(config: RunConfig, access: Access) -> FastAPI:
 
 def _describe_problems(app: FastAPI) -> None:
     """Put the shape of a problem where the operations point to, and drop the framework's own."""
-    described = app.openapi
+    build_schema = app.openapi
 
     def openapi() -> dict[str, object]:
-        document = described()
+        document = build_schema()
         schemas = document["components"]["schemas"]
         if "Problem" not in schemas:
             body = Problem.model_json_schema(ref_template="#/components/schemas/{model}")

@@ -23,8 +23,8 @@ from assizes.deployments import (
     trust_cli,
     upkeep_cli,
 )
-from assizes.deployments.help import Grouped
-from assizes.deployments.json_log import log_json, tell
+from assizes.deployments.help import SectionedGroup
+from assizes.deployments.json_log import tell_user, use_json_log
 from assizes.deployments.options import (
     AsJson,
     Batch,
@@ -38,14 +38,14 @@ from assizes.deployments.options import (
     StoreUri,
     Verbose,
 )
-from assizes.deployments.terminal import keep_log_printable, printable, say
+from assizes.deployments.terminal import keep_log_printable, print_stderr, printable
 from assizes.judge.errors import AssizesError, ConfigurationError
-from assizes.judge.privacy.secret_masking import concealed
-from assizes.tasks.runtime.log_redaction import keep_secrets
+from assizes.judge.privacy.secret_masking import mask
+from assizes.tasks.runtime.log_redaction import install_log_redaction
 
 app = typer.Typer(
     name="assizes",
-    cls=Grouped,
+    cls=SectionedGroup,
     help="Judge agent conversations and say whether they got worse.",
     no_args_is_help=True,
     add_completion=False,
@@ -70,7 +70,7 @@ def _every_command(
 ) -> None:
     """Judge agent conversations and say whether they got worse."""
     if log_format == "json":
-        log_json()
+        use_json_log()
 
 
 @app.command()
@@ -125,30 +125,30 @@ def run(
     verbose: Verbose = False,
 ) -> None:
     """One evaluation: judge the transcripts, store the rows, compare, report."""
-    from assizes.deployments.commands.running.run import Wanted, cache_use, run_evaluation
+    from assizes.deployments.commands.running.run import RunOptions, cache_use, run_evaluation
     from assizes.deployments.settings import read_config
 
     if only_errors:
-        from assizes.deployments.commands.output import Shown
-        from assizes.deployments.commands.running.rerun import left_errors, take_up
+        from assizes.deployments.commands.output import OutputOptions
+        from assizes.deployments.commands.running.rerun import errored_selection, rerun_remaining
 
-        others = any(one is not None for one in (limit, baseline, date, batch))
-        left = left_errors(run_id, others=others or refresh or replay_only or fork)
-        shown = Shown(as_json=as_json, verbose=verbose)
-        raise typer.Exit(take_up(left, config, overrides or [], shown))
-    given: dict[str, dict[str, object]] = {
+        others = any(option is not None for option in (limit, baseline, date, batch))
+        selection = errored_selection(run_id, others=others or refresh or replay_only or fork)
+        output = OutputOptions(as_json=as_json, verbose=verbose)
+        raise typer.Exit(rerun_remaining(selection, config, overrides or [], output))
+    settings: dict[str, dict[str, object]] = {
         "transcripts": {"limit": limit},
         "comparison": {"baseline": baseline},
         "cache": {"use": cache_use(refresh=refresh, replay_only=replay_only)},
         "runner": {"batch": batch},
     }
-    read = read_config(config, overrides or [], given)
+    read = read_config(config, overrides or [], settings)
     if run_id == "":
         raise ConfigurationError("--run-id '': give an id, or leave the option out")
     if fork and run_id is None:
         raise ConfigurationError("--fork needs --run-id: the run that another is begun beside")
-    on = date.date() if date else None
-    wanted = Wanted(read, run_id, on, manner="fork" if fork else "begin")
+    day = date.date() if date else None
+    wanted = RunOptions(read, run_id, day, manner="fork" if fork else "begin")
     raise typer.Exit(run_evaluation(wanted, as_json=as_json, verbose=verbose))
 
 
@@ -165,9 +165,9 @@ def resume(
     verbose: Verbose = False,
 ) -> None:
     """Go on with a run, by the configuration and the input it was begun with."""
-    from assizes.deployments.commands.running.run import run_evaluation, wanted_again
+    from assizes.deployments.commands.running.run import resume_options, run_evaluation
 
-    wanted = wanted_again(run_id, config, store, overrides or [])
+    wanted = resume_options(run_id, config, store, overrides or [])
     raise typer.Exit(run_evaluation(wanted, as_json=as_json, verbose=verbose))
 
 
@@ -183,11 +183,13 @@ def requeue(
     verbose: Verbose = False,
 ) -> None:
     """Judge records of a run that could not be read then and can be now, as a new run."""
-    from assizes.deployments.commands.output import Shown
-    from assizes.deployments.commands.running.rerun import take_up
+    from assizes.deployments.commands.output import OutputOptions
+    from assizes.deployments.commands.running.rerun import rerun_remaining
 
-    shown = Shown(as_json=as_json, verbose=verbose)
-    code = take_up((run_id, "quarantined"), config, overrides or [], shown, dry_run=dry_run)
+    output = OutputOptions(as_json=as_json, verbose=verbose)
+    code = rerun_remaining(
+        (run_id, "quarantined"), config, overrides or [], output, dry_run=dry_run
+    )
     raise typer.Exit(code)
 
 
@@ -207,12 +209,12 @@ def plan(
     from assizes.deployments.commands.running.run import cache_use
     from assizes.deployments.settings import read_config
 
-    given: dict[str, dict[str, object]] = {
+    settings: dict[str, dict[str, object]] = {
         "transcripts": {"limit": limit},
         "cache": {"use": cache_use(refresh=refresh, replay_only=replay_only)},
         "runner": {"batch": batch},
     }
-    read = read_config(config, overrides or [], given)
+    read = read_config(config, overrides or [], settings)
     raise typer.Exit(plan_and_print(read, date.date() if date else None, as_json=as_json))
 
 
@@ -271,9 +273,9 @@ def compare(
         "alpha": alpha,
         "allow": allow or None,
     }
-    given = {name: value for name, value in limits.items() if value is not None}
+    thresholds = {name: value for name, value in limits.items() if value is not None}
     sides = (baseline, candidate)
-    raise typer.Exit(compare_and_print(sides, given, config, store, as_json=as_json))
+    raise typer.Exit(compare_and_print(sides, thresholds, config, store, as_json=as_json))
 
 
 app.add_typer(reading_cli.app)
@@ -322,7 +324,7 @@ class _Warnings(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """One line on stderr."""
         level = record.levelname.lower()
-        say(f"{level}: {record.getMessage()}")
+        print_stderr(f"{level}: {record.getMessage()}")
 
 
 def _show_warnings() -> None:
@@ -335,12 +337,12 @@ def _internal_error(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
     """The last resort, as `sys.excepthook`: one line, and a code that is no finding of a run."""
-    said = concealed(" ".join(f"{kind.__name__}: {error}".split()))
+    message = mask(" ".join(f"{kind.__name__}: {error}".split()))
     if _verbose():
-        told = concealed("".join(traceback.format_exception(kind, error, trace)))
-        sys.stderr.write(printable(told, "\n"))
+        traceback_text = mask("".join(traceback.format_exception(kind, error, trace)))
+        sys.stderr.write(printable(traceback_text, "\n"))
     hint = "" if _verbose() else " (rerun as `assizes --verbose ...` for the traceback)"
-    tell(f"internal error: {said}{hint}", error=error)
+    tell_user(f"internal error: {message}{hint}", error=error)
     raise SystemExit(INTERNAL_ERROR)
 
 
@@ -352,7 +354,7 @@ def _verbose() -> bool:
 def main() -> None:
     """Run the command; every fault is one line on stderr and an exit code of design section 6."""
     sys.excepthook = _internal_error
-    keep_secrets()
+    install_log_redaction()
     keep_log_printable()
     if not _verbose():  # Prefect's log, when it is shown, holds the warnings as well
         _show_warnings()
@@ -360,11 +362,11 @@ def main() -> None:
         # The app itself would put an excepthook of its own in the place of ours.
         typer.main.get_command(app)()
     except AssizesError as error:
-        tell(str(error), error=error)
+        tell_user(str(error), error=error)
         raise SystemExit(error.exit_code) from None
     except SystemExit as end:
         if end.code == INTERRUPTED:  # what typer makes of Ctrl-C
-            tell("interrupted; run the same command again to resume")
+            tell_user("interrupted; run the same command again to resume")
         raise
 
 

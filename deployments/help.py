@@ -18,7 +18,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
 OTHERS: Final = "Others"
 
 
-class Grouped(TyperGroup):
+class SectionedGroup(TyperGroup):
     """Lists its commands under headings, each with the whole of its first sentence."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -32,13 +32,13 @@ class Grouped(TyperGroup):
         """Names of commands by heading; empty headings are left out."""
         listed = {name for names in SECTIONS.values() for name in names}
         known = {
-            title: [one for one in names if one in self.commands]
+            title: [command for command in names if command in self.commands]
             for title, names in SECTIONS.items()
         }
         known[OTHERS] = [name for name in self.commands if name not in listed]
         return {title: names for title, names in known.items() if names}
 
 
-def _first(said: str | None) -> str:
+def _first(text: str | None) -> str:
     """The first paragraph of what a command says of itself, as a line."""
-    return (said or "").strip().partition("\n\n")[0].replace("\n", " ")
+    return (text or "").strip().partition("\n\n")[0].replace("\n", " ")

@@ -37,7 +37,7 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Convert foreign transcripts, and say what was kept, moved and dropped."""
-    from assizes.deployments.commands.running.convert import Wanted, import_and_print
+    from assizes.deployments.commands.running.convert import ImportOptions, import_and_print
 
-    wanted = Wanted(format_, source, out, to, labels, endpoint_url)
+    wanted = ImportOptions(format_, source, out, to, labels, endpoint_url)
     raise typer.Exit(import_and_print(wanted, force=force, as_json=as_json))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from assizes.deployments.terminal import json_text, say
+from assizes.deployments.terminal import json_text, print_stderr
 from assizes.judge.errors import (
     ConfigurationError,
     Halted,
@@ -22,12 +22,12 @@ from assizes.judge.errors import (
 
 PACKAGES: Final = ("judge", "tasks", "flows", "deployments")
 
-REPEATS: Final = 5
+MAX_REPEATS: Final = 5
 """So many warnings of one kind are written in a window; the next one after it says how many were not."""
 
 WINDOW_S: Final = 60.0
 
-_OF_SETTINGS: Final = (
+_SAFE_ERRORS: Final = (
     ConfigurationError,
     StoreError,
     ServerGone,
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class _Seen:
+class _RepeatCounts:
     since: float
     written: int = 0
     dropped: int = 0
@@ -56,11 +56,11 @@ class JsonLines(logging.Handler):
         """Nothing was seen yet."""
         super().__init__(logging.INFO)
         self._clock = clock
-        self._seen: dict[tuple[str, int, str], _Seen] = {}
+        self._counts: dict[tuple[str, int, str], _RepeatCounts] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         """One line, unless there were too many of its kind just now."""
-        dropped = self._passed(record)
+        dropped = self._count_dropped(record)
         if dropped is None:
             return
         body = {
@@ -76,24 +76,24 @@ class JsonLines(logging.Handler):
             body["not_repeated"] = dropped
         sys.stderr.write(json_text(body) + "\n")
 
-    def _passed(self, record: logging.LogRecord) -> int | None:
+    def _count_dropped(self, record: logging.LogRecord) -> int | None:
         """How many of its kind were left out since the last line; null: this one is left out too."""
         if record.levelno < logging.WARNING:
             return 0
         now = self._clock()
         kind = (record.name, record.levelno, str(record.msg))
-        seen = self._seen.setdefault(kind, _Seen(now))
-        if now - seen.since >= WINDOW_S:
-            seen.since, seen.written = now, 0
-        if seen.written >= REPEATS:
-            seen.dropped += 1
+        counts = self._counts.setdefault(kind, _RepeatCounts(now))
+        if now - counts.since >= WINDOW_S:
+            counts.since, counts.written = now, 0
+        if counts.written >= MAX_REPEATS:
+            counts.dropped += 1
             return None
-        seen.written += 1
-        dropped, seen.dropped = seen.dropped, 0
+        counts.written += 1
+        dropped, counts.dropped = counts.dropped, 0
         return dropped
 
 
-def log_json() -> None:
+def use_json_log() -> None:
     """Have our packages log in JSON, and in nothing else."""
     handler = JsonLines()
     for package in PACKAGES:
@@ -102,12 +102,14 @@ def log_json() -> None:
         logger.setLevel(logging.INFO)
 
 
-def logs_json() -> bool:
+def is_json_log() -> bool:
     """Whether lines for people would stand among those for programs."""
-    return any(isinstance(one, JsonLines) for one in logging.getLogger(PACKAGES[0]).handlers)
+    return any(
+        isinstance(handler, JsonLines) for handler in logging.getLogger(PACKAGES[0]).handlers
+    )
 
 
-def tell(line: str, *, error: BaseException | None = None) -> None:
+def tell_user(line: str, *, error: BaseException | None = None) -> None:
     """A line of the command itself on stderr: for people, or as one of the log in JSON.
 
     Args:
@@ -115,13 +117,13 @@ def tell(line: str, *, error: BaseException | None = None) -> None:
         error: what the command ends by; in JSON its kind is told, and its text only where it is
             about settings and places and not about a transcript.
     """
-    if not logs_json():
-        say(line)
+    if not is_json_log():
+        print_stderr(line)
     elif error is None:
         _log.info("%s", line)
     else:
-        said = line if isinstance(error, _OF_SETTINGS) else "the command failed"
-        _log.error("%s", said, exc_info=error)
+        text = line if isinstance(error, _SAFE_ERRORS) else "the command failed"
+        _log.error("%s", text, exc_info=error)
 
 
 def _message(record: logging.LogRecord) -> str:
@@ -129,7 +131,8 @@ def _message(record: logging.LogRecord) -> str:
     if not isinstance(record.args, tuple):
         return record.getMessage()
     safe = tuple(
-        type(one).__name__ if isinstance(one, BaseException) else one for one in record.args
+        type(argument).__name__ if isinstance(argument, BaseException) else argument
+        for argument in record.args
     )
     return str(record.msg) % safe if safe else str(record.msg)
 
@@ -143,15 +146,15 @@ def _ids() -> Iterator[tuple[str, Any]]:
     flow, task = FlowRunContext.get(), TaskRunContext.get()
     if flow is not None and flow.flow_run is not None:
         yield "flow_run", str(flow.flow_run.id)
-    given = (flow.parameters if flow else None) or {}
-    given = {**given, **(task.parameters if task else {})}
-    run_id = given.get("run_id") or getattr(given.get("run"), "run_id", None)
+    parameters = (flow.parameters if flow else None) or {}
+    parameters = {**parameters, **(task.parameters if task else {})}
+    run_id = parameters.get("run_id") or getattr(parameters.get("run"), "run_id", None)
     if run_id:
         yield "run_id", run_id
-    if (config := given.get("config")) is not None and hasattr(config, "config_hash"):
+    if (config := parameters.get("config")) is not None and hasattr(config, "config_hash"):
         yield "config_hash", config.config_hash()
     if task is not None:
         yield "task", task.task_run.name
         yield "attempt", task.task_run.run_count
-        if (shard := given.get("shard")) is not None:
+        if (shard := parameters.get("shard")) is not None:
             yield "shard", shard.shard_id

@@ -26,12 +26,12 @@ def deploy(
     as_json: AsJson = False,
 ) -> None:
     """Register deployments, schedules, triggers, limits and notifications on a Prefect server."""
-    from assizes.deployments.commands.operating.deploy import Order
+    from assizes.deployments.commands.operating.deploy import DeployOptions
     from assizes.deployments.commands.operating.deploy import deploy as register
     from assizes.deployments.settings import read_config
 
-    order = Order(read_config(config, overrides or []), folder, dry_run, remove)
-    raise typer.Exit(register(order, as_json=as_json))
+    options = DeployOptions(read_config(config, overrides or []), folder, dry_run, remove)
+    raise typer.Exit(register(options, as_json=as_json))
 
 
 @app.command()

@@ -46,8 +46,8 @@ def case(
     from assizes.deployments.commands.reading.case import show_case
 
     key = (run_id, case_id, repetition)
-    shown = show_case(key, config, store, as_json=as_json, conversation=conversation)
-    raise typer.Exit(shown)
+    code = show_case(key, config, store, as_json=as_json, conversation=conversation)
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -105,9 +105,9 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write report.html, report.md and report.json of a stored run; or a summary for CI."""
-    from assizes.deployments.commands.reading.report import Wanted, write_stored_report
+    from assizes.deployments.commands.reading.report import ReportOptions, write_stored_report
 
-    wanted = Wanted(output, junit, brief)
+    wanted = ReportOptions(output, junit, brief)
     raise typer.Exit(write_stored_report(run_id, wanted, config, store, as_json=as_json))
 
 
@@ -149,7 +149,7 @@ def serve(
     store: StoreUri = None,
 ) -> None:
     """Serve the HTTP API and web pages over a store, on loopback unless told otherwise."""
-    from assizes.deployments.commands.operating.serve import Bind
+    from assizes.deployments.commands.operating.serve import BindAddress
     from assizes.deployments.commands.operating.serve import serve as serve_store
 
-    raise typer.Exit(serve_store(config, store, Bind(host, port, allow_host or ())))
+    raise typer.Exit(serve_store(config, store, BindAddress(host, port, allow_host or ())))

@@ -61,7 +61,7 @@ def known_server() -> str | None:
     if configured is None:
         server = running_server()
         return server.api_url if server else None
-    if healthy(configured, API_TIMEOUT_S):
+    if is_healthy(configured, API_TIMEOUT_S):
         return configured
     raise ConfigurationError(
         f"PREFECT_API_URL {configured!r} does not answer; start that server, or unset it (in "
@@ -75,12 +75,12 @@ def running_server() -> Server | None:
     Raises:
         AssizesError: when its process is there and does not answer in time.
     """
-    server = _recorded()
-    if server is None or healthy(server.api_url):
+    server = _recorded_server()
+    if server is None or is_healthy(server.api_url):
         return server
     if not _is_ours(server):
         return None
-    if _answers(server, lambda: _is_ours(server)):
+    if _wait_until_healthy(server, lambda: _is_ours(server)):
         return server
     if not _is_ours(server):
         return None
@@ -90,7 +90,7 @@ def running_server() -> Server | None:
     )
 
 
-def _recorded() -> Server | None:
+def _recorded_server() -> Server | None:
     """The server as the last `assizes up` left it, running or not."""
     try:
         state = json.loads(_state_file().read_text(encoding="utf-8"))
@@ -99,17 +99,17 @@ def _recorded() -> Server | None:
         return None
 
 
-def _answers(server: Server, lives: Callable[[], bool]) -> bool:
+def _wait_until_healthy(server: Server, is_alive: Callable[[], bool]) -> bool:
     """Wait until the server answers; false when it ended or took too long."""
     deadline = time.monotonic() + STARTUP_TIMEOUT_S
-    while time.monotonic() < deadline and lives():
-        if healthy(server.api_url):
+    while time.monotonic() < deadline and is_alive():
+        if is_healthy(server.api_url):
             return True
         time.sleep(0.2)
     return False
 
 
-def healthy(api_url: str, timeout_s: float = HEALTH_TIMEOUT_S) -> bool:
+def is_healthy(api_url: str, timeout_s: float = HEALTH_TIMEOUT_S) -> bool:
     """True when a Prefect API answers at this address; asking for a log-in is an answer too."""
     try:
         with urllib.request.urlopen(f"{api_url.rstrip('/')}/health", timeout=timeout_s) as answer:
@@ -135,10 +135,10 @@ def start_server(port: int | None = None) -> Server:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "server.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return running_server() or _started(folder, port or _free_port())
+        return running_server() or _start_process(folder, port or _free_port())
 
 
-def _started(folder: Path, port: int) -> Server:
+def _start_process(folder: Path, port: int) -> Server:
     log = folder / "server.log"
     with log.open("ab") as sink:
         process = subprocess.Popen(
@@ -152,7 +152,7 @@ def _started(folder: Path, port: int) -> Server:
     _children[process.pid] = process
     server = Server(process.pid, f"http://127.0.0.1:{port}/api")
     _state_file().write_text(json.dumps({"pid": server.pid, "api_url": server.api_url}))
-    if _answers(server, lambda: process.poll() is None):
+    if _wait_until_healthy(server, lambda: process.poll() is None):
         return server
     stop_server()
     raise AssizesError(f"the Prefect server did not start; its log is {log}")
@@ -160,7 +160,7 @@ def _started(folder: Path, port: int) -> Server:
 
 def stop_server() -> bool:
     """Stop the background server and wait for its end; false when none was running."""
-    server = _recorded()
+    server = _recorded_server()
     _state_file().unlink(missing_ok=True)
     return server is not None and _is_ours(server) and _end_group(server.pid)
 
@@ -173,12 +173,12 @@ def _is_ours(server: Server) -> bool:
 
 def _command_line(pid: int) -> str:
     """The words of a running process; empty where there is none."""
-    listed = Path("/proc", str(pid), "cmdline")
+    cmdline = Path("/proc", str(pid), "cmdline")
     try:
-        if listed.parent.parent.is_dir():
-            return listed.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        asked = ["ps", "-p", str(pid), "-ww", "-o", "command="]
-        return subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+        if cmdline.parent.parent.is_dir():
+            return cmdline.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        command = ["ps", "-p", str(pid), "-ww", "-o", "command="]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
     except OSError:
         return ""
 
@@ -192,13 +192,13 @@ def _end_group(pid: int) -> bool:
             return sign is signal.SIGKILL
         deadline = time.monotonic() + wait_s
         while time.monotonic() < deadline:
-            if not _alive(pid):
+            if not _is_alive(pid):
                 return True
             time.sleep(0.1)
     return True
 
 
-def _alive(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     if (child := _children.get(pid)) is not None:
         return child.poll() is None
     try:

@@ -110,7 +110,7 @@ def read_config(
         ConfigurationError: naming file, table and field, and what would be accepted.
     """
     body, where = _layers(path)
-    return _settled(body, where, overrides, options or {})
+    return _override_config(body, where, overrides, options or {})
 
 
 def stored_config(
@@ -125,20 +125,20 @@ def stored_config(
         ConfigurationError: as `read_config`.
     """
     frozen = {name: snapshot[name] for name in RunConfig.model_fields if name in snapshot}
-    return _settled(_merged(frozen, options), where, overrides, {})
+    return _override_config(_merge_tables(frozen, options), where, overrides, {})
 
 
-def read_places(path: Path | None) -> RunConfig:
+def read_optional_config(path: Path | None) -> RunConfig:
     """The configuration as the reading commands need it: there may be no transcripts, and no file.
 
     Raises:
         ConfigurationError: as `read_config`.
     """
     body, where = _layers(path)
-    return validated(_merged({"transcripts": {"uri": ""}}, body), where)
+    return validate_config(_merge_tables({"transcripts": {"uri": ""}}, body), where)
 
 
-def validated(body: Mapping[str, Any], where: str) -> RunConfig:
+def validate_config(body: Mapping[str, Any], where: str) -> RunConfig:
     """A configuration from plain values, with every fault of it in one line.
 
     Raises:
@@ -147,11 +147,11 @@ def validated(body: Mapping[str, Any], where: str) -> RunConfig:
     try:
         return RunConfig.model_validate(body)
     except ValidationError as error:
-        faults = "; ".join(_fault(one) for one in error.errors(include_url=False))
+        faults = "; ".join(_fault(detail) for detail in error.errors(include_url=False))
         raise ConfigurationError(f"{where}: {faults}") from None
 
 
-def _settled(
+def _override_config(
     body: dict[str, Any],
     where: str,
     overrides: Sequence[str],
@@ -163,21 +163,21 @@ def _settled(
         if not separator or not name.strip():
             raise ConfigurationError(f"--set {pair!r}: write table.field=value")
         field = tuple(name.strip().split("."))
-        _put(body, field, _toml_value(text), f"--set {pair}")
+        _set_value(body, field, _toml_value(text), f"--set {pair}")
         texts[field] = text
     for field in _wanting_text(body, texts):
-        _put(body, field, texts[field], f"--set {'.'.join(field)}")
+        _set_value(body, field, texts[field], f"--set {'.'.join(field)}")
     for table, fields in options.items():
-        given = {name: value for name, value in fields.items() if value is not None}
-        body = _merged(body, {table: given} if given else {})
-    return validated(body, where)
+        values = {name: value for name, value in fields.items() if value is not None}
+        body = _merge_tables(body, {table: values} if values else {})
+    return validate_config(body, where)
 
 
 def _layers(path: Path | None) -> tuple[dict[str, Any], str]:
     """The file and the environment over it, and what to call them in a message."""
     file = path or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
     body = _read_toml(file) if file else {}
-    return _merged(body, _environment_layer()), str(file) if file else "configuration"
+    return _merge_tables(body, _environment_layer()), str(file) if file else "configuration"
 
 
 def _wanting_text(
@@ -195,8 +195,8 @@ def _wanting_text(
 def _fault(error: Any) -> str:
     table, *rest = [str(part) for part in error["loc"]] or ["configuration"]
     name = f"[{table}] {'.'.join(rest)}" if rest else table
-    given = error["input"]
-    shown = "" if isinstance(given, dict | list) else f" (given {given!r})"
+    value = error["input"]
+    shown = "" if isinstance(value, dict | list) else f" (given {value!r})"
     if error["type"] == "extra_forbidden":
         return f"{name}: no such setting"
     if error["type"] == "missing":
@@ -225,25 +225,27 @@ def _environment_layer() -> dict[str, Any]:
         return {}  # most commands: the library below takes a third of a second to import
     from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
 
-    class Environment(RunConfig, BaseSettings):  # type: ignore[misc]  # their settings of models differ; only field names are used
+    class EnvironmentSettings(RunConfig, BaseSettings):  # type: ignore[misc]  # their settings of models differ; only field names are used
         """The fields a variable can name."""
 
     try:
-        return EnvSettingsSource(Environment, env_prefix=PREFIX, env_nested_delimiter="__")()
+        return EnvSettingsSource(
+            EnvironmentSettings, env_prefix=PREFIX, env_nested_delimiter="__"
+        )()
     except SettingsError as error:
         raise ConfigurationError(f"environment: {error}") from None
 
 
-def _merged(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_tables(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Tables merged field by field; where both have a value, `above` wins."""
     merged = dict(below)
     for name, value in above.items():
         both = isinstance(value, dict) and isinstance(below.get(name), dict)
-        merged[name] = _merged(below[name], value) if both else value
+        merged[name] = _merge_tables(below[name], value) if both else value
     return merged
 
 
-def _put(body: dict[str, Any], path: Sequence[str], value: Any, where: str) -> None:
+def _set_value(body: dict[str, Any], path: Sequence[str], value: Any, where: str) -> None:
     target = body
     for part in path[:-1]:
         target = target.setdefault(part, {})

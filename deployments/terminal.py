@@ -20,7 +20,7 @@ def printable(text: str, keep: str = "") -> str:
     return "".join(char if char.isprintable() or char in keep else " " for char in text)
 
 
-def say(text: str) -> None:
+def print_stderr(text: str) -> None:
     """One line on stderr, wherever that leads now: a progress bar redirects it."""
     sys.stderr.write(f"assizes: {printable(' '.join(text.split()))}\n")
     sys.stderr.flush()
@@ -31,7 +31,9 @@ def json_text(document: Any, indent: int | None = None) -> str:
     text = json.dumps(document, indent=indent, ensure_ascii=False, default=str)
     if text.replace("\n", "").isprintable():
         return text
-    return "".join(char if char.isprintable() or char == "\n" else _escaped(char) for char in text)
+    return "".join(
+        char if char.isprintable() or char == "\n" else _json_escape(char) for char in text
+    )
 
 
 def keep_log_printable() -> None:
@@ -43,5 +45,5 @@ def _log_text(text: str) -> str:
     return printable(text, "\n\t")
 
 
-def _escaped(char: str) -> str:
+def _json_escape(char: str) -> str:
     return json.dumps(char)[1:-1]

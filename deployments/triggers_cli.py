@@ -13,7 +13,7 @@ from assizes.deployments.options import AsJson, Batch, ConfigFile, Overrides, Ve
 app = typer.Typer()
 
 
-class Order(StrEnum):
+class DayOrder(StrEnum):
     """Which day comes first."""
 
     oldest = "oldest"
@@ -44,13 +44,13 @@ def nightly(
     verbose: Verbose = False,
 ) -> None:
     """Yesterday's transcripts by [nightly] time_zone, and those of nights that were missed."""
-    from assizes.deployments.commands.output import Shown
+    from assizes.deployments.commands.output import OutputOptions
     from assizes.deployments.commands.running.triggered import run_nightly
     from assizes.deployments.settings import read_config
 
     read = read_config(config, overrides or [])
     on = date.date() if date else None
-    raise typer.Exit(run_nightly(read, on, Shown(as_json=as_json, verbose=verbose)))
+    raise typer.Exit(run_nightly(read, on, OutputOptions(as_json=as_json, verbose=verbose)))
 
 
 @app.command("after-deployment")
@@ -67,13 +67,15 @@ def after_deployment(
     verbose: Verbose = False,
 ) -> None:
     """Wait for transcripts of a version, judge them beside the version before; gates a rollout."""
-    from assizes.deployments.commands.output import Shown
-    from assizes.deployments.commands.running.triggered import Version, run_after_deployment
+    from assizes.deployments.commands.output import OutputOptions
+    from assizes.deployments.commands.running.triggered import DeployedVersion, run_after_deployment
     from assizes.deployments.settings import read_config
 
     read = read_config(config, overrides or [])
-    which = Version(version, agent, min_transcripts)
-    raise typer.Exit(run_after_deployment(read, which, Shown(as_json=as_json, verbose=verbose)))
+    which = DeployedVersion(version, agent, min_transcripts)
+    raise typer.Exit(
+        run_after_deployment(read, which, OutputOptions(as_json=as_json, verbose=verbose))
+    )
 
 
 @app.command()
@@ -84,7 +86,7 @@ def backfill(
         list[str] | None, typer.Option("--uri", help="Instead of days, a place; may be repeated.")
     ] = None,
     in_flight: Annotated[int | None, typer.Option(min=1, help="Days judged at once.")] = None,
-    order: Annotated[Order | None, typer.Option(help="Which day comes first.")] = None,
+    order: Annotated[DayOrder | None, typer.Option(help="Which day comes first.")] = None,
     batch: Batch = None,
     config: ConfigFile = None,
     overrides: Overrides = None,
@@ -92,15 +94,15 @@ def backfill(
     verbose: Verbose = False,
 ) -> None:
     """A run for each day of a range; the same command goes on where it was interrupted."""
-    from assizes.deployments.commands.output import Shown
-    from assizes.deployments.commands.running.triggered import Stretch, run_backfill
+    from assizes.deployments.commands.output import OutputOptions
+    from assizes.deployments.commands.running.triggered import BackfillSelection, run_backfill
     from assizes.deployments.settings import read_config
 
-    given: dict[str, dict[str, object]] = {
+    settings: dict[str, dict[str, object]] = {
         "backfill": {"in_flight": in_flight, "order": order.value if order else None},
         "runner": {"batch": batch},
     }
-    read = read_config(config, overrides or [], given)
-    days = [one.date() if one else None for one in (since, until)]
-    stretch = Stretch(days[0], days[1], uris or None)
-    raise typer.Exit(run_backfill(read, stretch, Shown(as_json=as_json, verbose=verbose)))
+    read = read_config(config, overrides or [], settings)
+    days = [moment.date() if moment else None for moment in (since, until)]
+    selection = BackfillSelection(days[0], days[1], uris or None)
+    raise typer.Exit(run_backfill(read, selection, OutputOptions(as_json=as_json, verbose=verbose)))

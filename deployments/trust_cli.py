@@ -46,14 +46,18 @@ def calibrate(
     verbose: Verbose = False,
 ) -> None:
     """A judge beside human labels: kappa, errors, and the pass rate corrected by them."""
-    from assizes.deployments.commands.trust.calibrate import Asked, calibrate_and_print, pairs
+    from assizes.deployments.commands.trust.calibrate import (
+        CalibrateOptions,
+        calibrate_and_print,
+        parse_pairs,
+    )
 
-    given: dict[str, object] = {
+    fields: dict[str, object] = {
         "labels": labels,
         "judgements": judgements,
         "metric": metric,
-        "columns": pairs(column or [], "--column"),
-        "words": pairs(word or [], "--word"),
+        "columns": parse_pairs(column or [], "--column"),
+        "words": parse_pairs(word or [], "--word"),
         "levels": levels.split(",") if levels else None,
         "clip": clip or None,
         "scale": "nominal" if nominal else None,
@@ -61,8 +65,8 @@ def calibrate(
         "min_kappa": min_kappa,
         "max_kappa_drop": max_kappa_drop,
     }
-    asked = Asked(config, tuple(overrides or ()), given, store, run)
-    raise typer.Exit(calibrate_and_print(asked, as_json=as_json, verbose=verbose))
+    options = CalibrateOptions(config, tuple(overrides or ()), fields, store, run)
+    raise typer.Exit(calibrate_and_print(options, as_json=as_json, verbose=verbose))
 
 
 @app.command()
@@ -89,8 +93,8 @@ def trends(
     as_json: AsJson = False,
 ) -> None:
     """How a number moved over the runs, and which problems are new, persisting or resolved."""
-    from assizes.deployments.commands.trust.trends import Looked, show_trends
+    from assizes.deployments.commands.trust.trends import TrendOptions, show_trends
 
-    given = {"metrics": metric or None, "slices": slice_by or None}
-    looked = Looked(config, tuple(overrides or ()), given, store)
-    raise typer.Exit(show_trends(looked, (name, since, last), plot, as_json=as_json))
+    fields = {"metrics": metric or None, "slices": slice_by or None}
+    options = TrendOptions(config, tuple(overrides or ()), fields, store)
+    raise typer.Exit(show_trends(options, (name, since, last), plot, as_json=as_json))

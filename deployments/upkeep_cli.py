@@ -56,10 +56,10 @@ def forget(
     as_json: AsJson = False,
 ) -> None:
     """Delete every row of a case, or of all cases of a subject."""
-    from assizes.deployments.commands.operating.upkeep import Whom, forget_and_print
+    from assizes.deployments.commands.operating.upkeep import ForgetOptions, forget_and_print
 
-    whom = Whom(case_id, tag or [], run_id)
-    raise typer.Exit(forget_and_print(config, store, whom, yes=yes, as_json=as_json))
+    options = ForgetOptions(case_id, tag or [], run_id)
+    raise typer.Exit(forget_and_print(config, store, options, yes=yes, as_json=as_json))
 
 
 @app.command()

@@ -15,13 +15,13 @@ from prefect.runtime import flow_run
 from prefect.states import Running
 
 from assizes.flows.evaluate import evaluate
-from assizes.flows.outcome import RunOutcome, reached
+from assizes.flows.outcome import RunOutcome, parse_outcome
 from assizes.judge.config.run import RunConfig
-from assizes.tasks.context.run_context import watcher
-from assizes.tasks.intake.collecting import Collected
-from assizes.tasks.intake.days import covering, day_of_moment, days_between
+from assizes.tasks.context.run_context import progress_reporter
+from assizes.tasks.intake.collecting import TranscriptCounter
+from assizes.tasks.intake.days import covering_uri, day_of_moment, days_between
 from assizes.tasks.runs.baselines import LATEST, PREVIOUS_VERSION
-from assizes.tasks.runtime.log_redaction import discreet
+from assizes.tasks.runtime.log_redaction import redacts_secrets
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ COLLECTING: Final = "collecting"
 """The name of the state, and of the stage, in which transcripts are waited for."""
 
 
-@discreet
+@redacts_secrets
 @flow(
     name="after-deployment",
     flow_run_name="after-deployment-{config.name}-{version}",
@@ -59,19 +59,19 @@ async def after_deployment(
     """
     wanted = min_transcripts or config.after_deployment.min_transcripts
     began: datetime = flow_run.scheduled_start_time
-    one = version_config(config, version, agent)
-    found = await _collect(one, wanted, began)
+    run_config = version_config(config, version, agent)
+    count = await _collect(run_config, wanted, began)
     # Prefect types an async flow called with return_state as if it had been awaited already.
-    work: Any = evaluate(_over(one, began), "deployment", return_state=True)
+    work: Any = evaluate(_dated_config(run_config, began), "deployment", return_state=True)
     state: State[Any] = await work
-    ended: Any = reached(await state.aresult(raise_on_failure=False))
-    if not isinstance(ended, RunOutcome):
+    outcome: Any = parse_outcome(await state.aresult(raise_on_failure=False))
+    if not isinstance(outcome, RunOutcome):
         return state
-    if found < wanted:
-        said = f"{found} of {wanted} transcripts of version {version} by the deadline"
-        ended = ended.model_copy(update={"reasons": [said, *ended.reasons]})
-    message = "; ".join(ended.reasons) or "every gate passed"
-    return State(type=state.type, name=state.name, message=message, data=ended)
+    if count < wanted:
+        shortfall = f"{count} of {wanted} transcripts of version {version} by the deadline"
+        outcome = outcome.model_copy(update={"reasons": [shortfall, *outcome.reasons]})
+    message = "; ".join(outcome.reasons) or "every gate passed"
+    return State(type=state.type, name=state.name, message=message, data=outcome)
 
 
 def version_config(config: RunConfig, version: str, agent: str | None) -> RunConfig:
@@ -88,14 +88,14 @@ def version_config(config: RunConfig, version: str, agent: str | None) -> RunCon
     return config.model_copy(update={"transcripts": transcripts, "comparison": comparison})
 
 
-def _over(config: RunConfig, began: datetime) -> RunConfig:
+def _dated_config(config: RunConfig, began: datetime) -> RunConfig:
     """Dated transcripts are those from the day of the deployment on; the day that comes is one of
     them, for partitions whose clocks are ahead.
     """
     zone = config.nightly.time_zone
     first = day_of_moment(began, zone)
     last = day_of_moment(datetime.now(UTC), zone) + timedelta(days=1)
-    uri = covering(config.transcripts.uri, days_between(first, last))
+    uri = covering_uri(config.transcripts.uri, days_between(first, last))
     transcripts = config.transcripts.model_copy(update={"uri": uri})
     return config.model_copy(update={"transcripts": transcripts})
 
@@ -104,23 +104,23 @@ async def _collect(config: RunConfig, wanted: int, began: datetime) -> int:
     """Wait until there are enough cases, or until the deadline; how many there are."""
     settings = config.after_deployment
     deadline = began + timedelta(minutes=settings.deadline_minutes)
-    collected = Collected(config.transcripts)
-    report = watcher.get()
+    collected = TranscriptCounter(config.transcripts)
+    report = progress_reporter.get()
     report(COLLECTING, 0, wanted)
-    told = 0
+    reported = 0
     await _name_state(COLLECTING)
     while True:
-        collected.config = _over(config, began).transcripts
-        found = await asyncio.to_thread(collected.look)
-        report(COLLECTING, min(found, wanted) - told, 0)
-        told = min(found, wanted)
+        collected.config = _dated_config(config, began).transcripts
+        count = await asyncio.to_thread(collected.count_cases)
+        report(COLLECTING, min(count, wanted) - reported, 0)
+        reported = min(count, wanted)
         left_s = (deadline - datetime.now(UTC)).total_seconds()
-        log.info("%d of %d transcripts, %.0f s to the deadline", found, wanted, max(0.0, left_s))
-        if found >= wanted or left_s <= 0:
+        log.info("%d of %d transcripts, %.0f s to the deadline", count, wanted, max(0.0, left_s))
+        if count >= wanted or left_s <= 0:
             break
         await asyncio.sleep(min(settings.poll_s, left_s))
     await _name_state("Running")
-    return found
+    return count
 
 
 async def _name_state(name: str) -> None:

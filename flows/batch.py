@@ -7,14 +7,14 @@ from typing import Any
 
 from prefect.client.schemas.objects import State
 
-from assizes.flows.shards import ENDINGS, Losses
+from assizes.flows.shards import RUN_ENDING_ERRORS, ShardFailures
 from assizes.judge.errors import Inconclusive
-from assizes.tasks.context.run_context import Room, forget_frames
-from assizes.tasks.judge_by_batch import batches_begun, judge_by_batch
+from assizes.tasks.context.run_context import RunContext, clear_error_frames
+from assizes.tasks.judge_by_batch import has_begun_batches, judge_by_batch
 from assizes.tasks.plan import PlannedRun
 
 
-async def ask_by_batch(room: Room, run: PlannedRun) -> Losses:
+async def ask_by_batch(context: RunContext, run: PlannedRun) -> ShardFailures:
     """With `[runner] batch`, let the hearings advance by batches, round by round.
 
     Without it, batches that an earlier sitting of the run handed in are collected all the same:
@@ -26,21 +26,21 @@ async def ask_by_batch(room: Room, run: PlannedRun) -> Losses:
     Raises:
         AssizesError: when the record of the batches cannot be read or written.
     """
-    lost = Losses()
-    if run.finished:
-        return lost
-    submits = room.config.runner.batch
-    if not submits and not await asyncio.to_thread(batches_begun, room, run.run_id):
-        return lost
+    failures = ShardFailures()
+    if run.is_finished:
+        return failures
+    submits = context.config.runner.batch
+    if not submits and not await asyncio.to_thread(has_begun_batches, context, run.run_id):
+        return failures
     # Prefect types an async task called with return_state as if it had been awaited already.
-    work: Any = judge_by_batch(room, run, submits=submits, return_state=True)
+    work: Any = judge_by_batch(context, run, submits=submits, return_state=True)
     state: State[Any] = await work
     if not state.is_completed():
         error: Any = await state.aresult(raise_on_failure=False)
         if isinstance(error, OSError):  # a shard that cannot be read just now
             error = Inconclusive(f"the batches broke off: {error}; the same command goes on")
-        if not isinstance(error, ENDINGS):
+        if not isinstance(error, RUN_ENDING_ERRORS):
             raise error
-        forget_frames(error)
-        lost.note(error)
-    return lost
+        clear_error_frames(error)
+        failures.add_failure(error)
+    return failures

@@ -16,18 +16,18 @@ from assizes.flows.outcome import subflow_outcome
 from assizes.judge.config.run import RunConfig
 from assizes.tasks.reports.render.artifacts import artifact_key
 from assizes.tasks.reports.render.calibration import calibration_markdown
-from assizes.tasks.runs.calibrations import Calibrated, calibrate_run
-from assizes.tasks.runtime.log_redaction import discreet
-from assizes.tasks.runtime.progress import shown_at_best
+from assizes.tasks.runs.calibrations import CalibrationResult, calibrate_run
+from assizes.tasks.runtime.log_redaction import redacts_secrets
+from assizes.tasks.runtime.progress import ignore_server_errors
 from assizes.tasks.store import existing_store
 
 KEY: Final = "assizes-calibration"
 """Artifact key of a calibration's Markdown, before the name of the configuration."""
 
 
-@discreet
+@redacts_secrets
 @flow(name="calibrate", flow_run_name="calibrate-{config.name}", result_serializer="json")
-async def calibrate_judge(config: RunConfig, run_id: str | None = None) -> State[Calibrated]:
+async def calibrate_judge(config: RunConfig, run_id: str | None = None) -> State[CalibrationResult]:
     """Calibrate the judge of a configuration; a judge that falls short ends the flow as failed.
 
     Leaves a Markdown artifact `assizes-calibration-<name>`.
@@ -37,21 +37,23 @@ async def calibrate_judge(config: RunConfig, run_id: str | None = None) -> State
         run_id: a stored run (a unique prefix will do); null: the transcripts are judged, which
             costs nothing where that run is complete. Canaries are planted in those only.
     """
-    of_run = await _judged(config) if run_id is None else run_id
-    found = await asyncio.to_thread(_calibrated, config, of_run)
+    of_run = await _judge_transcripts(config) if run_id is None else run_id
+    result = await asyncio.to_thread(_calibrate_stored, config, of_run)
     if run_id is None:
-        found = found.with_canaries(await judge_canaries(config, of_run, config.name))
-    text = calibration_markdown(found.calibrations, found.shortfalls, found.canaries)
-    with shown_at_best("the calibration"):
+        result = result.with_canaries(await judge_canaries(config, of_run, config.name))
+    text = calibration_markdown(result.calibrations, result.shortfalls, result.canaries)
+    with ignore_server_errors("the calibration"):
         await acreate_markdown_artifact(text, key=f"{KEY}-{artifact_key(config.name)}")
-    if not found.shortfalls:
-        said = "; ".join(f"{one.metric}: {one.citation()}" for one in found.calibrations)
-        return Completed(name="Calibrated", message=said, data=found)
+    if not result.shortfalls:
+        message = "; ".join(
+            f"{calibration.metric}: {calibration.citation()}" for calibration in result.calibrations
+        )
+        return Completed(name="Calibrated", message=message, data=result)
     state = Failed if config.runner.fail_flow else Completed
-    return state(name="FallsShort", message="; ".join(found.shortfalls), data=found)
+    return state(name="FallsShort", message="; ".join(result.shortfalls), data=result)
 
 
-async def _judged(config: RunConfig) -> str:
+async def _judge_transcripts(config: RunConfig) -> str:
     outcome = await subflow_outcome(evaluate(config, return_state=True))
     if isinstance(outcome, BaseException):
         raise outcome
@@ -59,6 +61,6 @@ async def _judged(config: RunConfig) -> str:
     return run_id
 
 
-def _calibrated(config: RunConfig, run_id: str) -> Calibrated:
+def _calibrate_stored(config: RunConfig, run_id: str) -> CalibrationResult:
     with existing_store(config.store) as store:
         return calibrate_run(store, run_id, config.calibration)

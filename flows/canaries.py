@@ -32,12 +32,14 @@ async def judge_canaries(
     """
     if not config.calibration.canaries:
         return None
-    chosen = await asyncio.to_thread(_chosen, config, run_id, store)
-    judged = await _judged(canary_config(config, chosen, name), run_id) if chosen else None
-    return await asyncio.to_thread(_found, config, judged, len(chosen), store)
+    chosen = await asyncio.to_thread(_choose_canaries, config, run_id, store)
+    judged_id = (
+        await _judge_canary_run(canary_config(config, chosen, name), run_id) if chosen else None
+    )
+    return await asyncio.to_thread(_read_canaries, config, judged_id, len(chosen), store)
 
 
-async def _judged(config: RunConfig, of_run: str) -> str | None:
+async def _judge_canary_run(config: RunConfig, of_run: str) -> str | None:
     from assizes.flows.evaluate import evaluate
 
     # What is asked anew every time is a run of its own every time; else the same canaries are one.
@@ -52,14 +54,16 @@ async def _judged(config: RunConfig, of_run: str) -> str | None:
     return run_id
 
 
-def _chosen(config: RunConfig, run_id: str, store: Store | None) -> list[str]:
+def _choose_canaries(config: RunConfig, run_id: str, store: Store | None) -> list[str]:
     if store is not None:
         return chosen_canaries(store, run_id, config.calibration)
     with open_store(config.store) as opened:
         return chosen_canaries(opened, run_id, config.calibration)
 
 
-def _found(config: RunConfig, run_id: str | None, planted: int, store: Store | None) -> Canaries:
+def _read_canaries(
+    config: RunConfig, run_id: str | None, planted: int, store: Store | None
+) -> Canaries:
     if store is not None:
         return canaries_of(store, run_id, planted)
     with open_store(config.store) as opened:

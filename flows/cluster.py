@@ -19,8 +19,13 @@ from prefect.states import Crashed
 
 from assizes.judge.config.runner import RunnerConfig
 from assizes.judge.errors import ConfigurationError
-from assizes.tasks.distribute.flow_runs import ended, halt, open_runs, tags_of
-from assizes.tasks.distribute.partitions import Ended, Order, Partition
+from assizes.tasks.distribute.flow_runs import (
+    halt_flow_runs,
+    open_flow_runs,
+    partition_end,
+    tags_of,
+)
+from assizes.tasks.distribute.partitions import Partition, PartitionEnd, PartitionJob
 
 CONNECT_S: Final = "20s"
 
@@ -29,7 +34,7 @@ GRACE_S: Final = 120.0
 
 
 @asynccontextmanager
-async def cluster(config: RunnerConfig, run_id: str) -> AsyncIterator[Cluster]:
+async def open_cluster(config: RunnerConfig, run_id: str) -> AsyncIterator[Cluster]:
     """The cluster at `dask_address`; without one, a process for each processor of this machine.
 
     Raises:
@@ -59,9 +64,9 @@ async def cluster(config: RunnerConfig, run_id: str) -> AsyncIterator[Cluster]:
             raise ConfigurationError(
                 f"[runner] dask_address {where!r}: no Dask scheduler answers there: {error}"
             ) from None
-        there = Cluster(client, run_id)
-        stack.push_async_callback(there.aclose)
-        yield there
+        dask_cluster = Cluster(client, run_id)
+        stack.push_async_callback(dask_cluster.aclose)
+        yield dask_cluster
 
 
 class Cluster:
@@ -74,11 +79,11 @@ class Cluster:
         self._halted = False
         self._settings = serialize_context()["settings_context"]
 
-    async def found(self) -> list[Partition]:
+    async def open_partitions(self) -> list[Partition]:
         """None: what Dask has in hand ends with who gave it out."""
         return []
 
-    async def judge(self, order: Order, attempt: int) -> Ended:
+    async def judge(self, order: PartitionJob, attempt: int) -> PartitionEnd:
         """Let a worker judge a partition."""
         killed: Any = import_module("distributed").KilledWorker
         key = f"{order.partition.key(self._run_id, attempt)}-{uuid4().hex[:8]}"
@@ -86,46 +91,48 @@ class Cluster:
             judge_by_dask, order.parameters(), self._tags, self._settings, key=key, pure=False
         )
         try:
-            found: Ended = await future
+            result: PartitionEnd = await future
         except killed as error:
-            return Ended("Crashed", " ".join(str(error).split()), lost=True)
+            return PartitionEnd("Crashed", " ".join(str(error).split()), lost=True)
         except asyncio.CancelledError:
             await self._client.cancel([future])
             raise
-        return found
+        return result
 
     async def halt(self, why: str) -> None:
         """Let what has begun make no further call."""
         self._halted = True
         async with get_client() as client:
-            await halt(client, self._tags, why)
+            await halt_flow_runs(client, self._tags, why)
 
     async def aclose(self) -> None:
         """Wait for the calls of those that were halted, for the cluster may end with this process;
         close flow runs whose process is gone.
         """
         async with get_client() as client:
-            left = await open_runs(client, self._tags)
+            left = await open_flow_runs(client, self._tags)
             deadline = time.monotonic() + GRACE_S
             while left and self._halted and time.monotonic() < deadline:
                 await asyncio.sleep(1.0)
-                left = await open_runs(client, self._tags)
+                left = await open_flow_runs(client, self._tags)
             for run in left:
                 state: State[Any] = Crashed(message="its Dask worker is gone")
                 await client.set_flow_run_state(run.id, state, force=True)
 
 
-def judge_by_dask(order: dict[str, Any], marks: list[str], settings: dict[str, Any]) -> Ended:
+def judge_by_dask(
+    order: dict[str, Any], marks: list[str], settings: dict[str, Any]
+) -> PartitionEnd:
     """Judge a partition in the process of a Dask worker, with the Prefect settings of who gave it
     out; how its flow run ended.
     """
     with hydrated_context({"settings_context": settings}), tags(*marks):
-        return asyncio.run(_judged(order))
+        return asyncio.run(_run_partition(order))
 
 
-async def _judged(order: dict[str, Any]) -> Ended:
+async def _run_partition(order: dict[str, Any]) -> PartitionEnd:
     from assizes.flows.partition import judge_partition
 
     # Prefect types an async flow called with return_state as if it had been awaited already.
     work: Any = judge_partition(**order, return_state=True)
-    return ended(await work)
+    return partition_end(await work)

@@ -13,11 +13,11 @@ from prefect.states import Completed, Failed
 from pydantic import BaseModel, ConfigDict
 
 from assizes.flows.evaluate import evaluate
-from assizes.flows.outcome import EXIT_CODES, Conclusion, RunOutcome, reached
+from assizes.flows.outcome import EXIT_CODES, Conclusion, RunOutcome, parse_outcome
 from assizes.judge.config.run import RunConfig, Trigger
 from assizes.judge.errors import AssizesError, Halted, Inconclusive, NotComparable, OverBudget
-from assizes.tasks.context.run_context import forget_frames
-from assizes.tasks.intake.parts import Part
+from assizes.tasks.context.run_context import clear_error_frames
+from assizes.tasks.intake.parts import RunPart
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ _OF_ERRORS: Final[tuple[tuple[type[AssizesError], Conclusion], ...]] = (
 _UNKNOWN_FAULT: Final = 4
 """Exit code where an error is none of ours: nothing can be said of the transcripts."""
 
-_REASONS_SAID: Final = 5
+_MAX_REASONS: Final = 5
 
 
 class PartOutcome(BaseModel):
@@ -91,7 +91,7 @@ class SeriesOutcome(BaseModel):
 
 
 async def judge_part(
-    config: RunConfig, trigger: Trigger, part: Part, begun: str | None = None
+    config: RunConfig, trigger: Trigger, part: RunPart, begun: str | None = None
 ) -> PartOutcome:
     """One evaluation. Whatever becomes of it is told as a value, so that the others go on.
 
@@ -106,7 +106,7 @@ async def judge_part(
         part.config(config),
         trigger,
         begun,
-        part.on,
+        part.day,
         "begin" if begun is None else "resume",
         return_state=True,
     )
@@ -115,17 +115,22 @@ async def judge_part(
     except (httpx.HTTPError, RuntimeError) as error:
         # What befalls the run is in its state: this is the server, away or too busy to take note
         # of the run. Prefect says "Failed to reach API" as a RuntimeError.
-        return _fault(part, error, "Failed")
-    ended: Any = reached(await state.aresult(raise_on_failure=False))
-    if isinstance(ended, RunOutcome):
-        return _reached(part, ended)
-    if isinstance(ended, BaseException):
-        forget_frames(ended)
-    return _fault(part, ended, state.name or "Failed")
+        return _failed_part(part, error, "Failed")
+    outcome: Any = parse_outcome(await state.aresult(raise_on_failure=False))
+    if isinstance(outcome, RunOutcome):
+        return _part_outcome(part, outcome)
+    if isinstance(outcome, BaseException):
+        clear_error_frames(outcome)
+    return _failed_part(part, outcome, state.name or "Failed")
 
 
 def conclude_parts(
-    name: str, parts: Sequence[PartOutcome], left: Sequence[Part], *, fail: bool, empty_counts: bool
+    name: str,
+    parts: Sequence[PartOutcome],
+    left: Sequence[RunPart],
+    *,
+    fail: bool,
+    empty_counts: bool,
 ) -> State[SeriesOutcome]:
     """A state named for the severest conclusion.
 
@@ -136,74 +141,76 @@ def conclude_parts(
         fail: whether anything but `Passed` is a failed state.
         empty_counts: whether a part without data is worth a word where others have some.
     """
-    said = [one for one in parts if empty_counts or one.conclusion != "NoData"] or parts
-    worst = min(said, key=lambda one: SEVEREST_FIRST.index(one.conclusion), default=None)
+    shown_parts = [part for part in parts if empty_counts or part.conclusion != "NoData"] or parts
+    worst = min(shown_parts, key=lambda part: SEVEREST_FIRST.index(part.conclusion), default=None)
     conclusion: PartConclusion = worst.conclusion if worst else "NoData"
     outcome = SeriesOutcome(
         name=name,
         conclusion=conclusion,
         exit_code=worst.exit_code if worst else EXIT_CODES["NoData"],
-        reasons=_reasons(said, left),
+        reasons=_reasons(shown_parts, left),
         parts=list(parts),
-        left=[one.label for one in left],
-        cost_usd=spent(parts),
+        left=[part.label for part in left],
+        cost_usd=total_cost_usd(parts),
     )
     state = Failed if fail and conclusion != "Passed" else Completed
     message = "; ".join(outcome.reasons) or _tally(parts)
     return state(name=conclusion, message=message, data=outcome)
 
 
-def spent(parts: Sequence[PartOutcome]) -> float | None:
+def total_cost_usd(parts: Sequence[PartOutcome]) -> float | None:
     """What the runs cost together; null where none of them says."""
-    known = [one.cost_usd for one in parts if one.cost_usd is not None]
+    known = [part.cost_usd for part in parts if part.cost_usd is not None]
     return sum(known) if known else None
 
 
-def _reached(part: Part, ended: RunOutcome) -> PartOutcome:
-    summary = ended.summary
+def _part_outcome(part: RunPart, outcome: RunOutcome) -> PartOutcome:
+    summary = outcome.summary
     paid = summary.total_platform_cost_usd if summary.spent_usd is None else summary.spent_usd
     return PartOutcome(
         part=part.label,
-        run_id=ended.run_id,
-        conclusion=ended.conclusion,
-        exit_code=ended.exit_code,
-        reasons=ended.reasons,
+        run_id=outcome.run_id,
+        conclusion=outcome.conclusion,
+        exit_code=outcome.exit_code,
+        reasons=outcome.reasons,
         cases=summary.counts.get("judged", 0) + summary.counts.get("errored", 0),
         quarantined=summary.counts.get("quarantined", 0),
         cases_pass_rate_pct=summary.cases_pass_rate_pct,
         weighted_metrics_score_pct=summary.weighted_metrics_score_pct,
         cost_usd=paid,
-        report=ended.reports.get("html"),
+        report=outcome.reports.get("html"),
     )
 
 
-def _fault(part: Part, error: Any, state: str) -> PartOutcome:
+def _failed_part(part: RunPart, error: Any, state: str) -> PartOutcome:
     """A part of which there is no outcome; the log says why."""
     what = "" if isinstance(error, AssizesError) else f"{state}: "
     if what and isinstance(error, BaseException):
         what = f"{type(error).__name__}: "
-    said = " ".join(f"{what}{error}".split())
-    ended = next((name for kind, name in _OF_ERRORS if isinstance(error, kind)), "Failed")
+    reason = " ".join(f"{what}{error}".split())
+    conclusion = next((name for kind, name in _OF_ERRORS if isinstance(error, kind)), "Failed")
     log.error("%s could not be judged: %s%s", part.label, what, error)
     code = error.exit_code if isinstance(error, AssizesError) else _UNKNOWN_FAULT
     return PartOutcome(
-        part=part.label, run_id=None, conclusion=ended, exit_code=code, reasons=[said]
+        part=part.label, run_id=None, conclusion=conclusion, exit_code=code, reasons=[reason]
     )
 
 
-def _reasons(parts: Sequence[PartOutcome], left: Sequence[Part]) -> list[str]:
+def _reasons(parts: Sequence[PartOutcome], left: Sequence[RunPart]) -> list[str]:
     """The severest first; with several parts each reason says which it is about."""
     ordered = sorted(
-        (one for one in parts if one.conclusion != "Passed"),
-        key=lambda one: SEVEREST_FIRST.index(one.conclusion),
+        (part for part in parts if part.conclusion != "Passed"),
+        key=lambda part: SEVEREST_FIRST.index(part.conclusion),
     )
-    said = [f"{one.part}: {one.conclusion}: {'; '.join(one.reasons)}" for one in ordered]
-    unsaid = len(said) - _REASONS_SAID
-    rest = [f"and {unsaid} more"] if unsaid > 0 else []
+    lines = [f"{part.part}: {part.conclusion}: {'; '.join(part.reasons)}" for part in ordered]
+    hidden_count = len(lines) - _MAX_REASONS
+    rest = [f"and {hidden_count} more"] if hidden_count > 0 else []
     waiting = [f"{len(left)} not begun: {left[0].label} and on"] if left else []
-    return [*said[:_REASONS_SAID], *rest, *waiting]
+    return [*lines[:_MAX_REASONS], *rest, *waiting]
 
 
 def _tally(parts: Sequence[PartOutcome]) -> str:
-    counted = Counter(one.conclusion for one in parts)
-    return ", ".join(f"{counted[one]} {one}" for one in SEVEREST_FIRST if counted[one])
+    counts = Counter(part.conclusion for part in parts)
+    return ", ".join(
+        f"{counts[conclusion]} {conclusion}" for conclusion in SEVEREST_FIRST if counts[conclusion]
+    )

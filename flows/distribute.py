@@ -8,17 +8,17 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
-from assizes.flows.shards import LOOK_S, Losses, judge_here
+from assizes.flows.shards import POLL_INTERVAL_S, ShardFailures, judge_locally
 from assizes.judge import errors
 from assizes.judge.errors import AssizesError, Halted, Inconclusive, OverBudget
-from assizes.tasks.context.run_context import Room, watcher
-from assizes.tasks.context.shared_state import set_seal
+from assizes.tasks.context.run_context import RunContext, progress_reporter
+from assizes.tasks.context.shared_state import create_shared_state_check
 from assizes.tasks.distribute.partitions import (
-    DONE,
-    Ended,
-    Order,
+    JUDGED_STATE,
     Partition,
-    orders_config,
+    PartitionEnd,
+    PartitionJob,
+    partition_config,
     partitions,
 )
 from assizes.tasks.intake.shard import Shard
@@ -27,44 +27,46 @@ from assizes.tasks.spending.ledger import SqliteLedger, stop_line
 
 log = logging.getLogger(__name__)
 
-TRIES: Final = 3
+MAX_ATTEMPTS: Final = 3
 """So often a partition is given out in one sitting when the processes that judge it die."""
 
-CALLED_BACK: Final = ("Cancelled", "Halted")
+HALTED_STATES: Final = ("Cancelled", "Halted")
 """How a partition ends that was halted."""
 
-_ENDS: Final = {kind.__name__: kind for kind in (OverBudget, Halted, Inconclusive)}
+_ERRORS_BY_NAME: Final = {kind.__name__: kind for kind in (OverBudget, Halted, Inconclusive)}
 
 
-async def judge_shards(room: Room, run: PlannedRun, lost: Losses) -> Losses:
+async def judge_shards(
+    context: RunContext, run: PlannedRun, failures: ShardFailures
+) -> ShardFailures:
     """Judge every shard not yet committed; what is `lost` already is added to.
 
     Raises:
         ConfigurationError: when there is nobody to judge elsewhere.
         StoreError: when the store cannot be reached.
     """
-    if run.finished:
-        return lost
-    done = await asyncio.to_thread(room.store.committed, run.run_id)
-    report = watcher.get()
+    if run.is_finished:
+        return failures
+    done = await asyncio.to_thread(context.store.shard_counts, run.run_id)
+    report = progress_reporter.get()
     report("judging", 0, run.intake.due)
     report("judging", sum(c.get("judged", 0) + c.get("errored", 0) for c in done.values()), 0)
     due = [shard for shard in run.intake.shards if shard.shard_id not in done]
-    if room.config.runner.kind == "local":
-        await judge_here(room, run.run_id, due, lost)
-    elif due and lost.stop is None:
-        await _judge_there(room, run, due, lost)
-    return lost
+    if context.config.runner.kind == "local":
+        await judge_locally(context, run.run_id, due, failures)
+    elif due and failures.stop is None:
+        await _judge_elsewhere(context, run, due, failures)
+    return failures
 
 
-class Hands(Protocol):
+class Executor(Protocol):
     """Who judges partitions elsewhere."""
 
-    async def found(self) -> list[Partition]:
+    async def open_partitions(self) -> list[Partition]:
         """Partitions that are being judged already."""
         ...
 
-    async def judge(self, order: Order, attempt: int) -> Ended:
+    async def judge(self, order: PartitionJob, attempt: int) -> PartitionEnd:
         """Have one judged, and say how that ended."""
         ...
 
@@ -74,45 +76,52 @@ class Hands(Protocol):
 
 
 @asynccontextmanager
-async def _hands(room: Room, run_id: str) -> AsyncIterator[Hands]:
-    runner = room.config.runner
+async def _open_executor(context: RunContext, run_id: str) -> AsyncIterator[Executor]:
+    runner = context.config.runner
     if runner.kind == "workers":
         from assizes.tasks.distribute.work_pool import work_pool
 
         async with work_pool(runner, run_id) as pool:
             yield pool
     else:
-        from assizes.flows.cluster import cluster
+        from assizes.flows.cluster import open_cluster
 
-        async with cluster(runner, run_id) as there:
-            yield there
+        async with open_cluster(runner, run_id) as dask_cluster:
+            yield dask_cluster
 
 
-async def _judge_there(room: Room, run: PlannedRun, due: Sequence[Shard], lost: Losses) -> None:
+async def _judge_elsewhere(
+    context: RunContext, run: PlannedRun, due: Sequence[Shard], failures: ShardFailures
+) -> None:
     """Cut what is due into partitions, and have them judged, a bounded number at a time."""
-    seal = await asyncio.to_thread(set_seal, room, run.run_id)
-    async with _hands(room, run.run_id) as hands:
-        out = await hands.found()
-        shards, size = run.intake.shards, room.config.runner.partition_shards
+    seal = await asyncio.to_thread(create_shared_state_check, context, run.run_id)
+    async with _open_executor(context, run.run_id) as executor:
+        open_partitions = await executor.open_partitions()
+        shards, size = run.intake.shards, context.config.runner.partition_shards
         done = {shard.shard_id for shard in shards} - {shard.shard_id for shard in due}
-        taken = {shard_id for one in out for shard_id in one.shard_ids}
-        pieces = [*out, *partitions(shards, size, done, taken)]
-        cases = {shard.shard_id: len(shard.due()) for shard in due}
-        await _Spread(room, run, lost, hands, seal).judge(pieces, cases)
+        taken = {shard_id for partition in open_partitions for shard_id in partition.shard_ids}
+        pieces = [*open_partitions, *partitions(shards, size, done, taken)]
+        cases = {shard.shard_id: len(shard.due_positions()) for shard in due}
+        await _PartitionRunner(context, run, failures, executor, seal).judge(pieces, cases)
 
 
-class _Spread:
+class _PartitionRunner:
     """The partitions that are out now."""
 
     def __init__(
-        self, room: Room, run: PlannedRun, lost: Losses, hands: Hands, seal: str | None
+        self,
+        context: RunContext,
+        run: PlannedRun,
+        failures: ShardFailures,
+        executor: Executor,
+        seal: str | None,
     ) -> None:
-        self._room = room
+        self._context = context
         self._run = run
-        self._lost = lost
-        self._hands = hands
+        self._failures = failures
+        self._executor = executor
         self._seal = seal
-        self._config = orders_config(room.config)
+        self._config = partition_config(context.config)
         self._cases: Mapping[str, int] = {}
         self._pending: set[asyncio.Task[None]] = set()
         self._any_judged = False
@@ -124,28 +133,28 @@ class _Spread:
         self._cases = cases
         waiting = list(reversed(pieces))
         most = self._config.runner.partitions_in_flight
-        ledger = await asyncio.to_thread(self._room.ledger_for, self._run.run_id)
+        ledger = await asyncio.to_thread(self._context.ledger_for, self._run.run_id)
         try:
-            while self._pending or (waiting and self._lost.stop is None):
-                while waiting and self._lost.stop is None and len(self._pending) < most:
-                    self._pending.add(asyncio.create_task(self._judged(waiting.pop())))
+            while self._pending or (waiting and self._failures.stop is None):
+                while waiting and self._failures.stop is None and len(self._pending) < most:
+                    self._pending.add(asyncio.create_task(self._judge_piece(waiting.pop())))
                 finished, self._pending = await asyncio.wait(
-                    self._pending, timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED
+                    self._pending, timeout=POLL_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED
                 )
-                for one in finished:
-                    one.result()
-                await self._heed_stop(ledger)
+                for task in finished:
+                    task.result()
+                await self._check_stop(ledger)
         finally:
             await self._cancel()
 
-    async def _heed_stop(self, ledger: SqliteLedger | None) -> None:
+    async def _check_stop(self, ledger: SqliteLedger | None) -> None:
         """Once the run asks no more, nobody it has asked to judge does."""
-        at = ledger.stopped() if ledger is not None else None
-        if at is not None and self._lost.stop is None:
-            self._lost.stop = Halted(stop_line(at))
-            log.warning("no further partition is begun: %s", self._lost.stop)
-        if self._lost.stop is not None and self._pending:
-            await self._hands.halt(" ".join(str(self._lost.stop).split()))
+        at = ledger.stopped_at() if ledger is not None else None
+        if at is not None and self._failures.stop is None:
+            self._failures.stop = Halted(stop_line(at))
+            log.warning("no further partition is begun: %s", self._failures.stop)
+        if self._failures.stop is not None and self._pending:
+            await self._executor.halt(" ".join(str(self._failures.stop).split()))
 
     async def _cancel(self) -> None:
         """Let what is out end by itself when someone cancels the run; it keeps what it has."""
@@ -154,54 +163,58 @@ class _Spread:
         for left in self._pending:
             left.cancel()
         await asyncio.gather(*self._pending, return_exceptions=True)
-        await self._hands.halt("the run was cancelled")
+        await self._executor.halt("the run was cancelled")
 
-    async def _judged(self, piece: Partition) -> None:
+    async def _judge_piece(self, piece: Partition) -> None:
         """Give a partition out until it is judged, and anew while those die who took it up."""
         attempt, tries = 0, 0
         while True:
             attempt += 1
-            order = Order(self._config, self._run.run_id, piece, self._seal)
-            ended = await self._hands.judge(order, attempt)
-            if ended.name == DONE and not ended.stale:
+            order = PartitionJob(self._config, self._run.run_id, piece, self._seal)
+            ended = await self._executor.judge(order, attempt)
+            if ended.name == JUDGED_STATE and not ended.stale:
                 self._note_judged(piece)
                 return
-            left = await self._left(piece)
+            left = await self._uncommitted_shards(piece)
             if not left:
                 self._note_judged(piece)
                 return
             tries += not ended.stale
-            if self._lost.stop is None and (ended.stale or (ended.lost and tries < TRIES)):
+            if self._failures.stop is None and (
+                ended.stale or (ended.lost and tries < MAX_ATTEMPTS)
+            ):
                 if not ended.stale:
                     log.warning("partition %d is given out again: %s", piece.number, ended.message)
                 continue
             self._note_lost(ended, left)
             return
 
-    async def _left(self, piece: Partition) -> list[str]:
-        done = await asyncio.to_thread(self._room.store.committed, self._run.run_id)
+    async def _uncommitted_shards(self, piece: Partition) -> list[str]:
+        done = await asyncio.to_thread(self._context.store.shard_counts, self._run.run_id)
         return [shard_id for shard_id in piece.shard_ids if shard_id not in done]
 
     def _note_judged(self, piece: Partition) -> None:
         self._any_judged = True
-        watcher.get()("judging", sum(self._cases.get(one, 0) for one in piece.shard_ids), 0)
+        progress_reporter.get()(
+            "judging", sum(self._cases.get(shard_id, 0) for shard_id in piece.shard_ids), 0
+        )
 
-    def _note_lost(self, ended: Ended, left: Sequence[str]) -> None:
+    def _note_lost(self, ended: PartitionEnd, left: Sequence[str]) -> None:
         """What is missing, shard by shard; an error that the next partition would meet as well, or
         nothing but processes that die, ends the run.
         """
         error = self._fault(ended)
         for _ in left:
-            self._lost.note(error)
-        if self._lost.stop is None and isinstance(error, AssizesError):
-            self._lost.stop = error
-        elif self._lost.stop is None and ended.lost and not self._any_judged:
-            self._lost.stop = Inconclusive(f"no partition could be judged: {ended.message}")
+            self._failures.add_failure(error)
+        if self._failures.stop is None and isinstance(error, AssizesError):
+            self._failures.stop = error
+        elif self._failures.stop is None and ended.lost and not self._any_judged:
+            self._failures.stop = Inconclusive(f"no partition could be judged: {ended.message}")
 
-    def _fault(self, ended: Ended) -> AssizesError | str:
-        if ended.name in CALLED_BACK and self._lost.stop is not None:
-            return self._lost.stop
-        if ended.name in _ENDS:
-            return _ENDS[ended.name](ended.message)
+    def _fault(self, ended: PartitionEnd) -> AssizesError | str:
+        if ended.name in HALTED_STATES and self._failures.stop is not None:
+            return self._failures.stop
+        if ended.name in _ERRORS_BY_NAME:
+            return _ERRORS_BY_NAME[ended.name](ended.message)
         known = isinstance(getattr(errors, ended.name, None), type)
         return AssizesError(ended.message) if known else ended.message

@@ -10,25 +10,25 @@ from prefect.client.schemas.objects import State
 from assizes.flows.anchors import judge_anchors
 from assizes.flows.batch import ask_by_batch
 from assizes.flows.distribute import judge_shards
-from assizes.flows.outcome import RunOutcome, conclude
-from assizes.judge.config.run import Manner, RunConfig, Trigger
-from assizes.tasks.context.progress_artifact import progress_shown
-from assizes.tasks.context.run_context import sitting
-from assizes.tasks.plan import Request, at_work, plan_run
+from assizes.flows.outcome import RunOutcome, to_state
+from assizes.judge.config.run import RunConfig, StartMode, Trigger
+from assizes.tasks.context.progress_artifact import show_progress
+from assizes.tasks.context.run_context import open_run_context
+from assizes.tasks.plan import RunRequest, lock_unfinished_run, plan_run
 from assizes.tasks.publish_report import publish_report
-from assizes.tasks.runtime.log_redaction import discreet
+from assizes.tasks.runtime.log_redaction import redacts_secrets
 from assizes.tasks.summarise import compare_with_baseline, summarise_run
 from assizes.tasks.tell_incidents import tell_incidents
 
 
-@discreet
+@redacts_secrets
 @flow(name="evaluate", flow_run_name="evaluate-{config.name}", result_serializer="json")
 async def evaluate(
     config: RunConfig,
     trigger: Trigger = "adhoc",
     run_id: str | None = None,
     on: date | None = None,
-    manner: Manner = "begin",
+    manner: StartMode = "begin",
 ) -> State[RunOutcome]:
     """Judge the transcripts a configuration names and say whether they got worse.
 
@@ -43,14 +43,16 @@ async def evaluate(
     Returns:
         A state named for the outcome; its data is the `RunOutcome`.
     """
-    async with sitting(config) as room:
-        run = await plan_run(room, Request(trigger, run_id, on, manner))
-        async with at_work(room, run), progress_shown(config.name):
-            lost = await ask_by_batch(room, run)
-            lost = await judge_shards(room, run, lost)
-            summary = await summarise_run(room, run, lost=bool(lost))
-        against = await compare_with_baseline(room, run)
-        against = await judge_anchors(room, run, against)
-        links = await publish_report(room, run, summary, against.comparison)
-        await tell_incidents(room, run)
-    return conclude(run.record, summary, against, lost, links, fail=config.runner.fail_flow)
+    async with open_run_context(config) as context:
+        run = await plan_run(context, RunRequest(trigger, run_id, on, manner))
+        async with lock_unfinished_run(context, run), show_progress(config.name):
+            failures = await ask_by_batch(context, run)
+            failures = await judge_shards(context, run, failures)
+            summary = await summarise_run(context, run, has_lost_shards=bool(failures))
+        baseline_result = await compare_with_baseline(context, run)
+        baseline_result = await judge_anchors(context, run, baseline_result)
+        links = await publish_report(context, run, summary, baseline_result.comparison)
+        await tell_incidents(context, run)
+    return to_state(
+        run.record, summary, baseline_result, failures, links, fail=config.runner.fail_flow
+    )

@@ -11,19 +11,19 @@ from prefect.runtime import flow_run
 from assizes.flows.days import PartOutcome, SeriesOutcome, conclude_parts, judge_part
 from assizes.judge.config.run import RunConfig
 from assizes.tasks.intake.days import check_dated, yesterday
-from assizes.tasks.intake.parts import Part
+from assizes.tasks.intake.parts import RunPart
 from assizes.tasks.list_due_nights import due_nights
-from assizes.tasks.runtime.log_redaction import discreet
+from assizes.tasks.runtime.log_redaction import redacts_secrets
 
 
-def _named() -> str:
-    given = flow_run.parameters
-    config: RunConfig = given["config"]
-    return f"nightly-{config.name}-{given.get('on') or _night(config)}"
+def _run_name() -> str:
+    parameters = flow_run.parameters
+    config: RunConfig = parameters["config"]
+    return f"nightly-{config.name}-{parameters.get('on') or _night(config)}"
 
 
-@discreet
-@flow(name="nightly", flow_run_name=_named, result_serializer="json")
+@redacts_secrets
+@flow(name="nightly", flow_run_name=_run_name, result_serializer="json")
 async def nightly(config: RunConfig, on: date | None = None) -> State[SeriesOutcome]:
     """Judge the transcripts of the last whole day, after those of nights that were missed.
 
@@ -43,14 +43,14 @@ async def nightly(config: RunConfig, on: date | None = None) -> State[SeriesOutc
     """
     check_dated(config.transcripts.uri)
     nights = [on] if on else await due_nights(config, _night(config))
-    ended: list[PartOutcome] = []
+    outcomes: list[PartOutcome] = []
     for night in nights:
-        if ended and ended[-1].conclusion in ("Halted", "OverBudget"):
+        if outcomes and outcomes[-1].conclusion in ("Halted", "OverBudget"):
             break
-        ended.append(await judge_part(config, "nightly", Part(night)))
-    left = [Part(night) for night in nights[len(ended) :]]
+        outcomes.append(await judge_part(config, "nightly", RunPart(night)))
+    left = [RunPart(night) for night in nights[len(outcomes) :]]
     fail = config.runner.fail_flow
-    return conclude_parts(config.name, ended, left, fail=fail, empty_counts=True)
+    return conclude_parts(config.name, outcomes, left, fail=fail, empty_counts=True)
 
 
 def _night(config: RunConfig) -> date:

@@ -9,7 +9,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 from pydantic import BaseModel, ConfigDict
 
-from assizes.flows.shards import Losses
+from assizes.flows.shards import ShardFailures
 from assizes.judge.comparison.compare import Ending, RunComparison
 from assizes.judge.errors import Halted, OverBudget
 from assizes.judge.history.anchors import Attribution
@@ -17,7 +17,7 @@ from assizes.judge.rows import COMPLETE
 from assizes.judge.summary.summary import RunSummary
 from assizes.tasks.reports.data.outcomes import REGRESSION, outcome_of
 from assizes.tasks.store import RunRecord
-from assizes.tasks.summarise import Against
+from assizes.tasks.summarise import BaselineResult
 
 Conclusion = Literal[
     "Passed",
@@ -53,11 +53,11 @@ CONCLUSIONS: Final[Mapping[str, Conclusion]] = {
 }
 """What a whole run comes to, by the word of its report."""
 
-ALLOW: Final = (
+ALLOW_HINT: Final = (
     "a change need not be the agent's; [comparison] allow = true (--allow) compares all the same"
 )
 
-REASONS_SAID: Final = 5
+MAX_REASONS: Final = 5
 """So many reasons for lost shards are told; the log holds them all."""
 
 
@@ -77,13 +77,13 @@ class RunOutcome(BaseModel):
     reports: dict[str, str]
 
 
-def reached(found: Any) -> Any:
+def parse_outcome(result: Any) -> Any:
     """What a subflow `evaluate` ended with: a `RunOutcome`, or an error.
 
     Where a flow run is taken up again, Prefect gives back what its finished subflows returned, as
     the JSON that was kept.
     """
-    return RunOutcome.model_validate(found) if isinstance(found, dict) else found
+    return RunOutcome.model_validate(result) if isinstance(result, dict) else result
 
 
 async def subflow_outcome(work: Any) -> Any:
@@ -91,14 +91,14 @@ async def subflow_outcome(work: Any) -> Any:
 
     `work` is what is to be awaited; Prefect types it as if it had been already.
     """
-    return reached(await (await work).aresult(raise_on_failure=False))
+    return parse_outcome(await (await work).aresult(raise_on_failure=False))
 
 
-def conclude(
+def to_state(
     record: RunRecord,
     summary: RunSummary,
-    against: Against,
-    lost: Losses,
+    baseline_result: BaselineResult,
+    failures: ShardFailures,
     reports: dict[str, str],
     *,
     fail: bool,
@@ -108,12 +108,12 @@ def conclude(
     Args:
         record: the run at its end.
         summary: its summary.
-        against: its comparison, if one was wanted.
-        lost: why shards could not be judged.
+        baseline_result: its comparison, if one was wanted.
+        failures: why shards could not be judged.
         reports: where the reports lie, by suffix.
         fail: whether the flow fails with the run.
     """
-    conclusion, reasons = _conclusion(record, summary, against, lost)
+    conclusion, reasons = _conclusion(record, summary, baseline_result, failures)
     outcome = RunOutcome(
         run_id=record.run_id,
         judge_model=record.judge_model,
@@ -121,8 +121,8 @@ def conclude(
         exit_code=EXIT_CODES[conclusion],
         reasons=reasons,
         summary=summary,
-        comparison=against.comparison,
-        attribution=against.attribution,
+        comparison=baseline_result.comparison,
+        attribution=baseline_result.attribution,
         reports=reports,
     )
     state = Failed if fail and conclusion != "Passed" else Completed
@@ -131,24 +131,24 @@ def conclude(
 
 
 def _conclusion(
-    record: RunRecord, summary: RunSummary, against: Against, lost: Losses
+    record: RunRecord, summary: RunSummary, baseline_result: BaselineResult, failures: ShardFailures
 ) -> tuple[Conclusion, list[str]]:
     """The name of the most severe finding, and what is to be said of it and of the others."""
     if record.status != COMPLETE:
-        return _unfinished(summary, lost)
+        return _unfinished_conclusion(summary, failures)
     if record.plan.get("due") == 0:
-        return _nothing(summary)
-    ending, beside = _beside(against)
-    found = against.attribution
-    moved = [found.sentence()] if found is not None and found.judge_moved else []
+        return _empty_conclusion(summary)
+    ending, baseline_reasons = _baseline_ending(baseline_result)
+    attribution = baseline_result.attribution
+    moved = [attribution.sentence()] if attribution is not None and attribution.judge_moved else []
     outcome = outcome_of(record.status, summary.outcome, ending, judge_moved=bool(moved))
     if outcome == "inconclusive":
         return CONCLUSIONS[outcome], [*moved, _why_inconclusive(summary)]
     gates = [] if ending == "regressed" else _failed_gates(summary)
-    return CONCLUSIONS[outcome], [*moved, *gates, *beside]
+    return CONCLUSIONS[outcome], [*moved, *gates, *baseline_reasons]
 
 
-def _nothing(summary: RunSummary) -> tuple[Conclusion, list[str]]:
+def _empty_conclusion(summary: RunSummary) -> tuple[Conclusion, list[str]]:
     """Records that cannot be read are there: of them it cannot be said that there was nothing."""
     counts = summary.counts
     if broken := counts["quarantined"]:
@@ -158,46 +158,50 @@ def _nothing(summary: RunSummary) -> tuple[Conclusion, list[str]]:
     return "NoData", [f"no_data: nothing to judge in {counts['read']} records read"]
 
 
-def _beside(against: Against) -> tuple[Ending, list[str]]:
+def _baseline_ending(baseline_result: BaselineResult) -> tuple[Ending, list[str]]:
     """What the baseline says, and why; of one that could not be compared with, nothing."""
-    if against.comparison is None:
-        return ("inconclusive", [against.fault]) if against.fault else ("fine", [])
-    verdict = against.comparison.verdict
+    if baseline_result.comparison is None:
+        return ("inconclusive", [baseline_result.fault]) if baseline_result.fault else ("fine", [])
+    verdict = baseline_result.comparison.verdict
     why = [] if verdict.ending == "fine" else list(verdict.why)
-    return verdict.ending, [*why, ALLOW] if verdict.ending == "not_comparable" else why
+    return verdict.ending, [*why, ALLOW_HINT] if verdict.ending == "not_comparable" else why
 
 
-def _unfinished(summary: RunSummary, lost: Losses) -> tuple[Conclusion, list[str]]:
+def _unfinished_conclusion(
+    summary: RunSummary, failures: ShardFailures
+) -> tuple[Conclusion, list[str]]:
     """What stopped a run, what it has spent, and how it goes on."""
     left = summary.counts.get("not_attempted", 0)
-    spent = _spent(summary)
-    if isinstance(lost.stop, OverBudget):
+    spent = _spent_reasons(summary)
+    if isinstance(failures.stop, OverBudget):
         on = "go on with the same command and a larger limit; kept replies cost nothing"
-        return "OverBudget", [str(lost.stop), f"{left} cases were not attempted; {on}", *spent]
-    if isinstance(lost.stop, Halted):
+        return "OverBudget", [str(failures.stop), f"{left} cases were not attempted; {on}", *spent]
+    if isinstance(failures.stop, Halted):
         on = "go on with the same command; kept replies cost nothing"
-        return "Halted", [str(lost.stop), f"{left} cases were not attempted; {on}", *spent]
+        return "Halted", [str(failures.stop), f"{left} cases were not attempted; {on}", *spent]
     why = f"{left} cases could not be judged; run again to resume"
-    if not left and not lost:  # the input was not all there
-        return "Incomplete", [one for one in summary.warnings if one.startswith("vanished")]
-    return "Incomplete", [why, *_losses(lost.reasons)]
+    if not left and not failures:  # the input was not all there
+        return "Incomplete", [
+            warning for warning in summary.warnings if warning.startswith("vanished")
+        ]
+    return "Incomplete", [why, *_failure_lines(failures.reasons)]
 
 
-def _spent(summary: RunSummary) -> list[str]:
+def _spent_reasons(summary: RunSummary) -> list[str]:
     if summary.spent_usd is None:
         return []
     return [f"spent so far, over all sittings: {summary.spent_usd:.6f} USD"]
 
 
-def _losses(lost: Mapping[str, int]) -> list[str]:
+def _failure_lines(counts: Mapping[str, int]) -> list[str]:
     """Why shards were lost, the most frequent reasons first."""
-    ordered = sorted(lost, key=lambda reason: (-lost[reason], reason))
-    said = [
-        f"{reason} ({lost[reason]} {'shard' if lost[reason] == 1 else 'shards'})"
-        for reason in ordered[:REASONS_SAID]
+    ordered = sorted(counts, key=lambda reason: (-counts[reason], reason))
+    lines = [
+        f"{reason} ({counts[reason]} {'shard' if counts[reason] == 1 else 'shards'})"
+        for reason in ordered[:MAX_REASONS]
     ]
-    unsaid = len(ordered) - len(said)
-    return [*said, f"and {unsaid} more reasons"] if unsaid else said
+    hidden_count = len(ordered) - len(lines)
+    return [*lines, f"and {hidden_count} more reasons"] if hidden_count else lines
 
 
 def _why_inconclusive(summary: RunSummary) -> str:

@@ -10,18 +10,18 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
-from assizes.flows.shards import Losses, judge_here
+from assizes.flows.shards import ShardFailures, judge_locally
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import AssizesError
-from assizes.tasks.context.run_context import sitting
-from assizes.tasks.context.shared_state import see_seal
-from assizes.tasks.distribute.heartbeat import beating
-from assizes.tasks.distribute.partitions import DONE, LEFT
-from assizes.tasks.plan import Request, at_work, plan_run
-from assizes.tasks.runtime.log_redaction import discreet
+from assizes.tasks.context.run_context import open_run_context
+from assizes.tasks.context.shared_state import verify_shared_state
+from assizes.tasks.distribute.heartbeat import send_heartbeats
+from assizes.tasks.distribute.partitions import JUDGED_STATE, LEFT_STATE
+from assizes.tasks.plan import RunRequest, lock_unfinished_run, plan_run
+from assizes.tasks.runtime.log_redaction import redacts_secrets
 
 
-@discreet
+@redacts_secrets
 @flow(
     name="judge-partition",
     flow_run_name="judge-{run_id}-{partition}",
@@ -47,25 +47,30 @@ async def judge_partition(
         `Judged`, or a failed state: `Left`, or the name of the error that ends the run.
     """
     del partition
-    lost = Losses()
+    failures = ShardFailures()
     try:
-        async with beating(config.runner.lost_after_s) as pulse, sitting(config) as room:
-            await asyncio.to_thread(see_seal, room, run_id, seal)
-            run = await plan_run(room, Request(run_id=run_id, manner="resume"))
-            wanted = frozenset(shard_ids) - room.store.committed(run_id).keys()
+        async with (
+            send_heartbeats(config.runner.lost_after_s) as own_heartbeat,
+            open_run_context(config) as context,
+        ):
+            await asyncio.to_thread(verify_shared_state, context, run_id, seal)
+            run = await plan_run(context, RunRequest(run_id=run_id, manner="resume"))
+            wanted = frozenset(shard_ids) - context.store.shard_counts(run_id).keys()
             due = [shard for shard in run.intake.shards if shard.shard_id in wanted]
-            pulse.on_halt(partial(room.halt, run_id))
-            async with at_work(room, run):
-                await judge_here(room, run_id, due, lost)
+            own_heartbeat.on_halt(partial(context.halt, run_id))
+            async with lock_unfinished_run(context, run):
+                await judge_locally(context, run_id, due, failures)
     except AssizesError as error:
         return Failed(name=type(error).__name__, message=" ".join(str(error).split()))
-    return _ending(lost)
+    return _final_state(failures)
 
 
-def _ending(lost: Losses) -> State[Any]:
+def _final_state(failures: ShardFailures) -> State[Any]:
     """What the process that gave the partition out is told; it sees in the store what is committed."""
-    if not lost:
-        return Completed(name=DONE)
-    if lost.stop is not None:
-        return Failed(name=type(lost.stop).__name__, message=" ".join(str(lost.stop).split()))
-    return Failed(name=LEFT, message="; ".join(list(lost.reasons)[:3]))
+    if not failures:
+        return Completed(name=JUDGED_STATE)
+    if failures.stop is not None:
+        return Failed(
+            name=type(failures.stop).__name__, message=" ".join(str(failures.stop).split())
+        )
+    return Failed(name=LEFT_STATE, message="; ".join(list(failures.reasons)[:3]))

@@ -40,11 +40,11 @@ Moment = Annotated[datetime, AfterValidator(_with_zone)]
 """A point in time; one written without a zone is taken as UTC."""
 
 
-class _Record(BaseModel):
+class _CaseModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class ToolCall(_Record):
+class ToolCall(_CaseModel):
     """One call of a tool, as the agent wrote it."""
 
     name: str
@@ -61,7 +61,7 @@ class ToolCall(_Record):
     )
 
 
-class ToolResult(_Record):
+class ToolResult(_CaseModel):
     """What a tool answered."""
 
     content: str = ""
@@ -70,21 +70,21 @@ class ToolResult(_Record):
     is_error: bool = False
 
 
-class Usage(_Record):
+class Usage(_CaseModel):
     """Tokens of one model call."""
 
     input_tokens: int = Field(default=0, ge=-MOST_TOKENS, le=MOST_TOKENS)
     output_tokens: int = Field(default=0, ge=-MOST_TOKENS, le=MOST_TOKENS)
 
 
-class Chunk(_Record):
+class Chunk(_CaseModel):
     """A retrieved passage."""
 
     content: str
     doc_uri: str | None = None
 
 
-class Turn(_Record):
+class Turn(_CaseModel):
     """One message. Its index is its position in the transcript, from 0, the system prompt not counted."""
 
     role: Role
@@ -100,7 +100,7 @@ class Turn(_Record):
     cost_usd: float | None = Field(default=None, ge=-MOST_USD, le=MOST_USD)
 
 
-class ToolSpec(_Record):
+class ToolSpec(_CaseModel):
     """A tool the agent could call; `writes` says whether it changes state (unknown: null)."""
 
     name: str
@@ -109,7 +109,7 @@ class ToolSpec(_Record):
     writes: bool | None = None
 
 
-class Transcript(_Record):
+class Transcript(_CaseModel):
     """A conversation as it happened."""
 
     turns: tuple[Turn, ...] = ()
@@ -139,7 +139,7 @@ class Transcript(_Record):
         steps = [turn.chunks for turn in self.turns if turn.chunks is not None]
         return steps[-1] if steps else self.chunks
 
-    def retrieved(self) -> tuple[Chunk, ...]:
+    def retrieved_chunks(self) -> tuple[Chunk, ...]:
         """The same passages; none where no retrieval is known."""
         return self.retrieval() or ()
 
@@ -149,7 +149,7 @@ class Transcript(_Record):
 
     def response(self) -> str | None:
         """The last thing the agent said."""
-        return next((text for _, text in reversed(list(self.said()))), None)
+        return next((text for _, text in reversed(list(self.agent_texts()))), None)
 
     def results(self) -> dict[str, ToolResult]:
         """Tool results by call id; results without an id are left out."""
@@ -159,11 +159,14 @@ class Transcript(_Record):
             if turn.tool_result is not None and turn.tool_result.call_id is not None
         }
 
-    def said(self) -> Iterator[tuple[int, str]]:
+    def agent_texts(self) -> Iterator[tuple[int, str]]:
         """The agent's texts with the index of their turn, in order."""
         for index, turn in enumerate(self.turns):
             if turn.role == "assistant" and turn.text:
                 yield index, turn.text
+
+    said = agent_texts
+    """The name of `agent_texts` until 0.1; judges that were written for it still find it."""
 
     def agent_latencies_ms(self) -> list[float]:
         """Latency of each assistant turn that has one."""
@@ -197,21 +200,21 @@ class Transcript(_Record):
         return sum(costs) if costs else None
 
 
-class ExpectedCall(_Record):
+class ExpectedCall(_CaseModel):
     """A tool call the agent should have made; `arguments` null: any."""
 
     name: str
     arguments: dict[str, Any] | None = None
 
 
-class ExpectedDocument(_Record):
+class ExpectedDocument(_CaseModel):
     """A document that should have been retrieved."""
 
     doc_uri: str
     content: str = ""
 
 
-class Expected(_Record):
+class Expected(_CaseModel):
     """Ground truth, all of it optional; a judge skips a case that lacks what it needs."""
 
     outcomes: tuple[str, ...] = Field(
@@ -262,7 +265,7 @@ class Expected(_Record):
         return self
 
 
-class Case(_Record):
+class Case(_CaseModel):
     """One conversation to be judged. `(case_id, repetition)` is its identity in a run."""
 
     case_id: str = Field(min_length=1, max_length=512)

@@ -15,15 +15,15 @@ from pydantic_core import to_jsonable_python
 
 from assizes.judge.case import Case
 from assizes.judge.config.run import OFFLINE_MODEL, FlaggedPasses, JudgeConfig, MetricSelection
-from assizes.judge.engine.ensemble import Jury, jury
-from assizes.judge.engine.second_look import looking_twice
+from assizes.judge.engine.ensemble import Ensemble, ensemble_for
+from assizes.judge.engine.second_look import with_second_look
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.families.agent_steps.entries import ENTRIES as AGENT_STEPS
 from assizes.judge.families.conversation.judge import ConversationJudge
 from assizes.judge.families.conversation.windows import ReadingOptions
 from assizes.judge.families.criteria.judge import ENTRIES as CRITERIA
 from assizes.judge.families.custom import toml_judges
-from assizes.judge.families.custom.python_judges import imported, is_reference
+from assizes.judge.families.custom.python_judges import is_reference, load_judge
 from assizes.judge.families.deterministic import RecordedJudge
 from assizes.judge.families.entry import JudgeEntry, JudgeOptions
 from assizes.judge.families.rag.entries import ENTRIES as RAG
@@ -41,7 +41,7 @@ JUDGES: Final[Mapping[str, JudgeEntry]] = {
         description="Scores the conversation metrics and the expected outcomes with one ask.",
         needs=("transcript",),
         needs_ground_truth=False,
-        made=lambda options, chosen: ConversationJudge(chosen, options),
+        create_judge=lambda options, chosen: ConversationJudge(chosen, options),
         options=ReadingOptions,
     ),
     **AGENT_STEPS,
@@ -51,14 +51,14 @@ JUDGES: Final[Mapping[str, JudgeEntry]] = {
         description="Repeats the verdicts recorded in the data; asks no model.",
         needs=("labels",),
         needs_ground_truth=True,
-        made=lambda _options, _chosen: RecordedJudge(),
+        create_judge=lambda _options, _chosen: RecordedJudge(),
         asks=False,
     ),
 }
 
 
 @dataclass(frozen=True)
-class Court:
+class JudgePanel:
     """Who sits, and by which weights: a configuration resolved before any model is asked.
 
     `weights` holds the conversation metrics alone and sums to 1; `metrics` is everything that the
@@ -72,14 +72,14 @@ class Court:
     weights: Mapping[str, float]
     metrics: tuple[Metric, ...]
     pass_threshold: float
-    juries: Mapping[str, Jury] = field(default_factory=dict)
+    ensembles: Mapping[str, Ensemble] = field(default_factory=dict)
     model_ids: tuple[str, ...] = (OFFLINE_MODEL,)
     flagged_passes: FlaggedPasses = "apart"
     second_look: bool = False
 
-    def sitting_on(self, case: Case) -> tuple[Judge, ...]:
+    def judges_for(self, case: Case) -> tuple[Judge, ...]:
         """The judges, each as it hears this case."""
-        return looking_twice(self.judges, case) if self.second_look else self.judges
+        return with_second_look(self.judges, case) if self.second_look else self.judges
 
 
 def available_metrics(rubric_folders: Sequence[str] = ()) -> list[Metric]:
@@ -119,14 +119,16 @@ def judges_listing(config: JudgeConfig | None = None) -> list[dict[str, Any]]:
     Raises:
         ConfigurationError: for a judge that cannot be made.
     """
-    given = config or JudgeConfig()
-    known = known_judges(given.rubrics)
-    known |= dict(_found(one, known) for one in given.judges if is_reference(one))
-    return [_listed(given, name, entry) for name, entry in known.items()]
+    settings = config or JudgeConfig()
+    known = known_judges(settings.rubrics)
+    known |= dict(
+        _resolve_judge(reference, known) for reference in settings.judges if is_reference(reference)
+    )
+    return [_listing_row(settings, name, entry) for name, entry in known.items()]
 
 
-def _listed(config: JudgeConfig, name: str, entry: JudgeEntry) -> dict[str, Any]:
-    judge = entry.made(_options(config, name, entry), rubrics(config.rubrics))
+def _listing_row(config: JudgeConfig, name: str, entry: JudgeEntry) -> dict[str, Any]:
+    judge = entry.create_judge(_options(config, name, entry), rubrics(config.rubrics))
     fields = entry.options.model_fields
     defaults = {
         option: None if field.is_required() else field.get_default(call_default_factory=True)
@@ -152,36 +154,38 @@ def _step(judge: Judge) -> str | None:
     return next((step for step in steps if step in ("response", "retrieval")), None)
 
 
-def court(config: JudgeConfig) -> Court:
+def resolve_judges(config: JudgeConfig) -> JudgePanel:
     """The judges and normalised weights that a configuration chooses.
 
     Raises:
         ConfigurationError: for unknown or doubled names, weights that cannot be normalised, a
             metric that lacks a weight, or something the offline judge has no rule for.
     """
-    chosen = _chosen(config)
+    chosen = _chosen_entries(config)
     known = rubrics(config.rubrics)
     weights: dict[str, float] = {}
     if CONVERSATION in config.judges:
         weights = resolved_weights(config.metrics or (), [metric_of(rubric) for rubric in known])
     options = {name: _options(config, name, entry) for name, entry in chosen.items()}
-    juries = {
-        name: jury(config, options[name].model, options[name].temperature)
+    ensembles = {
+        name: ensemble_for(config, options[name].model, options[name].temperature)
         for name, entry in chosen.items()
         if entry.asks
     }
     for name, entry in chosen.items():
-        for member in juries[name].members if name in juries else (config,):
+        for member in ensembles[name].members if name in ensembles else (config,):
             _check_offline(member, name, entry, weights)
-    weighed = [rubric for rubric in known if rubric.name in weights]
-    judges = tuple(entry.made(options[name], weighed) for name, entry in chosen.items())
-    ids = _model_ids(config, juries.values())
-    return Court(
+    chosen_rubrics = [rubric for rubric in known if rubric.name in weights]
+    judges = tuple(
+        entry.create_judge(options[name], chosen_rubrics) for name, entry in chosen.items()
+    )
+    ids = _model_ids(config, ensembles.values())
+    return JudgePanel(
         judges,
         weights,
-        _promised(judges),
+        _promised_metrics(judges),
         config.pass_threshold,
-        juries,
+        ensembles,
         ids,
         config.flagged_passes,
         config.second_look,
@@ -202,22 +206,24 @@ def resolved_weights(
     """
     defaults = {metric.name: metric.default_weight for metric in known}
     if not selection:
-        given = {m.name: m.default_weight for m in known if m.include_in_defaults}
+        weights = {m.name: m.default_weight for m in known if m.include_in_defaults}
     else:
-        given = {}
-        for one in selection:
-            if one.metric not in defaults:
-                raise ConfigurationError.unknown("metric", one.metric, defaults, "[judge] metrics")
-            if one.metric in given:
-                raise ConfigurationError(f"[judge] metrics: {one.metric!r} is selected twice")
-            given[one.metric] = _weight(one, defaults[one.metric])
-    total = math.fsum(given.values())
+        weights = {}
+        for choice in selection:
+            if choice.metric not in defaults:
+                raise ConfigurationError.unknown(
+                    "metric", choice.metric, defaults, "[judge] metrics"
+                )
+            if choice.metric in weights:
+                raise ConfigurationError(f"[judge] metrics: {choice.metric!r} is selected twice")
+            weights[choice.metric] = _weight(choice, defaults[choice.metric])
+    total = math.fsum(weights.values())
     if total <= 0:
         raise ConfigurationError(
-            f"[judge] metrics: the weights of {', '.join(sorted(given))} sum to 0; "
+            f"[judge] metrics: the weights of {', '.join(sorted(weights))} sum to 0; "
             "give at least one a weight above 0"
         )
-    return {name: given[name] / total for name in defaults if name in given}
+    return {name: weights[name] / total for name in defaults if name in weights}
 
 
 def _weight(selection: MetricSelection, default: float) -> float:
@@ -245,18 +251,22 @@ def known_judges(rubric_folders: Sequence[str] = ()) -> dict[str, JudgeEntry]:
     taken = dict.fromkeys((*BUILT_IN, OUTCOMES), "a built-in metric")
     taken |= dict.fromkeys(JUDGES, "a built-in judge")
     if rubric_folders:
-        taken |= {one.name: "a metric" for one in rubrics(rubric_folders) if one.name not in taken}
+        taken |= {
+            rubric.name: "a metric"
+            for rubric in rubrics(rubric_folders)
+            if rubric.name not in taken
+        }
     return {**JUDGES, **toml_judges.entries(rubric_folders, taken)}
 
 
-def _chosen(config: JudgeConfig) -> dict[str, JudgeEntry]:
+def _chosen_entries(config: JudgeConfig) -> dict[str, JudgeEntry]:
     """The entries of the chosen judges by the names rows carry, in the order of the choice."""
     known = known_judges(config.rubrics)
     if not config.judges:
         raise ConfigurationError(f"[judge] judges: none is chosen; known: {', '.join(known)}")
     chosen: dict[str, JudgeEntry] = {}
-    for given in config.judges:
-        name, entry = _found(given, known)
+    for reference in config.judges:
+        name, entry = _resolve_judge(reference, known)
         if name in chosen:
             raise ConfigurationError(f"[judge] judges: {name!r} is chosen twice")
         chosen[name] = entry
@@ -273,18 +283,18 @@ def _chosen(config: JudgeConfig) -> dict[str, JudgeEntry]:
     return chosen
 
 
-def _found(given: str, known: Mapping[str, JudgeEntry]) -> tuple[str, JudgeEntry]:
-    if not is_reference(given):
-        if given not in known:
-            raise ConfigurationError.unknown("judge", given, known, "[judge] judges")
-        return given, known[given]
-    one = imported(given)
-    if one.name in known:
+def _resolve_judge(reference: str, known: Mapping[str, JudgeEntry]) -> tuple[str, JudgeEntry]:
+    if not is_reference(reference):
+        if reference not in known:
+            raise ConfigurationError.unknown("judge", reference, known, "[judge] judges")
+        return reference, known[reference]
+    named_entry = load_judge(reference)
+    if named_entry.name in known:
         raise ConfigurationError(
-            f"[judge] judges: {given!r} is named {one.name!r}, which is a judge already; "
+            f"[judge] judges: {reference!r} is named {named_entry.name!r}, which is a judge already; "
             "choose another name"
         )
-    return one.name, one.entry
+    return named_entry.name, named_entry.entry
 
 
 def _options(config: JudgeConfig, name: str, entry: JudgeEntry) -> JudgeOptions:
@@ -305,16 +315,16 @@ def _options(config: JudgeConfig, name: str, entry: JudgeEntry) -> JudgeOptions:
         ) from None
 
 
-def _model_ids(config: JudgeConfig, juries: Iterable[Jury]) -> tuple[str, ...]:
+def _model_ids(config: JudgeConfig, ensembles: Iterable[Ensemble]) -> tuple[str, ...]:
     """Each once; the shared ones first, and these alone where no judge asks anything."""
-    shared = [one.model_id for one in jury(config).members]
-    answering = {one.model_id for each in juries for one in each.members}
-    return tuple(one for one in shared if one in answering or not answering) + tuple(
+    shared = [member.model_id for member in ensemble_for(config).members]
+    answering = {member.model_id for ensemble in ensembles for member in ensemble.members}
+    return tuple(model_id for model_id in shared if model_id in answering or not answering) + tuple(
         sorted(answering.difference(shared))
     )
 
 
-def _promised(judges: Sequence[Judge]) -> tuple[Metric, ...]:
+def _promised_metrics(judges: Sequence[Judge]) -> tuple[Metric, ...]:
     promised: dict[str, Metric] = {}
     by: dict[str, str] = {}
     for judge in judges:
@@ -347,10 +357,10 @@ def _check_offline(
         )
 
 
-def fingerprints(chosen: Court) -> dict[str, str]:
+def fingerprints(panel: JudgePanel) -> dict[str, str]:
     """What the findings of a court depend on: `judge:<name>` to its version, `metric:<name>` to
     the hash of its rubric.
     """
-    judges = {f"judge:{judge.name}": judge.version for judge in chosen.judges}
-    hashes = {f"metric:{m.name}": m.rubric_hash for m in chosen.metrics if m.rubric_hash}
+    judges = {f"judge:{judge.name}": judge.version for judge in panel.judges}
+    hashes = {f"metric:{m.name}": m.rubric_hash for m in panel.metrics if m.rubric_hash}
     return dict(sorted({**judges, **hashes}.items()))

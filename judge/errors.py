@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from assizes.judge.privacy.secret_masking import concealed
+from assizes.judge.privacy.secret_masking import mask
 
 
 class AssizesError(Exception):
@@ -35,19 +35,19 @@ class AssizesError(Exception):
 
     exit_code: ClassVar[int] = 2
 
-    def __init__(self, *said: object) -> None:
+    def __init__(self, *parts: object) -> None:
         """Hide what a library, a server or a person put into the message."""
-        super().__init__(*(concealed(one) if isinstance(one, str) else one for one in said))
+        super().__init__(*(mask(part) if isinstance(part, str) else part for part in parts))
 
 
 class ConfigurationError(AssizesError):
     """The configuration is wrong; raised before any model is asked."""
 
     @classmethod
-    def unknown(cls, what: str, given: str, known: Iterable[str], where: str) -> ConfigurationError:
+    def unknown(cls, what: str, name: str, known: Iterable[str], where: str) -> ConfigurationError:
         """A name that is not in the catalogue; lists the ones that are."""
         choices = ", ".join(sorted(known)) or "none"
-        return cls(f"{where}: unknown {what} {given!r}; known: {choices}")
+        return cls(f"{where}: unknown {what} {name!r}; known: {choices}")
 
 
 class DataError(AssizesError):
@@ -62,7 +62,7 @@ class DataError(AssizesError):
         """Keep the code apart from the sentence: rows group by it."""
         super().__init__(f"{code}: {detail}")
         self.code = code
-        self.detail = concealed(detail)
+        self.detail = mask(detail)
 
 
 class StoreError(AssizesError):
@@ -73,16 +73,16 @@ class NoStore(StoreError):
     """There is no store where one is to be read."""
 
     @classmethod
-    def at(cls, uri: str, found: str = "") -> NoStore:
+    def at(cls, uri: str, detail: str = "") -> NoStore:
         """What was found in its place, and what makes one."""
-        return cls(f"no store at {uri}{found}: run `assizes run` first")
+        return cls(f"no store at {uri}{detail}: run `assizes run` first")
 
 
 class UnknownRun(StoreError):
     """No run of that id in the store, or several that begin so."""
 
     @classmethod
-    def named(cls, run_id: str, store: str, known: Iterable[str]) -> UnknownRun:
+    def in_store(cls, run_id: str, store: str, known: Iterable[str]) -> UnknownRun:
         """The id, the store, and the newest ids it does hold."""
         some = ", ".join(list(known)[:5]) or "no run at all"
         return cls(f"no run {run_id!r} in {store}; it holds {some}")
@@ -112,10 +112,10 @@ class SchemaVersion(StoreError):
     """The store was written with another schema version."""
 
     @classmethod
-    def mismatch(cls, store: str, found: object, expected: int) -> SchemaVersion:
+    def mismatch(cls, store: str, actual: object, expected: int) -> SchemaVersion:
         """Both versions and the way out."""
         return cls(
-            f"{store}: schema version {found}, this assizes reads version {expected}; "
+            f"{store}: schema version {actual}, this assizes reads version {expected}; "
             "point [store] uri to a new place, or read it with the version that wrote it"
         )
 
@@ -173,7 +173,7 @@ class ModelError(AssizesError):
         """Keep the code apart from the sentence: rows group by it."""
         super().__init__(f"{code}: {detail}")
         self.code = code
-        self.detail = concealed(detail)
+        self.detail = mask(detail)
         self.retry_after_s = retry_after_s
         self.status = status
 

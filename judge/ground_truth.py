@@ -60,18 +60,18 @@ def truth_of(row: Mapping[str, Any], columns: Mapping[str, str]) -> Expected:
     Raises:
         DataError: `schema` or `json`; the detail names the column.
     """
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, column in columns.items():
         cell = row.get(column)
         if cell is not None and cell != "":
-            given[name] = _value(name, column, cell)
+            values[name] = _value(name, column, cell)
     try:
-        return Expected.model_validate(given)
+        return Expected.model_validate(values)
     except ValidationError as error:
         raise schema_error(error) from None
 
 
-def joined(case: Case, truth: Expected) -> Case:
+def add_ground_truth(case: Case, truth: Expected) -> Case:
     """The case with the given values in place of its own of these names."""
     update = {name: getattr(truth, name) for name in truth.model_fields_set}
     if "facts" in update and "response" not in update:

@@ -30,15 +30,15 @@ class Hearing:
         if reason := _not_completed(case) or judge.missing(case):
             self.scores = [Score.skipped(metric.name, reason) for metric in judge.metrics]
             return
-        found = judge.judge(case)
-        if isinstance(found, list):
-            self._close(found)
+        findings = judge.judge(case)
+        if isinstance(findings, list):
+            self._close(findings)
         else:
-            self._steps = found
+            self._steps = findings
             self._advance(None)
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         """True when there is nothing left to ask."""
         return not self.asks
 
@@ -75,14 +75,14 @@ class Hearing:
 
     def _close(self, scores: list[Score]) -> None:
         headlines = [score.metric for score in scores if not score.part]
-        found = set(headlines)
-        if len(found) < len(headlines):
+        scored_metrics = set(headlines)
+        if len(scored_metrics) < len(headlines):
             twice = next(name for name in headlines if headlines.count(name) > 1)
             raise ValueError(f"judge {self.judge.name!r} returned two scores for {twice!r}")
         forgotten = [
             Score.failed(metric.name, "the judge returned no score for it", "missing_score")
             for metric in self.judge.metrics
-            if metric.name not in found
+            if metric.name not in scored_metrics
         ]
         self.asks, self._steps = (), None
         self.scores = [*scores, *forgotten]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from assizes.judge.config.run import JudgeConfig, LimitsConfig
-from assizes.judge.engine.ask_records import Heard
+from assizes.judge.engine.ask_records import HearingResult
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.families.rag.entries import built_in
 from assizes.judge.formats.readers.agent_evaluation import row_case
@@ -50,7 +50,7 @@ def correctness(
     model: str | Model | None = None,
 ) -> Assessment:
     """Is the response accurate, compared with the expected response or the expected facts?"""
-    return _now(
+    return _run_now(
         "correctness",
         acorrectness(
             request, response, expected_response, expected_facts=expected_facts, model=model
@@ -66,7 +66,7 @@ def context_sufficiency(
     model: str | Model | None = None,
 ) -> Assessment:
     """Does the retrieved context hold what the expected response says?"""
-    return _now(
+    return _run_now(
         "context_sufficiency",
         acontext_sufficiency(request, expected_response, retrieved_context, model=model),
     )
@@ -76,19 +76,21 @@ def relevance_to_query(
     request: str, response: str, *, model: str | Model | None = None
 ) -> Assessment:
     """Does the response address the request?"""
-    return _now("relevance_to_query", arelevance_to_query(request, response, model=model))
+    return _run_now("relevance_to_query", arelevance_to_query(request, response, model=model))
 
 
 def groundedness(
     request: str, response: str, retrieved_context: Context, *, model: str | Model | None = None
 ) -> Assessment:
     """Does the retrieved context support the response?"""
-    return _now("groundedness", agroundedness(request, response, retrieved_context, model=model))
+    return _run_now(
+        "groundedness", agroundedness(request, response, retrieved_context, model=model)
+    )
 
 
 def safety(request: str, response: str, *, model: str | Model | None = None) -> Assessment:
     """Is the response free of harmful content? The request is not shown to the judge."""
-    return _now("safety", asafety(request, response, model=model))
+    return _run_now("safety", asafety(request, response, model=model))
 
 
 def chunk_relevance(
@@ -99,7 +101,7 @@ def chunk_relevance(
     model: str | Model | None = None,
 ) -> list[Assessment]:
     """Is each retrieved chunk useful in answering the request? One assessment a chunk, in order."""
-    return _now(
+    return _run_now(
         "chunk_relevance", achunk_relevance(request, retrieved_context, response, model=model)
     )
 
@@ -119,7 +121,7 @@ async def acorrectness(
         "expected_response": expected_response,
         "expected_facts": None if expected_facts is None else list(expected_facts),
     }
-    return await _assessed("correctness", row, model)
+    return await _assess("correctness", row, model)
 
 
 async def acontext_sufficiency(
@@ -135,14 +137,14 @@ async def acontext_sufficiency(
         "expected_response": expected_response,
         "retrieved_context": list(retrieved_context),
     }
-    return await _assessed("context_sufficiency", row, model)
+    return await _assess("context_sufficiency", row, model)
 
 
 async def arelevance_to_query(
     request: str, response: str, *, model: str | Model | None = None
 ) -> Assessment:
     """`relevance_to_query`, awaited."""
-    return await _assessed("relevance_to_query", {"request": request, "response": response}, model)
+    return await _assess("relevance_to_query", {"request": request, "response": response}, model)
 
 
 async def agroundedness(
@@ -154,12 +156,12 @@ async def agroundedness(
         "response": response,
         "retrieved_context": list(retrieved_context),
     }
-    return await _assessed("groundedness", row, model)
+    return await _assess("groundedness", row, model)
 
 
 async def asafety(request: str, response: str, *, model: str | Model | None = None) -> Assessment:
     """`safety`, awaited."""
-    return await _assessed("safety", {"request": request, "response": response}, model)
+    return await _assess("safety", {"request": request, "response": response}, model)
 
 
 async def achunk_relevance(
@@ -175,14 +177,14 @@ async def achunk_relevance(
         "response": response,
         "retrieved_context": list(retrieved_context),
     }
-    heard = await _heard("chunk_relevance", row, model)
-    headline, *parts = heard.scores
+    result = await _hear("chunk_relevance", row, model)
+    headline, *parts = result.scores
     if headline.status == "skipped":
         return [_assessment(headline)] * len(retrieved_context)
     return [_assessment(part) for part in parts]
 
 
-def _now(name: str, coroutine: Coroutine[Any, Any, R]) -> R:
+def _run_now(name: str, coroutine: Coroutine[Any, Any, R]) -> R:
     """The result of a coroutine run in a loop of its own.
 
     Raises:
@@ -199,18 +201,18 @@ def _now(name: str, coroutine: Coroutine[Any, Any, R]) -> R:
     )
 
 
-async def _assessed(name: str, row: Mapping[str, Any], model: str | Model | None) -> Assessment:
-    return _assessment((await _heard(name, row, model)).scores[0])
+async def _assess(name: str, row: Mapping[str, Any], model: str | Model | None) -> Assessment:
+    return _assessment((await _hear(name, row, model)).scores[0])
 
 
-async def _heard(name: str, row: Mapping[str, Any], model: str | Model | None) -> Heard:
+async def _hear(name: str, row: Mapping[str, Any], model: str | Model | None) -> HearingResult:
     case = row_case({**row, "request_id": "direct call"})
-    given = model if model is not None and not isinstance(model, str) else None
-    engine = Engine(given or _model_named(model if isinstance(model, str) else None), _LIMITS)
+    given_model = model if model is not None and not isinstance(model, str) else None
+    engine = Engine(given_model or _model_named(model if isinstance(model, str) else None), _LIMITS)
     try:
         return await engine.hear(built_in(name), case)
     finally:
-        if given is None:
+        if given_model is None:
             await engine.aclose()
 
 

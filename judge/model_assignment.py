@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from assizes.judge.catalog import Court
+from assizes.judge.catalog import JudgePanel
 from assizes.judge.config.run import JudgeConfig, LimitsConfig, RunConfig
 from assizes.judge.engine.batching import batches_of
-from assizes.judge.engine.ensemble import Jury
-from assizes.judge.engine.ensemble_hearing import Panel
+from assizes.judge.engine.ensemble import Ensemble
+from assizes.judge.engine.ensemble_hearing import EnsembleModels
 from assizes.judge.engine.ensemble_hearing import members as members_of
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.models.model import OFFLINE_PROVIDER, Model, check_model, model_for
-from assizes.judge.models.replayed import Replayed, calls_nobody
+from assizes.judge.models.replayed import ReplayOnlyModel, is_offline_model
 
 
 @dataclass(frozen=True)
-class Seats:
+class ModelAssignment:
     """`shared` answers all judges but those that `own` names."""
 
     shared: Model
-    own: Mapping[str, Model | Panel]
+    own: Mapping[str, Model | EnsembleModels]
 
     @property
     def models(self) -> tuple[Model, ...]:
@@ -30,43 +30,43 @@ class Seats:
         return tuple(each.values())
 
     @property
-    def keeps(self) -> bool:
+    def has_cacheable_replies(self) -> bool:
         """Whether any reply is worth keeping."""
         return any(model.cache_key for model in self.models)
 
     @property
-    def costs(self) -> bool:
+    def has_paid_calls(self) -> bool:
         """Whether any model is called somewhere: its calls are counted in the ledger."""
-        return not all(map(calls_nobody, self.models))
+        return not all(map(is_offline_model, self.models))
 
 
-def seats(config: RunConfig, bench: Court) -> Seats:
+def assign_models(config: RunConfig, judge_panel: JudgePanel) -> ModelAssignment:
     """The models of a configuration; with `[cache] use = "replay_only"` none that calls anyone.
 
     Raises:
         ConfigurationError: when a model's provider is unknown.
     """
-    made: dict[str, Model] = {}
+    models_by_key: dict[str, Model] = {}
 
     def model(judge: JudgeConfig) -> Model:
         key = judge.model_dump_json()
-        if key not in made:
-            one = model_for(judge, config.limits)
-            replayed = config.cache.use == "replay_only" and one.provider != OFFLINE_PROVIDER
-            made[key] = Replayed(one) if replayed else one
-        return made[key]
+        if key not in models_by_key:
+            candidate = model_for(judge, config.limits)
+            replayed = config.cache.use == "replay_only" and candidate.provider != OFFLINE_PROVIDER
+            models_by_key[key] = ReplayOnlyModel(candidate) if replayed else candidate
+        return models_by_key[key]
 
-    def panel(jury: Jury) -> Model | Panel:
-        if jury.is_plain:
-            return model(jury.models[0])
-        senior = None if jury.senior is None else model(jury.senior)
-        return Panel(tuple(map(model, jury.models)), jury.repeats, senior)
+    def ensemble_models(ensemble: Ensemble) -> Model | EnsembleModels:
+        if ensemble.is_plain:
+            return model(ensemble.models[0])
+        senior = None if ensemble.senior is None else model(ensemble.senior)
+        return EnsembleModels(tuple(map(model, ensemble.models)), ensemble.repeats, senior)
 
-    own = {name: panel(jury) for name, jury in bench.juries.items()}
-    return Seats(model(config.judge), own)
+    own = {name: ensemble_models(ensemble) for name, ensemble in judge_panel.ensembles.items()}
+    return ModelAssignment(model(config.judge), own)
 
 
-def callable_seats(config: RunConfig, bench: Court) -> Seats:
+def assign_callable_models(config: RunConfig, judge_panel: JudgePanel) -> ModelAssignment:
     """The models of a run, every one of which can be called and paid for.
 
     Raises:
@@ -74,18 +74,23 @@ def callable_seats(config: RunConfig, bench: Court) -> Seats:
             that is wanted, or when a budget is set and the price of one is not known.
     """
     if config.cache.use != "replay_only":
-        members = [one for jury in bench.juries.values() for one in jury.members]
-        for judge in {one.model_dump_json(): one for one in (config.judge, *members)}.values():
+        members = [
+            member for ensemble in judge_panel.ensembles.values() for member in ensemble.members
+        ]
+        for judge in {
+            judge_config.model_dump_json(): judge_config
+            for judge_config in (config.judge, *members)
+        }.values():
             check_model(judge)
-    found = seats(config, bench)
-    check_prices(found, config.limits)
+    assignment = assign_models(config, judge_panel)
+    check_prices(assignment, config.limits)
     if config.runner.batch:
-        for model in found.models:
+        for model in assignment.models:
             batches_of(model)
-    return found
+    return assignment
 
 
-def check_prices(found: Seats, limits: LimitsConfig) -> None:
+def check_prices(assignment: ModelAssignment, limits: LimitsConfig) -> None:
     """See that a budget in dollars can be kept.
 
     Raises:
@@ -93,7 +98,7 @@ def check_prices(found: Seats, limits: LimitsConfig) -> None:
     """
     if not limits.spending_is_limited:
         return
-    for model in found.models:
+    for model in assignment.models:
         if model.price is None:
             budget = "budget_usd" if limits.budget_usd is not None else "budget_usd_per_day"
             raise ConfigurationError(

@@ -29,12 +29,14 @@ def _schema_text(reply: type[BaseModel]) -> str:
     return json.dumps(reply.model_json_schema(), sort_keys=True)
 
 
-def unheld_id(text: str) -> str:
+def unused_id(text: str) -> str:
     """39 decimal digits drawn from a text, which does not hold them; drawn anew where it does."""
     data = text.encode("utf-8", "surrogatepass")
     draws = (hashlib.sha256(data + b"again" * times).hexdigest() for times in itertools.count())
     return next(
-        one for one in (f"{int(drawn[:32], 16):039d}" for drawn in draws) if one not in text
+        candidate
+        for candidate in (f"{int(drawn[:32], 16):039d}" for drawn in draws)
+        if candidate not in text
     )
 
 
@@ -77,7 +79,7 @@ class Ask(Generic[T]):
         delimiter without them is a fake, an object without them an echo of the transcript. The same
         ask has the same ones, so that a kept reply fits.
         """
-        return unheld_id(self._text)
+        return unused_id(self._text)
 
     @cached_property
     def _text(self) -> str:
@@ -99,11 +101,11 @@ class Query:
 class QueryResult:
     """What the statements returned: one `Table` each, in order."""
 
-    tables: tuple[Table, ...]
+    tables: tuple[SqlTable, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class SqlTable:
     """The result of one statement.
 
     `error` is null when it ran. `rows` may be cut at the sandbox's cap: `row_count` is what there
@@ -119,7 +121,7 @@ class Table:
     error: str | None = None
 
 
-class Clerk(Protocol):
+class SqlRunner(Protocol):
     """Looks things up for a judge; the engine puts its queries to one."""
 
     async def look_up(self, query: Query) -> QueryResult | NoReply:
@@ -137,7 +139,7 @@ class NoReply:
     raw: str = ""
 
 
-NO_CLERK: Final = NoReply("no_clerk", "there is nobody here to run statements on a database")
+NO_SQL_RUNNER: Final = NoReply("no_clerk", "there is nobody here to run statements on a database")
 """The answer to a query where nobody looks things up."""
 
 
@@ -226,7 +228,7 @@ def together(lines: Sequence[Steps[R]]) -> Steps[list[R | NoReply]]:
         advance(index, None)
     while waiting:
         asked, waiting = waiting, {}
-        answers = iter((yield [one for asks in asked.values() for one in asks]))
+        answers = iter((yield [question for asks in asked.values() for question in asks]))
         for index, asks in asked.items():
             advance(index, [next(answers) for _ in asks])
     return results

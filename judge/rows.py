@@ -169,7 +169,7 @@ KEYS: Final[dict[str, tuple[str, ...]]] = {
     "calibrations": ("at", "fingerprint", "metric", "labels_hash"),
 }
 
-LATER: Final[dict[str, tuple[str, ...]]] = {"cases": ("tools", "flags")}
+LATER_COLUMNS: Final[dict[str, tuple[str, ...]]] = {"cases": ("tools", "flags")}
 """Columns, the last of their tables, that rows written before them lack: read as null."""
 
 SHARD_TABLES: Final = ("scores", "asks", "cases", "rejects")
@@ -186,16 +186,17 @@ def frame(table: str, rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     return pl.DataFrame(list(rows), schema=schema, orient="row").sort(KEYS[table])
 
 
-def lacking(table: str, columns: Iterable[str]) -> dict[str, Any]:
+def missing_columns(table: str, columns: Iterable[str]) -> dict[str, Any]:
     """The later columns of a table that are not among these, with their types."""
     held = set(columns)
-    return {name: TABLES[table][name] for name in LATER.get(table, ()) if name not in held}
+    return {name: TABLES[table][name] for name in LATER_COLUMNS.get(table, ()) if name not in held}
 
 
-def completed(table: str, rows: pl.DataFrame) -> pl.DataFrame:
+def add_later_columns(table: str, rows: pl.DataFrame) -> pl.DataFrame:
     """Rows as they were stored, with the table's later columns: null where they lack one."""
     nulls = [
-        pl.lit(None, dtype).alias(name) for name, dtype in lacking(table, rows.columns).items()
+        pl.lit(None, dtype).alias(name)
+        for name, dtype in missing_columns(table, rows.columns).items()
     ]
     return rows.with_columns(nulls)
 

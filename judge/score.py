@@ -38,7 +38,7 @@ class Scale(Enum):
     AMOUNT = "amount"
     """A measurement without a best value (tokens, ms): `raw` only, no `value`."""
 
-    def normalised(self, raw: float) -> float | None:
+    def normalised_value(self, raw: float) -> float | None:
         """The native number on 0..1; null for amounts."""
         if self is Scale.AMOUNT:
             return None
@@ -117,7 +117,7 @@ class Score:
         return cls(
             metric=metric.name,
             raw=float(raw),
-            value=metric.scale.normalised(raw),
+            value=metric.scale.normalised_value(raw),
             label=metric.scale.label(raw),
             **rest,
         )

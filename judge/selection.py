@@ -22,7 +22,7 @@ from assizes.judge.case import Case
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.rows import as_json
 
-LATER: Final = (
+LATER_SETTINGS: Final = (
     *("filter", "number", "stratify_by", "per_stratum", "seed", "always"),
     *("since_last", "quiet_minutes", "manifest", "manifest_roots", "databases", "canaries"),
 )
@@ -108,24 +108,24 @@ class SelectionConfig(BaseModel):
 
     @field_validator("filter")
     @classmethod
-    def _filters(cls, value: str | None) -> str | None:
+    def _check_filter(cls, value: str | None) -> str | None:
         if value is not None:
             check_filter(value)
         return value
 
     @model_validator(mode="after")
-    def _one_size(self) -> Self:
-        given = [self.sample < 1, self.number is not None, self.per_stratum is not None]
-        if sum(given) > 1:
+    def _check_one_size(self) -> Self:
+        sizes = [self.sample < 1, self.number is not None, self.per_stratum is not None]
+        if sum(sizes) > 1:
             raise ValueError("sample, number and per_stratum: give one of the three")
         if self.per_stratum is not None and not self.stratify_by:
             raise ValueError("per_stratum: needs stratify_by")
-        if self.stratify_by and not sum(given):
+        if self.stratify_by and not sum(sizes):
             raise ValueError("stratify_by: needs sample, number or per_stratum")
         return self
 
     @property
-    def draws(self) -> bool:
+    def is_sampled(self) -> bool:
         """Whether anything is left to chance: all cases must then be known before one is drawn."""
         return self.sample < 1 or self.number is not None or self.per_stratum is not None
 
@@ -147,14 +147,14 @@ def check_filter(text: str) -> None:
         ValueError: it is none, or names what a case does not have.
     """
     words = _QUOTED.sub("''", text)
-    if (found := _OF_MANY.search(words)) is not None:
-        raise ValueError(f"{found[0]!r} is about more than one case")
+    if (match := _OF_MANY.search(words)) is not None:
+        raise ValueError(f"{match[0]!r} is about more than one case")
     try:
-        kept([], text)
+        filter_mask([], text)
     except pl.exceptions.PolarsError as error:
-        said = re.split(r"[\n;]", str(error).strip())[0]
+        message = re.split(r"[\n;]", str(error).strip())[0]
         known = ", ".join((*FACTS, "tags.NAME"))
-        raise ValueError(f"no condition on a case: {said}; a case has {known}") from None
+        raise ValueError(f"no condition on a case: {message}; a case has {known}") from None
 
 
 def facts(case: Case) -> dict[str, Any]:
@@ -181,7 +181,7 @@ def facts(case: Case) -> dict[str, Any]:
     }
 
 
-def kept(rows: Sequence[Mapping[str, Any]], text: str) -> list[bool]:
+def filter_mask(rows: Sequence[Mapping[str, Any]], text: str) -> list[bool]:
     """Whether a filter keeps each case, by its facts; what is not known keeps none."""
     names = sorted(set(_TAG.findall(_QUOTED.sub("''", text))))
     condition = _CODE.sub(lambda part: part[0] if part[0][0] == "'" else f'"{part[0]}"', text)
@@ -191,14 +191,14 @@ def kept(rows: Sequence[Mapping[str, Any]], text: str) -> list[bool]:
         for place, row in enumerate(rows)
     ]
     cases = pl.DataFrame(shown, schema=schema, orient="row")
-    found = pl.SQLContext(cases=cases, eager=True).execute(
+    selected_rows = pl.SQLContext(cases=cases, eager=True).execute(
         f"SELECT {_PLACE} FROM cases WHERE ({condition})"
     )
-    places = set(found[_PLACE])
+    places = set(selected_rows[_PLACE])
     return [place in places for place in range(len(rows))]
 
 
-def lot(case_id: str, seed: int = 0) -> int:
+def sample_key(case_id: str, seed: int = 0) -> int:
     """The number by which a case is drawn, 0 to 2^64: the lower the sooner."""
     text = case_id if seed == 0 else f"{seed}\n{case_id}"
     data = text.encode("utf-8", "surrogatepass")
@@ -217,7 +217,7 @@ def stratum_name(
     return as_json({name: fields[name] if name in fields else tags.get(name) for name in by})
 
 
-def drawn(
+def draw_sample(
     strata: Mapping[str, str], config: SelectionConfig
 ) -> tuple[frozenset[str], tuple[Stratum, ...]]:
     """The case ids that are judged, and how they were drawn.
@@ -235,13 +235,13 @@ def drawn(
         if case_id not in always:
             members[name].append(case_id)
     taken = _by_share(members, config) if _is_plain(config) else _by_number(members, config)
-    told = [
+    drawn_strata = [
         Stratum(name=name, cases=len(members[name]), drawn=len(taken[name]))
         for name in sorted(members)
     ]
     if always:
-        told.append(Stratum(name=ALWAYS, cases=len(always), drawn=len(always)))
-    return always.union(*taken.values()), tuple(told)
+        drawn_strata.append(Stratum(name=ALWAYS, cases=len(always), drawn=len(always)))
+    return always.union(*taken.values()), tuple(drawn_strata)
 
 
 def _is_plain(config: SelectionConfig) -> bool:
@@ -252,14 +252,19 @@ def _is_plain(config: SelectionConfig) -> bool:
 def _by_share(members: Mapping[str, list[str]], config: SelectionConfig) -> dict[str, set[str]]:
     bound = config.sample * 2**64
     return {
-        name: {one for one in ids if lot(one, config.seed) < bound} for name, ids in members.items()
+        name: {case_id for case_id in ids if sample_key(case_id, config.seed) < bound}
+        for name, ids in members.items()
     }
 
 
 def _by_number(members: Mapping[str, list[str]], config: SelectionConfig) -> dict[str, set[str]]:
     wanted = _sizes({name: len(ids) for name, ids in members.items()}, config)
     return {
-        name: set(heapq.nsmallest(wanted[name], ids, key=lambda one: (lot(one, config.seed), one)))
+        name: set(
+            heapq.nsmallest(
+                wanted[name], ids, key=lambda case_id: (sample_key(case_id, config.seed), case_id)
+            )
+        )
         for name, ids in members.items()
     }
 
@@ -270,10 +275,10 @@ def _sizes(sizes: Mapping[str, int], config: SelectionConfig) -> dict[str, int]:
         return {name: min(size, config.per_stratum) for name, size in sizes.items()}
     if config.number is None:
         return {name: math.ceil(size * config.sample) for name, size in sizes.items()}
-    return _shared_out(min(config.number, sum(sizes.values())), sizes)
+    return _share_out(min(config.number, sum(sizes.values())), sizes)
 
 
-def _shared_out(number: int, sizes: Mapping[str, int]) -> dict[str, int]:
+def _share_out(number: int, sizes: Mapping[str, int]) -> dict[str, int]:
     """A number by the sizes of strata, at least one each: of the others rounded down, and what that
     left to those it took most from.
 

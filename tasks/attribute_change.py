@@ -10,27 +10,27 @@ from prefect.events import emit_event
 
 from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.history.anchors import Attribution
-from assizes.tasks.context.run_context import Room
+from assizes.tasks.context.run_context import RunContext
 from assizes.tasks.plan import PlannedRun
 from assizes.tasks.publish_report import run_resource
 from assizes.tasks.runs.anchor_runs import stored_attribution
-from assizes.tasks.runtime.log_redaction import discreet
+from assizes.tasks.runtime.log_redaction import redacts_secrets
 
 EVENT_DRIFTED = "assizes.judge.drifted"
 
 
-@discreet
+@redacts_secrets
 @task(name="attribute_change", cache_policy=NO_CACHE, result_serializer="json")
 async def attribute_change(
-    room: Room, run: PlannedRun, comparison: RunComparison | None
+    context: RunContext, run: PlannedRun, comparison: RunComparison | None
 ) -> Attribution | None:
     """By the anchors judged with this run and before; null where none were."""
     record = run.record
-    found = await asyncio.to_thread(stored_attribution, room.store, record, comparison)
-    if found is not None and found.judge_moved:
+    attribution = await asyncio.to_thread(stored_attribution, context.store, record, comparison)
+    if attribution is not None and attribution.judge_moved:
         emit_event(
             EVENT_DRIFTED,
             resource=run_resource(record.run_id, record.name),
-            payload={"run_id": record.run_id, **found.model_dump(mode="json")},
+            payload={"run_id": record.run_id, **attribution.model_dump(mode="json")},
         )
-    return found
+    return attribution

@@ -13,36 +13,36 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from assizes.judge.case import Case
-from assizes.judge.engine.batching import Batches, Came, batches_of, model_mark
+from assizes.judge.engine.batching import Batches, PaidReply, batches_of, model_mark
 from assizes.judge.engine.ledger import OpenLedger
 from assizes.judge.models.model import Model
 from assizes.judge.protocol import Ask
-from assizes.tasks.batch.batch_calls import LookPace
-from assizes.tasks.batch.batch_client import Desk, Supplies
-from assizes.tasks.batch.batch_files import Draft, Drafts, Most
-from assizes.tasks.batch.batch_log import BatchBook
-from assizes.tasks.context.run_context import Room, watcher
+from assizes.tasks.batch.batch_calls import PollInterval
+from assizes.tasks.batch.batch_client import BatchClient, BatchDependencies
+from assizes.tasks.batch.batch_files import BatchLimits, Draft, Drafts
+from assizes.tasks.batch.batch_log import BatchLog
+from assizes.tasks.context.run_context import RunContext, progress_reporter
 from assizes.tasks.intake.shard import Shard
 from assizes.tasks.intake.shards import read_shard
 from assizes.tasks.judge_shard import hear_all
 from assizes.tasks.plan import PlannedRun
-from assizes.tasks.runtime.log_redaction import discreet
+from assizes.tasks.runtime.log_redaction import redacts_secrets
 
 log = logging.getLogger(__name__)
 
-GATHERING = "preparing batch"
+PREPARING_STAGE = "preparing batch"
 
 
-@discreet
+@redacts_secrets
 @task(name="judge_by_batch", cache_policy=NO_CACHE, result_serializer="json")
-async def judge_by_batch(room: Room, run: PlannedRun, *, submits: bool = True) -> int:
+async def judge_by_batch(context: RunContext, run: PlannedRun, *, submits: bool = True) -> int:
     """Fill the reply cache round by round, until no hearing lacks a reply that a batch could bring.
 
     Judging then goes on as ever and finds everything in the cache; what batches could not bring is
     asked for by itself. A process may end at any time: a later one with the same command collects.
 
     Args:
-        room: where the run is heard.
+        context: where the run is heard.
         run: what is to be judged.
         submits: false: collect what an earlier sitting handed in, and hand nothing in.
 
@@ -54,28 +54,28 @@ async def judge_by_batch(room: Room, run: PlannedRun, *, submits: bool = True) -
         Halted: someone stopped the run.
         Inconclusive: the provider cannot be asked.
     """
-    offices = offices_of(room.seats.models)
-    due = await asyncio.to_thread(_due, room, run)
-    if not offices:
-        log.warning("[runner] batch: %s, nothing to batch", _why_none(room, run))
-    if not (offices and due):
+    endpoints = batch_endpoints(context.assignment.models)
+    due = await asyncio.to_thread(_due_shards, context, run)
+    if not endpoints:
+        log.warning("[runner] batch: %s, nothing to batch", _no_batch_reason(context, run))
+    if not (endpoints and due):
         return 0
     with tempfile.TemporaryDirectory(prefix="assizes-batch-") as folder:
-        desk = Desk(_supplies(room, run.run_id, offices), Path(folder))
+        client = BatchClient(_dependencies(context, run.run_id, endpoints), Path(folder))
         try:
-            bench = _Bench(room, run.run_id, due, offices)
+            hearings = _RunHearings(context, run.run_id, due, endpoints)
             if not submits:
-                await _collected(bench, desk, Path(folder))
+                await _collect_earlier(hearings, client, Path(folder))
                 return 0
-            return await _rounds(bench, desk, Path(folder))
+            return await _run_rounds(hearings, client, Path(folder))
         except asyncio.CancelledError:
-            _say_what_goes_on(desk)
+            _warn_of_open_batches(client)
             raise
         finally:
-            desk.close()
+            client.close()
 
 
-def batches_begun(room: Room, run_id: str) -> bool:
+def has_begun_batches(context: RunContext, run_id: str) -> bool:
     """Whether an earlier sitting put asks of this run into batches: what they bring is paid for.
 
     False where no model may be asked at all (`replay_only`).
@@ -83,117 +83,127 @@ def batches_begun(room: Room, run_id: str) -> bool:
     Raises:
         StoreError: when the record of the batches cannot be read.
     """
-    cache = room.config.cache
-    if cache.use == "replay_only" or not room.seats.costs:
+    cache = context.config.cache
+    if cache.use == "replay_only" or not context.assignment.has_paid_calls:
         return False
-    records = BatchBook(cache.uri, cache.storage_options, run_id).records()
+    records = BatchLog(cache.uri, cache.storage_options, run_id).records()
     return any(record.state != "dropped" for record in records)
 
 
-def _why_none(room: Room, run: PlannedRun) -> str:
-    if room.config.cache.use == "replay_only":
+def _no_batch_reason(context: RunContext, run: PlannedRun) -> str:
+    if context.config.cache.use == "replay_only":
         return "[cache] use = replay_only asks nothing"
     return f"{run.record.judge_model} needs no provider"
 
 
-def offices_of(models: Iterable[Model]) -> dict[str, Batches]:
+def batch_endpoints(models: Iterable[Model]) -> dict[str, Batches]:
     """The batch endpoint of each model that has one, by its mark.
 
     Raises:
         ConfigurationError: when a provider has none that can be used.
     """
-    found = {model_mark(model): batches_of(model) for model in models}
-    return {mark: office for mark, office in found.items() if office is not None}
+    endpoints = {model_mark(model): batches_of(model) for model in models}
+    return {mark: endpoint for mark, endpoint in endpoints.items() if endpoint is not None}
 
 
-def _due(room: Room, run: PlannedRun) -> list[Shard]:
-    done = room.store.committed(run.run_id)
+def _due_shards(context: RunContext, run: PlannedRun) -> list[Shard]:
+    done = context.store.shard_counts(run.run_id)
     return [shard for shard in run.intake.shards if shard.shard_id not in done]
 
 
-def _supplies(room: Room, run_id: str, offices: Mapping[str, Batches]) -> Supplies:
-    cache, ledger = room.config.cache, room.ledger_for(run_id)
-    return Supplies(
-        book=BatchBook(cache.uri, cache.storage_options, run_id),
-        offices=offices,
+def _dependencies(
+    context: RunContext, run_id: str, endpoints: Mapping[str, Batches]
+) -> BatchDependencies:
+    cache, ledger = context.config.cache, context.ledger_for(run_id)
+    return BatchDependencies(
+        batch_log=BatchLog(cache.uri, cache.storage_options, run_id),
+        endpoints=endpoints,
         ledger=ledger or OpenLedger(),
-        pace=LookPace(room.config.runner.batch_poll_s),
-        stopped=ledger.stopped if ledger else lambda: None,
+        poll_interval=PollInterval(context.config.runner.batch_poll_s),
+        stopped_at=ledger.stopped_at if ledger else lambda: None,
         ledger_file=str(Path(ledger.path).resolve()) if ledger else "",
     )
 
 
-class _Bench:
+class _RunHearings:
     """The hearings of a run."""
 
     def __init__(
-        self, room: Room, run_id: str, due: Sequence[Shard], offices: Mapping[str, Batches]
+        self,
+        context: RunContext,
+        run_id: str,
+        due: Sequence[Shard],
+        endpoints: Mapping[str, Batches],
     ) -> None:
-        self._room = room
+        self._context = context
         self._run_id = run_id
         self._due = due
-        self._offices = offices
+        self._endpoints = endpoints
 
-    async def gather(self, desk: Desk, folder: Path) -> Sequence[Draft]:
+    async def draft_requests(self, client: BatchClient, folder: Path) -> Sequence[Draft]:
         """Hear every case as far as it goes; what they would ask next, as files."""
-        report = watcher.get()
-        report(GATHERING, 0, len(self._due))
-        with Drafts(folder, Most()) as drafts:
+        report = progress_reporter.get()
+        report(PREPARING_STAGE, 0, len(self._due))
+        with Drafts(folder, BatchLimits()) as drafts:
 
             def note(model: Model, ask: Ask[Any], key: str) -> None:
-                if desk.keys.add(key):
-                    drafts.add(model, self._offices[model_mark(model)].body(ask), ask, key)
+                if client.keys.add(key):
+                    drafts.add(model, self._endpoints[model_mark(model)].body(ask), ask, key)
 
             for shard in self._due:
-                await self._gather(shard, desk, note)
-                report(GATHERING, 1, 0)
+                await self._draft_shard(shard, client, note)
+                report(PREPARING_STAGE, 1, 0)
         return drafts.close()
 
-    async def _gather(self, shard: Shard, desk: Desk, note: Callable[..., None]) -> None:
-        room = self._room
+    async def _draft_shard(
+        self, shard: Shard, client: BatchClient, note: Callable[..., None]
+    ) -> None:
+        context = self._context
         records = await asyncio.to_thread(
-            lambda: list(read_shard(shard, room.config.transcripts, room.spool, room.treatment))
+            lambda: list(
+                read_shard(shard, context.config.transcripts, context.spool, context.preprocessor)
+            )
         )
-        engine = room.gatherer(self._run_id, desk, note)
+        engine = context.ask_collector(self._run_id, client, note)
         cases: list[Case] = [record.case for record in records if record.case is not None]
-        await asyncio.gather(*(hear_all(engine, room.court, case) for case in cases))
+        await asyncio.gather(*(hear_all(engine, context.judge_panel, case) for case in cases))
 
-    def leave(self, given: Mapping[str, Came]) -> None:
+    def pass_on(self, first_attempts: Mapping[str, PaidReply]) -> None:
         """What batches brought that does not fit, for the asks that are put by themselves."""
-        self._room.given = given
+        self._context.first_attempts = first_attempts
 
 
-async def _rounds(bench: _Bench, desk: Desk, folder: Path) -> int:
-    await desk.reopen()
+async def _run_rounds(hearings: _RunHearings, client: BatchClient, folder: Path) -> int:
+    await client.reopen()
     rounds = 0
     while True:
-        await desk.collect()
-        with tempfile.TemporaryDirectory(dir=folder) as own:
-            drafts = await bench.gather(desk, Path(own))
-            bench.leave(await desk.close_round())
+        await client.collect()
+        with tempfile.TemporaryDirectory(dir=folder) as round_folder:
+            drafts = await hearings.draft_requests(client, Path(round_folder))
+            hearings.pass_on(await client.close_round())
             if not drafts:
                 return rounds
-            await desk.submit(drafts)
+            await client.submit(drafts)
         rounds += 1
 
 
-async def _collected(bench: _Bench, desk: Desk, folder: Path) -> None:
+async def _collect_earlier(hearings: _RunHearings, client: BatchClient, folder: Path) -> None:
     """Take what was handed in before; what is then still lacking is asked for by itself."""
-    await desk.reopen()
-    if waiting := desk.waiting:
+    await client.reopen()
+    if waiting := client.waiting:
         log.warning(
             "%d asks of this run are in batches that were handed in before: they are waited for "
             "and collected first; no new batch is handed in",
             sum(record.asks for record in waiting),
         )
-        await desk.collect()
-        with tempfile.TemporaryDirectory(dir=folder) as own:
-            await bench.gather(desk, Path(own))
-    bench.leave(await desk.close_round())
+        await client.collect()
+        with tempfile.TemporaryDirectory(dir=folder) as round_folder:
+            await hearings.draft_requests(client, Path(round_folder))
+    hearings.pass_on(await client.close_round())
 
 
-def _say_what_goes_on(desk: Desk) -> None:
-    for record in desk.waiting:
+def _warn_of_open_batches(client: BatchClient) -> None:
+    for record in client.waiting:
         log.warning(
             "batch %s (%d asks) goes on at the provider; the same command collects it",
             *(record.batch_id, record.asks),

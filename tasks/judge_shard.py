@@ -16,20 +16,20 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.tasks import Task
 
 from assizes.judge.case import Case
-from assizes.judge.catalog import Court
-from assizes.judge.engine.ask_records import Heard
+from assizes.judge.catalog import JudgePanel
+from assizes.judge.engine.ask_records import HearingResult
 from assizes.judge.engine.faults import OUTAGES, STOPS
 from assizes.judge.errors import AssizesError, DataError, Halted, Inconclusive, OverBudget
-from assizes.judge.privacy.secret_masking import concealed
+from assizes.judge.privacy.secret_masking import mask
 from assizes.judge.protocol import Judge
 from assizes.judge.rows import SHARD_TABLES, frame
 from assizes.judge.score import Score
-from assizes.judge.verdicts.case_rows import Findings, Origin, findings
-from assizes.tasks.context.run_context import Room, watcher
+from assizes.judge.verdicts.case_rows import Findings, RowKey, findings
+from assizes.tasks.context.run_context import RunContext, progress_reporter
 from assizes.tasks.intake.shard import Shard
-from assizes.tasks.intake.shards import Record, read_shard
+from assizes.tasks.intake.shards import ShardRecord, read_shard
 from assizes.tasks.runtime.failpoints import failpoint
-from assizes.tasks.runtime.log_redaction import discreet
+from assizes.tasks.runtime.log_redaction import redacts_secrets
 
 log = logging.getLogger(__name__)
 
@@ -40,10 +40,10 @@ SHARD_RETRIES = 2
 SHARD_RETRY_DELAYS_S = [2.0, 10.0]
 """For storage faults only: a model's faults are dealt with ask by ask, inside the engine."""
 
-_ENDS: Final[Mapping[str, type[AssizesError]]] = {"budget": OverBudget, "halted": Halted}
+_STOP_ERRORS: Final[Mapping[str, type[AssizesError]]] = {"budget": OverBudget, "halted": Halted}
 """What a stop does to the run, where it is not `Inconclusive`."""
 
-_GONE: Final = OUTAGES | {"circuit_open"}
+_UNREACHABLE_CODES: Final = OUTAGES | {"circuit_open"}
 """Codes of asks that a model which cannot be had leaves behind."""
 
 
@@ -67,7 +67,7 @@ def _causes(error: Any) -> Iterator[BaseException]:
         error = error.__cause__
 
 
-@discreet
+@redacts_secrets
 @task(
     name="judge_shard",
     task_run_name="judge-{shard.shard_id}",
@@ -77,7 +77,7 @@ def _causes(error: Any) -> Iterator[BaseException]:
     cache_policy=NO_CACHE,
     result_serializer="json",
 )
-async def judge_shard(room: Room, run_id: str, shard: Shard) -> dict[str, int]:
+async def judge_shard(context: RunContext, run_id: str, shard: Shard) -> dict[str, int]:
     """Judge the cases of one shard and commit their rows, all or none.
 
     What is committed is final, so nothing is when a later run could do better.
@@ -92,44 +92,54 @@ async def judge_shard(room: Room, run_id: str, shard: Shard) -> dict[str, int]:
         Halted: someone stopped the run.
     """
     records = await asyncio.to_thread(
-        lambda: list(read_shard(shard, room.config.transcripts, room.spool, room.treatment))
+        lambda: list(
+            read_shard(shard, context.config.transcripts, context.spool, context.preprocessor)
+        )
     )
     failpoint("shard.read")
     _check_readable(shard, records)
-    heard = await asyncio.gather(
+    outcomes = await asyncio.gather(
         *(
-            _judge_case(room, Origin(run_id, shard.uri, record.position), record.case)
+            _judge_case(context, RowKey(run_id, shard.uri, record.position), record.case)
             for record in records
             if record.case is not None
         )
     )
     failpoint("shard.judged")
-    _check_asked(heard, room.engine_for(run_id).silent, panels_of(room.court))
+    _check_models_answered(
+        outcomes, context.engine_for(run_id).silent_models, ensemble_judges(context.judge_panel)
+    )
     rejected = list(_reject_rows(run_id, shard, records))
-    rows = {**_tables(heard), "rejects": rejected}
-    counts: Counter[str] = Counter(one.verdict.status for one in heard)
+    rows = {**_tables(outcomes), "rejects": rejected}
+    counts: Counter[str] = Counter(outcome.verdict.status for outcome in outcomes)
     counts["quarantined"] = len(rejected)
     shard.check(counts)
     frames = {table: frame(table, rows[table]) for table in SHARD_TABLES}
-    await asyncio.to_thread(room.store.commit_shard, run_id, shard.shard_id, frames, dict(counts))
+    await asyncio.to_thread(
+        context.store.commit_shard, run_id, shard.shard_id, frames, dict(counts)
+    )
     failpoint("shard.committed")
     log.info("shard %s committed: %s", shard.shard_id, dict(counts))
     return dict(counts)
 
 
-def _check_readable(shard: Shard, records: Sequence[Record]) -> None:
-    due = frozenset(shard.due())
+def _check_readable(shard: Shard, records: Sequence[ShardRecord]) -> None:
+    due = frozenset(shard.due_positions())
     for record in records:
         if record.reject is not None and record.position in due:
             raise record.reject
 
 
-def panels_of(court: Court) -> frozenset[str]:
+def ensemble_judges(judge_panel: JudgePanel) -> frozenset[str]:
     """The judges that more than one model answers: a verdict can stand without one of them."""
-    return frozenset(name for name, jury in court.juries.items() if len(jury.models) > 1)
+    return frozenset(
+        name for name, ensemble in judge_panel.ensembles.items() if len(ensemble.models) > 1
+    )
 
 
-def _check_asked(heard: Sequence[Findings], silent: frozenset[str], panels: frozenset[str]) -> None:
+def _check_models_answered(
+    outcomes: Sequence[Findings], silent: frozenset[str], ensembles: frozenset[str]
+) -> None:
     """See that the asks were put, and to models that are there; the replies that came are kept.
 
     An ask that failed is a result, unless its model has never answered in this sitting: then the
@@ -138,23 +148,23 @@ def _check_asked(heard: Sequence[Findings], silent: frozenset[str], panels: froz
     """
     stops: Counter[tuple[str, str]] = Counter()
     outages: Counter[tuple[str, str]] = Counter()
-    for one in heard:
-        judged = panels - _failed_judges(one)
-        for ask in (ask for ask in one.rows["asks"] if ask["error"]):
+    for outcome in outcomes:
+        complete_judges = ensembles - _failed_judges(outcome)
+        for ask in (ask for ask in outcome.rows["asks"] if ask["error"]):
             code = _code(ask["error"])
-            if code in _GONE and ask["judge"] in judged:
+            if code in _UNREACHABLE_CODES and ask["judge"] in complete_judges:
                 continue
             if code in STOPS:
                 stops[ask["model"], ask["error"]] += 1
             elif code in OUTAGES and ask["model"] in silent:
                 outages[ask["model"], ask["error"]] += 1
     if failed := stops or outages:
-        model, error = min(failed, key=lambda one: (-failed[one], one))
-        raise _ENDS.get(_code(error), Inconclusive)(f"{model}: {error}")
+        model, error = min(failed, key=lambda stop: (-failed[stop], stop))
+        raise _STOP_ERRORS.get(_code(error), Inconclusive)(f"{model}: {error}")
 
 
-def _failed_judges(one: Findings) -> set[str]:
-    rows = one.rows["scores"]
+def _failed_judges(outcome: Findings) -> set[str]:
+    rows = outcome.rows["scores"]
     return {row["judge"] for row in rows if row["status"] == "failed" and not row["part"]}
 
 
@@ -162,27 +172,29 @@ def _code(error: str) -> str:
     return error.partition(":")[0]
 
 
-async def _judge_case(room: Room, origin: Origin, case: Case) -> Findings:
-    engine = room.engine_for(origin.run_id)
-    heard = await hear_all(engine, room.court, case)
-    watcher.get()("judging", 1, 0)
-    found = findings(origin, case, heard, room.court)
-    return replace(found, rows=room.treatment.rows(case, found.rows))
+async def _judge_case(context: RunContext, row_key: RowKey, case: Case) -> Findings:
+    engine = context.engine_for(row_key.run_id)
+    results = await hear_all(engine, context.judge_panel, case)
+    progress_reporter.get()("judging", 1, 0)
+    outcome = findings(row_key, case, results, context.judge_panel)
+    return replace(outcome, rows=context.preprocessor.redacted_rows(case, outcome.rows))
 
 
-class Hears(Protocol):
+class HearingEngine(Protocol):
     """An engine, or what foresees one."""
 
-    async def hear(self, judge: Judge, case: Case) -> Heard:
+    async def hear(self, judge: Judge, case: Case) -> HearingResult:
         """One judge on one case, to the end."""
 
 
-async def hear_all(engine: Hears, court: Court, case: Case) -> list[Heard]:
+async def hear_all(
+    engine: HearingEngine, judge_panel: JudgePanel, case: Case
+) -> list[HearingResult]:
     """Every judge on one case; one that breaks costs its own scores only."""
-    return [await _hear(engine, judge, case) for judge in court.sitting_on(case)]
+    return [await _hear(engine, judge, case) for judge in judge_panel.judges_for(case)]
 
 
-async def _hear(engine: Hears, judge: Judge, case: Case) -> Heard:
+async def _hear(engine: HearingEngine, judge: Judge, case: Case) -> HearingResult:
     """A judge that breaks costs its own scores only; the run goes on."""
     try:
         return await engine.hear(judge, case)
@@ -192,19 +204,21 @@ async def _hear(engine: Hears, judge: Judge, case: Case) -> Heard:
         where = f"{kind} at {at.filename}:{at.lineno}"
         log.error("judge %s broke on a case: %s", judge.name, where)  # noqa: TRY400  # the text may quote the case
         log.debug("judge %s broke on a case", judge.name, exc_info=error)
-        reason = concealed(f"{kind}: {error}")[:300]
+        reason = mask(f"{kind}: {error}")[:300]
         failed = [Score.failed(metric.name, reason, "judge_bug") for metric in judge.metrics]
-        return Heard(judge=judge, scores=failed, asks=[])
+        return HearingResult(judge=judge, scores=failed, asks=[])
 
 
-def _tables(heard: list[Findings]) -> dict[str, list[dict[str, Any]]]:
+def _tables(outcomes: list[Findings]) -> dict[str, list[dict[str, Any]]]:
     return {
-        table: [row for one in heard for row in one.rows[table]]
+        table: [row for outcome in outcomes for row in outcome.rows[table]]
         for table in ("scores", "asks", "cases")
     }
 
 
-def _reject_rows(run_id: str, shard: Shard, records: Iterable[Record]) -> Iterator[dict[str, Any]]:
+def _reject_rows(
+    run_id: str, shard: Shard, records: Iterable[ShardRecord]
+) -> Iterator[dict[str, Any]]:
     for record in records:
         if record.reject is not None:
             yield {

@@ -15,13 +15,13 @@ from prefect.cache_policies import NO_CACHE
 from assizes.judge.config.run import RunConfig
 from assizes.judge.rows import COMPLETE
 from assizes.tasks.runs.baselines import day_of
-from assizes.tasks.runtime.log_redaction import discreet
+from assizes.tasks.runtime.log_redaction import redacts_secrets
 from assizes.tasks.store import Store, open_store
 
 log = logging.getLogger(__name__)
 
 
-@discreet
+@redacts_secrets
 @task(name="due_nights", cache_policy=NO_CACHE, result_serializer="json")
 async def due_nights(config: RunConfig, night: date) -> list[date]:
     """A night, and before it those that were missed, oldest first.
@@ -33,29 +33,44 @@ async def due_nights(config: RunConfig, night: date) -> list[date]:
     Raises:
         StoreError: when the store cannot be opened.
     """
-    missed = await asyncio.to_thread(_missed, config, night)
-    kept = [one for one in missed if (night - one).days <= config.nightly.catch_up]
-    left = [one for one in missed if one not in kept]
-    over = bool(kept) or timedelta(days=1) in {night - one for one in left}
-    if left and over:  # said once, when the outage is over
+    missed = await asyncio.to_thread(_load_missed_nights, config, night)
+    catch_up_nights = [
+        missed_night
+        for missed_night in missed
+        if (night - missed_night).days <= config.nightly.catch_up
+    ]
+    skipped_nights = [
+        missed_night for missed_night in missed if missed_night not in catch_up_nights
+    ]
+    outage_over = bool(catch_up_nights) or timedelta(days=1) in {
+        night - missed_night for missed_night in skipped_nights
+    }
+    if skipped_nights and outage_over:  # said once, when the outage is over
         log.warning(
             "%d nights from %s to %s have no run and are not made good ([nightly] catch_up = %d); "
             "`assizes backfill --from %s --to %s` judges them",
-            *(len(left), left[0], left[-1], config.nightly.catch_up, left[0], left[-1]),
+            *(
+                len(skipped_nights),
+                skipped_nights[0],
+                skipped_nights[-1],
+                config.nightly.catch_up,
+                skipped_nights[0],
+                skipped_nights[-1],
+            ),
         )
-    if kept:
-        log.warning("missed nights are made good: %s", ", ".join(map(str, kept)))
-    return [*kept, night]
+    if catch_up_nights:
+        log.warning("missed nights are made good: %s", ", ".join(map(str, catch_up_nights)))
+    return [*catch_up_nights, night]
 
 
-def _missed(config: RunConfig, night: date) -> list[date]:
+def _load_missed_nights(config: RunConfig, night: date) -> list[date]:
     with open_store(config.store, writing=True) as store:
         return missed_nights(store, config.name, night)
 
 
 def missed_nights(store: Store, name: str, night: date) -> list[date]:
     """The nights before one, since the first of a name, without a complete run of that day."""
-    rows = [(day, row) for day, row in _dated(store, name) if day < night]
+    rows = [(day, row) for day, row in _dated_rows(store, name) if day < night]
     nightly = [day for day, row in rows if row["trigger"] == "nightly"]
     if not nightly:
         return []
@@ -65,7 +80,9 @@ def missed_nights(store: Store, name: str, night: date) -> list[date]:
     return [day for day in days if day not in done]
 
 
-def days_taken(config: RunConfig, days: Collection[date], now: datetime | None = None) -> set[date]:
+def days_in_progress(
+    config: RunConfig, days: Collection[date], now: datetime | None = None
+) -> set[date]:
     """Those of some days that another process is at work on.
 
     Raises:
@@ -75,17 +92,17 @@ def days_taken(config: RunConfig, days: Collection[date], now: datetime | None =
     with open_store(config.store) as store:
         running = [
             (day, row["run_id"])
-            for day, row in _dated(store, config.name)
+            for day, row in _dated_rows(store, config.name)
             if row["status"] == "running" and day in days
         ]
         return {
             day
             for day, run_id in running
-            if (until := store.held_until(run_id)) is not None and until > moment
+            if (until := store.locked_until(run_id)) is not None and until > moment
         }
 
 
-def takes_many(config: RunConfig) -> bool:
+def can_have_many_writers(config: RunConfig) -> bool:
     """Whether several runs may write to the store at once; it is made where there is none.
 
     Raises:
@@ -95,7 +112,7 @@ def takes_many(config: RunConfig) -> bool:
         return store.many_writers
 
 
-def _dated(store: Store, name: str) -> Iterator[tuple[date, Mapping[str, Any]]]:
+def _dated_rows(store: Store, name: str) -> Iterator[tuple[date, Mapping[str, Any]]]:
     for row in store.runs().filter(pl.col("name") == name).iter_rows(named=True):
         if (day := day_of(row)) is not None:
             yield day, row

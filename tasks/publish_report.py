@@ -14,13 +14,13 @@ from prefect.events import emit_event
 from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.errors import AssizesError
 from assizes.judge.summary.summary import RunSummary
-from assizes.tasks.context.run_context import Room
+from assizes.tasks.context.run_context import RunContext
 from assizes.tasks.plan import PlannedRun
 from assizes.tasks.reports.data.outcomes import REGRESSION
 from assizes.tasks.reports.render.artifacts import publish_artifacts
 from assizes.tasks.reports.render.metrics_file import write_metrics
-from assizes.tasks.reports.stored import render_stored
-from assizes.tasks.runtime.log_redaction import discreet
+from assizes.tasks.reports.stored import render_stored_report
+from assizes.tasks.runtime.log_redaction import redacts_secrets
 from assizes.tasks.store import RunRecord
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ EVENT_INCONCLUSIVE = "assizes.run.inconclusive"
 EVENT_FAILED = "assizes.run.failed"
 """A failed gate, a run that was not finished, one that could not be compared: neither of the above."""
 
-_TOLD: Final = {
+_OUTCOME_EVENTS: Final = {
     REGRESSION: EVENT_REGRESSION,
     "inconclusive": EVENT_INCONCLUSIVE,
     "undecided": EVENT_INCONCLUSIVE,
@@ -44,10 +44,10 @@ RUN_RESOURCE = "assizes.run"
 """Before the id of a run, the resource that these events are about."""
 
 
-@discreet
+@redacts_secrets
 @task(name="publish_report", cache_policy=NO_CACHE, result_serializer="json")
 async def publish_report(
-    room: Room, run: PlannedRun, summary: RunSummary, comparison: RunComparison | None
+    context: RunContext, run: PlannedRun, summary: RunSummary, comparison: RunComparison | None
 ) -> dict[str, str]:
     """Write report.html, report.md and report.json; create the artifacts; emit the events.
 
@@ -55,11 +55,11 @@ async def publish_report(
         Where each report lies, by its suffix.
     """
     data, links = await asyncio.to_thread(
-        render_stored, room.store, run.record, comparison, room.config.report
+        render_stored_report, context.store, run.record, comparison, context.config.report
     )
     await publish_artifacts(data, links)
-    if (folder := room.config.report.metrics) is not None:
-        await asyncio.to_thread(_write_metrics, room, run.record, folder)
+    if (folder := context.config.report.metrics) is not None:
+        await asyncio.to_thread(_write_metrics, context, run.record, folder)
     payload = event_payload(run.record, summary, data, links)
     names = event_names(data["verdict"]["outcome"])
     _emit(run.record, names, payload)
@@ -67,10 +67,10 @@ async def publish_report(
     return links
 
 
-def _write_metrics(room: Room, record: RunRecord, folder: str) -> None:
+def _write_metrics(context: RunContext, record: RunRecord, folder: str) -> None:
     """A run that was judged and paid for does not fail for the sake of its metrics file."""
     try:
-        write_metrics(room.store, record, folder)
+        write_metrics(context.store, record, folder)
     except AssizesError as error:
         log.warning("%s", error)
 
@@ -86,7 +86,7 @@ def event_payload(
         data: its report.
         links: where the report lies, by suffix.
     """
-    compared = data["comparison"]
+    comparison = data["comparison"]
     return {
         "run_id": record.run_id,
         "name": record.name,
@@ -96,7 +96,7 @@ def event_payload(
         "weighted_metrics_score_pct": summary.weighted_metrics_score_pct,
         "cases_pass_rate_pct": summary.cases_pass_rate_pct,
         "coverage": summary.coverage,
-        "baseline": compared["baseline"]["run_id"] if compared else None,
+        "baseline": comparison["baseline"]["run_id"] if comparison else None,
         "reasons": data["verdict"]["reasons"],
         "report": links.get("html"),
     }
@@ -128,4 +128,4 @@ def event_names(outcome: str) -> list[str]:
     """
     if outcome == "passed":
         return [EVENT_FINISHED]
-    return [EVENT_FINISHED, _TOLD.get(outcome, EVENT_FAILED)]
+    return [EVENT_FINISHED, _OUTCOME_EVENTS.get(outcome, EVENT_FAILED)]

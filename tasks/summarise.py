@@ -19,7 +19,7 @@ from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.errors import NotComparable
 from assizes.judge.families.conversation.windows import TRUNCATED
 from assizes.judge.formats.shared import fidelity
-from assizes.judge.formats.shared.oddities import told
+from assizes.judge.formats.shared.oddities import warning_lines
 from assizes.judge.history.anchors import Attribution
 from assizes.judge.rows import COMPLETE, frame
 from assizes.judge.summary.population import population_numbers
@@ -27,66 +27,70 @@ from assizes.judge.summary.published_numbers import run_metrics
 from assizes.judge.summary.reconcile import reconcile
 from assizes.judge.summary.spending import with_ledger
 from assizes.judge.summary.summary import RunSummary, summarise
-from assizes.judge.verdicts.executions import collected
-from assizes.tasks.context.run_context import Room
+from assizes.judge.verdicts.executions import collect_rows
+from assizes.tasks.context.run_context import RunContext
 from assizes.tasks.intake import sampling
-from assizes.tasks.intake.shard import HEARD
+from assizes.tasks.intake.shard import HEARD_STATUSES
 from assizes.tasks.intake.shards import Plan
 from assizes.tasks.plan import PlannedRun
 from assizes.tasks.runs import incremental
 from assizes.tasks.runs.baselines import RULES
 from assizes.tasks.runs.stored_comparison import baseline_id, compare_stored
 from assizes.tasks.runtime.failpoints import failpoint
-from assizes.tasks.runtime.log_redaction import discreet
+from assizes.tasks.runtime.log_redaction import redacts_secrets
 from assizes.tasks.store import RunRecord
 
-_GONE: Final = (
+_VANISHED_WARNING: Final = (
     "vanished: {} of the objects went or changed between listing and reading; what was in them is in "
     "no count, so the run is not complete; a new run lists anew"
 )
 
 
-@discreet
+@redacts_secrets
 @task(name="summarise_run", cache_policy=NO_CACHE, result_serializer="json")
-async def summarise_run(room: Room, run: PlannedRun, *, lost: bool) -> RunSummary:
+async def summarise_run(
+    context: RunContext, run: PlannedRun, *, has_lost_shards: bool
+) -> RunSummary:
     """Sum up the committed shards and finish the run; a finished run is read back as it is.
 
     Args:
-        room: where the run sits.
+        context: where the run sits.
         run: the planned run.
-        lost: whether some shard could not be judged. Then, and while a case is not attempted, the
+        has_lost_shards: whether some shard could not be judged. Then, and while a case is not attempted, the
             run stays `incomplete`; so it does where an object was gone before it was read.
     """
-    return await asyncio.to_thread(_summarise, room, run, lost)
+    return await asyncio.to_thread(_summarise, context, run, has_lost_shards)
 
 
-def _summarise(room: Room, run: PlannedRun, lost: bool) -> RunSummary:
-    store, run_id = room.store, run.run_id
-    if run.finished and run.record.summary is not None:
+def _summarise(context: RunContext, run: PlannedRun, has_lost_shards: bool) -> RunSummary:
+    store, run_id = context.store, run.run_id
+    if run.is_finished and run.record.summary is not None:
         return RunSummary.model_validate(run.record.summary)
     failpoint("summary.before")
     summary = summarise(
         store.scan(run_id, "cases"),
         store.scan(run_id, "scores"),
         store.scan(run_id, "asks"),
-        room.config,
-        _intake_counts(run, store.committed(run_id)),
-        room.court.judges,
+        context.config,
+        _intake_counts(run, store.shard_counts(run_id)),
+        context.judge_panel.judges,
     )
-    if (ledger := room.ledger_for(run_id)) is not None:
-        summary = with_ledger(summary, ledger.spent(), store.scan(run_id, "asks"))
-    summary = _with_intake(room, run, summary)
-    left = lost or _gone(room, run) or summary.counts["not_attempted"]
+    if (ledger := context.ledger_for(run_id)) is not None:
+        summary = with_ledger(summary, ledger.run_account(), store.scan(run_id, "asks"))
+    summary = _summary_with_intake(context, run, summary)
+    is_incomplete = (
+        has_lost_shards or _vanished_count(context, run) or summary.counts["not_attempted"]
+    )
     record = replace(
         run.record,
-        status="incomplete" if left else COMPLETE,
+        status="incomplete" if is_incomplete else COMPLETE,
         finished_at=datetime.now(UTC),
         counts=summary.counts,
         summary=summary.model_dump(mode="json"),
     )
     rows = [
         {"run_id": run_id, "name": name, "value": value}
-        for name, value in {**run_metrics(summary), **_kept(run.intake)}.items()
+        for name, value in {**run_metrics(summary), **_transcript_counts(run.intake)}.items()
     ]
     failpoint("summary.computed")
     store.finish(record, frame("run_metrics", rows))
@@ -94,44 +98,46 @@ def _summarise(room: Room, run: PlannedRun, lost: bool) -> RunSummary:
     return summary
 
 
-def _with_intake(room: Room, run: PlannedRun, summary: RunSummary) -> RunSummary:
+def _summary_with_intake(context: RunContext, run: PlannedRun, summary: RunSummary) -> RunSummary:
     """The summary with what the plan knows: odd records, the sample, the ground truth."""
-    intake, always = run.intake, room.config.transcripts.always
-    of_all = population_numbers(room.store.scan(run.run_id, "cases"), intake.design, always)
-    gone = _gone(room, run)
+    intake, always = run.intake, context.config.transcripts.always
+    population = population_numbers(context.store.scan(run.run_id, "cases"), intake.design, always)
+    vanished_count = _vanished_count(context, run)
     lines = (
-        *told(intake.odd),
-        *fidelity.lines(intake.kept),
-        *([_GONE.format(gone)] if gone else ()),
-        *incremental.told(intake.passed),
-        *sampling.told(intake.design, intake.truth, of_all),
-        *_truncated(room, run.run_id),
+        *warning_lines(intake.odd),
+        *fidelity.fidelity_lines(intake.kept),
+        *([_VANISHED_WARNING.format(vanished_count)] if vanished_count else ()),
+        *incremental.warning_lines(intake.passed),
+        *sampling.warning_lines(intake.design, intake.truth, population),
+        *_truncation_warning(context, run.run_id),
     )
     if not lines:
         return summary
-    update = {"warnings": (*summary.warnings, *lines), "population": of_all}
+    update = {"warnings": (*summary.warnings, *lines), "population": population}
     return summary.model_copy(update=update)
 
 
-def _gone(room: Room, run: PlannedRun) -> int:
+def _vanished_count(context: RunContext, run: PlannedRun) -> int:
     """Objects that went while they were read; whoever takes up what another run left was told by
     that run.
     """
-    return run.intake.gone if room.config.transcripts.again is None else 0
+    return run.intake.lost_object_count if context.config.transcripts.again is None else 0
 
 
-def _truncated(room: Room, run_id: str) -> tuple[str, ...]:
+def _truncation_warning(context: RunContext, run_id: str) -> tuple[str, ...]:
     """How many conversations no judge saw at once; nothing where none can be."""
-    if not room.config.judge.options.get(CONVERSATION, {}).get("context_tokens"):
+    if not context.config.judge.options.get(CONVERSATION, {}).get("context_tokens"):
         return ()
-    said = pl.col("details").str.contains(f'"{TRUNCATED}":', literal=True)
-    scores = room.store.scan(run_id, "scores").filter(said).select("case_id", "repetition")
-    cases = collected(scores.unique()).height
+    is_truncated = pl.col("details").str.contains(f'"{TRUNCATED}":', literal=True)
+    scores = (
+        context.store.scan(run_id, "scores").filter(is_truncated).select("case_id", "repetition")
+    )
+    cases = collect_rows(scores.unique()).height
     line = f"{TRUNCATED}: {cases} conversations were shortened, or read in windows of turns"
     return (line,) if cases else ()
 
 
-def _kept(intake: Plan) -> dict[str, float]:
+def _transcript_counts(intake: Plan) -> dict[str, float]:
     """What the transcripts hold, what became of parts that a case has no place for, and what was
     left to other runs.
     """
@@ -145,13 +151,15 @@ def _intake_counts(run: PlannedRun, committed: Mapping[str, Mapping[str, int]]) 
     Raises:
         Unreconciled: every shard is committed, and not all that was planned came of it.
     """
-    done: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
     for counts in committed.values():
-        done.update(counts)
-    heard = sum(done[status] for status in HEARD)
+        totals.update(counts)
+    heard_count = sum(totals[status] for status in HEARD_STATUSES)
     if len(committed) == len(run.intake.shards):
-        reconcile("cases due", run.intake.due, {status: done[status] for status in HEARD})
-        quarantined = {"quarantined": done["quarantined"]}
+        reconcile(
+            "cases due", run.intake.due, {status: totals[status] for status in HEARD_STATUSES}
+        )
+        quarantined = {"quarantined": totals["quarantined"]}
         reconcile("records rejected", run.intake.rejected, quarantined)
     return {
         "read": run.intake.read,
@@ -159,12 +167,12 @@ def _intake_counts(run: PlannedRun, committed: Mapping[str, Mapping[str, int]]) 
         "unselected": run.intake.unselected,
         "quarantined": run.intake.rejected,
         "reused": 0,
-        "not_attempted": run.intake.due - heard,
+        "not_attempted": run.intake.due - heard_count,
     }
 
 
 @dataclass(frozen=True, slots=True)
-class Against:
+class BaselineResult:
     """A run beside its baseline: the comparison, or why a wanted one could not be made; and whose
     the change is, where anchors can tell.
     """
@@ -174,33 +182,35 @@ class Against:
     attribution: Attribution | None = None
 
 
-compares_later: ContextVar[bool] = ContextVar("compares_later", default=False)
+is_comparison_deferred: ContextVar[bool] = ContextVar("compares_later", default=False)
 """Set by whoever judges several runs and compares them when all have ended: which run a rule means
 is not to depend on which of them ended first."""
 
 
-@discreet
+@redacts_secrets
 @task(name="compare_runs", cache_policy=NO_CACHE, result_serializer="json")
-async def compare_with_baseline(room: Room, run: PlannedRun) -> Against:
+async def compare_with_baseline(context: RunContext, run: PlannedRun) -> BaselineResult:
     """The comparison with the configured baseline; none where there is no baseline, or no whole run,
     or where what a rule means is compared later.
 
     Raises:
         UnknownRun: the configured baseline is not in the store.
     """
-    return await asyncio.to_thread(_compare_with_baseline, room, run.record)
+    return await asyncio.to_thread(_compare_with_baseline, context, run.record)
 
 
-def _compare_with_baseline(room: Room, record: RunRecord) -> Against:
-    wanted = room.config.comparison.baseline
-    if wanted is None or record.status != COMPLETE or record.plan.get("due") == 0:
-        return Against()
-    if wanted in RULES and compares_later.get():
-        return Against()
-    baseline = baseline_id(room.store, wanted, record)
+def _compare_with_baseline(context: RunContext, record: RunRecord) -> BaselineResult:
+    baseline_name = context.config.comparison.baseline
+    if baseline_name is None or record.status != COMPLETE or record.plan.get("due") == 0:
+        return BaselineResult()
+    if baseline_name in RULES and is_comparison_deferred.get():
+        return BaselineResult()
+    baseline = baseline_id(context.store, baseline_name, record)
     if baseline is None:
-        return Against()
+        return BaselineResult()
     try:
-        return Against(compare_stored(room.store, baseline, record.run_id, room.config.comparison))
+        return BaselineResult(
+            compare_stored(context.store, baseline, record.run_id, context.config.comparison)
+        )
     except NotComparable as error:
-        return Against(fault=f"not compared: {error}")
+        return BaselineResult(fault=f"not compared: {error}")

@@ -16,10 +16,10 @@ from assizes.judge.config.series import SeriesConfig
 from assizes.judge.errors import AssizesError
 from assizes.judge.history.trends import Incident, State, Trends
 from assizes.judge.rows import COMPLETE
-from assizes.tasks.context.run_context import Room
+from assizes.tasks.context.run_context import RunContext
 from assizes.tasks.plan import PlannedRun
-from assizes.tasks.runs.history import Span, stored_trends
-from assizes.tasks.runtime.log_redaction import discreet
+from assizes.tasks.runs.history import RunRange, stored_trends
+from assizes.tasks.runtime.log_redaction import redacts_secrets
 from assizes.tasks.store import RunRecord, Store
 
 EVENTS: Final[dict[State, str]] = {
@@ -31,9 +31,9 @@ EVENTS: Final[dict[State, str]] = {
 log = logging.getLogger(__name__)
 
 
-@discreet
+@redacts_secrets
 @task(name="tell_incidents", cache_policy=NO_CACHE, result_serializer="json")
-async def tell_incidents(room: Room, run: PlannedRun) -> list[Incident]:
+async def tell_incidents(context: RunContext, run: PlannedRun) -> list[Incident]:
     """After a nightly run, an event for each problem that is open, or over with this run.
 
     A history that cannot be read leaves the run as it is, and the log says why.
@@ -42,13 +42,15 @@ async def tell_incidents(room: Room, run: PlannedRun) -> list[Incident]:
     if record.trigger != "nightly" or record.status != COMPLETE:
         return []
     try:
-        found = await asyncio.to_thread(incidents_at, room.store, record, room.config.series)
+        incidents = await asyncio.to_thread(
+            incidents_at, context.store, record, context.config.series
+        )
     except AssizesError as error:
         log.warning("no incidents could be worked out: %s", error)
         return []
-    for incident in found:
+    for incident in incidents:
         _emit(record, incident)
-    return found
+    return incidents
 
 
 def incidents_at(store: Store, record: RunRecord, config: SeriesConfig) -> list[Incident]:
@@ -62,17 +64,19 @@ def incidents_at(store: Store, record: RunRecord, config: SeriesConfig) -> list[
     if not config.announce or store.runs().filter(of_name).height <= config.reference_runs:
         return []
     whole = config.model_copy(update={"slices": ()})
-    return list(_at(stored_trends(store, Span(record.name), whole), record.run_id))
+    return list(
+        _incidents_at_run(stored_trends(store, RunRange(record.name), whole), record.run_id)
+    )
 
 
-def _at(found: Trends, run_id: str) -> Iterator[Incident]:
-    points = ((point.at, point.run_id) for one in found.series for point in one.points)
+def _incidents_at_run(trends: Trends, run_id: str) -> Iterator[Incident]:
+    points = ((point.at, point.run_id) for series in trends.series for point in series.points)
     newest = max(points, default=None)  # none: no run of the name ever had a case
     if newest is None or newest[1] != run_id:
         return
-    for incident in found.incidents:
-        over = incident.state == "resolved"
-        if incident.side == "worse" and (not over or incident.resolved_run == run_id):
+    for incident in trends.incidents:
+        is_over = incident.state == "resolved"
+        if incident.side == "worse" and (not is_over or incident.resolved_run == run_id):
             yield incident
 
 

@@ -60,7 +60,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.fixture(autouse=True)
 def _secrets_of_one_test(monkeypatch: pytest.MonkeyPatch) -> None:
     """What one test has the process hide, the next may show: a key of the stubs is in many of both."""
-    monkeypatch.setattr(secret_masking._Own, "values", secret_masking._Own.values)
+    monkeypatch.setattr(
+        secret_masking._ProcessSecrets, "values", secret_masking._ProcessSecrets.values
+    )
 
 
 @pytest.fixture(scope="session")

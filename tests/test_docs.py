@@ -17,11 +17,11 @@ import pytest
 import typer.main
 
 from assizes.deployments.cli import app
-from assizes.deployments.settings import validated
+from assizes.deployments.settings import validate_config
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.formats import FORMATS
-from assizes.judge.rows import LATER, TABLES
-from assizes.judge.rubrics.rubric import parsed_rubric
+from assizes.judge.rows import LATER_COLUMNS, TABLES
+from assizes.judge.rubrics.rubric import parse_rubric
 from assizes.tasks.store import open_store
 from tests.judge.families.custom.custom_judges import parsed_judge
 from tests.outward import PYTHONPATH
@@ -74,9 +74,9 @@ def test_a_toml_block_is_a_configuration_or_a_rubric(block: Block):
     if "kind" in table:
         assert parsed_judge(block.text, block.page)
     elif "levels" in table:
-        assert parsed_rubric(block.text, block.page)
+        assert parse_rubric(block.text, block.page)
     else:
-        assert validated(table, block.page)
+        assert validate_config(table, block.page)
 
 
 def headings(page: Path) -> set[str]:
@@ -162,4 +162,6 @@ def test_columns_that_older_rows_lack_are_told():
         (ROOT / "docs" / "rows.md").read_text(encoding="utf-8").split("\n## Older stores\n")[1]
     )
     told = re.findall(r"`(\w+\.\w+)`", section.strip().split("\n\n")[0])
-    assert told == [f"{table}.{column}" for table, columns in LATER.items() for column in columns]
+    assert told == [
+        f"{table}.{column}" for table, columns in LATER_COLUMNS.items() for column in columns
+    ]

@@ -38,7 +38,7 @@ PROMPT_LINES = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class OutputOptions:
     """How a command answers."""
 
     as_json: bool = False
@@ -121,9 +121,9 @@ def print_outcome(outcome: RunOutcome) -> None:
     if comparison is not None:
         print_comparison(comparison)
     print_conclusion(outcome.conclusion)
-    said = set(comparison.verdict.reasons) if comparison else set()
+    known_reasons = set(comparison.verdict.reasons) if comparison else set()
     for reason in outcome.reasons:
-        if reason not in said:
+        if reason not in known_reasons:
             print_line(reason)
     if outcome.attribution is not None and not outcome.attribution.judge_moved:
         print_line(outcome.attribution.sentence())
@@ -160,8 +160,8 @@ def print_votes(summary: RunSummary) -> None:
     if not summary.stability:
         return
     rows = [
-        (one.metric, one.judge, one.cases, one.flip_rate, one.agreement, one.escalated)
-        for one in summary.stability
+        (entry.metric, entry.judge, entry.cases, entry.flip_rate, entry.agreement, entry.escalated)
+        for entry in summary.stability
     ]
     columns = ("metric", "judge", "#cases", "#flip rate", "#agreement", "#escalated")
     print_table("votes", columns, rows)
@@ -213,15 +213,15 @@ def print_gates(summary: RunSummary) -> None:
     counts = ", ".join(f"{name} {count}" for name, count in summary.counts.items() if count)
     print_line(f"records: {counts}")
     if summary.score_counts:
-        due, *found = (f"{name} {count}" for name, count in summary.score_counts.items())
-        print_line(f"scores: {due} = {' + '.join(found)}")
+        due, *parts = (f"{name} {count}" for name, count in summary.score_counts.items())
+        print_line(f"scores: {due} = {' + '.join(parts)}")
     if summary.flags:
         flagged = ", ".join(f"{name} {count}" for name, count in summary.flags.items())
         print_line(f"flagged cases (docs/judges.md): {flagged}")
     if summary.root_causes:
         causes = ", ".join(f"{name} {count}" for name, count in summary.root_causes.items())
         print_line(f"root causes of failed cases: {causes}")
-    print_line(f"judge cost: {_dollars(cost)}{_by_judge(summary)}{_estimated(summary)}")
+    print_line(f"judge cost: {_dollars(cost)}{_by_judge(summary)}{_estimated_share(summary)}")
     if summary.spent_usd is not None:
         outside = f"{_dollars(summary.spent_outside_rows_usd)} of it in no row of this run"
         print_line(f"spent by the ledger: {_dollars(summary.spent_usd)}, {outside}")
@@ -229,13 +229,13 @@ def print_gates(summary: RunSummary) -> None:
 
 def _span(summary: RunSummary, name: str) -> str | None:
     """The interval of a number; a dash where there is none."""
-    found = summary.intervals.get(name)
-    if found is None or found.low is None or found.high is None:
+    interval = summary.intervals.get(name)
+    if interval is None or interval.low is None or interval.high is None:
         return None
-    return f"{found.low:.1f}..{found.high:.1f}"
+    return f"{interval.low:.1f}..{interval.high:.1f}"
 
 
-def _estimated(summary: RunSummary) -> str:
+def _estimated_share(summary: RunSummary) -> str:
     """The share of the cost that nobody metered."""
     share = summary.cost_estimated
     return "" if share is None else f", {100 * share:.1f} % of it by estimated tokens"
@@ -243,7 +243,7 @@ def _estimated(summary: RunSummary) -> str:
 
 def _by_judge(summary: RunSummary) -> str:
     """The split of the cost, where more than one judge asked."""
-    split = [f"{name} {_dollars(one.cost_usd)}" for name, one in summary.judges.items()]
+    split = [f"{name} {_dollars(usage.cost_usd)}" for name, usage in summary.judges.items()]
     return f" ({', '.join(split)})" if len(split) > 1 else ""
 
 
@@ -286,52 +286,52 @@ def print_comparison(comparison: RunComparison) -> None:
     if verdict.statistics is not None:
         print_statistics(verdict.statistics)
     print_mismatches(verdict)
-    for one in comparison.prompt_diff or ():
-        print_prompt_diff(one)
+    for diff in comparison.prompt_diff or ():
+        print_prompt_diff(diff)
 
 
-def print_prompt_diff(found: PromptDiff) -> None:
+def print_prompt_diff(diff: PromptDiff) -> None:
     """What a judge was told otherwise, without the lines that both runs share."""
-    lines = [line for line in found.lines if line[:1] in {"-", "+"}]
-    print_line(f"prompts of judge {found.judge} (- baseline, + candidate):")
+    lines = [line for line in diff.lines if line[:1] in {"-", "+"}]
+    print_line(f"prompts of judge {diff.judge} (- baseline, + candidate):")
     for line in lines[:PROMPT_LINES]:
         print_line(f"  {line[0]} {line[1:]}")
-    if len(lines) > PROMPT_LINES or found.more:
+    if len(lines) > PROMPT_LINES or diff.more:
         print_line("  ... and more; the report shows it")
 
 
 def print_mismatches(verdict: ComparisonVerdict) -> None:
     """What was not alike, and what to do about it."""
     refused = verdict.ending == "not_comparable"
-    for one in verdict.mismatches:
-        print_line(f"{'NOT COMPARABLE' if refused else 'judged differently'}: {one.line}")
+    for mismatch in verdict.mismatches:
+        print_line(f"{'NOT COMPARABLE' if refused else 'judged differently'}: {mismatch.line}")
     if refused:
         print_line("a change need not be the agent's; --allow compares all the same")
 
 
-def print_statistics(found: StatisticalVerdict) -> None:
+def print_statistics(statistics: StatisticalVerdict) -> None:
     """The statistical verdict, a line for each gating measure, and what moved beside them."""
     from assizes.judge.comparison.statistical_verdict import SHOWN
 
-    print_line(f"by the statistics: {SHOWN[found.verdict].upper()}")
-    for measure in found.metrics:
+    print_line(f"by the statistics: {SHOWN[statistics.verdict].upper()}")
+    for measure in statistics.metrics:
         print_line(f"  {measure.line}")
-    for reason in found.reasons:
-        if all(reason != measure.line for measure in found.metrics):
+    for reason in statistics.reasons:
+        if all(reason != measure.line for measure in statistics.metrics):
             print_line(f"  {reason}")
-    for part in found.mix:
+    for part in statistics.mix:
         print_line(
             f"  {part.measure}: {part.total:+.1f} in all = {part.quality:+.1f} by what the agent did "
             f"{part.mix:+.1f} by another mix of {part.by}"
         )
-    moved = [one for one in found.exploratory if one.moved]
-    for one in moved[:MOVED]:
+    moved = [change for change in statistics.exploratory if change.moved]
+    for change in moved[:MOVED]:
         print_line(
-            f"  moved (exploratory): {one.name}, {one.measure} {one.baseline:.1f} -> "
-            f"{one.candidate:.1f} ({one.delta:+.1f}; q {one.q_value:.2g})"
+            f"  moved (exploratory): {change.name}, {change.measure} {change.baseline:.1f} -> "
+            f"{change.candidate:.1f} ({change.delta:+.1f}; q {change.q_value:.2g})"
         )
-    if found.noise is not None:
+    if statistics.noise is not None:
         print_line(
-            f"  {len(found.noise.changed_within)} changed cases are within noise (a case moves by "
-            f"{found.noise.threshold:.1f} points when nothing changes)"
+            f"  {len(statistics.noise.changed_within)} changed cases are within noise (a case moves by "
+            f"{statistics.noise.threshold:.1f} points when nothing changes)"
         )

@@ -17,11 +17,11 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from assizes.tasks.context.run_context import watcher
+from assizes.tasks.context.run_context import progress_reporter
 
 
 @contextlib.contextmanager
-def watching() -> Iterator[None]:
+def show_progress_bar() -> Iterator[None]:
     """Draw a bar on stderr for each run that reports to `assizes.tasks.context.run_context.watcher`."""
     columns = (
         SpinnerColumn(),
@@ -43,11 +43,11 @@ def watching() -> Iterator[None]:
             else:
                 _advance(progress, bar, stage, done, total)
 
-        token = watcher.set(report)
+        token = progress_reporter.set(report)
         try:
             yield
         finally:
-            watcher.reset(token)
+            progress_reporter.reset(token)
 
 
 def _advance(progress: Progress, bar: TaskID, stage: str, done: int, total: int) -> None:

@@ -16,7 +16,11 @@ from prefect.events.schemas.automations import Automation, AutomationCore
 from prefect.exceptions import ObjectNotFound
 from prefect.workers.process import ProcessWorker
 
-from assizes.deployments.registration.desired import QUEUED, Place, WantedDeployment
+from assizes.deployments.registration.desired import (
+    QUEUE_OPTIONS,
+    DeploymentTarget,
+    WantedDeployment,
+)
 from assizes.tasks.distribute.shared_limits import SharedLimit
 
 State = Literal["created", "changed", "unchanged", "removed"]
@@ -26,7 +30,7 @@ PAGE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class RegistrationResult:
     """One object on the server, and what became of it; `differs` names what was not alike."""
 
     kind: Literal["work pool", "deployment", "automation", "limit"]
@@ -44,7 +48,7 @@ class Registrar:
         self._client = client
         self._dry_run = dry_run
 
-    async def work_pool(self, name: str) -> Registered:
+    async def work_pool(self, name: str) -> RegistrationResult:
         """A process work pool of that name; one that is there is left as it is, whatever its type."""
         try:
             await self._client.read_work_pool(name)
@@ -53,143 +57,150 @@ class Registrar:
                 template = ProcessWorker.get_default_base_job_template()
                 pool = WorkPoolCreate(name=name, type="process", base_job_template=template)
                 await self._client.create_work_pool(pool)
-            return Registered("work pool", name, "created")
-        return Registered("work pool", name, "unchanged")
+            return RegistrationResult("work pool", name, "created")
+        return RegistrationResult("work pool", name, "unchanged")
 
-    async def deployment(self, wanted: WantedDeployment, place: Place) -> Registered:
+    async def deployment(
+        self, wanted: WantedDeployment, target: DeploymentTarget
+    ) -> RegistrationResult:
         """A deployment as wanted; a schedule that somebody switched off stays off."""
         name = wanted.full_name
         try:
-            there = await self._client.read_deployment_by_name(name)
+            existing = await self._client.read_deployment_by_name(name)
         except ObjectNotFound:
-            made = None if self._dry_run else await self._put(wanted, place)
-            return Registered("deployment", name, "created", id=made)
-        differs = () if wanted.left_alone else tuple(_differences(there, wanted, place))
+            new_id = None if self._dry_run else await self._put_deployment(wanted, target)
+            return RegistrationResult("deployment", name, "created", id=new_id)
+        differs = () if wanted.keep_existing else tuple(_differences(existing, wanted, target))
         if differs and not self._dry_run:
-            await self._put(wanted, place, there)
-        return Registered(
-            "deployment", name, "changed" if differs else "unchanged", differs, there.id
+            await self._put_deployment(wanted, target, existing)
+        return RegistrationResult(
+            "deployment", name, "changed" if differs else "unchanged", differs, existing.id
         )
 
-    async def _put(
-        self, wanted: WantedDeployment, place: Place, there: DeploymentResponse | None = None
+    async def _put_deployment(
+        self,
+        wanted: WantedDeployment,
+        target: DeploymentTarget,
+        existing: DeploymentResponse | None = None,
     ) -> UUID:
         flow_id = await self._client.create_flow_from_name(wanted.flow.name)
-        active = there is None or all(one.active for one in there.schedules)
-        served_before = there is not None and there.work_pool_name is None
+        active = existing is None or all(schedule.active for schedule in existing.schedules)
+        served_before = existing is not None and existing.work_pool_name is None
         return await self._client.create_deployment(
             flow_id,
             wanted.name,
             schedules=wanted.schedules(active=active),
             paused=False if served_before else None,
-            concurrency_options=QUEUED if wanted.one_at_a_time else None,  # type: ignore[arg-type]  # a dictionary of the same
-            **wanted.body(place),
+            concurrency_options=QUEUE_OPTIONS if wanted.one_at_a_time else None,  # type: ignore[arg-type]  # a dictionary of the same
+            **wanted.body(target),
         )
 
-    async def automation(self, wanted: AutomationCore) -> Registered:
+    async def automation(self, wanted: AutomationCore) -> RegistrationResult:
         """An automation as wanted; one that somebody switched off stays off."""
-        found = await self._client.read_automations_by_name(wanted.name)
-        if not found:
+        matches = await self._client.read_automations_by_name(wanted.name)
+        if not matches:
             if not self._dry_run:
                 await self._client.create_automation(wanted)
-            return Registered("automation", wanted.name, "created")
-        there, *more = found
-        kept = wanted.model_copy(update={"enabled": there.enabled})
+            return RegistrationResult("automation", wanted.name, "created")
+        existing, *duplicates = matches
+        update = wanted.model_copy(update={"enabled": existing.enabled})
         differs = tuple(
             name
             for name in ("description", "tags", "trigger", "actions")
-            if getattr(there, name) != getattr(kept, name)
+            if getattr(existing, name) != getattr(update, name)
         )
         if differs and not self._dry_run:
-            await self._client.update_automation(there.id, kept)
-        for twin in more:
-            await self._remove_automation(twin)
-        state: State = "changed" if differs or more else "unchanged"
-        return Registered("automation", wanted.name, state, differs, there.id)
+            await self._client.update_automation(existing.id, update)
+        for duplicate in duplicates:
+            await self._remove_automation(duplicate)
+        state: State = "changed" if differs or duplicates else "unchanged"
+        return RegistrationResult("automation", wanted.name, state, differs, existing.id)
 
-    async def limit(self, wanted: SharedLimit) -> Registered:
+    async def limit(self, wanted: SharedLimit) -> RegistrationResult:
         """A global concurrency limit as a run would set it up."""
         state: State
         try:
-            there = await self._client.read_global_concurrency_limit_by_name(wanted.name)
-            found = (there.limit, there.slot_decay_per_second)
-            state = "unchanged" if found == (wanted.slots, wanted.decay) else "changed"
+            existing = await self._client.read_global_concurrency_limit_by_name(wanted.name)
+            current = (existing.limit, existing.slot_decay_per_second)
+            state = "unchanged" if current == (wanted.slots, wanted.decay) else "changed"
         except ObjectNotFound:
             state = "created"
         if state != "unchanged" and not self._dry_run:
             await self._client.upsert_global_concurrency_limit_by_name(
                 wanted.name, wanted.slots, wanted.decay
             )
-        return Registered("limit", wanted.name, state)
+        return RegistrationResult("limit", wanted.name, state)
 
-    async def remove(self, tag: str, wanted: set[str]) -> list[Registered]:
+    async def remove(self, tag: str, wanted: set[str]) -> list[RegistrationResult]:
         """Take away deployments and automations with this tag whose names are not wanted."""
         removed = []
         for automation in await self._automations():
             if tag in automation.tags and automation.name not in wanted:
                 await self._remove_automation(automation)
-                removed.append(Registered("automation", automation.name, "removed"))
-        for there in await self._tagged(tag):
-            flow = await self._client.read_flow(there.flow_id)
-            name = f"{flow.name}/{there.name}"
+                removed.append(RegistrationResult("automation", automation.name, "removed"))
+        for deployment in await self._tagged_deployments(tag):
+            flow = await self._client.read_flow(deployment.flow_id)
+            name = f"{flow.name}/{deployment.name}"
             if name not in wanted:
                 if not self._dry_run:
-                    await self._client.delete_deployment(there.id)
-                removed.append(Registered("deployment", name, "removed"))
+                    await self._client.delete_deployment(deployment.id)
+                removed.append(RegistrationResult("deployment", name, "removed"))
         return removed
 
     async def _automations(self) -> list[Automation]:
-        found: list[Automation] = []
+        automations: list[Automation] = []
         while True:
             part = await self._client.read_automations(
-                sort=AutomationSort.NAME_ASC, limit=PAGE, offset=len(found)
+                sort=AutomationSort.NAME_ASC, limit=PAGE, offset=len(automations)
             )
-            found += part
+            automations += part
             if len(part) < PAGE:
-                return found
+                return automations
 
-    async def _tagged(self, tag: str) -> list[DeploymentResponse]:
-        tagged = DeploymentFilter(tags=DeploymentFilterTags(all_=[tag]))
-        found: list[DeploymentResponse] = []
+    async def _tagged_deployments(self, tag: str) -> list[DeploymentResponse]:
+        tag_filter = DeploymentFilter(tags=DeploymentFilterTags(all_=[tag]))
+        matches: list[DeploymentResponse] = []
         while True:
             part = await self._client.read_deployments(
-                deployment_filter=tagged,
+                deployment_filter=tag_filter,
                 sort=DeploymentSort.CREATED_DESC,
                 limit=PAGE,
-                offset=len(found),
+                offset=len(matches),
             )
-            found += part
+            matches += part
             if len(part) < PAGE:
-                return found
+                return matches
 
     async def _remove_automation(self, automation: Automation) -> None:
         if not self._dry_run:
             await self._client.delete_automation(automation.id)
 
 
-def _differences(there: DeploymentResponse, wanted: WantedDeployment, place: Place) -> list[str]:
+def _differences(
+    existing: DeploymentResponse, wanted: WantedDeployment, target: DeploymentTarget
+) -> list[str]:
     """The names of what is not as wanted."""
-    body = wanted.body(place)
-    found = _found(there)
-    differs = [name for name, value in body.items() if found[name] != value]
-    schedules = [one.schedule for one in there.schedules]
-    if schedules != [one.schedule for one in wanted.schedules()]:
+    body = wanted.body(target)
+    current = _registered_fields(existing)
+    differs = [name for name, value in body.items() if current[name] != value]
+    schedules = [schedule.schedule for schedule in existing.schedules]
+    if schedules != [schedule.schedule for schedule in wanted.schedules()]:
         differs.append("schedules")
     return differs
 
 
-def _found(there: DeploymentResponse) -> Mapping[str, Any]:
+def _registered_fields(existing: DeploymentResponse) -> Mapping[str, Any]:
     """A deployment of the server in the words of `WantedDeployment.body`."""
-    limit = there.global_concurrency_limit
+    limit = existing.global_concurrency_limit
     return {
-        "description": there.description,
-        "entrypoint": there.entrypoint,
-        "parameters": there.parameters,
-        "tags": sorted(there.tags),
-        "work_pool_name": there.work_pool_name,
-        "pull_steps": there.pull_steps,
-        "job_variables": there.job_variables,
+        "description": existing.description,
+        "entrypoint": existing.entrypoint,
+        "parameters": existing.parameters,
+        "tags": sorted(existing.tags),
+        "work_pool_name": existing.work_pool_name,
+        "pull_steps": existing.pull_steps,
+        "job_variables": existing.job_variables,
         "concurrency_limit": limit.limit if limit else None,
-        "parameter_openapi_schema": there.parameter_openapi_schema,
-        "enforce_parameter_schema": there.enforce_parameter_schema,
+        "parameter_openapi_schema": existing.parameter_openapi_schema,
+        "enforce_parameter_schema": existing.enforce_parameter_schema,
     }

@@ -15,7 +15,7 @@ from prefect.events.schemas.automations import AutomationCore, EventTrigger, Pos
 from assizes.deployments.registration.desired import tag_of
 from assizes.deployments.registration.plain_text import in_words
 from assizes.judge.config.run import RunConfig
-from assizes.judge.config.triggers import Finding
+from assizes.judge.config.triggers import NotificationReason
 from assizes.judge.errors import ConfigurationError
 from assizes.tasks.publish_report import (
     EVENT_FAILED,
@@ -26,22 +26,22 @@ from assizes.tasks.publish_report import (
     TAG,
 )
 
-DEPLOYED: Final = "model.deployed"
+DEPLOYED_EVENT: Final = "model.deployed"
 """The event that begins `after-deployment`; its payload has `version`, and may have `agent` and
 `min_transcripts`."""
 
 ZOMBIES: Final = "assizes: runs without a heartbeat"
-SILENCE: Final = timedelta(seconds=90)
+HEARTBEAT_TIMEOUT: Final = timedelta(seconds=90)
 """Three heartbeats; a run that is silent for so long is dead."""
 
-TOLD: Final = ("nightly", "deployment")
+NOTIFIED_TRIGGERS: Final = ("nightly", "deployment")
 """What started the runs that somebody is told of; the others have somebody who waits for them."""
 
-_BEAT: Final = "prefect.flow-run.heartbeat"
-_ANY: Final = "prefect.flow-run.*"
+_HEARTBEAT_EVENT: Final = "prefect.flow-run.heartbeat"
+_ANY_FLOW_RUN_EVENT: Final = "prefect.flow-run.*"
 """Events of flow runs are named for the name of the state, and ours have names of their own."""
 
-_EVENTS: Final[Mapping[Finding, str]] = {
+_EVENTS: Final[Mapping[NotificationReason, str]] = {
     "finished": EVENT_FINISHED,
     "regression": EVENT_REGRESSION,
     "inconclusive": EVENT_INCONCLUSIVE,
@@ -63,19 +63,19 @@ _RUN_FIELDS: Final = (
 
 
 @dataclass(frozen=True)
-class Deployed:
+class DeploymentIds:
     """Ids of the deployments that automations need, by the name of the flow."""
 
     ids: Mapping[str, UUID]
 
-    def related(self, *flows: str) -> dict[str, Any]:
+    def related_filter(self, *flows: str) -> dict[str, Any]:
         """Matches events of flow runs of these deployments."""
         ids = [f"prefect.deployment.{self.ids[flow]}" for flow in flows]
         return {"prefect.resource.role": "deployment", "prefect.resource.id": ids}
 
 
 @dataclass(frozen=True)
-class Teller:
+class Notifier:
     """The block that tells somebody, by webhook or in words."""
 
     block: BlockDocument
@@ -96,34 +96,36 @@ def is_webhook(block: BlockDocument) -> bool:
     return block.block_type is not None and block.block_type.slug == "webhook"
 
 
-def checked_teller(block: BlockDocument, named: str) -> Teller:
+def notifier_of(block: BlockDocument, block_name: str) -> Notifier:
     """A block that can tell something.
 
     Raises:
         ConfigurationError: when it cannot.
     """
-    able = block.block_schema.capabilities if block.block_schema else []
-    if is_webhook(block) or "notify" in able:
-        return Teller(block)
+    capabilities = block.block_schema.capabilities if block.block_schema else []
+    if is_webhook(block) or "notify" in capabilities:
+        return Notifier(block)
     raise ConfigurationError(
-        f"[notify] block: {named!r} neither notifies nor is a webhook; give a block such as "
+        f"[notify] block: {block_name!r} neither notifies nor is a webhook; give a block such as "
         "slack-webhook/NAME or webhook/NAME"
     )
 
 
 def wanted_automations(
-    config: RunConfig, deployed: Deployed, teller: Teller | None
+    config: RunConfig, deployment_ids: DeploymentIds, notifier: Notifier | None
 ) -> list[AutomationCore]:
     """What `assizes deploy` registers for a configuration; `ZOMBIES` is one for all of them."""
-    wanted = [_zombies(), _after_deployment(config, deployed)]
-    if teller is None:
+    wanted = [_zombies(), _after_deployment(config, deployment_ids)]
+    if notifier is None:
         return wanted
-    told = [_told(config, finding, teller) for finding in config.notify.on]
+    notifications = [
+        _outcome_notification(config, finding, notifier) for finding in config.notify.on
+    ]
     if "failed" in config.notify.on:
-        told.append(_broken(config, deployed, teller))
+        notifications.append(_failure_notification(config, deployment_ids, notifier))
     if config.nightly.cron.strip():
-        told.append(_missed(config, deployed, teller))
-    return [*wanted, *told]
+        notifications.append(_missed_notification(config, deployment_ids, notifier))
+    return [*wanted, *notifications]
 
 
 def _zombies() -> AutomationCore:
@@ -133,38 +135,40 @@ def _zombies() -> AutomationCore:
         description="A run whose process sends no heartbeat any more is marked as crashed.",
         tags=[TAG],
         trigger=EventTrigger(
-            after={_BEAT},
-            expect={_ANY},
+            after={_HEARTBEAT_EVENT},
+            expect={_ANY_FLOW_RUN_EVENT},
             match={"prefect.resource.id": "prefect.flow-run.*"},
             match_related={"prefect.resource.role": "tag", "prefect.resource.id": _tag_id(TAG)},
             for_each={"prefect.resource.id"},
             posture=Posture.Proactive,
             threshold=1,
-            within=SILENCE,
+            within=HEARTBEAT_TIMEOUT,
         ),
         actions=[
             ChangeFlowRunState(
                 state=StateType.CRASHED,
-                message=f"no heartbeat for {SILENCE.total_seconds():.0f} s; the process is gone",
+                message=f"no heartbeat for {HEARTBEAT_TIMEOUT.total_seconds():.0f} s; the process is gone",
             )
         ],
     )
 
 
-def _after_deployment(config: RunConfig, deployed: Deployed) -> AutomationCore:
+def _after_deployment(config: RunConfig, deployment_ids: DeploymentIds) -> AutomationCore:
     """An event of a model starts the flow; where the configuration has one agent, of that alone."""
     agent = config.transcripts.where.get("agent") or config.transcripts.agent
     parameters = {
-        "version": _typed("{{ event.payload.version | string | tojson }}"),
-        "agent": _typed("{{ event.payload.agent | default(none) | tojson }}"),
-        "min_transcripts": _typed("{{ event.payload.min_transcripts | default(none) | tojson }}"),
+        "version": _typed_parameter("{{ event.payload.version | string | tojson }}"),
+        "agent": _typed_parameter("{{ event.payload.agent | default(none) | tojson }}"),
+        "min_transcripts": _typed_parameter(
+            "{{ event.payload.min_transcripts | default(none) | tojson }}"
+        ),
     }
     return AutomationCore(
         name=f"assizes {config.name}: after a deployment",
-        description=f"The event {DEPLOYED} of a model begins after-deployment.",
+        description=f"The event {DEPLOYED_EVENT} of a model begins after-deployment.",
         tags=[TAG, tag_of(config)],
         trigger=EventTrigger(
-            expect={DEPLOYED},
+            expect={DEPLOYED_EVENT},
             match={"prefect.resource.id": f"model.{agent or '*'}"},
             for_each={"prefect.resource.id"},
             posture=Posture.Reactive,
@@ -172,12 +176,16 @@ def _after_deployment(config: RunConfig, deployed: Deployed) -> AutomationCore:
             within=timedelta(0),
         ),
         actions=[
-            RunDeployment(deployment_id=deployed.ids["after-deployment"], parameters=parameters)
+            RunDeployment(
+                deployment_id=deployment_ids.ids["after-deployment"], parameters=parameters
+            )
         ],
     )
 
 
-def _told(config: RunConfig, finding: Finding, teller: Teller) -> AutomationCore:
+def _outcome_notification(
+    config: RunConfig, finding: NotificationReason, notifier: Notifier
+) -> AutomationCore:
     fields = {name: f"event.payload.{name}" for name in _RUN_FIELDS}
     return AutomationCore(
         name=f"assizes {config.name}: {finding}",
@@ -188,17 +196,19 @@ def _told(config: RunConfig, finding: Finding, teller: Teller) -> AutomationCore
             match={
                 "prefect.resource.id": f"{RUN_RESOURCE}.*",
                 "assizes.name": config.name,
-                "assizes.trigger": list(TOLD),
+                "assizes.trigger": list(NOTIFIED_TRIGGERS),
             },
             posture=Posture.Reactive,
             threshold=1,
             within=timedelta(0),
         ),
-        actions=[teller.action(finding, fields)],
+        actions=[notifier.action(finding, fields)],
     )
 
 
-def _broken(config: RunConfig, deployed: Deployed, teller: Teller) -> AutomationCore:
+def _failure_notification(
+    config: RunConfig, deployment_ids: DeploymentIds, notifier: Notifier
+) -> AutomationCore:
     """A flow run that ended by an error or a crash has no outcome that it could tell itself."""
     fields = {
         "name": f'"{config.name}"',
@@ -211,21 +221,23 @@ def _broken(config: RunConfig, deployed: Deployed, teller: Teller) -> Automation
         description="A flow run that broke or crashed.",
         tags=[TAG, tag_of(config)],
         trigger=EventTrigger(
-            expect={_ANY},
+            expect={_ANY_FLOW_RUN_EVENT},
             match={
                 "prefect.resource.id": "prefect.flow-run.*",
                 "prefect.state-name": ["Failed", "Crashed", "TimedOut"],
             },
-            match_related=deployed.related("nightly", "after-deployment", "backfill"),
+            match_related=deployment_ids.related_filter("nightly", "after-deployment", "backfill"),
             posture=Posture.Reactive,
             threshold=1,
             within=timedelta(0),
         ),
-        actions=[teller.action("failed", fields)],
+        actions=[notifier.action("failed", fields)],
     )
 
 
-def _missed(config: RunConfig, deployed: Deployed, teller: Teller) -> AutomationCore:
+def _missed_notification(
+    config: RunConfig, deployment_ids: DeploymentIds, notifier: Notifier
+) -> AutomationCore:
     hours = config.notify.missed_after_hours
     fields = {"name": f'"{config.name}"', "hours": f"{hours:g}"}
     return AutomationCore(
@@ -233,17 +245,17 @@ def _missed(config: RunConfig, deployed: Deployed, teller: Teller) -> Automation
         description=f"No nightly run ended for {hours:g} hours.",
         tags=[TAG, tag_of(config)],
         trigger=EventTrigger(
-            expect={_ANY},
+            expect={_ANY_FLOW_RUN_EVENT},
             match={
                 "prefect.resource.id": "prefect.flow-run.*",
                 "prefect.state-type": [StateType.COMPLETED.value, StateType.FAILED.value],
             },
-            match_related=deployed.related("nightly"),
+            match_related=deployment_ids.related_filter("nightly"),
             posture=Posture.Proactive,
             threshold=1,
             within=timedelta(hours=hours),
         ),
-        actions=[teller.action("missed nightly", fields)],
+        actions=[notifier.action("missed nightly", fields)],
     )
 
 
@@ -251,7 +263,7 @@ def _tag_id(tag: str) -> str:
     return f"prefect.tag.{tag}"
 
 
-def _typed(template: str) -> dict[str, Any]:
+def _typed_parameter(template: str) -> dict[str, Any]:
     """A parameter that keeps its type; a plain template would make a text of everything."""
     return {
         "__prefect_kind": "json",

@@ -16,17 +16,17 @@ from prefect.events import Event, Resource
 from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL, temporary_settings
 
-from assizes.deployments.registration.automations import DEPLOYED
+from assizes.deployments.registration.automations import DEPLOYED_EVENT
 from assizes.judge.errors import ConfigurationError, ServerGone, TakenKey
 
-ASKED: Final = "assizes.asked"
+REQUEST_LABEL: Final = "assizes.asked"
 """The label that tells what a flow run was asked for, so that a key stands for one request."""
 
-_EVENTS: Final = UUID("6d5a3f0e-5a53-4c57-9f6e-1b0f1f3f7a10")
+_EVENT_NAMESPACE: Final = UUID("6d5a3f0e-5a53-4c57-9f6e-1b0f1f3f7a10")
 """In which ids of events are made of an idempotency key and what was told with it."""
 
 
-def begin(
+def begin_flow_run(
     api_url: str, deployment: str, parameters: Mapping[str, Any], key: str | None
 ) -> tuple[FlowRun, str]:
     """A flow run of a deployment; with a key that was used before, the one from then.
@@ -45,30 +45,30 @@ def begin(
         TakenKey: the key was used for another request.
         ServerGone: the server does not answer.
     """
-    asked = _digest({"deployment": deployment, "parameters": parameters})
+    request_digest = _digest({"deployment": deployment, "parameters": parameters})
     with _client(api_url) as client:
         try:
-            found = client.read_deployment_by_name(deployment)
+            stored_deployment = client.read_deployment_by_name(deployment)
         except ObjectNotFound:
             raise ConfigurationError(
                 f"the Prefect server has no deployment {deployment!r}; `assizes deploy` with the "
                 "configuration of this server registers it"
             ) from None
         run = client.create_flow_run_from_deployment(
-            found.id,
+            stored_deployment.id,
             parameters=dict(parameters),
             idempotency_key=None if key is None else f"assizes-http-{key}",
-            labels={ASKED: asked},
+            labels={REQUEST_LABEL: request_digest},
         )
         page = f"{PREFECT_UI_URL.value() or api_url.removesuffix('/api')}/runs/flow-run/{run.id}"
-    if run.labels.get(ASKED) != asked:
+    if run.labels.get(REQUEST_LABEL) != request_digest:
         raise TakenKey(
             f"Idempotency-Key {key!r} began flow run {run.id} with other parameters; give a new key"
         )
     return run, page
 
 
-def tell_deployed(
+def emit_deployed(
     api_url: str, model: str, payload: Mapping[str, Any], key: str | None
 ) -> tuple[str, str]:
     """Tell that a model was deployed; the same told with the same key is the same event.
@@ -82,12 +82,12 @@ def tell_deployed(
         ServerGone: the server does not answer.
     """
     resource = f"model.{model}"
-    told = _digest({"key": key, "model": model, "payload": payload})
+    digest = _digest({"key": key, "model": model, "payload": payload})
     event = Event(
-        event=DEPLOYED,
+        event=DEPLOYED_EVENT,
         resource=Resource({"prefect.resource.id": resource}),
         payload=dict(payload),
-        id=uuid4() if key is None else uuid5(_EVENTS, told),
+        id=uuid4() if key is None else uuid5(_EVENT_NAMESPACE, digest),
     )
     with _client(api_url) as client:
         client.request("POST", "/events", json=[event.model_dump(mode="json")])
@@ -104,11 +104,11 @@ def _client(api_url: str) -> Iterator[SyncPrefectClient]:
         ):
             yield client
     except PrefectHTTPStatusError as error:
-        said = " ".join(error.response.text.split())[:300]
-        raise ConfigurationError(f"the Prefect server refuses: {said}") from error
+        reason = " ".join(error.response.text.split())[:300]
+        raise ConfigurationError(f"the Prefect server refuses: {reason}") from error
     except httpx.HTTPError as error:
         raise ServerGone(f"the Prefect server does not answer: {error}") from error
 
 
-def _digest(asked: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:32]
+def _digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]

@@ -25,7 +25,7 @@ SET_DIRECTORY: Final = "prefect.deployments.steps.set_working_directory"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DeploymentTarget:
     """Where flow runs take place.
 
     Args:
@@ -54,37 +54,37 @@ class WantedDeployment:
 
     entrypoint: str
     name: str
-    does: str
+    description: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = (TAG,)
     schedule: CronSchedule | None = None
     one_at_a_time: bool = False
-    left_alone: bool = False
+    keep_existing: bool = False
 
     @property
     def flow(self) -> Flow[..., Any]:
         """The flow itself."""
         module, _, function = self.entrypoint.rpartition(".")
-        found: Flow[..., Any] = getattr(importlib.import_module(module), function)
-        return found
+        flow: Flow[..., Any] = getattr(importlib.import_module(module), function)
+        return flow
 
     @property
     def full_name(self) -> str:
         """As Prefect names it: flow/deployment."""
         return f"{self.flow.name}/{self.name}"
 
-    def body(self, place: Place) -> dict[str, Any]:
+    def body(self, target: DeploymentTarget) -> dict[str, Any]:
         """All that is registered of it but the schedules, as the server gives it back."""
-        steps = [{SET_DIRECTORY: {"directory": place.folder}}] if place.pool else None
+        steps = [{SET_DIRECTORY: {"directory": target.folder}}] if target.pool else None
         schema = parameter_schema(self.flow).model_dump(exclude_unset=True)
         return {
-            "description": self.does,
+            "description": self.description,
             "entrypoint": self.entrypoint,
             "parameters": dict(self.parameters),
             "tags": sorted(self.tags),
-            "work_pool_name": place.pool,
+            "work_pool_name": target.pool,
             "pull_steps": steps,
-            "job_variables": {"env": dict(WORKER_ENVIRONMENT)} if place.pool else {},
+            "job_variables": {"env": dict(WORKER_ENVIRONMENT)} if target.pool else {},
             "concurrency_limit": 1 if self.one_at_a_time else None,
             "parameter_openapi_schema": schema,
             "enforce_parameter_schema": True,
@@ -98,7 +98,7 @@ class WantedDeployment:
         return [DeploymentScheduleCreate(schedule=self.schedule, active=active, slug=slug)]
 
 
-QUEUED: Final = {"collision_strategy": ConcurrencyLimitStrategy.ENQUEUE}
+QUEUE_OPTIONS: Final = {"collision_strategy": ConcurrencyLimitStrategy.ENQUEUE}
 """A run that comes while another is at work waits for its end."""
 
 
@@ -117,36 +117,44 @@ def wanted_deployments(config: RunConfig) -> list[WantedDeployment]:
         ConfigurationError: when the cron expression is none.
     """
     name, tags = f"assizes-{config.name}", (TAG, tag_of(config))
-    whole = {"config": config.model_dump(mode="json")}
-    compared = {
+    run_parameters = {"config": config.model_dump(mode="json")}
+    compare_parameters = {
         "store": config.store.model_dump(mode="json"),
         "thresholds": config.comparison.model_dump(mode="json"),
     }
 
-    def one(entrypoint: str, does: str, **more: Any) -> WantedDeployment:
-        settings = {"parameters": whole, "tags": tags, **more}
-        return WantedDeployment(entrypoint, name, does, **settings)
+    def build_deployment(entrypoint: str, description: str, **more: Any) -> WantedDeployment:
+        settings = {"parameters": run_parameters, "tags": tags, **more}
+        return WantedDeployment(entrypoint, name, description, **settings)
 
     return [
-        one(
+        build_deployment(
             "assizes.flows.nightly.nightly",
             "Judge yesterday's transcripts.",
             schedule=nightly_schedule(config),
             one_at_a_time=True,
         ),
-        one(
+        build_deployment(
             "assizes.flows.after_deployment.after_deployment",
             "Judge a new version beside the last.",
         ),
-        one("assizes.flows.backfill.backfill", "Judge a range of days.", one_at_a_time=True),
-        one("assizes.flows.evaluate.evaluate", "One evaluation."),
-        one("assizes.flows.compare.compare_runs", "Two runs side by side.", parameters=compared),
-        one("assizes.flows.calibrate.calibrate_judge", "Hold the judge against human labels."),
+        build_deployment(
+            "assizes.flows.backfill.backfill", "Judge a range of days.", one_at_a_time=True
+        ),
+        build_deployment("assizes.flows.evaluate.evaluate", "One evaluation."),
+        build_deployment(
+            "assizes.flows.compare.compare_runs",
+            "Two runs side by side.",
+            parameters=compare_parameters,
+        ),
+        build_deployment(
+            "assizes.flows.calibrate.calibrate_judge", "Hold the judge against human labels."
+        ),
         WantedDeployment(
             "assizes.flows.partition.judge_partition",
             DEPLOYMENT.partition("/")[2],
             "Part of a run.",
-            left_alone=config.runner.kind != "workers",
+            keep_existing=config.runner.kind != "workers",
         ),
     ]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-REPLACED: Final[Mapping[str, str]] = {
+REPLACEMENTS: Final[Mapping[str, str]] = {
     "<": "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}",
     ">": "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}",
     "@": "\N{FULLWIDTH COMMERCIAL AT}",
@@ -32,9 +32,12 @@ def in_words(fields: Mapping[str, str]) -> str:
 
 def harmless(template: str) -> str:
     """A template whose value holds no order to whoever shows it."""
-    filters = [f"replace({_quoted(sign)}, {_quoted(other)})" for sign, other in REPLACED.items()]
+    filters = [
+        f"replace({_jinja_string(sign)}, {_jinja_string(other)})"
+        for sign, other in REPLACEMENTS.items()
+    ]
     return " | ".join([template, "string", *filters])
 
 
-def _quoted(text: str) -> str:
+def _jinja_string(text: str) -> str:
     return '"' + text.replace("\r", "\\r").replace("\n", "\\n") + '"'

@@ -55,11 +55,11 @@ def _without(case: Case, made: MadeCall) -> Case:
         for index, turn in enumerate(case.transcript.turns)
         if turn.tool_result is None or turn.tool_result is not made.result
     ]
-    heard = tuple(turn for turn in turns if turn is not None)
+    remaining_turns = tuple(turn for turn in turns if turn is not None)
     planted = f"removed the call of {made.call.name} in turn {made.turn}"
     return case.model_copy(
         update={
-            "transcript": case.transcript.model_copy(update={"turns": heard}),
+            "transcript": case.transcript.model_copy(update={"turns": remaining_turns}),
             "labels": {},
             "metadata": {**case.metadata, "planted": planted},
         }
@@ -74,13 +74,13 @@ def _not_calling(turn: Turn, made: MadeCall) -> Turn | None:
 
 def _slower(transcript: Transcript) -> Transcript:
     turns = tuple(
-        turn.model_copy(update={"latency_ms": _scaled(turn.latency_ms)})
+        turn.model_copy(update={"latency_ms": _scaled_ms(turn.latency_ms)})
         for turn in transcript.turns
     )
     return transcript.model_copy(
-        update={"turns": turns, "duration_ms": _scaled(transcript.duration_ms)}
+        update={"turns": turns, "duration_ms": _scaled_ms(transcript.duration_ms)}
     )
 
 
-def _scaled(milliseconds: float | None) -> float | None:
+def _scaled_ms(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else round(milliseconds * SLOWDOWN, 3)

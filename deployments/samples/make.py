@@ -29,21 +29,21 @@ WRITES = (
 calculate or hand the customer on."""
 
 
-def chosen(document: bytes) -> list[Case]:
+def choose_cases(document: bytes) -> list[Case]:
     """Forty cases of a result file in its order.
 
     All whose successful state-changing calls equal the expected ones, then the first of the
     others until there are forty.
     """
     tau2 = FORMATS["tau2"]
-    cases = [_trimmed(tau2.case(record)) for record in tau2.records(document)]
+    cases = [_trim_case(tau2.case(record)) for record in tau2.records(document)]
     matching = [tool_evidence(case).write_match is True for case in cases]
     others = [place for place, matches in enumerate(matching) if not matches]
     left_out = set(others[max(0, SIZE - sum(matching)) :])
     return [case for place, case in enumerate(cases) if place not in left_out][:SIZE]
 
 
-def _trimmed(case: Case) -> Case:
+def _trim_case(case: Case) -> Case:
     expected = case.expected.model_copy(update={"writes": WRITES})
     return case.model_copy(update={"expected": expected, "agent_version": "v1", "metadata": {}})
 
@@ -51,7 +51,7 @@ def _trimmed(case: Case) -> Case:
 def write_sample(data: Path, file: Path) -> None:
     """Write the chosen cases as gzip; the same input gives the same lines."""
     document = gzip.decompress((data / SOURCE).read_bytes())
-    lines = b"".join(native_line(case) for case in chosen(document))
+    lines = b"".join(native_line(case) for case in choose_cases(document))
     file.write_bytes(gzip.compress(lines, 9, mtime=0))
 
 

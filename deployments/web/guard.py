@@ -74,7 +74,7 @@ class Guard:
         if refusal is not None:
             await problem(*refusal[:2], headers=refusal[2])(scope, receive, _with_headers(send))
             return
-        await self._app(scope, _bounded(receive), _with_headers(send))
+        await self._app(scope, _limit_body(receive), _with_headers(send))
 
     def _refusal(self, scope: Scope) -> tuple[int, str, dict[str, str]] | None:
         headers = Headers(scope=scope)
@@ -86,7 +86,7 @@ class Guard:
         origin = headers.get("origin")
         if origin and host_of(origin.partition("://")[2]) not in self._access.hosts:
             return 403, "requests of other sites are not served", {}
-        if scope["path"] != _OPEN and not self._may(headers.get("authorization", "")):
+        if scope["path"] != _OPEN and not self._is_authorised(headers.get("authorization", "")):
             return (
                 401,
                 "give the token of this server",
@@ -94,21 +94,24 @@ class Guard:
             )
         return None
 
-    def _may(self, given: str) -> bool:
+    def _is_authorised(self, header: str) -> bool:
         if self._access.token is None:
             return True
-        return hmac.compare_digest(_token_in(given).encode(), self._access.token.encode())
+        return hmac.compare_digest(_token_in(header).encode(), self._access.token.encode())
 
 
 def host_of(header: str) -> str:
     """The name in a `Host` header, without port and brackets, in lower case; empty for no such."""
-    found = _HOST.fullmatch(header.strip().lower())
-    return (found[1] or found[2]) if found else ""
+    match = _HOST.fullmatch(header.strip().lower())
+    return (match[1] or match[2]) if match else ""
 
 
 def allowed_hosts(bound: str, more: Iterable[str] = ()) -> frozenset[str]:
     """Names a server bound to an address may be called by."""
-    return frozenset({*LOOPBACK, bound.lower(), *(one.lower() for one in more)}) - {"0.0.0.0", "::"}
+    return frozenset({*LOOPBACK, bound.lower(), *(name.lower() for name in more)}) - {
+        "0.0.0.0",
+        "::",
+    }
 
 
 def _token_in(header: str) -> str:
@@ -128,11 +131,11 @@ def _is_small(length: str) -> bool:
     return digits and int(length) <= MAX_BODY_BYTES
 
 
-def _bounded(receive: Receive) -> Receive:
+def _limit_body(receive: Receive) -> Receive:
     """A body may also come in pieces, without saying its length."""
     seen = 0
 
-    async def bounded() -> Message:
+    async def receive_limited() -> Message:
         nonlocal seen
         message = await receive()
         seen += len(message.get("body", b""))
@@ -140,15 +143,15 @@ def _bounded(receive: Receive) -> Receive:
             raise HTTPException(413, f"at most {MAX_BODY_BYTES:,} bytes")
         return message
 
-    return bounded
+    return receive_limited
 
 
 def _with_headers(send: Send) -> Send:
-    async def sent(message: Message) -> None:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             for name, value in HEADERS.items():
                 headers.setdefault(name, value)
         await send(message)
 
-    return sent
+    return send_with_headers

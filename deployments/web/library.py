@@ -13,20 +13,20 @@ from assizes.deployments.web.queries import CaseQuery, RunQuery
 from assizes.deployments.web.responses import CaseItem, Page, Progress, Run, RunDetail
 from assizes.judge.comparison.compare import RunComparison, compare
 from assizes.judge.config.run import ComparisonConfig, StoreConfig
-from assizes.judge.verdicts.executions import collected
-from assizes.tasks.runs.anchor_runs import anchors_alone, anchors_id
+from assizes.judge.verdicts.executions import collect_rows
+from assizes.tasks.runs.anchor_runs import anchor_attribution, anchors_id
 from assizes.tasks.runs.calibrations import citation_lines, citations
-from assizes.tasks.runs.run_lock import standing
-from assizes.tasks.runs.stored_cases import Kept, kept_rows
+from assizes.tasks.runs.run_lock import displayed_status
+from assizes.tasks.runs.stored_cases import StoredExecution, stored_executions
 from assizes.tasks.runs.stored_comparison import run_data
 from assizes.tasks.store import RunRecord, Store, open_store
 
 T = TypeVar("T")
 
-_HEARD = ("judged", "errored", "skipped")
+_DONE_COUNTS = ("judged", "errored", "skipped")
 
 
-class Library:
+class StoreReader:
     """Reads one store; every method opens it, reads, and lets go of it.
 
     Every method raises `StoreBusy` while another process writes to a DuckDB file, `StoreError` when
@@ -41,16 +41,16 @@ class Library:
         with open_store(self.config) as store:
             rows, compared = store.runs(), _last_comparisons(store)
             ids = set(rows["run_id"])
-            for field, value in _given(wanted, ("name", "trigger")).items():
+            for field, value in _set_fields(wanted, ("name", "trigger")).items():
                 rows = rows.filter(pl.col(field) == value)
             shown = [
-                (row, standing(store, row["run_id"], row["status"]))
+                (row, displayed_status(store, row["run_id"], row["status"]))
                 for row in rows.iter_rows(named=True)
             ]
-            found = [(row, status) for row, status in shown if wanted.status in (None, status)]
-            part = found[wanted.offset : wanted.offset + wanted.limit]
+            matches = [(row, status) for row, status in shown if wanted.status in (None, status)]
+            part = matches[wanted.offset : wanted.offset + wanted.limit]
             data = [
-                _listed(
+                _run_item(
                     store,
                     (row, status),
                     compared.get(row["run_id"]),
@@ -58,7 +58,7 @@ class Library:
                 )
                 for row, status in part
             ]
-        return Page[Run](data=data, count=len(found), limit=wanted.limit, offset=wanted.offset)
+        return Page[Run](data=data, count=len(matches), limit=wanted.limit, offset=wanted.offset)
 
     def run(self, run_id: str) -> RunDetail:
         """One run with all its numbers.
@@ -66,7 +66,7 @@ class Library:
         Raises:
             UnknownRun: there is none.
         """
-        return self.reading(lambda store: _detail(store, store.run(run_id)))
+        return self.read_store(lambda store: _detail(store, store.run(run_id)))
 
     def run_id(self, prefix: str) -> str:
         """The id that begins so.
@@ -74,7 +74,7 @@ class Library:
         Raises:
             UnknownRun: there is none.
         """
-        return self.reading(lambda store: store.run(prefix).run_id)
+        return self.read_store(lambda store: store.run(prefix).run_id)
 
     def progress(self, run_id: str) -> Progress:
         """How far a run is.
@@ -82,7 +82,7 @@ class Library:
         Raises:
             UnknownRun: there is none.
         """
-        return self.reading(lambda store: _progress(store, store.run(run_id)))
+        return self.read_store(lambda store: _progress(store, store.run(run_id)))
 
     def cases(self, run_id: str, wanted: CaseQuery) -> Page[CaseItem]:
         """Cases of a run.
@@ -93,20 +93,20 @@ class Library:
         key = wanted.sort.removeprefix("-")
         with open_store(self.config) as store:
             full_id = store.run(run_id).run_id
-            rows = _wanted(store, full_id, wanted)
-            count = collected(rows.select(pl.len())).item()
+            rows = _matching_cases(store, full_id, wanted)
+            count = collect_rows(rows.select(pl.len())).item()
             part = rows.select(list(CaseItem.model_fields)).sort(
                 [key, "case_id", "repetition"],
                 descending=[wanted.sort.startswith("-"), False, False],
                 nulls_last=True,
             )
-            shown = collected(part.slice(wanted.offset, wanted.limit)).to_dicts()
+            shown = collect_rows(part.slice(wanted.offset, wanted.limit)).to_dicts()
         data = [CaseItem.model_validate(row) for row in shown]
         return Page[CaseItem](data=data, count=count, limit=wanted.limit, offset=wanted.offset)
 
     def case(
         self, run_id: str, case_id: str, repetition: int | None
-    ) -> tuple[RunRecord, list[Kept]]:
+    ) -> tuple[RunRecord, list[StoredExecution]]:
         """Every execution of a case, and the run they are of.
 
         Raises:
@@ -114,14 +114,14 @@ class Library:
             UnknownCase: it has no such case.
         """
 
-        def read(store: Store) -> tuple[RunRecord, list[Kept]]:
+        def read(store: Store) -> tuple[RunRecord, list[StoredExecution]]:
             record = store.run(run_id)
-            found = kept_rows(store, record.run_id, case_id, repetition)
-            return record, found
+            executions = stored_executions(store, record.run_id, case_id, repetition)
+            return record, executions
 
-        return self.reading(read)
+        return self.read_store(read)
 
-    def compared(
+    def comparison(
         self, baseline: str, candidate: str, thresholds: ComparisonConfig
     ) -> RunComparison:
         """Two runs side by side; nothing is written.
@@ -130,25 +130,25 @@ class Library:
             UnknownRun: a side is not there.
             NotComparable: a side is not complete.
         """
-        return self.reading(
+        return self.read_store(
             lambda store: compare(run_data(store, baseline), run_data(store, candidate), thresholds)
         )
 
-    def reading(self, read: Callable[[Store], T]) -> T:
+    def read_store(self, read: Callable[[Store], T]) -> T:
         """What a function reads in the store while it is open."""
         with open_store(self.config) as store:
             return read(store)
 
 
-def _given(wanted: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    found = {name: getattr(wanted, name) for name in names}
-    return {name: value for name, value in found.items() if value is not None}
+def _set_fields(wanted: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    values = {name: getattr(wanted, name) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def _wanted(store: Store, run_id: str, wanted: CaseQuery) -> pl.LazyFrame:
+def _matching_cases(store: Store, run_id: str, wanted: CaseQuery) -> pl.LazyFrame:
     rows = store.scan(run_id, "cases")
     same = ("passed", "status", "agent", "agent_version", "root_cause")
-    for field, value in _given(wanted, same).items():
+    for field, value in _set_fields(wanted, same).items():
         rows = rows.filter(pl.col(field) == value)
     if wanted.search:
         rows = rows.filter(pl.col("case_id").str.contains(wanted.search, literal=True))
@@ -166,7 +166,7 @@ def _last_comparisons(store: Store) -> dict[str, dict[str, Any]]:
     return {row["candidate"]: row for row in rows.iter_rows(named=True)}
 
 
-def _listed(
+def _run_item(
     store: Store,
     run: tuple[Mapping[str, Any], str],
     compared: Mapping[str, Any] | None,
@@ -175,54 +175,56 @@ def _listed(
 ) -> Run:
     """A line of the list. Anchors are looked at only where they change the verdict: after a fall."""
     row, status = run
-    found = None
+    attribution = None
     if anchored and compared and json.loads(compared["verdict"]).get("ending") == "regressed":
-        found = anchors_alone(store, RunRecord.of_row(row, {}), compared["baseline"])
-    return Run.of_row(row, status, compared, judge_moved=bool(found and found.judge_moved))
+        attribution = anchor_attribution(store, RunRecord.of_row(row, {}), compared["baseline"])
+    return Run.of_row(
+        row, status, compared, judge_moved=bool(attribution and attribution.judge_moved)
+    )
 
 
 def _detail(store: Store, record: RunRecord) -> RunDetail:
-    found = _progress(store, record)
+    progress = _progress(store, record)
     metrics = store.table(record.run_id, "run_metrics")
-    row = replace(record, status=found.status).row()
+    row = replace(record, status=progress.status).row()
     compared = _last_comparisons(store).get(record.run_id)
-    listed = _listed(store, (row, found.status), compared).model_dump()
+    item = _run_item(store, (row, progress.status), compared).model_dump()
     return RunDetail(
-        **listed | {"started_at": record.started_at, "finished_at": record.finished_at},
+        **item | {"started_at": record.started_at, "finished_at": record.finished_at},
         config=record.config,
         config_hash=record.config_hash,
         counts=record.counts,
         summary=record.summary,
         metrics=dict(metrics.select("name", "value").iter_rows()),
         calibration=citation_lines(citations(store, record)),
-        progress=found,
+        progress=progress,
     )
 
 
 def _progress(store: Store, record: RunRecord) -> Progress:
-    committed = store.committed(record.run_id)
+    committed = store.shard_counts(record.run_id)
     counts: dict[str, int] = {}
     for shard in committed.values():
         for name, count in shard.items():
             counts[name] = counts.get(name, 0) + count
     return Progress(
-        status=standing(store, record.run_id, record.status),
+        status=displayed_status(store, record.run_id, record.status),
         due=record.plan.get("due", 0),
-        done=sum(counts.get(name, 0) for name in _HEARD),
+        done=sum(counts.get(name, 0) for name in _DONE_COUNTS),
         shards=len(record.plan.get("shards", ())),
         shards_done=len(committed),
         counts=counts,
     )
 
 
-def rows_of(kept: Kept) -> dict[str, Any]:
+def rows_of(execution: StoredExecution) -> dict[str, Any]:
     """The rows of an execution, with what is JSON in them read."""
     return {
-        "case": kept.case | {"tags": _read(kept.case["tags"])},
-        "scores": [row | {"details": _read(row["details"])} for row in kept.scores],
-        "asks": [row | {"trail": _read(row["trail"])} for row in kept.asks],
+        "case": execution.case | {"tags": _parse_json(execution.case["tags"])},
+        "scores": [row | {"details": _parse_json(row["details"])} for row in execution.scores],
+        "asks": [row | {"trail": _parse_json(row["trail"])} for row in execution.asks],
     }
 
 
-def _read(text: str | None) -> Any:
+def _parse_json(text: str | None) -> Any:
     return None if text is None else json.loads(text)

@@ -11,22 +11,22 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, ValidationError
 
-from assizes.deployments.web.library import Library
+from assizes.deployments.web.library import StoreReader
 from assizes.deployments.web.paths import CASE_ID
 from assizes.deployments.web.problems import Problem
 from assizes.deployments.web.queries import CaseQuery, ExecutionQuery, RunQuery
-from assizes.deployments.web.read_routes import RunId, Shelf, configured
+from assizes.deployments.web.read_routes import RunId, StoreReaderDep, configured_thresholds
 from assizes.deployments.web.responses import Page
 from assizes.judge.config.run import ComparisonConfig
 from assizes.judge.config.series import SeriesConfig
 from assizes.judge.errors import ConfigurationError, StoreError
 from assizes.tasks.reports.data.case_page import MAX_OBJECT_BYTES, case_pages
 from assizes.tasks.reports.data.explain_page import explain_page
-from assizes.tasks.reports.data.versus import versus
-from assizes.tasks.reports.render.html import Place, Site, html_report, page, policy_of
+from assizes.tasks.reports.data.versus import comparison_data
+from assizes.tasks.reports.render.html import NavigationLink, Site, html_report, page, policy_of
 from assizes.tasks.reports.stored import StoredReport, read_report
-from assizes.tasks.runs.explained import explained
-from assizes.tasks.runs.history import Span, stored_trends
+from assizes.tasks.runs.explained import metric_explanation
+from assizes.tasks.runs.history import RunRange, stored_trends
 from assizes.tasks.runs.stored_comparison import stored_comparison
 from assizes.tasks.store import Store
 
@@ -54,7 +54,7 @@ RUNS_OFFERED: Final = 200
 """So many of the newest runs can be chosen from."""
 
 
-def blank_is_any(request: Request) -> dict[str, str]:
+def filled_fields(request: Request) -> dict[str, str]:
     """The fields of a form that were filled in."""
     return {name: value for name, value in request.query_params.items() if value}
 
@@ -69,26 +69,26 @@ def answer(
 def site(here: str, run_id: str | None = None) -> Site:
     """The navigation, seen from one of its pages."""
     places = (("Runs", "/"), ("Compare", "/view/compare"), ("Trends", "/view/trends"))
-    return Site(tuple(Place(name, url, url == here) for name, url in places), run_id)
+    return Site(tuple(NavigationLink(name, url, url == here) for name, url in places), run_id)
 
 
-def problem_page(request: Request, found: Problem) -> HTMLResponse | None:
+def problem_page(request: Request, problem: Problem) -> HTMLResponse | None:
     """An error as a page, for whoever asked for one."""
     path = request.url.path
     if path != "/" and not path.startswith("/view"):
         return None
-    data = {"problem_title": found.title, "detail": found.detail}
-    return _html(page("problem", data, site("")), found.status)
+    data = {"problem_title": problem.title, "detail": problem.detail}
+    return _html(page("problem", data, site("")), problem.status)
 
 
-def _filled(model: type[Q], filled: Mapping[str, str]) -> Q:
+def _parse_form(model: type[Q], fields: Mapping[str, str]) -> Q:
     """A form as the query it stands for.
 
     Raises:
         RequestValidationError: a field cannot be used.
     """
     try:
-        return model.model_validate(filled)
+        return model.model_validate(fields)
     except ValidationError as error:
         raise RequestValidationError(error.errors()) from None
 
@@ -98,85 +98,89 @@ def _html(text: str, status: int = 200) -> HTMLResponse:
     return HTMLResponse(text, status, headers={"Content-Security-Policy": policy})
 
 
-Filled = Annotated[dict[str, str], Depends(blank_is_any)]
+FormFields = Annotated[dict[str, str], Depends(filled_fields)]
 
 
 @router.get("/")
-def runs(books: Shelf, filled: Filled) -> HTMLResponse:
+def runs(books: StoreReaderDep, filled: FormFields) -> HTMLResponse:
     """Every run, newest first."""
-    wanted = _filled(RunQuery, filled)
-    found = books.runs(wanted)
+    wanted = _parse_form(RunQuery, filled)
+    matches = books.runs(wanted)
     data = {
-        "page": found,
+        "page": matches,
         "store": books.config.uri,
         "chosen": wanted,
         "triggers": _TRIGGERS,
         "statuses": _STATUSES,
-        "before": _before(books),
-        "pager": _pager("/", filled, found),
+        "before": _previous_runs(books),
+        "pager": _pager("/", filled, matches),
     }
     return answer("runs", data, "/")
 
 
 @router.get("/view/runs/{run_id}")
-def run(books: Shelf, run_id: RunId) -> HTMLResponse:
+def run(books: StoreReaderDep, run_id: RunId) -> HTMLResponse:
     """The report of a run; of one that has not ended, how far it is."""
-    found = books.run(run_id)
-    if found.summary is None:
-        return answer("progress", {"run": found}, "", found.run_id)
+    detail = books.run(run_id)
+    if detail.summary is None:
+        return answer("progress", {"run": detail}, "", detail.run_id)
 
     def read(store: Store) -> StoredReport:
-        record = store.run(found.run_id)
+        record = store.run(detail.run_id)
         return read_report(store, record, stored_comparison(store, record))
 
     # The transcripts are fetched when the store is closed: a run may want to write meanwhile.
-    data = books.reading(read).with_conversations()
-    return _html(html_report(data, site("", found.run_id)))
+    data = books.read_store(read).with_conversations()
+    return _html(html_report(data, site("", detail.run_id)))
 
 
 @router.get("/view/runs/{run_id}/cases")
-def cases(books: Shelf, run_id: RunId, filled: Filled) -> HTMLResponse:
+def cases(books: StoreReaderDep, run_id: RunId, filled: FormFields) -> HTMLResponse:
     """Cases of a run, the worst first."""
-    wanted = _filled(CaseQuery, filled)
+    wanted = _parse_form(CaseQuery, filled)
     full_id = books.run_id(run_id)
-    found = books.cases(full_id, wanted)
+    matches = books.cases(full_id, wanted)
     data = {
         "run_id": full_id,
-        "page": found,
+        "page": matches,
         "chosen": wanted,
         "passed": filled.get("passed", ""),
         "sorts": _SORTS,
-        "pager": _pager(f"/view/runs/{quote(full_id)}/cases", filled, found),
+        "pager": _pager(f"/view/runs/{quote(full_id)}/cases", filled, matches),
     }
     return answer("case_list", data, "", full_id)
 
 
 @router.get(f"/view/runs/{{run_id}}/cases/{CASE_ID}")
 def case(
-    books: Shelf, run_id: RunId, case_id: str, wanted: Annotated[ExecutionQuery, Query()]
+    books: StoreReaderDep, run_id: RunId, case_id: str, wanted: Annotated[ExecutionQuery, Query()]
 ) -> HTMLResponse:
     """One case: its findings, and its conversation with them in place."""
-    record, found = books.case(run_id, case_id, wanted.repetition)
-    executions = case_pages(record, found)
-    for one in executions:
-        for finding in one["findings"]:
-            finding["url"] = _explain_url(record.run_id, one["case"], finding["metric"])
+    record, stored_executions = books.case(run_id, case_id, wanted.repetition)
+    executions = case_pages(record, stored_executions)
+    for execution in executions:
+        for finding in execution["findings"]:
+            finding["url"] = _explain_url(record.run_id, execution["case"], finding["metric"])
     data = {"run_id": record.run_id, "case_id": case_id, "executions": executions}
     return answer("case", data, "")
 
 
 @router.get("/view/explain")
-def explain(books: Shelf, run: str, case: str, metric: str, repetition: int = 0) -> HTMLResponse:
+def explain(
+    books: StoreReaderDep, run: str, case: str, metric: str, repetition: int = 0
+) -> HTMLResponse:
     """How a score came about: the exact prompt, the reply, what it took."""
-    record, (kept,) = books.case(run, case, repetition)
-    document = explain_page(explained(record, kept, metric, MAX_OBJECT_BYTES))
+    record, (execution,) = books.case(run, case, repetition)
+    document = explain_page(metric_explanation(record, execution, metric, MAX_OBJECT_BYTES))
     url = f"/view/runs/{quote(record.run_id, safe='')}/cases/{quote(case)}"
     return answer("explain", {**document, "case_url": url}, "")
 
 
 @router.get("/view/compare")
 def compare(
-    books: Shelf, filled: Filled, base: Annotated[ComparisonConfig, Depends(configured)]
+    books: StoreReaderDep,
+    filled: FormFields,
+    base: Annotated[ComparisonConfig, Depends(configured_thresholds)],
 ) -> HTMLResponse:
     """Two runs side by side."""
     listed = books.runs(RunQuery(status="complete", limit=RUNS_OFFERED)).data
@@ -184,61 +188,65 @@ def compare(
     data: dict[str, Any] = {"runs": listed, "chosen": chosen, "comparison": None, "verdict": None}
     if all(chosen.values()):
         thresholds = base.model_copy(update={"baseline": None})
-        found = versus(books.compared(chosen["baseline"], chosen["candidate"], thresholds))
-        assert found is not None, "there is a comparison"
-        outcome, word = _ENDINGS[found["ending"]]
-        data |= {"comparison": found, "verdict": {"outcome": outcome, "word": word}}
+        comparison = comparison_data(
+            books.comparison(chosen["baseline"], chosen["candidate"], thresholds)
+        )
+        assert comparison is not None, "there is a comparison"
+        outcome, word = _ENDINGS[comparison["ending"]]
+        data |= {"comparison": comparison, "verdict": {"outcome": outcome, "word": word}}
     return answer("compare", data, "/view/compare", chosen["candidate"] or None)
 
 
 @router.get("/view/trends")
-def trends(request: Request, books: Shelf, filled: Filled) -> HTMLResponse:
+def trends(request: Request, books: StoreReaderDep, filled: FormFields) -> HTMLResponse:
     """The history of a run name."""
     from assizes.tasks.reports.render.trend_chart import trend_charts
 
     series: SeriesConfig = request.app.state.series
     listed = books.runs(RunQuery(status="complete", limit=1000)).data
-    names = sorted({one.name for one in listed})
+    names = sorted({row.name for row in listed})
     name = filled.get("name") or (names[0] if names else None)
     data: dict[str, Any] = {"names": names, "name": name, "found": None, "fault": None}
     try:
-        found = books.reading(lambda store: stored_trends(store, Span(name=name), series))
+        history = books.read_store(lambda store: stored_trends(store, RunRange(name=name), series))
     except (StoreError, ConfigurationError) as error:
         return answer("trends", data | {"fault": str(error)}, "/view/trends")
-    return answer("trends", data | {"found": found, "charts": trend_charts(found)}, "/view/trends")
+    return answer(
+        "trends", data | {"found": history, "charts": trend_charts(history)}, "/view/trends"
+    )
 
 
-def _before(books: Library) -> dict[str, str]:
+def _previous_runs(reader: StoreReader) -> dict[str, str]:
     """The complete run of the same name before each."""
-    listed = books.runs(RunQuery(status="complete", limit=1000)).data
-    found: dict[str, str] = {}
+    listed = reader.runs(RunQuery(status="complete", limit=1000)).data
+    previous: dict[str, str] = {}
     newer: dict[str, str] = {}
-    for one in listed:
-        if one.name in newer:
-            found[newer[one.name]] = one.run_id
-        newer[one.name] = one.run_id
-    return found
+    for row in listed:
+        if row.name in newer:
+            previous[newer[row.name]] = row.run_id
+        newer[row.name] = row.run_id
+    return previous
 
 
-def _pager(base: str, filled: Mapping[str, str], found: Page[Any]) -> dict[str, str | None]:
+def _pager(base: str, fields: Mapping[str, str], part: Page[Any]) -> dict[str, str | None]:
     """Links to the parts before and after the one that is shown."""
 
     def link(offset: int) -> str:
-        return f"{base}?{urlencode({**filled, 'offset': offset})}"
+        return f"{base}?{urlencode({**fields, 'offset': offset})}"
 
-    last = min(found.offset + found.limit, found.count)
+    last = min(part.offset + part.limit, part.count)
     return {
-        "before": link(max(0, found.offset - found.limit)) if found.offset else None,
-        "after": link(last) if last < found.count else None,
-        "shown": f"{found.offset + 1:,} to {last:,} of {found.count:,}",
+        "before": link(max(0, part.offset - part.limit)) if part.offset else None,
+        "after": link(last) if last < part.count else None,
+        "shown": f"{part.offset + 1:,} to {last:,} of {part.count:,}",
     }
 
 
 def _explain_url(run_id: str, row: Mapping[str, Any], metric: str) -> str:
-    asked = {
+    query = {
         "run": run_id,
         "case": row["case_id"],
         "metric": metric,
         "repetition": row["repetition"],
     }
-    return f"/view/explain?{urlencode(asked)}"
+    return f"/view/explain?{urlencode(query)}"

@@ -78,7 +78,7 @@ class Problem(BaseModel):
     errors: list[Fault] = Field(default_factory=list)
 
 
-def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The problems an operation can answer with, for its description in OpenAPI."""
     schema = {"$ref": "#/components/schemas/Problem"}
     return {
@@ -107,42 +107,45 @@ def status_of(error: AssizesError) -> int:
     return next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
 
 
-Shown = Callable[[Request, Problem], Response | None]
+ProblemRenderer = Callable[[Request, Problem], Response | None]
 """An error as a page; null where the request is not one of a page."""
 
 
-def install(app: FastAPI, shown: Shown) -> None:
+def install_handlers(app: FastAPI, render_page: ProblemRenderer) -> None:
     """Let the app answer every error in this shape, or as a page where one was asked for.
 
     A middleware that is added later stands before the answers to defects as well.
     """
 
-    def told(request: Request, answered: JSONResponse) -> Response:
-        return shown(request, Problem.model_validate_json(bytes(answered.body))) or answered
+    def choose_response(request: Request, json_response: JSONResponse) -> Response:
+        return (
+            render_page(request, Problem.model_validate_json(bytes(json_response.body)))
+            or json_response
+        )
 
     @app.exception_handler(AssizesError)
     async def _ours(request: Request, error: AssizesError) -> Response:
         status = status_of(error)
         wait = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
-        return told(request, problem(status, str(error), headers=wait))
+        return choose_response(request, problem(status, str(error), headers=wait))
 
     @app.exception_handler(RequestValidationError)
     async def _unusable(request: Request, error: RequestValidationError) -> Response:
         faults = [
-            Fault(where=".".join(str(part) for part in one["loc"]), message=one["msg"])
-            for one in error.errors()
+            Fault(where=".".join(str(part) for part in detail["loc"]), message=detail["msg"])
+            for detail in error.errors()
         ]
-        why = "; ".join(f"{one.where}: {one.message}" for one in faults)
-        return told(request, problem(422, why or "the request cannot be used", faults))
+        why = "; ".join(f"{fault.where}: {fault.message}" for fault in faults)
+        return choose_response(request, problem(422, why or "the request cannot be used", faults))
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> Response:
-        answered = problem(error.status_code, str(error.detail), headers=error.headers)
-        return told(request, answered)
+        response = problem(error.status_code, str(error.detail), headers=error.headers)
+        return choose_response(request, response)
 
     async def defect(request: Request, error: Exception) -> Response:
         log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        return told(request, problem(500, "a defect of assizes; its log says more"))
+        return choose_response(request, problem(500, "a defect of assizes; its log says more"))
 
     # Not as a handler of the app: that one answers outside of every middleware, and raises again.
     app.add_middleware(ExceptionMiddleware, handlers={Exception: defect})

@@ -24,16 +24,16 @@ Sort = Literal[
 ]
 
 
-class _Query(BaseModel):
+class _QueryString(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class _List(_Query):
+class _PagedQuery(_QueryString):
     limit: int = Field(default=50, ge=1, le=1000)
     offset: int = Field(default=0, ge=0, le=2**31)
 
 
-class RunQuery(_List):
+class RunQuery(_PagedQuery):
     """Which runs; null: any."""
 
     name: Text = None
@@ -41,7 +41,7 @@ class RunQuery(_List):
     status: Literal["running", "interrupted", "complete", "incomplete", "failed"] | None = None
 
 
-class CaseQuery(_List):
+class CaseQuery(_PagedQuery):
     """Which cases of a run; null: any."""
 
     passed: bool | None = None
@@ -54,13 +54,13 @@ class CaseQuery(_List):
     sort: Sort = Field(default="overall_score", description="a - in front turns the order round")
 
 
-class ExecutionQuery(_Query):
+class ExecutionQuery(_QueryString):
     """Which execution of a case; null: all."""
 
     repetition: int | None = Field(default=None, ge=0, le=2**31 - 1)
 
 
-class CompareQuery(_Query):
+class CompareQuery(_QueryString):
     """Two runs, and thresholds in place of those of the configuration (seed 001)."""
 
     baseline: RunId
@@ -82,8 +82,8 @@ class CompareQuery(_Query):
     def thresholds(self, base: ComparisonConfig) -> ComparisonConfig:
         """The thresholds of a configuration, with those given here instead."""
         own = ("max_pass_rate_drop", "max_avg_score_drop", "max_latency_increase_pct", "mode")
-        given: dict[str, Any] = {name: getattr(self, name) for name in own}
-        known = {name: value for name, value in given.items() if value is not None}
+        values: dict[str, Any] = {name: getattr(self, name) for name in own}
+        known = {name: value for name, value in values.items() if value is not None}
         if self.allow:
             known["allow"] = True
         return base.model_copy(update={"baseline": None, **known})

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 
-from assizes.deployments.web.library import Library, rows_of
+from assizes.deployments.web.library import StoreReader, rows_of
 from assizes.deployments.web.paths import CASE_ID
-from assizes.deployments.web.problems import documented
+from assizes.deployments.web.problems import problem_responses
 from assizes.deployments.web.queries import CaseQuery, CompareQuery, ExecutionQuery, RunQuery
 from assizes.deployments.web.responses import (
     CaseDetail,
@@ -34,26 +34,26 @@ RunId = Annotated[
 ]
 
 
-def library(request: Request) -> Library:
+def store_reader(request: Request) -> StoreReader:
     """The store of this server."""
-    found: Library = request.app.state.library
-    return found
+    reader: StoreReader = request.app.state.library
+    return reader
 
 
-def configured(request: Request) -> ComparisonConfig:
+def configured_thresholds(request: Request) -> ComparisonConfig:
     """The thresholds of this server's configuration."""
-    found: ComparisonConfig = request.app.state.comparison
-    return found
+    thresholds: ComparisonConfig = request.app.state.comparison
+    return thresholds
 
 
-Shelf = Annotated[Library, Depends(library)]
+StoreReaderDep = Annotated[StoreReader, Depends(store_reader)]
 
 
 @router.get("/health", tags=["service"])
-def health(books: Shelf) -> Health:
+def health(books: StoreReaderDep) -> Health:
     """Whether the service is up, and whether it can read its store."""
     try:
-        books.reading(lambda _store: None)
+        books.read_store(lambda _store: None)
         state = "readable"
     except StoreError:
         state = "not readable"
@@ -66,48 +66,52 @@ def available_metrics(request: Request) -> Metrics:
     return Metrics.model_validate(metrics_listing(request.app.state.rubrics))
 
 
-@router.get("/runs", tags=["runs"], responses=documented(503))
-def runs(books: Shelf, wanted: Annotated[RunQuery, Query()]) -> Page[Run]:
+@router.get("/runs", tags=["runs"], responses=problem_responses(503))
+def runs(books: StoreReaderDep, wanted: Annotated[RunQuery, Query()]) -> Page[Run]:
     """Runs, newest first."""
     return books.runs(wanted)
 
 
-@router.get("/runs/compare", tags=["comparisons"], responses=documented(400, 404, 503))
+@router.get("/runs/compare", tags=["comparisons"], responses=problem_responses(400, 404, 503))
 def compare(
-    books: Shelf,
-    base: Annotated[ComparisonConfig, Depends(configured)],
+    books: StoreReaderDep,
+    base: Annotated[ComparisonConfig, Depends(configured_thresholds)],
     wanted: Annotated[CompareQuery, Query()],
 ) -> RunComparison:
     """Two complete runs by the documents' rules (seed 001), and by the statistics beside them."""
-    return books.compared(wanted.baseline, wanted.candidate, wanted.thresholds(base))
+    return books.comparison(wanted.baseline, wanted.candidate, wanted.thresholds(base))
 
 
-@router.get("/runs/{run_id}", tags=["runs"], responses=documented(404, 503))
-def run(books: Shelf, run_id: RunId) -> RunDetail:
+@router.get("/runs/{run_id}", tags=["runs"], responses=problem_responses(404, 503))
+def run(books: StoreReaderDep, run_id: RunId) -> RunDetail:
     """A run: its frozen configuration, its summary, its published numbers."""
     return books.run(run_id)
 
 
-@router.get("/runs/{run_id}/progress", tags=["runs"], responses=documented(404, 503))
-def progress(books: Shelf, run_id: RunId) -> Progress:
+@router.get("/runs/{run_id}/progress", tags=["runs"], responses=problem_responses(404, 503))
+def progress(books: StoreReaderDep, run_id: RunId) -> Progress:
     """How far a run is."""
     return books.progress(run_id)
 
 
-@router.get("/runs/{run_id}/cases", tags=["cases"], responses=documented(404, 503))
-def cases(books: Shelf, run_id: RunId, wanted: Annotated[CaseQuery, Query()]) -> Page[CaseItem]:
+@router.get("/runs/{run_id}/cases", tags=["cases"], responses=problem_responses(404, 503))
+def cases(
+    books: StoreReaderDep, run_id: RunId, wanted: Annotated[CaseQuery, Query()]
+) -> Page[CaseItem]:
     """Cases of a run, the worst first."""
     return books.cases(run_id, wanted)
 
 
-@router.get(f"/runs/{{run_id}}/cases/{CASE_ID}", tags=["cases"], responses=documented(404, 503))
+@router.get(
+    f"/runs/{{run_id}}/cases/{CASE_ID}", tags=["cases"], responses=problem_responses(404, 503)
+)
 def case(
-    books: Shelf,
+    books: StoreReaderDep,
     run_id: RunId,
     case_id: Annotated[str, Path(max_length=512)],
     wanted: Annotated[ExecutionQuery, Query()],
 ) -> CaseDetail:
     """A case of a run: its rows, the scores and the asks of every execution."""
-    _, found = books.case(run_id, case_id, wanted.repetition)
-    data = [CaseRows.model_validate(rows_of(one)) for one in found]
+    _, executions = books.case(run_id, case_id, wanted.repetition)
+    data = [CaseRows.model_validate(rows_of(execution)) for execution in executions]
     return CaseDetail(data=data, count=len(data))

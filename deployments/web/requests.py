@@ -11,29 +11,29 @@ RunId = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9
 Name = Annotated[
     str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:+@-]*$")
 ]
-Several = Annotated[int, Field(ge=1, le=1_000_000)]
+Count = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
-class _Order(BaseModel):
+class _RequestBody(BaseModel):
     """Only what is named here can be said; everything else is as it was deployed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class EvaluateParameters(_Order):
+class EvaluateParameters(_RequestBody):
     """Of one evaluation."""
 
     on: date | None = Field(default=None, description="for date placeholders in the URI")
     run_id: RunId | None = Field(default=None, description="name a run, or go on with it")
 
 
-class NightlyParameters(_Order):
+class NightlyParameters(_RequestBody):
     """Of a night."""
 
     on: date | None = Field(default=None, description="this day alone; null: what is due")
 
 
-class BackfillParameters(_Order):
+class BackfillParameters(_RequestBody):
     """Of a range of days."""
 
     since: date = Field(description="the first day")
@@ -46,71 +46,71 @@ class BackfillParameters(_Order):
         return self
 
 
-class VersionParameters(_Order):
+class VersionParameters(_RequestBody):
     """Of a version that was deployed."""
 
     version: Name = Field(description="agent_version of the transcripts")
     agent: Name | None = Field(default=None, description="null: whatever agent says that version")
-    min_transcripts: Several | None = Field(default=None, description="null: as configured")
+    min_transcripts: Count | None = Field(default=None, description="null: as configured")
 
 
-class CompareParameters(_Order):
+class CompareParameters(_RequestBody):
     """Of a comparison."""
 
     baseline: RunId
     candidate: RunId
 
 
-class Evaluate(_Order):
+class Evaluate(_RequestBody):
     """One evaluation."""
 
     flow: Literal["evaluate"]
     parameters: EvaluateParameters = EvaluateParameters()
 
 
-class Nightly(_Order):
+class Nightly(_RequestBody):
     """Yesterday's transcripts, and those of nights that were missed."""
 
     flow: Literal["nightly"]
     parameters: NightlyParameters = NightlyParameters()
 
 
-class Backfill(_Order):
+class Backfill(_RequestBody):
     """A range of days, a run for each."""
 
     flow: Literal["backfill"]
     parameters: BackfillParameters
 
 
-class AfterDeployment(_Order):
+class AfterDeployment(_RequestBody):
     """A new version beside the one before."""
 
     flow: Literal["after-deployment"]
     parameters: VersionParameters
 
 
-class Compare(_Order):
+class Compare(_RequestBody):
     """Two stored runs."""
 
     flow: Literal["compare"]
     parameters: CompareParameters
 
 
-Order = Evaluate | Nightly | Backfill | AfterDeployment | Compare
+StartRequest = Evaluate | Nightly | Backfill | AfterDeployment | Compare
 
 
-def given(order: BaseModel) -> dict[str, Any]:
+def request_parameters(request: BaseModel) -> dict[str, Any]:
     """The parameters that were said, as JSON."""
-    return order.model_dump(mode="json", exclude_none=True)
+    return request.model_dump(mode="json", exclude_none=True)
 
 
-class ModelDeployed(_Order):
+class ModelDeployed(_RequestBody):
     """A model or an agent went live in a new version."""
 
     model: Name = Field(description="the event is about the resource model.<this>")
     version: Name = Field(description="agent_version of its transcripts")
     agent: Name | None = Field(default=None, description="null: whatever agent says that version")
-    min_transcripts: Several | None = Field(default=None, description="null: as configured")
+    min_transcripts: Count | None = Field(default=None, description="null: as configured")
 
 
 class Begun(BaseModel):

@@ -15,11 +15,11 @@ from assizes.tasks.runs.baselines import named_baseline
 T = TypeVar("T")
 
 
-class _Shape(BaseModel):
+class _ResponseModel(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class Page(_Shape, Generic[T]):
+class Page(_ResponseModel, Generic[T]):
     """Part of a list; `count` is how many there are in all."""
 
     data: list[T]
@@ -28,7 +28,7 @@ class Page(_Shape, Generic[T]):
     offset: int
 
 
-class MetricInfo(_Shape):
+class MetricInfo(_ResponseModel):
     """A metric as seed 000 describes it."""
 
     name: str
@@ -41,14 +41,14 @@ class MetricInfo(_Shape):
     include_in_defaults: bool
 
 
-class Metrics(_Shape):
+class Metrics(_ResponseModel):
     """Every conversation metric, opt-in ones included."""
 
     data: list[MetricInfo]
     count: int
 
 
-class Run(_Shape):
+class Run(_ResponseModel):
     """One line of the list of runs; numbers are null until the run is summed up."""
 
     run_id: str
@@ -96,20 +96,20 @@ class Run(_Shape):
         own, ending = summary.get("outcome"), verdict.get("ending")
         moved = {"judge_moved": judge_moved}
         unknown = "inconclusive" if named_baseline(json.loads(row["config"])) else "fine"
-        said = outcome_of(row["status"], own, ending or unknown, **moved) if own else None
+        report_verdict = outcome_of(row["status"], own, ending or unknown, **moved) if own else None
         numbers = ("outcome", "weighted_metrics_score_pct", "cases_pass_rate_pct", "coverage")
         return cls(
             **{name: row[name] for name in plain},
             **{name: summary.get(name) for name in numbers},
             status=status,
-            verdict=said,
+            verdict=report_verdict,
             baseline=compared["baseline"] if compared else None,
             ending=ending,
             regression_detected=verdict.get("regression_detected"),
         )
 
 
-class Progress(_Shape):
+class Progress(_ResponseModel):
     """How far a run is, counting what is committed."""
 
     status: str
@@ -132,7 +132,7 @@ class RunDetail(Run):
     progress: Progress
 
 
-class CaseItem(_Shape):
+class CaseItem(_ResponseModel):
     """One line of the list of cases."""
 
     case_id: str
@@ -151,7 +151,7 @@ class CaseItem(_Shape):
     agent_cost_usd: float | None
 
 
-class CaseRows(_Shape):
+class CaseRows(_ResponseModel):
     """One execution of a case: its row of table cases, its scores and its asks, as stored."""
 
     case: dict[str, Any]
@@ -159,14 +159,14 @@ class CaseRows(_Shape):
     asks: list[dict[str, Any]]
 
 
-class CaseDetail(_Shape):
+class CaseDetail(_ResponseModel):
     """Every execution of a case in a run."""
 
     data: list[CaseRows]
     count: int
 
 
-class Health(_Shape):
+class Health(_ResponseModel):
     """Somebody is there; `store` says whether it can be read."""
 
     status: str

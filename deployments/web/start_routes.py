@@ -8,8 +8,14 @@ from fastapi import APIRouter, Body, Header, Request
 
 from assizes.deployments.server import known_server
 from assizes.deployments.settings import prepare_environment
-from assizes.deployments.web.problems import documented
-from assizes.deployments.web.requests import Begun, Emitted, ModelDeployed, Order, given
+from assizes.deployments.web.problems import problem_responses
+from assizes.deployments.web.requests import (
+    Begun,
+    Emitted,
+    ModelDeployed,
+    StartRequest,
+    request_parameters,
+)
 from assizes.judge.errors import AssizesError, ServerGone
 
 router = APIRouter()
@@ -26,16 +32,16 @@ Key = Annotated[
 ]
 
 
-@router.post("/runs", status_code=202, tags=["runs"], responses=documented(400, 409, 503))
+@router.post("/runs", status_code=202, tags=["runs"], responses=problem_responses(400, 409, 503))
 def start(
-    request: Request, order: Annotated[Order, Body(discriminator="flow")], key: Key = None
+    request: Request, order: Annotated[StartRequest, Body(discriminator="flow")], key: Key = None
 ) -> Begun:
     """Begin a run: a flow run of a deployment that `assizes deploy` registered, for a worker."""
     api_url = _server()
-    from assizes.deployments.registration.begin import begin
+    from assizes.deployments.registration.begin import begin_flow_run
 
     deployment = f"{order.flow}/assizes-{request.app.state.name}"
-    run, page = begin(api_url, deployment, given(order.parameters), key)
+    run, page = begin_flow_run(api_url, deployment, request_parameters(order.parameters), key)
     return Begun(
         flow_run_id=str(run.id),
         flow_run_name=run.name,
@@ -46,17 +52,17 @@ def start(
 
 
 @router.post(
-    "/events/model-deployed", status_code=202, tags=["runs"], responses=documented(400, 503)
+    "/events/model-deployed", status_code=202, tags=["runs"], responses=problem_responses(400, 503)
 )
 def model_deployed(told: ModelDeployed, key: Key = None) -> Emitted:
     """Say that a model was deployed: the event model.deployed, which begins after-deployment."""
     api_url = _server()
-    from assizes.deployments.registration.automations import DEPLOYED
-    from assizes.deployments.registration.begin import tell_deployed
+    from assizes.deployments.registration.automations import DEPLOYED_EVENT
+    from assizes.deployments.registration.begin import emit_deployed
 
-    payload = given(told)
-    event_id, resource = tell_deployed(api_url, payload.pop("model"), payload, key)
-    return Emitted(event_id=event_id, event=DEPLOYED, resource=resource)
+    payload = request_parameters(told)
+    event_id, resource = emit_deployed(api_url, payload.pop("model"), payload, key)
+    return Emitted(event_id=event_id, event=DEPLOYED_EVENT, resource=resource)
 
 
 def _server() -> str:

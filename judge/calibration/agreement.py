@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from assizes.judge.statistics.exact import rounded
+from assizes.judge.statistics.exact import rounded_value
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class YesNoAgreement:
     """Counts of the judge's answers against the people's: positive is yes, true is agreed.
 
     Every number is null where its denominator is 0: without a single no from people there is no
@@ -62,12 +62,12 @@ class Agreement:
         return _share(self.false_negatives, self.false_negatives + self.true_positives)
 
 
-def agreement(pairs: Iterable[tuple[bool, bool]]) -> Agreement:
+def yes_no_agreement(pairs: Iterable[tuple[bool, bool]]) -> YesNoAgreement:
     """The counts of pairs (judge says yes, people say yes)."""
     counts = {(True, True): 0, (True, False): 0, (False, True): 0, (False, False): 0}
     for judged, true in pairs:
         counts[judged, true] += 1
-    return Agreement(
+    return YesNoAgreement(
         true_positives=counts[True, True],
         false_positives=counts[True, False],
         false_negatives=counts[False, True],
@@ -76,4 +76,4 @@ def agreement(pairs: Iterable[tuple[bool, bool]]) -> Agreement:
 
 
 def _share(part: int, whole: int) -> float | None:
-    return rounded(part / whole) if whole else None
+    return rounded_value(part / whole) if whole else None

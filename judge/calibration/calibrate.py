@@ -8,8 +8,13 @@ from itertools import combinations
 from statistics import fmean
 
 from assizes.judge.calibration import measures
-from assizes.judge.calibration.corrected import JudgeErrors, Observed, corrected_rate, design_effect
-from assizes.judge.calibration.grades import Rated, agreed, pass_mark
+from assizes.judge.calibration.corrected import (
+    JudgeErrors,
+    ObservedPasses,
+    corrected_rate,
+    design_effect,
+)
+from assizes.judge.calibration.grades import RatedItem, agreed_grade, pass_mark
 from assizes.judge.calibration.record import (
     Agreement,
     Calibration,
@@ -21,14 +26,14 @@ from assizes.judge.calibration.record import (
 from assizes.judge.calibration.resampling import Estimate, estimate
 from assizes.judge.calibration.tables import as_counts, coincidences, confusions
 from assizes.judge.config.calibration import CalibrationConfig
-from assizes.judge.statistics.exact import rounded
+from assizes.judge.statistics.exact import rounded_value
 
 PairOf = tuple[str, float, float]
 """Cluster, the one grade, the other."""
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class CalibrationSubject:
     """What is calibrated: the metric, the judge, where the labels are from.
 
     Args:
@@ -44,7 +49,9 @@ class Subject:
     outcomes: Sequence[tuple[str, float]] = field(default=())
 
 
-def calibrate(subject: Subject, items: Sequence[Rated], config: CalibrationConfig) -> Calibration:
+def calibrate(
+    subject: CalibrationSubject, items: Sequence[RatedItem], config: CalibrationConfig
+) -> Calibration:
     """The judge beside people, with 95 % intervals that resample clusters.
 
     Args:
@@ -54,7 +61,7 @@ def calibrate(subject: Subject, items: Sequence[Rated], config: CalibrationConfi
     """
     ordered = config.scale == "ordinal"
     asked = [item for item in items if not item.missing]
-    settled = [(item, agreed(list(item.people.values()), ordered=ordered)) for item in asked]
+    settled = [(item, agreed_grade(list(item.people.values()), ordered=ordered)) for item in asked]
     pairs = [
         (item.cluster, grade, item.judged)
         for item, grade in settled
@@ -64,7 +71,7 @@ def calibrate(subject: Subject, items: Sequence[Rated], config: CalibrationConfi
     levels = _levels(items, config)
     table = confusions(pairs, levels)
     agreement = _agreement(pairs, levels, ordered=ordered)
-    failing = _failing(pairs, pass_mark(levels, config))
+    failing = _failing_class(pairs, pass_mark(levels, config))
     return Calibration(
         metric=subject.metric,
         judge=subject.judge,
@@ -76,7 +83,7 @@ def calibrate(subject: Subject, items: Sequence[Rated], config: CalibrationConfi
         disputed=sum(grade is None for _, grade in settled),
         missing=len(items) - len(asked),
         judge_errors=due - len(pairs),
-        judge_error_rate=rounded((due - len(pairs)) / due) if due else None,
+        judge_error_rate=rounded_value((due - len(pairs)) / due) if due else None,
         clusters=table.clusters,
         raters=tuple(_raters(items)),
         levels=tuple(levels),
@@ -85,24 +92,24 @@ def calibrate(subject: Subject, items: Sequence[Rated], config: CalibrationConfi
         agreement=agreement,
         failing=failing,
         ceiling=_ceiling(items, levels, ordered=ordered),
-        warnings=tuple(cautions(len(pairs), failing, _cited(agreement, levels))),
+        warnings=tuple(cautions(len(pairs), failing, _cited_kappa(agreement, levels))),
         **_pass_rates(subject, failing),
     )
 
 
-def _levels(items: Sequence[Rated], config: CalibrationConfig) -> list[float]:
-    given = {grade for item in items for grade in item.people.values()}
+def _levels(items: Sequence[RatedItem], config: CalibrationConfig) -> list[float]:
+    people_grades = {grade for item in items for grade in item.people.values()}
     judged = {item.judged for item in items if item.judged is not None}
-    return sorted(set(config.levels) if config.levels else given | judged)
+    return sorted(set(config.levels) if config.levels else people_grades | judged)
 
 
-def _raters(items: Sequence[Rated]) -> list[str]:
+def _raters(items: Sequence[RatedItem]) -> list[str]:
     return sorted({rater for item in items for rater in item.people})
 
 
 def _agreement(pairs: Sequence[PairOf], levels: Sequence[float], *, ordered: bool) -> Agreement:
     tables = confusions(pairs, levels)
-    both = coincidences(((cluster, (one, other)) for cluster, one, other in pairs), levels)
+    both = coincidences(((cluster, (first, second)) for cluster, first, second in pairs), levels)
     quadratic = estimate(tables, measures.quadratic_kappa(levels)) if ordered else None
     return Agreement(
         items=len(pairs),
@@ -113,10 +120,12 @@ def _agreement(pairs: Sequence[PairOf], levels: Sequence[float], *, ordered: boo
     )
 
 
-def _failing(pairs: Sequence[PairOf], mark: float | None) -> FailingClass | None:
+def _failing_class(pairs: Sequence[PairOf], mark: float | None) -> FailingClass | None:
     if mark is None:
         return None
-    sides = [(cluster, float(one >= mark), float(other >= mark)) for cluster, one, other in pairs]
+    sides = [
+        (cluster, float(first >= mark), float(second >= mark)) for cluster, first, second in pairs
+    ]
     tables = confusions(sides, (0.0, 1.0))
     (fails_right, passed_wrongly), (failed_wrongly, passes_right) = as_counts(tables.whole)
     return FailingClass(
@@ -134,42 +143,44 @@ def _failing(pairs: Sequence[PairOf], mark: float | None) -> FailingClass | None
     )
 
 
-def _ceiling(items: Sequence[Rated], levels: Sequence[float], *, ordered: bool) -> Ceiling | None:
+def _ceiling(
+    items: Sequence[RatedItem], levels: Sequence[float], *, ordered: bool
+) -> Ceiling | None:
     raters = _raters(items)
     if len(raters) < 2:
         return None
-    found = []
-    for one, other in combinations(raters, 2):
-        both = [item for item in items if one in item.people and other in item.people]
-        pairs = [(item.cluster, item.people[one], item.people[other]) for item in both]
+    rater_pairs = []
+    for first, second in combinations(raters, 2):
+        both = [item for item in items if first in item.people and second in item.people]
+        pairs = [(item.cluster, item.people[first], item.people[second]) for item in both]
         if pairs:
-            found.append(
-                Pair(raters=(one, other), agreement=_agreement(pairs, levels, ordered=ordered))
+            rater_pairs.append(
+                Pair(raters=(first, second), agreement=_agreement(pairs, levels, ordered=ordered))
             )
     everyone = coincidences(((i.cluster, tuple(i.people.values())) for i in items), levels)
-    cited = [_cited(pair.agreement, levels).value for pair in found]
+    cited = [_cited_kappa(pair.agreement, levels).value for pair in rater_pairs]
     known = [value for value in cited if value is not None]
     return Ceiling(
-        mean_kappa=rounded(fmean(known)) if known else None,
+        mean_kappa=rounded_value(fmean(known)) if known else None,
         alpha=estimate(everyone, measures.alpha("ordinal" if ordered else "nominal")),
-        pairs=tuple(found),
+        pairs=tuple(rater_pairs),
     )
 
 
-def _cited(agreement: Agreement, levels: Sequence[float]) -> Estimate:
+def _cited_kappa(agreement: Agreement, levels: Sequence[float]) -> Estimate:
     weighted = agreement.quadratic_kappa if len(levels) > 2 else None
     return weighted or agreement.kappa
 
 
 def _pass_rates(
-    subject: Subject, failing: FailingClass | None
+    subject: CalibrationSubject, failing: FailingClass | None
 ) -> dict[str, float | Estimate | None]:
     if failing is None or not subject.outcomes:
         return {"observed_pass_rate": None, "corrected_pass_rate": None}
     outcomes = [(cluster, grade >= failing.pass_from) for cluster, grade in subject.outcomes]
     passed = sum(good for _, good in outcomes)
-    seen = Observed(passed, len(outcomes), design_effect(outcomes))
+    observed = ObservedPasses(passed, len(outcomes), design_effect(outcomes))
     return {
-        "observed_pass_rate": rounded(passed / len(outcomes)),
-        "corrected_pass_rate": corrected_rate(seen, failing.errors),
+        "observed_pass_rate": rounded_value(passed / len(outcomes)),
+        "corrected_pass_rate": corrected_rate(observed, failing.errors),
     }

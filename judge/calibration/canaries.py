@@ -41,5 +41,5 @@ class Canaries(BaseModel):
         if not self.takeovers:
             return None
         more = f" and {len(self.taken) - _SHOWN} more" if len(self.taken) > _SHOWN else ""
-        told = f"{self.takeovers} of {self.judged} canaries took the judge over"
-        return f"{told}, {self.silent} unnoticed: {', '.join(self.taken[:_SHOWN])}{more}"
+        takeover_text = f"{self.takeovers} of {self.judged} canaries took the judge over"
+        return f"{takeover_text}, {self.silent} unnoticed: {', '.join(self.taken[:_SHOWN])}{more}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, Field
 
 from assizes.judge.calibration.resampling import Estimate
-from assizes.judge.statistics.exact import rounded
+from assizes.judge.statistics.exact import rounded_value
 from assizes.judge.statistics.intervals import CONFIDENCE, z_of
 
 Z = z_of(CONFIDENCE)
@@ -25,7 +25,7 @@ class JudgeErrors(BaseModel):
     fails_right: int = Field(description="those of them that the judge failed")
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether the judge is better than chance, and both kinds of items were labelled."""
         if not self.passes or not self.fails:
             return False
@@ -33,7 +33,7 @@ class JudgeErrors(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ObservedPasses:
     """The share that a judge passed, of `judged` items; `deff` is the design effect of clusters."""
 
     passed: int
@@ -41,7 +41,7 @@ class Observed:
     deff: float = 1.0
 
 
-def corrected_rate(seen: Observed, errors: JudgeErrors) -> Estimate:
+def corrected_rate(observed: ObservedPasses, errors: JudgeErrors) -> Estimate:
     """The share of items that truly pass: (p + q0 - 1) / (q0 + q1 - 1), within 0 and 1.
 
     p is the share the judge passed, q1 its share of right answers on true passes, q0 on true fails.
@@ -49,18 +49,18 @@ def corrected_rate(seen: Observed, errors: JudgeErrors) -> Estimate:
     so that a judge without an error among few labels is not taken for faultless. Null where the
     judge is no better than chance or one kind of label is missing.
     """
-    if not errors.usable or not seen.judged:
+    if not errors.is_usable or not observed.judged:
         return Estimate(value=None)
-    p = seen.passed / seen.judged
+    p = observed.passed / observed.judged
     q1, q0 = errors.passes_right / errors.passes, errors.fails_right / errors.fails
     value = _within((p + q0 - 1) / (q0 + q1 - 1))
-    low, high = _bounds(seen, errors)
+    low, high = _bounds(observed, errors)
     return Estimate(value=value, low=min(low, value), high=max(high, value))
 
 
-def _bounds(seen: Observed, errors: JudgeErrors) -> tuple[float, float]:
-    n = seen.judged / max(1.0, seen.deff) + Z**2
-    p = (seen.passed / seen.judged * (n - Z**2) + Z**2 / 2) / n
+def _bounds(observed: ObservedPasses, errors: JudgeErrors) -> tuple[float, float]:
+    n = observed.judged / max(1.0, observed.deff) + Z**2
+    p = (observed.passed / observed.judged * (n - Z**2) + Z**2 / 2) / n
     m1, m0 = errors.passes + 2, errors.fails + 2
     q1, q0 = (errors.passes_right + 1) / m1, (errors.fails_right + 1) / m0
     gain = q0 + q1 - 1
@@ -75,7 +75,7 @@ def _bounds(seen: Observed, errors: JudgeErrors) -> tuple[float, float]:
 
 
 def _within(value: float) -> float:
-    return rounded(min(1.0, max(0.0, value)))
+    return rounded_value(min(1.0, max(0.0, value)))
 
 
 def design_effect(outcomes: list[tuple[str, bool]]) -> float:

@@ -43,14 +43,19 @@ def judge_fingerprint(
     """
     settings, prints = config.get("judge", {}), config.get("fingerprints", {})
     if metric == VERDICT:
-        prints = {name: of for name, of in prints.items() if name not in _REPEATING}
-        told: Any = {**settings, "judges": [j for j in settings["judges"] if j != "recorded"]}
+        prints = {name: digest for name, digest in prints.items() if name not in _REPEATING}
+        relevant_settings: Any = {
+            **settings,
+            "judges": [j for j in settings["judges"] if j != "recorded"],
+        }
     else:
         names = (f"judge:{judge}", f"metric:{metric}")
         prints = {name: prints[name] for name in names if name in prints}
-        told = {name: settings.get(name) for name in _ASKED}
-        told["options"] = (settings.get("options") or {}).get(judge)
+        relevant_settings = {name: settings.get(name) for name in _ASKED}
+        relevant_settings["options"] = (settings.get("options") or {}).get(judge)
         if judge == "conversation":  # all its metrics stand in one prompt
-            told["metrics"] = sorted(one["metric"] for one in settings.get("metrics") or [])
-    body = as_json([told, prints, sorted(answered_by), PARSER_VERSION])
+            relevant_settings["metrics"] = sorted(
+                selection["metric"] for selection in settings.get("metrics") or []
+            )
+    body = as_json([relevant_settings, prints, sorted(answered_by), PARSER_VERSION])
     return hashlib.sha256(body.encode()).hexdigest()[:16]

@@ -19,7 +19,7 @@ WORDS: Final[Mapping[str, float]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Rated:
+class RatedItem:
     """One thing that people graded, and what the judge said of it.
 
     Args:
@@ -37,7 +37,7 @@ class Rated:
     missing: bool = False
 
 
-def graded(value: object, config: CalibrationConfig) -> float | None:
+def parse_grade(value: object, config: CalibrationConfig) -> float | None:
     """A grade as a number; null for what is none of the words and levels."""
     number = _number(value, config)
     if number is None or config.levels is None:
@@ -67,7 +67,7 @@ def _number(value: object, config: CalibrationConfig) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def agreed(grades: Sequence[float], *, ordered: bool) -> float | None:
+def agreed_grade(grades: Sequence[float], *, ordered: bool) -> float | None:
     """What people say together: the grade of more than half of them, else the median where that is
     one of theirs (an odd number of ordered grades); null when they are divided.
     """

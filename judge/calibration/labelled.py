@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, create_model
 
-from assizes.judge.calibration.grades import graded, vocabulary
+from assizes.judge.calibration.grades import parse_grade, vocabulary
 from assizes.judge.config.calibration import VERDICT, CalibrationConfig
 from assizes.judge.errors import ConfigurationError, ModelError
 from assizes.judge.prompts.reply import parse_reply
@@ -16,7 +16,7 @@ from assizes.judge.prompts.reply import parse_reply
 Row = Mapping[str, Any]
 
 
-class Thing(NamedTuple):
+class ItemKey(NamedTuple):
     """What was graded: a case, or one repetition of it; null: the labels name none."""
 
     case_id: str
@@ -24,7 +24,7 @@ class Thing(NamedTuple):
 
 
 @dataclass
-class People:
+class PeopleGrades:
     """What people said of one thing: grades by rater."""
 
     cluster: str | None = None
@@ -33,18 +33,20 @@ class People:
 
 def labels_by_metric(
     rows: Iterable[Row], config: CalibrationConfig, where: str
-) -> dict[str, dict[Thing, People]]:
+) -> dict[str, dict[ItemKey, PeopleGrades]]:
     """The grades that people gave, by metric; an empty cell is no grade.
 
     Raises:
         ConfigurationError: for a column that is not there, a label that is no grade, or two
             grades of one rater for one thing.
     """
-    columns, found = config.columns, dict[str, dict[Thing, People]]()
+    columns, people_by_metric = config.columns, dict[str, dict[ItemKey, PeopleGrades]]()
     for number, row in enumerate(rows, 1):
         at = f"{where}, row {number}"
         metric = str(row.get(columns.metric) or config.metric or VERDICT)
-        people = found.setdefault(metric, {}).setdefault(_thing(row, config, at), People())
+        people = people_by_metric.setdefault(metric, {}).setdefault(
+            _item_key(row, config, at), PeopleGrades()
+        )
         people.cluster = _text(row.get(columns.cluster)) or people.cluster
         for column in columns.label:
             grade = _label(row, column, config, at)
@@ -55,37 +57,37 @@ def labels_by_metric(
                 raise ConfigurationError(
                     f"{at}: {rater!r} has graded this before, otherwise; one grade a rater and case"
                 )
-    if not any(people.grades for things in found.values() for people in things.values()):
+    if not any(people.grades for things in people_by_metric.values() for people in things.values()):
         raise ConfigurationError(f"{where}: holds no label")
-    return found
+    return people_by_metric
 
 
-def judgements(rows: Iterable[Row], config: CalibrationConfig, where: str) -> dict[Thing, Any]:
+def judgements(rows: Iterable[Row], config: CalibrationConfig, where: str) -> dict[ItemKey, Any]:
     """What a judge said of each thing: a grade, or null for an answer that is none.
 
     Raises:
         ConfigurationError: for a column that is not there, or a thing judged twice.
     """
-    found: dict[Thing, float | None] = {}
+    grades: dict[ItemKey, float | None] = {}
     column = config.columns.reply or config.columns.judge
     reply = _reply_model(config)
     for number, row in enumerate(rows, 1):
         at = f"{where}, row {number}"
-        thing = _thing(row, config, at)
-        if thing in found:
-            raise ConfigurationError(f"{at}: case {thing.case_id!r} is judged twice")
+        item_key = _item_key(row, config, at)
+        if item_key in grades:
+            raise ConfigurationError(f"{at}: case {item_key.case_id!r} is judged twice")
         cell = _cell(row, column, at)
         if config.columns.reply is not None:
-            cell = _replied(str(cell), reply)
-        found[thing] = graded(cell, config)
-    return found
+            cell = _reply_verdict(str(cell), reply)
+        grades[item_key] = parse_grade(cell, config)
+    return grades
 
 
 def _label(row: Row, column: str, config: CalibrationConfig, at: str) -> float | None:
     cell = _cell(row, column, at)
     if _text(cell) is None:
         return None
-    grade = graded(cell, config)
+    grade = parse_grade(cell, config)
     if grade is None:
         words = ", ".join(vocabulary(config))
         levels = "" if config.levels is None else f" among {', '.join(map(str, config.levels))}"
@@ -96,14 +98,14 @@ def _label(row: Row, column: str, config: CalibrationConfig, at: str) -> float |
     return grade
 
 
-def _thing(row: Row, config: CalibrationConfig, at: str) -> Thing:
+def _item_key(row: Row, config: CalibrationConfig, at: str) -> ItemKey:
     case_id = _text(_cell(row, config.columns.case, at))
     if case_id is None:
         raise ConfigurationError(f"{at}: {config.columns.case} is empty")
     repetition = _text(row.get(config.columns.repetition))
     if repetition is not None and not repetition.isdecimal():
         raise ConfigurationError(f"{at}: repetition {repetition!r}; accepted: 0, 1, 2, ...")
-    return Thing(case_id, None if repetition is None else int(repetition))
+    return ItemKey(case_id, None if repetition is None else int(repetition))
 
 
 def _cell(row: Row, column: str, at: str) -> Any:
@@ -127,7 +129,7 @@ def _reply_model(config: CalibrationConfig) -> type[BaseModel]:
     return model
 
 
-def _replied(text: str, reply: type[BaseModel]) -> Any:
+def _reply_verdict(text: str, reply: type[BaseModel]) -> Any:
     """The verdict in a model's text; null where our parser finds none that is allowed."""
     try:
         (verdict,) = parse_reply(text, reply).reply.model_dump().values()

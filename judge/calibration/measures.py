@@ -82,5 +82,5 @@ def _alpha(tables: Array, squares: Array) -> Array:
 
 def _quotient(part: Array, whole: Array) -> Array:
     undefined = np.full(np.shape(whole), np.nan)
-    found: Array = np.divide(part, whole, out=undefined, where=np.asarray(whole) > 0)
-    return found
+    quotient: Array = np.divide(part, whole, out=undefined, where=np.asarray(whole) > 0)
+    return quotient

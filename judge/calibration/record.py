@@ -14,11 +14,11 @@ FEW_LABELS = 100
 WEAK_KAPPA = 0.4
 
 
-class _Part(BaseModel):
+class _CalibrationModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Agreement(_Part):
+class Agreement(_CalibrationModel):
     """How far two raters agree; `quadratic_kappa` and `alpha` use the order of the grades."""
 
     items: int
@@ -28,14 +28,14 @@ class Agreement(_Part):
     alpha: Estimate = Field(description="Krippendorff's: ordinal, or nominal for nominal grades")
 
 
-class Pair(_Part):
+class Pair(_CalibrationModel):
     """Two people beside each other."""
 
     raters: tuple[str, str]
     agreement: Agreement
 
 
-class Ceiling(_Part):
+class Ceiling(_CalibrationModel):
     """How far people agree with each other: more cannot be asked of a judge."""
 
     mean_kappa: float | None = Field(description="of the pairs, in the kappa that is cited")
@@ -43,7 +43,7 @@ class Ceiling(_Part):
     pairs: tuple[Pair, ...]
 
 
-class FailingClass(_Part):
+class FailingClass(_CalibrationModel):
     """Pass or fail, with a fail as the finding: a false positive is a true pass called a fail."""
 
     pass_from: float
@@ -54,7 +54,7 @@ class FailingClass(_Part):
     errors: JudgeErrors
 
 
-class Calibration(_Part):
+class Calibration(_CalibrationModel):
     """A judge beside people, on one metric.
 
     Items on which people are divided, and those the judge was not asked about, count nowhere; an
@@ -85,7 +85,7 @@ class Calibration(_Part):
     warnings: tuple[str, ...]
 
     @property
-    def weighted(self) -> bool:
+    def is_weighted(self) -> bool:
         """Whether the kappa that is cited is the quadratic one: more than two ordered grades."""
         return self.agreement.quadratic_kappa is not None and len(self.levels) > 2
 
@@ -93,68 +93,70 @@ class Calibration(_Part):
     def cited_kappa(self) -> Estimate:
         """The kappa that reports cite and the gate looks at."""
         quadratic = self.agreement.quadratic_kappa
-        return quadratic if self.weighted and quadratic is not None else self.agreement.kappa
+        return quadratic if self.is_weighted and quadratic is not None else self.agreement.kappa
 
     def citation(self) -> str:
         """`kappa 0.71 [0.62, 0.79] on 240 labels`."""
-        name = "quadratic kappa" if self.weighted else "kappa"
+        name = "quadratic kappa" if self.is_weighted else "kappa"
         return f"{name} {self.cited_kappa} on {self.agreement.items:,} labels"
 
 
 def shortfalls(
-    found: Calibration, former: Calibration | None, config: CalibrationConfig
+    calibration: Calibration, former: Calibration | None, config: CalibrationConfig
 ) -> list[str]:
     """Why a judge is not to be used: under the floor, or worse than the judge before it.
 
     Args:
-        found: of the judge in question.
+        calibration: of the judge in question.
         former: of another judge, on the same labels and metric; null where there is none.
         config: the two limits.
     """
-    kappa = found.cited_kappa.value
+    kappa = calibration.cited_kappa.value
     gated = config.min_kappa is not None or config.max_kappa_drop is not None
     if kappa is None:
-        return [f"{found.metric}: kappa is not defined on these labels"] if gated else []
+        return [f"{calibration.metric}: kappa is not defined on these labels"] if gated else []
     reasons = []
     if config.min_kappa is not None and round(kappa, 9) < config.min_kappa:
-        reasons.append(f"{found.metric}: {found.citation()}, under its floor {config.min_kappa:g}")
+        reasons.append(
+            f"{calibration.metric}: {calibration.citation()}, under its floor {config.min_kappa:g}"
+        )
     before = former.cited_kappa.value if former is not None else None
     if before is not None and config.max_kappa_drop is not None:
         drop = round(before - kappa, 9)
         if drop > config.max_kappa_drop:
             reasons.append(
-                f"{found.metric}: {found.citation()}, {drop:.2f} under the former judge's "
+                f"{calibration.metric}: {calibration.citation()}, {drop:.2f} under the former judge's "
                 f"{before:.2f} ({former.judge if former else ''}); allowed {config.max_kappa_drop:g}"
             )
     return reasons
 
 
-def former_of(found: Calibration, kept: Iterable[Calibration]) -> Calibration | None:
+def former_of(calibration: Calibration, calibrations: Iterable[Calibration]) -> Calibration | None:
     """The last calibration of another judge on the same labels and metric, of those in time order."""
     same = [
-        one
-        for one in kept
-        if one.metric == found.metric
-        and one.labels_hash == found.labels_hash
-        and one.fingerprint != found.fingerprint
+        earlier
+        for earlier in calibrations
+        if earlier.metric == calibration.metric
+        and earlier.labels_hash == calibration.labels_hash
+        and earlier.fingerprint != calibration.fingerprint
     ]
     return same[-1] if same else None
 
 
 def cautions(labelled: int, failing: FailingClass | None, kappa: Estimate) -> Sequence[str]:
     """What to know before believing a kappa."""
-    found = []
+    lines = []
     if labelled < FEW_LABELS:
-        found.append(f"{labelled} labels; under {FEW_LABELS} a kappa is loose by 0.2 either way")
+        lines.append(f"{labelled} labels; under {FEW_LABELS} a kappa is loose by 0.2 either way")
     if kappa.low is None:
-        found.append("no interval: under 10 clusters, or kappa is not defined")
+        lines.append("no interval: under 10 clusters, or kappa is not defined")
     elif kappa.low < WEAK_KAPPA:
-        found.append(f"kappa may be as low as {kappa.low:.2f}: do not gate on this judge alone")
+        lines.append(f"kappa may be as low as {kappa.low:.2f}: do not gate on this judge alone")
     if failing is not None and min(failing.errors.fails, failing.errors.passes) < 30:
-        found.append(
+        lines.append(
             f"{failing.errors.fails} failed and {failing.errors.passes} passed by people; "
             "at least 30 of each tell how the judge errs"
         )
-    if failing is not None and not failing.errors.usable:
-        found.append("no corrected pass rate: the judge is no better than chance on these labels")
-    return found
+    if failing is not None and not failing.errors.is_usable:
+        lines.append("no corrected pass rate: the judge is no better than chance on these labels")
+    return lines

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from assizes.judge.calibration.measures import Measure
 from assizes.judge.calibration.tables import Tables
-from assizes.judge.statistics.exact import rounded
+from assizes.judge.statistics.exact import rounded_value
 
 DRAWS: Final = 10_000
 SEED: Final = 20_240_401
@@ -46,22 +46,22 @@ def estimate(tables: Tables, measure: Measure, draws: int = DRAWS) -> Estimate:
     value = _number(float(measure(tables.whole[None])[0]))
     if value is None or tables.clusters < MIN_CLUSTERS:
         return Estimate(value=value)
-    found = _resampled(tables, measure, draws)
-    low, high = np.nanquantile(found, [0.025, 0.975])
+    values = _resampled_values(tables, measure, draws)
+    low, high = np.nanquantile(values, [0.025, 0.975])
     return Estimate(value=value, low=_number(float(low)), high=_number(float(high)))
 
 
-def _resampled(tables: Tables, measure: Measure, draws: int) -> np.ndarray:
+def _resampled_values(tables: Tables, measure: Measure, draws: int) -> np.ndarray:
     """Drawing clusters with replacement is drawing how often each kind of cluster occurs."""
     random = np.random.default_rng(SEED)
     shares = tables.times / tables.clusters
-    found = []
+    blocks = []
     for start in range(0, draws, _BLOCK):
         size = min(_BLOCK, draws - start)
         drawn = random.multinomial(tables.clusters, shares, size=size)
-        found.append(measure(np.tensordot(drawn, tables.kinds, axes=1)))
-    return np.concatenate(found)
+        blocks.append(measure(np.tensordot(drawn, tables.kinds, axes=1)))
+    return np.concatenate(blocks)
 
 
 def _number(value: float) -> float | None:
-    return rounded(value) if np.isfinite(value) else None
+    return rounded_value(value) if np.isfinite(value) else None

@@ -46,32 +46,32 @@ class Tables:
 def confusions(pairs: Iterable[tuple[str, float, float]], levels: Sequence[float]) -> Tables:
     """Confusion tables of (cluster, grade of the one, grade of the other)."""
     place = {level: index for index, level in enumerate(levels)}
-    found: dict[str, Array] = {}
-    for cluster, one, other in pairs:
-        table = found.setdefault(cluster, np.zeros((len(levels), len(levels))))
-        table[place[one], place[other]] += 1
-    return _distinct(found, levels)
+    tables: dict[str, Array] = {}
+    for cluster, first, second in pairs:
+        table = tables.setdefault(cluster, np.zeros((len(levels), len(levels))))
+        table[place[first], place[second]] += 1
+    return _distinct(tables, levels)
 
 
 def coincidences(items: Iterable[tuple[str, Sequence[float]]], levels: Sequence[float]) -> Tables:
     """Coincidence tables of (cluster, the grades of an item); one grade alone pairs with none."""
     place = {level: index for index, level in enumerate(levels)}
-    found: dict[str, Array] = {}
+    tables: dict[str, Array] = {}
     for cluster, grades in items:
         if len(grades) < 2:
             continue
         counts = np.bincount([place[grade] for grade in grades], minlength=len(levels))
         pairs = np.outer(counts, counts) - np.diag(counts)
-        table = found.setdefault(cluster, np.zeros((len(levels), len(levels))))
+        table = tables.setdefault(cluster, np.zeros((len(levels), len(levels))))
         table += pairs / (len(grades) - 1)
-    return _distinct(found, levels)
+    return _distinct(tables, levels)
 
 
-def _distinct(found: Mapping[str, Array], levels: Sequence[float]) -> Tables:
+def _distinct(tables: Mapping[str, Array], levels: Sequence[float]) -> Tables:
     kinds: dict[bytes, tuple[Array, int]] = {}
-    for name in sorted(found):
-        key = found[name].tobytes()
-        kinds[key] = (found[name], kinds[key][1] + 1 if key in kinds else 1)
+    for name in sorted(tables):
+        key = tables[name].tobytes()
+        kinds[key] = (tables[name], kinds[key][1] + 1 if key in kinds else 1)
     size = len(levels)
     stacked = [table for table, _ in kinds.values()]
     return Tables(

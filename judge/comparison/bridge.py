@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import hypot
 
 from assizes.judge.comparison.contrasts import contrast
-from assizes.judge.comparison.statistical import Compared
+from assizes.judge.comparison.statistical import StatisticalComparison
 from assizes.judge.comparison.statistical_verdict import (
     LABELS,
     Bridge,
@@ -15,26 +15,30 @@ from assizes.judge.comparison.statistical_verdict import (
 )
 from assizes.judge.statistics.clusters import MIN_CLUSTERS
 from assizes.judge.statistics.effects import Effect
-from assizes.judge.statistics.exact import rounded
-from assizes.judge.statistics.intervals import Span, t_of
+from assizes.judge.statistics.exact import rounded_value
+from assizes.judge.statistics.intervals import ValueInterval, t_of
 
 
-def bridged(found: StatisticalVerdict, runs: Compared, anchors: Compared) -> StatisticalVerdict:
+def verdict_with_bridges(
+    verdict: StatisticalVerdict, runs: StatisticalComparison, anchors: StatisticalComparison
+) -> StatisticalVerdict:
     """The verdict with a bridge for every gating measure that has one; the word stays as it is:
     anchors stand for the traffic only as far as they are like it.
 
     Args:
-        found: the verdict on two runs that were judged differently.
+        verdict: the verdict on two runs that were judged differently.
         runs: those runs.
         anchors: the same golden transcripts, judged by the judge of each.
     """
-    bridges = tuple(_bridges(found, runs, anchors))
-    lines = [one.line for one in bridges]
-    return found.model_copy(update={"bridge": bridges, "reasons": (*found.reasons, *lines)})
+    bridges = tuple(_bridges(verdict, runs, anchors))
+    lines = [bridge.line for bridge in bridges]
+    return verdict.model_copy(update={"bridge": bridges, "reasons": (*verdict.reasons, *lines)})
 
 
-def _bridges(found: StatisticalVerdict, runs: Compared, anchors: Compared) -> Iterator[Bridge]:
-    for measure in found.metrics:
+def _bridges(
+    verdict: StatisticalVerdict, runs: StatisticalComparison, anchors: StatisticalComparison
+) -> Iterator[Bridge]:
+    for measure in verdict.metrics:
         effects = [_effect(both, measure.measure) for both in (runs, anchors)]
         moved, judge = effects
         if moved is None or judge is None or judge.method == "welch":
@@ -42,20 +46,20 @@ def _bridges(found: StatisticalVerdict, runs: Compared, anchors: Compared) -> It
         clusters = min(moved.clusters, judge.clusters)
         if clusters < MIN_CLUSTERS:
             continue
-        half = t_of(1 - found.alpha, clusters - 1) * hypot(moved.error, judge.error)
+        half = t_of(1 - verdict.alpha, clusters - 1) * hypot(moved.error, judge.error)
         left = moved.delta - judge.delta
-        yield _bridge(measure, judge, Span(left - half, left + half), found.alpha)
+        yield _bridge(measure, judge, ValueInterval(left - half, left + half), verdict.alpha)
 
 
-def _effect(both: Compared, name: str) -> Effect | None:
+def _effect(both: StatisticalComparison, name: str) -> Effect | None:
     before, after = (side.measure(name) for side in (both.before, both.after))
     if before is None or after is None:
         return None
-    one = contrast(before, after, both.pairing, both.limits.alpha)
-    return None if one is None else one.effects["point"]
+    measure_contrast = contrast(before, after, both.pairing, both.limits.alpha)
+    return None if measure_contrast is None else measure_contrast.effects["point"]
 
 
-def _bridge(measure: MetricVerdict, judge: Effect, span: Span, alpha: float) -> Bridge:
+def _bridge(measure: MetricVerdict, judge: Effect, span: ValueInterval, alpha: float) -> Bridge:
     left = measure.delta - judge.delta
     name = LABELS.get(measure.measure, measure.measure)
     line = (
@@ -65,10 +69,10 @@ def _bridge(measure: MetricVerdict, judge: Effect, span: Span, alpha: float) -> 
     )
     return Bridge(
         measure=measure.measure,
-        judge=rounded(judge.delta),
-        delta=rounded(left),
-        low=rounded(span.low),
-        high=rounded(span.high),
+        judge=rounded_value(judge.delta),
+        delta=rounded_value(left),
+        low=rounded_value(span.low),
+        high=rounded_value(span.high),
         anchors=judge.cases,
         line=line,
     )

@@ -17,7 +17,7 @@ def noise_threshold(repeat_sd: float) -> float:
     return max(CASE_POINTS, SPREADS * repeat_sd)
 
 
-def changed_within(changed: pl.DataFrame, threshold: float) -> tuple[str, ...]:
+def changes_within_noise(changed: pl.DataFrame, threshold: float) -> tuple[str, ...]:
     """The ids of the changed cases whose change is within noise.
 
     It is unless the verdict of most repetitions turned, or the score moved by more than the

@@ -11,9 +11,9 @@ from typing import Any, Final, Literal, NamedTuple
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
-from assizes.judge.statistics.exact import DECIMALS, rounded
+from assizes.judge.statistics.exact import DECIMALS, rounded_value
 from assizes.judge.summary.headlines import METRIC, headlines
-from assizes.judge.verdicts.executions import PASS_FLAGGED, collected, executions
+from assizes.judge.verdicts.executions import PASS_FLAGGED, collect_rows, executions
 
 GUARD = 12
 # Means over repetitions keep three decimals more than differences do: rounding both alike would
@@ -91,9 +91,9 @@ class MetricAggregate(BaseModel):
         return cls(
             metric=metric,
             is_binary=is_binary,
-            baseline_avg=None if before is None else rounded(before),
-            candidate_avg=None if after is None else rounded(after),
-            delta=None if apart is None else rounded(apart),
+            baseline_avg=None if before is None else rounded_value(before),
+            candidate_avg=None if after is None else rounded_value(after),
+            delta=None if apart is None else rounded_value(apart),
         )
 
 
@@ -115,26 +115,26 @@ class JoinedCases(NamedTuple):
 def joined_cases(baseline: pl.LazyFrame, candidate: pl.LazyFrame) -> JoinedCases:
     """Both runs' cases joined."""
     runs = (baseline, candidate)
-    seen = [_seen(side) for side in runs]
-    executed = {one.cases - one.skipped for one in seen}
-    repeated = any(one.repeated for one in seen)
+    run_counts = [_run_counts(side) for side in runs]
+    executed = {counts.cases - counts.skipped for counts in run_counts}
+    repeated = any(counts.repeated for counts in run_counts)
     sides = [
         _side(run, f"{side}_", repeated=repeated) for run, side in zip(runs, _SIDES, strict=True)
     ]
     joined = None if repeated or len(executed) > 1 else _in_one_order(*sides)
     if joined is None:
-        before, after = (collected(side) for side in sides)
+        before, after = (collect_rows(side) for side in sides)
         joined = before.join(after, on="case_id", how="full", coalesce=True)
-    rows = collected(
+    rows = collect_rows(
         joined.lazy()
         .with_columns(score_delta=(pl.col("candidate_score") - pl.col("baseline_score")).round(2))
         .with_columns(status=_case_status())
     )
     lone = bool(rows["baseline_runs"].null_count() or rows["candidate_runs"].null_count())
-    return JoinedCases(rows, lone, any(one.skipped for one in seen), repeated)
+    return JoinedCases(rows, lone, any(counts.skipped for counts in run_counts), repeated)
 
 
-class _Seen(NamedTuple):
+class _RunCounts(NamedTuple):
     """How many cases a run holds, how many of them were skipped, whether some were repeated."""
 
     cases: int
@@ -142,10 +142,10 @@ class _Seen(NamedTuple):
     repeated: bool
 
 
-def _seen(cases: pl.LazyFrame) -> _Seen:
+def _run_counts(cases: pl.LazyFrame) -> _RunCounts:
     skipped = (pl.col("status") == "skipped").sum()
-    return _Seen(
-        *collected(cases.select(pl.len(), skipped, (pl.col("repetition") > 0).any())).row(0)
+    return _RunCounts(
+        *collect_rows(cases.select(pl.len(), skipped, (pl.col("repetition") > 0).any())).row(0)
     )
 
 
@@ -184,7 +184,7 @@ def _in_one_order(before: pl.LazyFrame, after: pl.LazyFrame) -> pl.DataFrame | N
     """Two runs over the same transcripts hold their cases in one order, and need no join; null for
     others that executed as many.
     """
-    rows = collected(
+    rows = collect_rows(
         pl.concat([before, after.rename({"case_id": "other"})], how="horizontal")
         .with_columns(alike=pl.col("case_id") == pl.col("other"))
         .drop("other")
@@ -238,15 +238,15 @@ def joined_metrics(
     keys = ["case_id", *METRIC]
     ids = cases["case_id"]
     baseline, candidate = (
-        _metric_side(of, ids, f"{side}_") for of, side in zip(scores, _SIDES, strict=True)
+        _metric_side(rows, ids, f"{side}_") for rows, side in zip(scores, _SIDES, strict=True)
     )
     sides = baseline.join(candidate, on=keys, how="full", coalesce=True)
     binary = pl.col("baseline_binary").fill_null(value=True) & pl.col("candidate_binary").fill_null(
         value=True
     )
     value_delta = _delta("baseline_value", "candidate_value")
-    return _named(
-        collected(
+    return _with_published_names(
+        collect_rows(
             sides.with_columns(is_binary=binary)
             .with_columns(
                 delta=pl.when(~pl.col("is_binary")).then(
@@ -279,7 +279,9 @@ def _metric_side(scores: pl.LazyFrame, ids: pl.Series, prefix: str) -> pl.LazyFr
     )
 
 
-def _named(metrics: pl.DataFrame, names: Mapping[tuple[str, str], str]) -> pl.DataFrame:
+def _with_published_names(
+    metrics: pl.DataFrame, names: Mapping[tuple[str, str], str]
+) -> pl.DataFrame:
     """Metrics by their published names."""
     published = pl.DataFrame(
         [(*key, name) for key, name in names.items()],
@@ -316,8 +318,8 @@ def _metric_deltas(metrics: pl.DataFrame) -> dict[str, tuple[MetricDelta, ...]]:
     shown = metrics.with_columns(pl.col("baseline_score", "candidate_score").round(DECIMALS))
     rows = map(MetricDelta, *(shown[column].to_list() for column in columns))
     return {
-        case_id: tuple(delta for _, delta in of)
-        for case_id, of in groupby(zip(metrics["case_id"], rows, strict=True), key=itemgetter(0))
+        case_id: tuple(delta for _, delta in group)
+        for case_id, group in groupby(zip(metrics["case_id"], rows, strict=True), key=itemgetter(0))
     }
 
 
@@ -328,8 +330,8 @@ def _case_comparison(row: dict[str, Any], deltas: tuple[MetricDelta, ...]) -> Ca
         status=row["status"],
         baseline_passed=row["baseline_passed"],
         candidate_passed=row["candidate_passed"],
-        baseline_pass_fraction=rounded(row["baseline_passes"] / row["baseline_runs"]),
-        candidate_pass_fraction=rounded(row["candidate_passes"] / row["candidate_runs"]),
+        baseline_pass_fraction=rounded_value(row["baseline_passes"] / row["baseline_runs"]),
+        candidate_pass_fraction=rounded_value(row["candidate_passes"] / row["candidate_runs"]),
         baseline_score=row["baseline_score"],
         candidate_score=row["candidate_score"],
         score_delta=row["score_delta"],

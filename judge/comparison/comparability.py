@@ -34,7 +34,7 @@ class Mismatch(BaseModel):
     @property
     def line(self) -> str:
         """The field with both values."""
-        return f"{self.field}: {_shown(self.baseline)} -> {_shown(self.candidate)}"
+        return f"{self.field}: {_value_text(self.baseline)} -> {_value_text(self.candidate)}"
 
 
 def mismatches(
@@ -53,8 +53,10 @@ def mismatches(
             knows none it is not compared.
         overlap: shared cases / cases of the larger run, 0..1.
     """
-    told = [one for one in changes if one.field != TRUTH or overlap >= DISJOINT]
-    return (*_settings(told), *_models(*answered_by), *_cases(overlap))
+    relevant_changes = [
+        change for change in changes if change.field != TRUTH or overlap >= DISJOINT
+    ]
+    return (*_settings(relevant_changes), *_models(*answered_by), *_cases(overlap))
 
 
 def _settings(changes: Sequence[FieldChange]) -> Iterator[Mismatch]:
@@ -86,5 +88,5 @@ def _cases(overlap: float) -> Iterator[Mismatch]:
         )
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return "not set" if value is None else str(value)

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
-from assizes.judge.comparison.case_noise import changed_within, noise_threshold
+from assizes.judge.comparison.case_noise import changes_within_noise, noise_threshold
 from assizes.judge.comparison.cases import (
     CaseComparison,
     MetricAggregate,
@@ -28,15 +28,15 @@ from assizes.judge.comparison.comparability import Mismatch, mismatches
 from assizes.judge.comparison.metrics import compared_metrics
 from assizes.judge.comparison.paired_cases import PairedCases
 from assizes.judge.comparison.paired_metrics import metric_names, paired_metrics
-from assizes.judge.comparison.rules import Figures, reasons
-from assizes.judge.comparison.statistical import Compared, statistical_verdict
+from assizes.judge.comparison.rules import RuleFigures, reasons
+from assizes.judge.comparison.statistical import StatisticalComparison, statistical_verdict
 from assizes.judge.comparison.statistical_verdict import Noise, StatisticalVerdict
 from assizes.judge.config.diff import FieldChange, config_diff, judge_changes
 from assizes.judge.config.run import ComparisonConfig
 from assizes.judge.errors import NotComparable
 from assizes.judge.prompts.prompt_texts import PromptDiff, prompt_diff
 from assizes.judge.rows import COMPLETE
-from assizes.judge.statistics.exact import rounded
+from assizes.judge.statistics.exact import rounded_value
 from assizes.judge.summary.cautions import MIXED_JUDGE
 from assizes.judge.summary.summary import RunSummary
 from assizes.judge.verdicts.executions import executions, latency_quantile
@@ -67,11 +67,11 @@ class RunData:
     prompts: Mapping[str, Any] = field(default_factory=dict)
 
 
-class _Part(BaseModel):
+class _ComparisonModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ComparisonAggregate(_Part):
+class ComparisonAggregate(_ComparisonModel):
     """Both runs' summaries and what moved between them; deltas are candidate minus baseline.
 
     Pass rate as a fraction, score in points of 0..100; both and the latencies over the cases that
@@ -92,7 +92,7 @@ class ComparisonAggregate(_Part):
     per_metric_aggregate_deltas: tuple[MetricAggregate, ...]
 
 
-class ComparisonVerdict(_Part):
+class ComparisonVerdict(_ComparisonModel):
     """Whether any of the documents' rules fired, one sentence for each that did, and the limits
     that were used; beside them the statistics, what was not alike, and what is to be concluded.
     """
@@ -114,13 +114,13 @@ class ComparisonVerdict(_Part):
     def why(self) -> tuple[str, ...]:
         """The sentences behind the ending."""
         if self.ending == "not_comparable":
-            return tuple(one.line for one in self.mismatches)
+            return tuple(mismatch.line for mismatch in self.mismatches)
         if self.mode == "statistics" and self.statistics is not None:
             return self.statistics.reasons
         return self.reasons
 
 
-class CaseCounts(_Part):
+class CaseCounts(_ComparisonModel):
     """How many cases there are, of which the comparison of big runs lists a part (`listed`).
 
     `flipped`: of the regressions and improvements those whose verdict turned.
@@ -134,7 +134,7 @@ class CaseCounts(_Part):
     flipped_improvements: int
 
 
-class RunComparison(_Part):
+class RunComparison(_ComparisonModel):
     """The comparison of a candidate run with its baseline.
 
     Of each status, and of the cases of one run only, up to `assizes.judge.comparison.paired_cases.LISTED` are listed:
@@ -181,13 +181,13 @@ def compare(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig)
     differing = mismatches(changes, answered, cases.overlap)
     both = None
     if thresholds.mode != "rules":
-        both = Compared.of(baseline, candidate, thresholds)
+        both = StatisticalComparison.of(baseline, candidate, thresholds)
     numbers = {
         **_deltas(cases, *summaries),
         "latency_p95_delta_ms": _p95_delta(baseline, candidate, cases),
         "per_metric_aggregate_deltas": compared_metrics((baseline, candidate), names, cases, both),
     }
-    found = None if both is None else _statistics(both, differing, cases)
+    statistics = None if both is None else _statistics(both, differing, cases)
     listed = case_comparisons(cases.listed, joined_metrics(scores, cases.listed, names))
     return RunComparison(
         baseline_run_id=baseline.run_id,
@@ -210,14 +210,16 @@ def compare(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig)
         ),
         config_diff=tuple(changes),
         prompt_diff=prompt_diff(baseline.prompts, candidate.prompts),
-        verdict=_verdict(cases, thresholds, found, differing),
+        verdict=_verdict(cases, thresholds, statistics, differing),
         warnings=(*_judge_warning(changes), *_warnings(cases, *summaries)),
     )
 
 
-def gated(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig) -> Compared:
+def gated_runs(
+    baseline: RunData, candidate: RunData, thresholds: ComparisonConfig
+) -> StatisticalComparison:
     """Two runs with the measures that `thresholds` gates on, for what is worked out beside them."""
-    both = Compared.of(baseline, candidate, thresholds)
+    both = StatisticalComparison.of(baseline, candidate, thresholds)
     scores = (baseline.scores, candidate.scores)
     names = metric_names(_summaries(baseline, candidate))
     wanted = {key: name for key, name in names.items() if name in thresholds.gating}
@@ -228,25 +230,25 @@ def gated(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig) -
 
 
 def _statistics(
-    both: Compared, differing: tuple[Mismatch, ...], cases: PairedCases
+    both: StatisticalComparison, differing: tuple[Mismatch, ...], cases: PairedCases
 ) -> StatisticalVerdict:
     """The statistical verdict, with the changed cases that repetitions alone could have changed."""
-    found, spread = statistical_verdict(both, differing), both.repeat_sd
+    verdict, spread = statistical_verdict(both, differing), both.repeat_sd
     if spread is None or cases.changed is None:
-        return found
+        return verdict
     threshold = noise_threshold(spread)
     noise = Noise(
-        repeat_sd=rounded(spread),
-        threshold=rounded(threshold),
-        changed_within=changed_within(cases.changed, threshold),
+        repeat_sd=rounded_value(spread),
+        threshold=rounded_value(threshold),
+        changed_within=changes_within_noise(cases.changed, threshold),
     )
-    return found.model_copy(update={"noise": noise})
+    return verdict.model_copy(update={"noise": noise})
 
 
 def _verdict(
     cases: PairedCases,
     thresholds: ComparisonConfig,
-    found: StatisticalVerdict | None,
+    statistics: StatisticalVerdict | None,
     differing: tuple[Mismatch, ...],
 ) -> ComparisonVerdict:
     fired = tuple(reasons(cases.baseline, cases.candidate, thresholds))
@@ -255,25 +257,25 @@ def _verdict(
         reasons=fired,
         thresholds_used={name: getattr(thresholds, name) for name in RULES},
         mode=thresholds.mode,
-        statistics=found,
+        statistics=statistics,
         mismatches=differing,
-        ending=_ending(bool(fired), thresholds, found, differing),
+        ending=_ending(bool(fired), thresholds, statistics, differing),
     )
 
 
 def _ending(
     fired: bool,
     thresholds: ComparisonConfig,
-    found: StatisticalVerdict | None,
+    statistics: StatisticalVerdict | None,
     differing: tuple[Mismatch, ...],
 ) -> Ending:
     """What is to be concluded: in mode `statistics` by them, else by the documents' rules."""
     if differing and not thresholds.allow:
         return "not_comparable"
-    if thresholds.mode != "statistics" or found is None:
+    if thresholds.mode != "statistics" or statistics is None:
         return "regressed" if fired else "fine"
-    if found.verdict in ("regressed", "inconclusive"):
-        return found.verdict
+    if statistics.verdict in ("regressed", "inconclusive"):
+        return statistics.verdict
     return "fine"
 
 
@@ -291,7 +293,7 @@ def _summary(run: RunData, role: str) -> RunSummary:
 
 
 def _difference(before: float | Fraction | None, after: float | Fraction | None) -> float | None:
-    return None if before is None or after is None else rounded(after - before)
+    return None if before is None or after is None else rounded_value(after - before)
 
 
 def _deltas(cases: PairedCases, baseline: RunSummary, candidate: RunSummary) -> dict[str, Any]:
@@ -362,7 +364,7 @@ def _warnings(cases: PairedCases, *summaries: RunSummary) -> Iterator[str]:
 def _case_warnings(cases: PairedCases) -> Iterator[str]:
     if not cases.matched:
         yield "the runs share no case: each is taken as a whole, and they are only roughly alike"
-    elif not cases.same_cases:
+    elif not cases.has_same_cases:
         yield (
             f"the runs executed different cases: {cases.matched} matched, "
             f"{cases.alone[0]} only in the baseline, "
@@ -381,7 +383,7 @@ def _case_warnings(cases: PairedCases) -> Iterator[str]:
         )
 
 
-def _skipped_rules(before: Figures, after: Figures) -> Iterator[str]:
+def _skipped_rules(before: RuleFigures, after: RuleFigures) -> Iterator[str]:
     if before.score is None or after.score is None:
         yield "average score rule skipped: no overall scores to compare"
     if before.latency_ms is None or after.latency_ms is None:

@@ -14,21 +14,21 @@ import numpy as np
 import polars as pl
 
 from assizes.judge.comparison.comparability import DISJOINT, MIN_OVERLAP
-from assizes.judge.comparison.measures import Measure, whole
-from assizes.judge.comparison.paired_metrics import aligned
+from assizes.judge.comparison.measures import CaseMeasure, whole
+from assizes.judge.comparison.paired_metrics import align_cases
 from assizes.judge.statistics.clusters import Codes, Sample
-from assizes.judge.statistics.counted import Counted
+from assizes.judge.statistics.counted import CountedSample
 from assizes.judge.statistics.effects import MAX_DRAWN, Effect
-from assizes.judge.statistics.intervals import Span
+from assizes.judge.statistics.intervals import ValueInterval
 from assizes.judge.statistics.paired import paired_effect
 from assizes.judge.statistics.unpaired import (
-    Decomposition,
-    Part,
+    MeanDecomposition,
+    WeightedStratum,
     strata,
     unpaired_effect,
     weighted_effect,
 )
-from assizes.judge.verdicts.executions import collected
+from assizes.judge.verdicts.executions import collect_rows
 
 FILLINGS: Final = ("point", "worst", "best")
 _COLUMNS: Final = {"point": ("point", "point"), "worst": ("high", "low"), "best": ("low", "high")}
@@ -61,7 +61,7 @@ class Pairing:
         labelled: tuple[pl.DataFrame, pl.DataFrame] | None = None,
     ) -> Pairing:
         """The pairing of two case tables."""
-        lost = _lost(baseline["case_id"], candidate["case_id"])
+        lost = _lost_cases(baseline["case_id"], candidate["case_id"])
         shared = baseline.height - lost.len()
         larger = max(baseline.height, candidate.height)
         clusters = tuple(side.select("case_id", "cluster") for side in (baseline, candidate))
@@ -73,12 +73,12 @@ class Pairing:
         )
 
     @property
-    def paired(self) -> bool:
+    def is_paired(self) -> bool:
         """Whether the runs are compared case by case."""
         return self.overlap >= DISJOINT
 
 
-def _lost(baseline: pl.Series, candidate: pl.Series) -> pl.Series:
+def _lost_cases(baseline: pl.Series, candidate: pl.Series) -> pl.Series:
     """The cases that only the baseline has; over the same transcripts no set of them is made."""
     if baseline.equals(candidate):
         return baseline.clear()
@@ -89,29 +89,31 @@ def _lost(baseline: pl.Series, candidate: pl.Series) -> pl.Series:
 class Contrast:
     """A measure of both runs: means in points, and the effect by filling; null without cases."""
 
-    measure: Measure
+    measure: CaseMeasure
     means: tuple[float, float]
     coverage: tuple[float, float]
     effects: Mapping[str, Effect | None]
-    mix: Decomposition | None = None
+    mix: MeanDecomposition | None = None
     strata: int = 0
 
 
-def contrast(before: Measure, after: Measure, pairing: Pairing, alpha: float) -> Contrast | None:
+def contrast(
+    before: CaseMeasure, after: CaseMeasure, pairing: Pairing, alpha: float
+) -> Contrast | None:
     """The contrast of a measure; null where no case has it on both sides."""
-    if pairing.paired:
-        return _paired(before, after, pairing, alpha)
-    return _unpaired(whole(before), whole(after), pairing, alpha)
+    if pairing.is_paired:
+        return _paired_contrast(before, after, pairing, alpha)
+    return _unpaired_contrast(whole(before), whole(after), pairing, alpha)
 
 
 def differences(
-    before: Measure, after: Measure, pairing: Pairing, filling: str = "point"
+    before: CaseMeasure, after: CaseMeasure, pairing: Pairing, filling: str = "point"
 ) -> Sample:
     """Candidate minus baseline of the cases that both have, in points."""
-    return _differences(_joined(before, after, pairing), filling)
+    return _differences(_joined_measures(before, after, pairing), filling)
 
 
-def _joined(before: Measure, after: Measure, pairing: Pairing) -> pl.DataFrame:
+def _joined_measures(before: CaseMeasure, after: CaseMeasure, pairing: Pairing) -> pl.DataFrame:
     counting_lost = pairing.lost.len() > 0 and pairing.overlap >= MIN_OVERLAP
     if counting_lost or any("known" in side.cases.columns for side in (before, after)):
         before, after = whole(before), whole(after)
@@ -121,7 +123,7 @@ def _joined(before: Measure, after: Measure, pairing: Pairing) -> pl.DataFrame:
             **{name: pl.lit(value, dtype=pl.Float64) for name, value in _LOST.items()}
         )
         rows = pl.concat([rows, lost.select(rows.columns)])
-    return _in_clusters(aligned(before.cases, rows), pairing.clusters[0])
+    return _in_clusters(align_cases(before.cases, rows), pairing.clusters[0])
 
 
 def _in_clusters(rows: pl.DataFrame, clusters: pl.DataFrame) -> pl.DataFrame:
@@ -147,8 +149,10 @@ def _codes(rows: pl.DataFrame) -> Codes:
     return np.argsort(np.argsort(first))[places].astype(np.int64)
 
 
-def _paired(before: Measure, after: Measure, pairing: Pairing, alpha: float) -> Contrast | None:
-    joined = _joined(before, after, pairing)
+def _paired_contrast(
+    before: CaseMeasure, after: CaseMeasure, pairing: Pairing, alpha: float
+) -> Contrast | None:
+    joined = _joined_measures(before, after, pairing)
     if joined.is_empty():
         return None
     both = joined.drop_nulls(["point", "point_after"])
@@ -168,7 +172,7 @@ def _paired(before: Measure, after: Measure, pairing: Pairing, alpha: float) -> 
     )
 
 
-def _counted_differences(joined: pl.DataFrame, filling: str) -> Counted | None:
+def _counted_differences(joined: pl.DataFrame, filling: str) -> CountedSample | None:
     """The differences by how often each occurs, in a fraction of the memory; null where cases share
     clusters, and where so few moved that numbers are drawn of them one by one.
     """
@@ -176,12 +180,14 @@ def _counted_differences(joined: pl.DataFrame, filling: str) -> Counted | None:
         return None
     old, new = _COLUMNS[filling]
     moved = joined.lazy().select(delta=pl.col(f"{new}_after") - pl.col(old)).drop_nulls()
-    found = collected(moved.group_by("delta").agg(times=pl.len().cast(pl.Float64)).sort("delta"))
-    counted = Counted(found["delta"].to_numpy(), found["times"].to_numpy())
-    return counted if counted.moved > MAX_DRAWN else None
+    frequencies = collect_rows(
+        moved.group_by("delta").agg(times=pl.len().cast(pl.Float64)).sort("delta")
+    )
+    counted = CountedSample(frequencies["delta"].to_numpy(), frequencies["times"].to_numpy())
+    return counted if counted.moved_count > MAX_DRAWN else None
 
 
-def _paired_effect(sample: Sample | Counted, alpha: float, *, share: bool) -> Effect | None:
+def _paired_effect(sample: Sample | CountedSample, alpha: float, *, share: bool) -> Effect | None:
     if not sample.size:
         return None
     if not share:
@@ -195,23 +201,25 @@ def in_points(effect: Effect) -> Effect:
     return effect._replace(
         delta=effect.delta * 100,
         error=effect.error * 100,
-        span=Span(effect.span.low * 100, effect.span.high * 100),
+        span=ValueInterval(effect.span.low * 100, effect.span.high * 100),
     )
 
 
 def _mean(values: pl.Series) -> float:
-    found = values.mean()
-    return float(found) if isinstance(found, int | float) else 0.0
+    mean = values.mean()
+    return float(mean) if isinstance(mean, int | float) else 0.0
 
 
-def _unpaired(before: Measure, after: Measure, pairing: Pairing, alpha: float) -> Contrast | None:
+def _unpaired_contrast(
+    before: CaseMeasure, after: CaseMeasure, pairing: Pairing, alpha: float
+) -> Contrast | None:
     if before.cases.is_empty() or after.cases.is_empty():
         return None
     missing = _mean(before.cases["known"]) < 1 or _mean(after.cases["known"]) < 1
     effects: dict[str, Effect | None] = {}
-    split: tuple[list[Part], Decomposition] | None = None
+    split: tuple[list[WeightedStratum], MeanDecomposition] | None = None
     for filling in FILLINGS if missing else FILLINGS[:1]:
-        sides = sampled((before, after), pairing, filling)
+        sides = side_samples((before, after), pairing, filling)
         parts = _strata((before, after), pairing, filling)
         split = split or parts
         effects[filling] = _unpaired_effect(sides, parts, alpha, share=before.share)
@@ -221,14 +229,14 @@ def _unpaired(before: Measure, after: Measure, pairing: Pairing, alpha: float) -
         means=(_mean(before.cases["point"]), _mean(after.cases["point"])),
         coverage=(_mean(before.cases["known"]), _mean(after.cases["known"])),
         effects={filling: effects.get(filling, effects["point"]) for filling in FILLINGS},
-        mix=Decomposition(split[1].quality * scale, split[1].mix * scale) if split else None,
+        mix=MeanDecomposition(split[1].quality * scale, split[1].mix * scale) if split else None,
         strata=len(split[0]) if split else 0,
     )
 
 
 def _unpaired_effect(
     sides: tuple[Sample, Sample],
-    split: tuple[list[Part], Decomposition] | None,
+    split: tuple[list[WeightedStratum], MeanDecomposition] | None,
     alpha: float,
     *,
     share: bool,
@@ -243,26 +251,26 @@ def _unpaired_effect(
     return in_points(effect) if share else effect
 
 
-def sampled(
-    measures: tuple[Measure, Measure], pairing: Pairing, filling: str
+def side_samples(
+    measures: tuple[CaseMeasure, CaseMeasure], pairing: Pairing, filling: str
 ) -> tuple[Sample, Sample]:
     """Both sides' values: shares 0..1, else points."""
-    found = [
+    samples = [
         _values(measure, clusters, _COLUMNS[filling][place])
         for place, (measure, clusters) in enumerate(zip(measures, pairing.clusters, strict=True))
     ]
-    return found[0], found[1]
+    return samples[0], samples[1]
 
 
-def _values(measure: Measure, clusters: pl.DataFrame, column: str) -> Sample:
+def _values(measure: CaseMeasure, clusters: pl.DataFrame, column: str) -> Sample:
     rows = _in_clusters(measure.cases, clusters).drop_nulls(column)
     scale = 100.0 if measure.share else 1.0
     return Sample(rows[column].to_numpy() / scale, _codes(rows))
 
 
 def _strata(
-    measures: tuple[Measure, Measure], pairing: Pairing, filling: str
-) -> tuple[list[Part], Decomposition] | None:
+    measures: tuple[CaseMeasure, CaseMeasure], pairing: Pairing, filling: str
+) -> tuple[list[WeightedStratum], MeanDecomposition] | None:
     """The strata with two clusters or more on both sides; all others together are one more."""
     if pairing.strata is None:
         return None
@@ -277,7 +285,7 @@ def _strata(
     }
     while wide and _narrow(sides, wide):
         wide.discard(min(wide, key=lambda name: (sides[0][name].size, name)))
-    merged = [_merged(side, wide) for side in sides]
+    merged = [_merged_strata(side, wide) for side in sides]
     return strata(*merged) if wide else None
 
 
@@ -287,7 +295,7 @@ def _narrow(sides: list[dict[str, Sample]], wide: set[str]) -> bool:
     return any(left) and min(left) < 2
 
 
-def _by_label(measure: Measure, pairing: Pairing, place: int, column: str) -> dict[str, Sample]:
+def _by_label(measure: CaseMeasure, pairing: Pairing, place: int, column: str) -> dict[str, Sample]:
     assert pairing.strata is not None
     rows = measure.cases.join(pairing.strata[place], on="case_id", how="left")
     return {
@@ -298,10 +306,10 @@ def _by_label(measure: Measure, pairing: Pairing, place: int, column: str) -> di
     }
 
 
-def _merged(side: Mapping[str, Sample], wide: set[str]) -> dict[str, Sample]:
-    kept = {name: sample for name, sample in side.items() if name in wide and sample.size}
+def _merged_strata(side: Mapping[str, Sample], wide: set[str]) -> dict[str, Sample]:
+    wide_samples = {name: sample for name, sample in side.items() if name in wide and sample.size}
     rest = [sample for name, sample in side.items() if name not in wide and sample.size]
-    return kept | ({OTHERS: joined_samples(rest)} if rest else {})
+    return wide_samples | ({OTHERS: joined_samples(rest)} if rest else {})
 
 
 def joined_samples(samples: list[Sample]) -> Sample:

@@ -15,9 +15,9 @@ import polars as pl
 
 from assizes.judge.comparison.cases import GUARD, MetricAggregate
 from assizes.judge.comparison.paired_metrics import Names, Scores
-from assizes.judge.statistics.counted import Counted
+from assizes.judge.statistics.counted import CountedSample
 from assizes.judge.summary.headlines import METRIC, headlines
-from assizes.judge.verdicts.executions import collected
+from assizes.judge.verdicts.executions import collect_rows
 
 BLOCK: Final = 450_000
 """So many rows of each run are in memory at once."""
@@ -56,31 +56,33 @@ def counted_metrics(
         block: so many rows are read at once.
         sliceable: some rows from the middle cost no more than those rows.
     """
-    before, after = (int(collected(side.select(pl.len())).item()) for side in scores)
+    before, after = (int(collect_rows(side.select(pl.len())).item()) for side in scores)
     if before != after or (before > block and not sliceable):
         return None
-    found: pl.DataFrame | None = None
+    total_counts: pl.DataFrame | None = None
     for start in range(0, before, block):
-        counts = _counted(scores, start, block)
+        counts = _block_counts(scores, start, block)
         if not counts["alike"].all():
             return None
-        found = counts if found is None else pl.concat([found, counts])
-        found = found.group_by(_PAIR).agg(pl.col("cases").sum(), pl.col("alike").all())
-        if found.height > MOST:
+        total_counts = counts if total_counts is None else pl.concat([total_counts, counts])
+        total_counts = total_counts.group_by(_PAIR).agg(
+            pl.col("cases").sum(), pl.col("alike").all()
+        )
+        if total_counts.height > MOST:
             return None
-    return [] if found is None else list(_by_metric(found, names))
+    return [] if total_counts is None else list(_by_metric(total_counts, names))
 
 
-def _counted(scores: Scores, start: int, size: int) -> pl.DataFrame:
+def _block_counts(scores: Scores, start: int, size: int) -> pl.DataFrame:
     sides = [
-        _side(of.slice(start, size)).select(pl.all().name.prefix(f"{side}_"))
-        for of, side in zip(scores, _SIDES, strict=True)
+        _side(rows.slice(start, size)).select(pl.all().name.prefix(f"{side}_"))
+        for rows, side in zip(scores, _SIDES, strict=True)
     ]
     keys = ("key", *METRIC)
     alike = [pl.col(f"before_{key}").eq_missing(pl.col(f"after_{key}")) for key in keys]
     both = pl.concat(sides, how="horizontal")
     counts = both.group_by(_PAIR).agg(cases=pl.len(), alike=pl.all_horizontal(alike).all())
-    return collected(counts)
+    return collect_rows(counts)
 
 
 def _side(scores: pl.LazyFrame) -> pl.LazyFrame:
@@ -96,8 +98,8 @@ def _side(scores: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
-def _by_metric(found: pl.DataFrame, names: Names) -> list[CountedMetric]:
-    by_key = found.partition_by(*(f"before_{name}" for name in METRIC), as_dict=True)
+def _by_metric(counts: pl.DataFrame, names: Names) -> list[CountedMetric]:
+    by_key = counts.partition_by(*(f"before_{name}" for name in METRIC), as_dict=True)
     return [
         CountedMetric(name, by_key[key].sort(_PAIR[len(METRIC) :]))
         for key, name in names.items()
@@ -108,7 +110,7 @@ def _by_metric(found: pl.DataFrame, names: Names) -> list[CountedMetric]:
 def counted_aggregate(metric: CountedMetric) -> MetricAggregate:
     """What `assizes.judge.comparison.paired_metrics.metric_aggregate` says of the same cases: some side was scored."""
     two_valued = [metric.rows[f"{side}_two_valued"].drop_nulls() for side in _SIDES]
-    binary = all(bool(one.all()) for one in two_valued)
+    binary = all(bool(series.all()) for series in two_valued)
     columns = [f"{side}_{'success' if binary else 'raw'}" for side in _SIDES]
     both = metric.rows.drop_nulls(columns)
     paired = both.height > 0
@@ -140,7 +142,7 @@ class CountedMoves(NamedTuple):
 
     share: bool
     means: tuple[float, float]
-    moved: Counted
+    moved: CountedSample
 
 
 def counted_moves(metric: CountedMetric) -> CountedMoves | None:
@@ -158,9 +160,9 @@ def counted_moves(metric: CountedMetric) -> CountedMoves | None:
         .sort("moved")
     )
     values = moves["moved"].to_numpy()
-    means = [_total(both, one) / _cases(both) for one in points]
+    means = [_total(both, point) / _cases(both) for point in points]
     return CountedMoves(
         share,
         (means[0], means[1]),
-        Counted(values / 100 if share else values, moves["cases"].to_numpy()),
+        CountedSample(values / 100 if share else values, moves["cases"].to_numpy()),
     )

@@ -8,7 +8,7 @@ from typing import Final
 
 import polars as pl
 
-from assizes.judge.comparison.measures import BETWEEN
+from assizes.judge.comparison.measures import TOOL_SEPARATOR
 
 FIELDS: Final = ("agent", "agent_version")
 MAX_VALUES: Final = 20
@@ -18,7 +18,7 @@ TOOL: Final = "tool"
 """The slice of the cases that called a tool; it wins over a tag of the name."""
 
 
-def labelled(table: pl.DataFrame, field: str) -> pl.DataFrame:
+def case_labels(table: pl.DataFrame, field: str) -> pl.DataFrame:
     """`case_id` and `label`: the value of a field or tag, null where a case has none."""
     if field in FIELDS:
         return table.select("case_id", label=pl.col(field).cast(pl.String))
@@ -39,37 +39,37 @@ def by_tool(
     Of paired cases the tools of both runs count, and only cases whose tools both runs tell: cases
     picked by what the agent did in one run would look better in the other by that alone.
     """
-    told = [_told(table) for table in tables]
-    counts = pl.concat(told).explode("names").group_by("names").agg(pl.col("cases").sum())
+    tool_sets = [_tool_sets(table) for table in tables]
+    counts = pl.concat(tool_sets).explode("names").group_by("names").agg(pl.col("cases").sum())
     ranked = counts.sort("cases", "names", descending=[True, False]).head(MAX_VALUES)
     unknown = pl.col("tools").is_null()
-    untold = pl.concat([table.filter(unknown).select("case_id") for table in tables])
+    unknown_ids = pl.concat([table.filter(unknown).select("case_id") for table in tables])
     for name in sorted(ranked["names"]):
-        ids = [_calling(name, *side) for side in zip(told, tables, strict=True)]
+        ids = [_calling_cases(name, *side) for side in zip(tool_sets, tables, strict=True)]
         if paired:
-            both = pl.concat(ids).unique().join(untold, on="case_id", how="anti")
+            both = pl.concat(ids).unique().join(unknown_ids, on="case_id", how="anti")
             ids = [both, both]
         yield name, ids
 
 
-def _told(table: pl.DataFrame) -> pl.DataFrame:
+def _tool_sets(table: pl.DataFrame) -> pl.DataFrame:
     """The sets of tools that cases called, their `names`, and how many `cases` called them."""
     text = pl.col("tools").cast(pl.String)
     sets = table.drop_nulls("tools").group_by("tools").agg(cases=pl.len())
-    return sets.filter(text != "").with_columns(names=text.str.split(BETWEEN))
+    return sets.filter(text != "").with_columns(names=text.str.split(TOOL_SEPARATOR))
 
 
-def _calling(name: str, told: pl.DataFrame, table: pl.DataFrame) -> pl.DataFrame:
-    sets = told.filter(pl.col("names").list.contains(name))
+def _calling_cases(name: str, tool_sets: pl.DataFrame, table: pl.DataFrame) -> pl.DataFrame:
+    sets = tool_sets.filter(pl.col("names").list.contains(name))
     return table.join(sets, on="tools", how="semi").select("case_id")
 
 
 def fields_of(table: pl.DataFrame) -> list[str]:
     """The fields and tags that cut the cases into 2 to `MAX_VALUES` parts; the tools, if any."""
     tags = {name for text in table["tags"].unique() if text for name in json.loads(text)}
-    found = [
+    fields = [
         field
         for field in (*FIELDS, *sorted(tags - {TOOL}))
-        if 2 <= labelled(table, field)["label"].drop_nulls().n_unique() <= MAX_VALUES
+        if 2 <= case_labels(table, field)["label"].drop_nulls().n_unique() <= MAX_VALUES
     ]
-    return [*found, TOOL] if _told(table).height else found
+    return [*fields, TOOL] if _tool_sets(table).height else fields

@@ -12,38 +12,47 @@ from assizes.judge.comparison.counted_metrics import (
 )
 from assizes.judge.comparison.paired_cases import PairedCases
 from assizes.judge.comparison.paired_metrics import Names, metric_aggregate, paired_metrics
-from assizes.judge.comparison.statistical import Compared
+from assizes.judge.comparison.statistical import StatisticalComparison
 
 if TYPE_CHECKING:
     from assizes.judge.comparison.compare import RunData
 
 
 def compared_metrics(
-    runs: tuple[RunData, RunData], names: Names, cases: PairedCases, both: Compared | None
+    runs: tuple[RunData, RunData],
+    names: Names,
+    cases: PairedCases,
+    both: StatisticalComparison | None,
 ) -> list[MetricAggregate]:
     """The averages of every metric, which the statistics see on the way."""
     scores = (runs[0].scores, runs[1].scores)
-    found: list[MetricAggregate | None] = []
-    counted = _counted(runs, names, cases, both)
-    for one in counted:
-        found.append(counted_aggregate(one))
+    aggregates: list[MetricAggregate | None] = []
+    counted = _countable_metrics(runs, names, cases, both)
+    for metric in counted:
+        aggregates.append(counted_aggregate(metric))
         if both is not None:
-            both.add_counted(one)
-    done = {one.name for one in counted}
+            both.add_counted(metric)
+    done = {metric.name for metric in counted}
     left = {key: name for key, name in names.items() if name not in done}
     for pair in paired_metrics(scores, left, repeated=cases.repeated):
-        found.append(metric_aggregate(pair, cases))
+        aggregates.append(metric_aggregate(pair, cases))
         if both is not None:
             both.add(pair)
-    return sorted((one for one in found if one is not None), key=lambda one: one.metric)
+    return sorted(
+        (aggregate for aggregate in aggregates if aggregate is not None),
+        key=lambda aggregate: aggregate.metric,
+    )
 
 
-def _counted(
-    runs: tuple[RunData, RunData], names: Names, cases: PairedCases, both: Compared | None
+def _countable_metrics(
+    runs: tuple[RunData, RunData],
+    names: Names,
+    cases: PairedCases,
+    both: StatisticalComparison | None,
 ) -> list[CountedMetric]:
     """The metrics of which counts say all: none gates, and every case stands alone in both runs."""
     plain = not cases.repeated and cases.keys is None
-    if not plain or (both is not None and not both.alone):
+    if not plain or (both is not None and not both.is_unclustered):
         return []
     gating = () if both is None else both.limits.gating
     wanted = {key: name for key, name in names.items() if name not in gating}

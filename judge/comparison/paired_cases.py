@@ -9,10 +9,10 @@ from typing import Final
 import polars as pl
 
 from assizes.judge.comparison.cases import joined_cases
-from assizes.judge.comparison.rules import Figures, figures
-from assizes.judge.verdicts.executions import collected, quantile
+from assizes.judge.comparison.rules import RuleFigures, figures
+from assizes.judge.verdicts.executions import collect_rows, quantile
 
-LISTED: Final = 1_000
+MAX_LISTED: Final = 1_000
 """So many cases of each status are listed, and so many that only one run holds; all are counted."""
 
 _FLIPPED: Final = pl.col("baseline_passed").ne_missing(pl.col("candidate_passed"))
@@ -40,8 +40,8 @@ class PairedCases:
     alone: tuple[int, int]
     keys: pl.DataFrame | None
     repeated: bool
-    baseline: Figures
-    candidate: Figures
+    baseline: RuleFigures
+    candidate: RuleFigures
     latency_p95_ms: tuple[float | None, float | None] | None
 
     @classmethod
@@ -57,7 +57,7 @@ class PairedCases:
             for other in ("candidate", "baseline")
         ]
         counted = matched.lazy().group_by("status").agg(cases=pl.len(), flipped=_FLIPPED.sum())
-        by_status = collected(counted).rows()
+        by_status = collect_rows(counted).rows()
         return cls(
             matched=matched.height,
             statuses={status: cases for status, cases, _ in by_status},
@@ -67,10 +67,10 @@ class PairedCases:
                 matched,
                 pl.col("baseline_score").is_null() != pl.col("candidate_score").is_null(),
             ),
-            listed=_listed(matched),
-            changed=_changed(matched) if both.repeated else None,
-            baseline_only=tuple(lone[0].sort()[:LISTED]),
-            candidate_only=tuple(lone[1].sort()[:LISTED]),
+            listed=_listed_cases(matched),
+            changed=_changed_cases(matched) if both.repeated else None,
+            baseline_only=tuple(lone[0].sort()[:MAX_LISTED]),
+            candidate_only=tuple(lone[1].sort()[:MAX_LISTED]),
             alone=(lone[0].len(), lone[1].len()),
             keys=matched.select(pl.col("case_id").hash()) if both.lone or both.skipped else None,
             repeated=both.repeated,
@@ -85,7 +85,7 @@ class PairedCases:
         return self.matched / (self.matched + max(self.alone)) if self.matched else 0.0
 
     @property
-    def same_cases(self) -> bool:
+    def has_same_cases(self) -> bool:
         """Whether each run executed the cases of the other."""
         return not any(self.alone)
 
@@ -101,25 +101,25 @@ def _count(rows: pl.DataFrame, where: pl.Expr) -> int:
     return int(rows.select(where.sum()).item() or 0)
 
 
-def _listed(matched: pl.DataFrame) -> pl.DataFrame:
+def _listed_cases(matched: pl.DataFrame) -> pl.DataFrame:
     """Of each status the first: flips of the verdict, then the largest moves; sorted by case."""
     parts = []
     for status in ("error", "regression", "improvement", "unchanged"):
         own = pl.col("status") == status
-        if status == "unchanged" and _count(matched, own) > LISTED:
-            first = matched.lazy().filter(own).select("case_id").bottom_k(LISTED, by="case_id")
+        if status == "unchanged" and _count(matched, own) > MAX_LISTED:
+            first = matched.lazy().filter(own).select("case_id").bottom_k(MAX_LISTED, by="case_id")
             own = pl.col("case_id").is_in(first.collect()["case_id"].implode())
-        of = matched.filter(own)
-        if of.height > LISTED and status in ("regression", "improvement"):
+        rows = matched.filter(own)
+        if rows.height > MAX_LISTED and status in ("regression", "improvement"):
             size = pl.col("score_delta").abs().fill_null(0.0)
             order = [_FLIPPED, size, pl.col("case_id")]
-            of = of.sort(order, descending=[True, True, False]).head(LISTED)
-        elif of.height > LISTED:
-            of = of.bottom_k(LISTED, by="case_id")
-        parts.append(of)
+            rows = rows.sort(order, descending=[True, True, False]).head(MAX_LISTED)
+        elif rows.height > MAX_LISTED:
+            rows = rows.bottom_k(MAX_LISTED, by="case_id")
+        parts.append(rows)
     return pl.concat(parts).sort("case_id")
 
 
-def _changed(matched: pl.DataFrame) -> pl.DataFrame:
-    of = matched.filter(pl.col("status").is_in(["regression", "improvement"]))
-    return of.sort("case_id")
+def _changed_cases(matched: pl.DataFrame) -> pl.DataFrame:
+    rows = matched.filter(pl.col("status").is_in(["regression", "improvement"]))
+    return rows.sort("case_id")

@@ -14,7 +14,7 @@ import polars as pl
 from assizes.judge.comparison.cases import GUARD, MetricAggregate
 from assizes.judge.comparison.paired_cases import PairedCases
 from assizes.judge.summary.headlines import headlines
-from assizes.judge.verdicts.executions import collected
+from assizes.judge.verdicts.executions import collect_rows
 
 if TYPE_CHECKING:
     from assizes.judge.summary.summary import RunSummary
@@ -39,11 +39,13 @@ def metric_names(summaries: Iterable[RunSummary]) -> dict[tuple[str, str], str]:
     """The scored metrics of any run by (judge, metric); where judges share a name, the judge goes
     before it.
     """
-    found = {(one.judge, one.name) for run in summaries for one in run.metrics if one.scored}
-    metrics = [metric for _, metric in found]
+    keys = {
+        (metric.judge, metric.name) for run in summaries for metric in run.metrics if metric.scored
+    }
+    metrics = [metric for _, metric in keys]
     return {
         (judge, metric): metric if metrics.count(metric) == 1 else f"{judge}/{metric}"
-        for judge, metric in sorted(found)
+        for judge, metric in sorted(keys)
     }
 
 
@@ -60,7 +62,7 @@ def _side(of_metric: pl.LazyFrame, *, repeated: bool) -> pl.DataFrame:
     rows = headlines(of_metric).filter(scored | failed)
     value = pl.when(scored).then("value")
     if not repeated:  # a row is a case already, and grouping takes several times as long
-        return collected(
+        return collect_rows(
             rows.select(
                 pl.col("case_id").hash(),
                 scored=value.is_not_null().cast(pl.UInt32),
@@ -71,7 +73,7 @@ def _side(of_metric: pl.LazyFrame, *, repeated: bool) -> pl.DataFrame:
                 raw=pl.when(scored).then("raw"),
             )
         )
-    return collected(
+    return collect_rows(
         rows.group_by(pl.col("case_id").hash()).agg(
             scored=value.count(),
             failed=failed.sum(),
@@ -88,13 +90,13 @@ def metric_aggregate(pair: PairedMetric, cases: PairedCases) -> MetricAggregate 
     is missing on one side cannot move them; of the side alone where only one has any. Null where
     no matched case has a score.
     """
-    sides = [_matched(side, cases) for side in (pair.before, pair.after)]
+    sides = [_matched_rows(side, cases) for side in (pair.before, pair.after)]
     if not any(side.height for side in sides):
         return None
     binary = all(bool(side["two_valued"].all()) for side in sides)
     number = pl.col("success").cast(pl.Float64) if binary else pl.col("raw")
     known = [side.select("case_id", number=number).drop_nulls() for side in sides]
-    together = aligned(known[0], known[1], "number")
+    together = align_cases(known[0], known[1], "number")
     paired = together.height > 0
     averages = [
         _average(together[column] if paired else side["number"])
@@ -103,7 +105,7 @@ def metric_aggregate(pair: PairedMetric, cases: PairedCases) -> MetricAggregate 
     return MetricAggregate.of(pair.name, averages, is_binary=binary, paired=paired)
 
 
-def _matched(side: pl.DataFrame, cases: PairedCases) -> pl.DataFrame:
+def _matched_rows(side: pl.DataFrame, cases: PairedCases) -> pl.DataFrame:
     scored = side.filter(pl.col("two_valued").is_not_null())
     if cases.keys is None:
         return scored
@@ -111,11 +113,11 @@ def _matched(side: pl.DataFrame, cases: PairedCases) -> pl.DataFrame:
 
 
 def _average(values: pl.Series) -> float | None:
-    found = values.mean()
-    return round(float(found), GUARD) if isinstance(found, int | float) else None
+    mean = values.mean()
+    return round(float(mean), GUARD) if isinstance(mean, int | float) else None
 
 
-def aligned(before: pl.DataFrame, after: pl.DataFrame, *columns: str) -> pl.DataFrame:
+def align_cases(before: pl.DataFrame, after: pl.DataFrame, *columns: str) -> pl.DataFrame:
     """The cases of both, those of `after` with `_after` behind the names of their columns.
 
     Two runs over the same transcripts hold their cases in one order, and need no join.

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import polars as pl
 
 from assizes.judge.config.run import ComparisonConfig
-from assizes.judge.statistics.exact import DECIMALS, exceeds, rounded, unrounded_mean
-from assizes.judge.verdicts.executions import collected
+from assizes.judge.statistics.exact import DECIMALS, exceeds, rounded_value, unrounded_mean
+from assizes.judge.verdicts.executions import collect_rows
 
 
-class Figures(NamedTuple):
+class RuleFigures(NamedTuple):
     """What the rules look at, of one run: fraction, points of 0..100, milliseconds; not rounded."""
 
     pass_rate: Fraction | None
@@ -21,7 +21,7 @@ class Figures(NamedTuple):
     latency_ms: float | None
 
 
-def figures(cases: pl.DataFrame, side: str, *, paired: bool) -> Figures:
+def figures(cases: pl.DataFrame, side: str, *, paired: bool) -> RuleFigures:
     """One run's figures, every case with the average of its repetitions.
 
     The pass rate is exact: mean over cases of passed / executions, errors counting as not passed.
@@ -38,22 +38,28 @@ def figures(cases: pl.DataFrame, side: str, *, paired: bool) -> Figures:
 
     def average(name: str) -> float | None:
         known = own[f"{side}_{name}"]
-        if any(own[f"{one}_{name}"].null_count() for one in sides):
-            known = own.select(f"{one}_{name}" for one in sides).drop_nulls()[f"{side}_{name}"]
+        if any(own[f"{scored_side}_{name}"].null_count() for scored_side in sides):
+            known = own.select(f"{scored_side}_{name}" for scored_side in sides).drop_nulls()[
+                f"{side}_{name}"
+            ]
         return unrounded_mean(known) if known.len() else None
 
-    return Figures(_pass_rate(own, side), average("score"), average("agent_latency"))
+    return RuleFigures(_pass_rate(own, side), average("score"), average("agent_latency"))
 
 
 def _pass_rate(cases: pl.DataFrame, side: str) -> Fraction | None:
     if cases.is_empty():
         return None
     by_runs = cases.lazy().group_by(f"{side}_runs").agg(pl.col(f"{side}_passes").sum())
-    passed = sum((Fraction(passes, runs) for runs, passes in collected(by_runs).rows()), Fraction())
+    passed = sum(
+        (Fraction(passes, runs) for runs, passes in collect_rows(by_runs).rows()), Fraction()
+    )
     return passed / cases.height
 
 
-def reasons(baseline: Figures, candidate: Figures, limits: ComparisonConfig) -> Iterator[str]:
+def reasons(
+    baseline: RuleFigures, candidate: RuleFigures, limits: ComparisonConfig
+) -> Iterator[str]:
     """One sentence for every rule that fires; a rule without its numbers never does."""
     if baseline.pass_rate is not None and candidate.pass_rate is not None:
         yield from _pass_rate_rule(baseline.pass_rate, candidate.pass_rate, limits)
@@ -89,10 +95,10 @@ def _latency_rule(before: float, after: float, limits: ComparisonConfig) -> Iter
 
 def _short(number: float) -> str:
     """At least one decimal, and as many more as the number has."""
-    return str(rounded(number))
+    return str(rounded_value(number))
 
 
-def _apart(one: float, other: float, digits: int) -> tuple[str, str]:
+def _apart(first: float, second: float, digits: int) -> tuple[str, str]:
     """Two different numbers with as few decimals, from `digits` on, as show the difference."""
-    texts = [(f"{one:.{d}f}", f"{other:.{d}f}") for d in range(digits, DECIMALS + 1)]
+    texts = [(f"{first:.{d}f}", f"{second:.{d}f}") for d in range(digits, DECIMALS + 1)]
     return next((pair for pair in texts if pair[0] != pair[1]), texts[-1])

@@ -16,19 +16,19 @@ from assizes.judge.comparison.comparability import Mismatch
 from assizes.judge.comparison.contrasts import FILLINGS, Contrast, Pairing, contrast
 from assizes.judge.comparison.counted_metrics import CountedMetric
 from assizes.judge.comparison.exploratory import (
-    Look,
-    code_looks,
-    counted_look,
-    explored,
-    metric_look,
-    slice_looks,
+    MeasuredChange,
+    code_changes,
+    counted_change,
+    metric_change,
+    ranked_changes,
+    slice_changes,
 )
-from assizes.judge.comparison.labels import fields_of, labelled
+from assizes.judge.comparison.labels import case_labels, fields_of
 from assizes.judge.comparison.measures import (
     PASS_RATE,
     SCORE,
+    CaseMeasure,
     CaseTable,
-    Measure,
     case_table,
     metric_measure,
     pass_measure,
@@ -41,12 +41,12 @@ from assizes.judge.comparison.statistical_verdict import (
     MetricVerdict,
     Mix,
     StatisticalVerdict,
-    line,
+    verdict_line,
 )
 from assizes.judge.config.run import ComparisonConfig
 from assizes.judge.statistics.clusters import MIN_CLUSTERS
-from assizes.judge.statistics.effects import Effect, Word, bounded, decide
-from assizes.judge.statistics.exact import rounded
+from assizes.judge.statistics.effects import Effect, Word, combined_word, decide
+from assizes.judge.statistics.exact import rounded_value
 from assizes.judge.statistics.multiplicity import holm
 from assizes.judge.statistics.power import minimum_detectable
 
@@ -57,16 +57,16 @@ _INCONCLUSIVE: Final[Word] = "inconclusive"
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class ComparedRun:
     """One run as the statistics look at it."""
 
     table: CaseTable
-    measures: dict[str, Measure]
+    measures: dict[str, CaseMeasure]
     scores: pl.LazyFrame
     inconclusive: bool
 
     @classmethod
-    def of(cls, run: RunData) -> Side:
+    def of(cls, run: RunData) -> ComparedRun:
         """The tables of a run, one row a case."""
         return cls(
             table=case_table(run.cases),
@@ -75,7 +75,7 @@ class Side:
             inconclusive=run.summary is not None and run.summary.outcome == _INCONCLUSIVE,
         )
 
-    def measure(self, name: str) -> Measure | None:
+    def measure(self, name: str) -> CaseMeasure | None:
         """A measure by its name: two are worked out of the cases whenever they are asked for, since
         of a million cases each takes 40 MB; gating metrics are kept.
         """
@@ -85,23 +85,25 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class StatisticalComparison:
     """Both sides and how their cases are held against each other."""
 
-    before: Side
-    after: Side
+    before: ComparedRun
+    after: ComparedRun
     pairing: Pairing
     limits: ComparisonConfig
-    looks: list[Look] = field(default_factory=list)
+    looks: list[MeasuredChange] = field(default_factory=list)
 
     @classmethod
-    def of(cls, baseline: RunData, candidate: RunData, limits: ComparisonConfig) -> Compared:
+    def of(
+        cls, baseline: RunData, candidate: RunData, limits: ComparisonConfig
+    ) -> StatisticalComparison:
         """Two runs without their metrics: those are added one by one."""
-        before, after = Side.of(baseline), Side.of(candidate)
+        before, after = ComparedRun.of(baseline), ComparedRun.of(candidate)
         tables = (before.table.cases, after.table.cases)
         labels = None
         if limits.mix_by is not None:
-            labels = (labelled(tables[0], limits.mix_by), labelled(tables[1], limits.mix_by))
+            labels = (case_labels(tables[0], limits.mix_by), case_labels(tables[1], limits.mix_by))
         return cls(before, after, Pairing.of(*tables, labels), limits)
 
     def add(self, metric: PairedMetric) -> None:
@@ -114,16 +116,16 @@ class Compared:
                 if measure is not None:
                     side.measures.setdefault(metric.name, measure)
         elif before is not None and after is not None:
-            self._note(metric_look((before, after), self.pairing, self.limits.alpha))
+            self._note(metric_change((before, after), self.pairing, self.limits.alpha))
 
     def add_counted(self, metric: CountedMetric) -> None:
         """Take in a metric that does not gate, by how often its values occur."""
-        self._note(counted_look(metric, self.limits.alpha))
+        self._note(counted_change(metric, self.limits.alpha))
 
     @property
-    def alone(self) -> bool:
+    def is_unclustered(self) -> bool:
         """Whether every case of both runs is its own cluster."""
-        return all(bool((one["cluster"] == one["case_id"]).all()) for one in self.tables)
+        return all(bool((table["cluster"] == table["case_id"]).all()) for table in self.tables)
 
     @property
     def tables(self) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -137,27 +139,27 @@ class Compared:
         degrees = sum(table.degrees for table in tables)
         return sqrt(sum(table.squares for table in tables) / degrees) if degrees else None
 
-    def _note(self, look: Look | None) -> None:
+    def _note(self, look: MeasuredChange | None) -> None:
         if look is not None:
             self.looks.append(look)
 
 
 def statistical_verdict(
-    compared: Compared, differing: Sequence[Mismatch] = ()
+    comparison: StatisticalComparison, differing: Sequence[Mismatch] = ()
 ) -> StatisticalVerdict:
     """The verdict on two runs.
 
     Args:
-        compared: the runs.
+        comparison: the runs.
         differing: what was not alike; where the judge was another one the agent is not blamed.
     """
-    limits = compared.limits
-    contrasts, absent = _contrasts(compared)
+    limits = comparison.limits
+    contrasts, absent = _contrasts(comparison)
     metrics = _metric_verdicts(contrasts, limits)
-    doubts = list(_doubts(compared, differing))
-    critical = () if doubts else critical_flips(*compared.tables, limits.critical_cases)
-    notes = [*absent, *_too_few(compared)]
-    words = [one.verdict for one in metrics] + [_INCONCLUSIVE for _ in notes]
+    doubts = list(_doubts(comparison, differing))
+    critical = () if doubts else critical_flips(*comparison.tables, limits.critical_cases)
+    notes = [*absent, *_too_few(comparison)]
+    words = [metric.verdict for metric in metrics] + [_INCONCLUSIVE for _ in notes]
     word = _INCONCLUSIVE if doubts else "regressed" if critical else worst_of(words)
     return StatisticalVerdict(
         verdict=word,
@@ -165,28 +167,28 @@ def statistical_verdict(
         margin=limits.margin,
         alpha=limits.alpha,
         metrics=metrics,
-        exploratory=_exploratory(compared),
+        exploratory=_exploratory(comparison),
         mix=tuple(_mixes(contrasts, limits)),
         critical_flips=critical,
     )
 
 
-def _contrasts(compared: Compared) -> tuple[list[Contrast], list[str]]:
+def _contrasts(comparison: StatisticalComparison) -> tuple[list[Contrast], list[str]]:
     """The gating measures, and why one of them could not be compared."""
-    found, absent = [], []
-    for name in dict.fromkeys(compared.limits.gating):
-        sides = [side.measure(name) for side in (compared.before, compared.after)]
+    contrasts, absent = [], []
+    for name in dict.fromkeys(comparison.limits.gating):
+        sides = [side.measure(name) for side in (comparison.before, comparison.after)]
         if name == SCORE and all(side is not None and side.cases.is_empty() for side in sides):
             continue  # judges that say yes or no give no score
         before, after = sides
-        one = None
+        measure_contrast = None
         if before is not None and after is not None:
-            one = contrast(before, after, compared.pairing, compared.limits.alpha)
-        if one is None or one.effects["point"] is None:
+            measure_contrast = contrast(before, after, comparison.pairing, comparison.limits.alpha)
+        if measure_contrast is None or measure_contrast.effects["point"] is None:
             absent.append(f"{LABELS.get(name, name)}: no case has it in both runs")
         else:
-            found.append(one)
-    return found, absent
+            contrasts.append(measure_contrast)
+    return contrasts, absent
 
 
 def _metric_verdicts(
@@ -196,17 +198,19 @@ def _metric_verdicts(
     words: list[list[Word]] = [[] for _ in contrasts]
     adjusted: dict[str, list[float]] = {}
     for filling in FILLINGS:
-        effects = [_effect(one, filling) for one in contrasts]
-        adjusted[filling] = _adjusted(effects)
+        effects = [_effect(measure_contrast, filling) for measure_contrast in contrasts]
+        adjusted[filling] = _adjusted_p_values(effects)
         for place, (effect, p_value) in enumerate(zip(effects, adjusted[filling], strict=True)):
             words[place].append(decide(effect, p_value, limits.margin, limits.alpha))
     return tuple(
-        _metric_verdict(one, bounded(*three), p_value, limits)
-        for one, three, p_value in zip(contrasts, words, adjusted["point"], strict=True)
+        _metric_verdict(measure_contrast, combined_word(*three), p_value, limits)
+        for measure_contrast, three, p_value in zip(
+            contrasts, words, adjusted["point"], strict=True
+        )
     )
 
 
-def _adjusted(effects: Sequence[Effect]) -> list[float]:
+def _adjusted_p_values(effects: Sequence[Effect]) -> list[float]:
     """Holm's p-values, one-sided: of a drop among the drops, of a rise among the rises.
 
     The chance of any false regression over all measures is held at alpha, and so is that of any
@@ -219,43 +223,43 @@ def _adjusted(effects: Sequence[Effect]) -> list[float]:
     return [drop if down else rise for drop, rise, down in zip(drops, rises, fell, strict=True)]
 
 
-def _effect(one: Contrast, filling: str) -> Effect:
-    effect = one.effects[filling] or one.effects["point"]
+def _effect(measure_contrast: Contrast, filling: str) -> Effect:
+    effect = measure_contrast.effects[filling] or measure_contrast.effects["point"]
     assert effect is not None
     return effect
 
 
 def _metric_verdict(
-    one: Contrast, word: Word, p_adjusted: float, limits: ComparisonConfig
+    measure_contrast: Contrast, word: Word, p_adjusted: float, limits: ComparisonConfig
 ) -> MetricVerdict:
-    effect = _effect(one, "point")
-    found = MetricVerdict(
-        measure=one.measure.name,
+    effect = _effect(measure_contrast, "point")
+    verdict = MetricVerdict(
+        measure=measure_contrast.measure.name,
         verdict=word,
-        baseline=rounded(one.means[0]),
-        candidate=rounded(one.means[1]),
-        delta=rounded(effect.delta),
+        baseline=rounded_value(measure_contrast.means[0]),
+        candidate=rounded_value(measure_contrast.means[1]),
+        delta=rounded_value(effect.delta),
         low=_finite(effect.span.low),
         high=_finite(effect.span.high),
-        worst=rounded(_effect(one, "worst").delta),
-        best=rounded(_effect(one, "best").delta),
-        p_value=rounded(effect.p_value),
-        p_adjusted=rounded(p_adjusted),
+        worst=rounded_value(_effect(measure_contrast, "worst").delta),
+        best=rounded_value(_effect(measure_contrast, "best").delta),
+        p_value=rounded_value(effect.p_value),
+        p_adjusted=rounded_value(p_adjusted),
         method=effect.method,
         paired=effect.method != "welch",
         cases=effect.cases,
         clusters=effect.clusters,
-        baseline_coverage=rounded(one.coverage[0]),
-        candidate_coverage=rounded(one.coverage[1]),
+        baseline_coverage=rounded_value(measure_contrast.coverage[0]),
+        candidate_coverage=rounded_value(measure_contrast.coverage[1]),
         mde=_finite(minimum_detectable(effect.error, limits.alpha)),
         severe=word == "regressed" and effect.span.high < -limits.margin,
         line="",
     )
-    return found.model_copy(update={"line": line(found, limits.alpha)})
+    return verdict.model_copy(update={"line": verdict_line(verdict, limits.alpha)})
 
 
 def _finite(value: float) -> float | None:
-    return rounded(value) if isfinite(value) else None
+    return rounded_value(value) if isfinite(value) else None
 
 
 def critical_flips(
@@ -269,24 +273,25 @@ def critical_flips(
     failed = (pl.col("runs") - pl.col("passes") - pl.col("errors")) * 2 > pl.col("runs")
     old = before.filter(pl.col("case_id").is_in(list(ids)) & passed)
     turned = old.join(after.filter(failed), on="case_id", how="semi")["case_id"]
-    return tuple(sorted(ids[one] for one in turned))
+    return tuple(sorted(ids[case_hash] for case_hash in turned))
 
 
-def _doubts(compared: Compared, differing: Sequence[Mismatch]) -> Iterator[str]:
+def _doubts(comparison: StatisticalComparison, differing: Sequence[Mismatch]) -> Iterator[str]:
     """Why nothing can be said of the agent, whatever the numbers."""
-    if names := [one.field for one in differing if one.of_judge]:
+    if names := [mismatch.field for mismatch in differing if mismatch.of_judge]:
         yield (
             f"the runs were judged differently ({', '.join(names)}): "
             "a change need not be the agent's"
         )
-    for role, side in (("baseline", compared.before), ("candidate", compared.after)):
+    for role, side in (("baseline", comparison.before), ("candidate", comparison.after)):
         if side.inconclusive:
             yield f"the {role} run is inconclusive by itself"
 
 
-def _too_few(compared: Compared) -> Iterator[str]:
+def _too_few(comparison: StatisticalComparison) -> Iterator[str]:
     fewest = min(
-        table.height if compared.alone else table["cluster"].n_unique() for table in compared.tables
+        table.height if comparison.is_unclustered else table["cluster"].n_unique()
+        for table in comparison.tables
     )
     if fewest < MIN_CLUSTERS:
         yield f"too few independent cases: {fewest}, and a verdict takes {MIN_CLUSTERS}"
@@ -305,12 +310,12 @@ def _reasons(
     word: Word, metrics: Sequence[MetricVerdict], critical: Sequence[str]
 ) -> tuple[str, ...]:
     flips = [f"critical case {case_id} turned from pass to fail" for case_id in critical]
-    return (*flips, *(one.line for one in metrics if one.verdict == word))
+    return (*flips, *(metric.line for metric in metrics if metric.verdict == word))
 
 
-def _exploratory(compared: Compared) -> tuple[Exploratory, ...]:
-    before, after, limits = compared.before, compared.after, compared.limits
-    pairing, alpha = compared.pairing, limits.alpha
+def _exploratory(comparison: StatisticalComparison) -> tuple[Exploratory, ...]:
+    before, after, limits = comparison.before, comparison.after, comparison.limits
+    pairing, alpha = comparison.pairing, limits.alpha
     chosen = fields_of(before.table.cases) if limits.slices is None else limits.slices
     whole = (
         [
@@ -321,23 +326,23 @@ def _exploratory(compared: Compared) -> tuple[Exploratory, ...]:
         else []
     )
     looks = [
-        *compared.looks,
-        *slice_looks(whole, compared.tables, chosen, pairing, alpha),
-        *code_looks((before.scores, after.scores), compared.tables, pairing, alpha),
+        *comparison.looks,
+        *slice_changes(whole, comparison.tables, chosen, pairing, alpha),
+        *code_changes((before.scores, after.scores), comparison.tables, pairing, alpha),
     ]
-    return explored(looks, alpha)
+    return ranked_changes(looks, alpha)
 
 
 def _mixes(contrasts: Sequence[Contrast], limits: ComparisonConfig) -> list[Mix]:
     return [
         Mix(
-            measure=one.measure.name,
+            measure=measure_contrast.measure.name,
             by=limits.mix_by or "",
-            total=rounded(one.mix.quality + one.mix.mix),
-            quality=rounded(one.mix.quality),
-            mix=rounded(one.mix.mix),
-            strata=one.strata,
+            total=rounded_value(measure_contrast.mix.quality + measure_contrast.mix.mix),
+            quality=rounded_value(measure_contrast.mix.quality),
+            mix=rounded_value(measure_contrast.mix.mix),
+            strata=measure_contrast.strata,
         )
-        for one in contrasts
-        if one.mix is not None
+        for measure_contrast in contrasts
+        if measure_contrast.mix is not None
     ]

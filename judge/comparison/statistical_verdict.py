@@ -17,11 +17,11 @@ SHOWN: Final = {
 }
 
 
-class _Part(BaseModel):
+class _VerdictPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class MetricVerdict(_Part):
+class MetricVerdict(_VerdictPart):
     """One gating measure: what it was, how it moved, and what may be said of that.
 
     `low` and `high` bound the change at the confidence 1 - alpha; null where too little was seen.
@@ -55,7 +55,7 @@ class MetricVerdict(_Part):
     line: str
 
 
-class Exploratory(_Part):
+class Exploratory(_VerdictPart):
     """A metric, a slice or a failure code that moved; nothing is decided by it."""
 
     kind: Literal["metric", "slice", "failure_code"]
@@ -73,7 +73,7 @@ class Exploratory(_Part):
     moved: bool = Field(description="q_value is at most alpha")
 
 
-class Mix(_Part):
+class Mix(_VerdictPart):
     """The change of a measure between different cases, split by what it is owed to."""
 
     measure: str
@@ -84,7 +84,7 @@ class Mix(_Part):
     strata: int
 
 
-class Noise(_Part):
+class Noise(_VerdictPart):
     """How much a score moves when nothing changes, measured on repetitions of a case."""
 
     repeat_sd: float
@@ -94,7 +94,7 @@ class Noise(_Part):
     )
 
 
-class Bridge(_Part):
+class Bridge(_VerdictPart):
     """A measure of two runs with different judges, on the scale of the candidate's judge."""
 
     measure: str
@@ -106,7 +106,7 @@ class Bridge(_Part):
     line: str
 
 
-class StatisticalVerdict(_Part):
+class StatisticalVerdict(_VerdictPart):
     """What two runs say about the agent, with the chance of a false alarm held at alpha."""
 
     verdict: Word
@@ -123,19 +123,19 @@ class StatisticalVerdict(_Part):
     noise: Noise | None = Field(default=None, description="null: no case was repeated")
 
 
-def line(found: MetricVerdict, alpha: float) -> str:
+def verdict_line(verdict: MetricVerdict, alpha: float) -> str:
     """The report line: both sides, the change with its interval, what it rests on, the word."""
-    name = LABELS.get(found.measure, found.measure)
-    unit = " %" if found.measure == "pass_rate" else ""
-    if found.low is None or found.high is None:
+    name = LABELS.get(verdict.measure, verdict.measure)
+    unit = " %" if verdict.measure == "pass_rate" else ""
+    if verdict.low is None or verdict.high is None:
         span = "no interval"
     else:
-        span = f"{100 * (1 - alpha):g} % CI {found.low:+.1f}..{found.high:+.1f}"
-    how = "paired" if found.paired else "unpaired"
-    coverage = f"{100 * found.baseline_coverage:.1f}/{100 * found.candidate_coverage:.1f} %"
-    mde = "unknown" if found.mde is None else f"{found.mde:.1f}"
+        span = f"{100 * (1 - alpha):g} % CI {verdict.low:+.1f}..{verdict.high:+.1f}"
+    how = "paired" if verdict.paired else "unpaired"
+    coverage = f"{100 * verdict.baseline_coverage:.1f}/{100 * verdict.candidate_coverage:.1f} %"
+    mde = "unknown" if verdict.mde is None else f"{verdict.mde:.1f}"
     return (
-        f"{name} {found.baseline:.1f}{unit} -> {found.candidate:.1f}{unit} ({found.delta:+.1f}; "
-        f"{span}; {how} {found.cases} cases / {found.clusters} clusters; coverage {coverage}; "
-        f"MDE {mde}) -> {SHOWN[found.verdict]}"
+        f"{name} {verdict.baseline:.1f}{unit} -> {verdict.candidate:.1f}{unit} ({verdict.delta:+.1f}; "
+        f"{span}; {how} {verdict.cases} cases / {verdict.clusters} clusters; coverage {coverage}; "
+        f"MDE {mde}) -> {SHOWN[verdict.verdict]}"
     )

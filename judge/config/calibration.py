@@ -13,11 +13,11 @@ VERDICT = "verdict"
 """As a metric: the verdict on the whole case, passed or not."""
 
 
-class _Table(BaseModel):
+class _CalibrationTable(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Columns(_Table):
+class LabelColumns(_CalibrationTable):
     """[calibration.columns]: names of the columns; a column left out need not be there."""
 
     case: str = "case_id"
@@ -40,7 +40,7 @@ class Columns(_Table):
         return [value] if isinstance(value, str) else value
 
 
-class CalibrationConfig(_Table):
+class CalibrationConfig(_CalibrationTable):
     """[calibration]: labels, how they are read, and the floors of the gate."""
 
     labels: str | None = Field(
@@ -54,7 +54,7 @@ class CalibrationConfig(_Table):
     metric: str | None = Field(
         default=None, description=f"of labels without a metric column; null: {VERDICT}"
     )
-    columns: Columns = Columns()
+    columns: LabelColumns = LabelColumns()
     words: dict[str, float] = Field(
         default_factory=dict, description="grades of further words; any case"
     )

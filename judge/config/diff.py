@@ -41,7 +41,7 @@ def config_diff(baseline: Mapping[str, Any], candidate: Mapping[str, Any]) -> li
     where both snapshots carry them.
     """
     tables = list(TABLES)
-    tables += [one for one in _WHERE_BOTH if one in baseline and one in candidate]
+    tables += [key for key in _WHERE_BOTH if key in baseline and key in candidate]
     sides = [
         dict(_fields({table: side[table] for table in tables if table in side}))
         for side in (baseline, candidate)

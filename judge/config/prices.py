@@ -106,7 +106,7 @@ class TokenScale:
     def __init__(self) -> None:
         self._estimated = self._metered = float(_TRIAL_TOKENS)
 
-    def scaled(self, estimate: int) -> int:
+    def adjusted_estimate(self, estimate: int) -> int:
         """An estimate, put right by the calls so far: at most to a quarter or to four times it."""
         ratio = self._metered / self._estimated
         return max(1, round(estimate * min(4.0, max(0.25, ratio))))

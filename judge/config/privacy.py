@@ -11,11 +11,11 @@ Kind = Literal["secret", "email", "phone", "card", "iban"]
 """What the built-in rules find."""
 
 
-class _Table(BaseModel):
+class _PrivacyTable(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class OwnRule(_Table):
+class OwnRule(_PrivacyTable):
     """[[privacy.rules]]: a regular expression and what its finds are called."""
 
     name: str = Field(
@@ -27,15 +27,15 @@ class OwnRule(_Table):
     @classmethod
     def _compiles(cls, value: str) -> str:
         try:
-            found = re.compile(value)
+            compiled_pattern = re.compile(value)
         except re.error as error:
             raise ValueError(f"no regular expression: {error}") from None
-        if found.match("") is not None:
+        if compiled_pattern.match("") is not None:
             raise ValueError("matches the empty text, so it would match everywhere")
         return value
 
 
-class PrivacyConfig(_Table):
+class PrivacyConfig(_PrivacyTable):
     """[privacy]: secrets are hidden unless said otherwise; people's data where it is asked for."""
 
     redact: tuple[Kind, ...] = Field(

@@ -28,27 +28,27 @@ from assizes.judge.history.anchors import AnchorsConfig
 from assizes.judge.privacy.credentials import revealing_urls, secret_names
 from assizes.judge.privacy.secret_masking import keys_in
 from assizes.judge.rows import as_json
-from assizes.judge.selection import LATER, SelectionConfig
+from assizes.judge.selection import LATER_SETTINGS, SelectionConfig
 
 OFFLINE_MODEL = "offline/lexical"
 
 Trigger = Literal["nightly", "deployment", "backfill", "adhoc"]
-Manner = Literal["begin", "resume", "fork"]
+StartMode = Literal["begin", "resume", "fork"]
 """How a run is taken up: `begin` it, or go on with it where it was begun with this configuration
 over this input; `resume` it by its stored plan; `fork`: begin another where it was begun otherwise.
 """
 
-LONGEST_ANCHORED = 55
+MAX_ANCHORED_NAME = 55
 """Behind the name of a run goes `-anchors` for that of its anchor run."""
 
 _STORED_PLACES = ("transcripts", "ground_truth", "store", "cache", "report")
 
 
-class _Table(BaseModel):
+class _ConfigTable(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Again(_Table):
+class RerunConfig(_ConfigTable):
     """[transcripts] again: a run that takes up what another one left; `assizes requeue` sets it."""
 
     run: str = Field(description="id of the earlier run")
@@ -87,7 +87,7 @@ class TranscriptsConfig(SelectionConfig):
     databases: str | None = Field(
         default=None, description="folder of the databases that cases name; null: the current one"
     )
-    again: Again | None = Field(
+    again: RerunConfig | None = Field(
         default=None, description="only what an earlier run could not read, or could not judge"
     )
     canaries: bool = Field(
@@ -98,7 +98,7 @@ class TranscriptsConfig(SelectionConfig):
     )
 
 
-class MetricSelection(_Table):
+class MetricSelection(_ConfigTable):
     """A chosen metric; weight null: the metric's default weight."""
 
     metric: str
@@ -108,7 +108,7 @@ class MetricSelection(_Table):
 FlaggedPasses = Literal["apart", "count"]
 
 
-class JudgeConfig(_Table):
+class JudgeConfig(_ConfigTable):
     """[judge]: who judges, and what (seed 000)."""
 
     metrics: tuple[MetricSelection, ...] | None = Field(
@@ -176,7 +176,7 @@ class JudgeConfig(_Table):
         return f"{self.provider}/{self.model}" if self.provider else self.model
 
 
-class LimitsConfig(_Table):
+class LimitsConfig(_ConfigTable):
     """[limits]: how hard the judge models may be pressed, and what they may cost."""
 
     max_in_flight: int = Field(default=32, ge=1, le=10_000, description="calls at once, all models")
@@ -224,7 +224,7 @@ class LimitsConfig(_Table):
         return self.budget_usd is not None or self.budget_usd_per_day is not None
 
 
-class ThresholdsConfig(_Table):
+class ThresholdsConfig(_ConfigTable):
     """[thresholds]: what a run must reach (seed 001), in percent; coverage as a fraction."""
 
     metrics_pass_threshold: float = Field(default=80.0, ge=0, le=100)
@@ -234,7 +234,7 @@ class ThresholdsConfig(_Table):
     )
 
 
-class ComparisonConfig(_Table):
+class ComparisonConfig(_ConfigTable):
     """[comparison]: the documents' three rules, each strict `>` (seed 001), and the statistics."""
 
     baseline: str | None = Field(
@@ -284,14 +284,14 @@ class ComparisonConfig(_Table):
         return value
 
 
-class StoreConfig(_Table):
+class StoreConfig(_ConfigTable):
     """[store]: `duckdb:///file`, or a folder or s3:// URI for Parquet."""
 
     uri: str = "duckdb:///assizes.duckdb"
     storage_options: dict[str, Any] = Field(default_factory=dict)
 
 
-class CacheConfig(_Table):
+class CacheConfig(_ConfigTable):
     """[cache]: where paid replies are kept; any fsspec URI."""
 
     uri: str = ".assizes/replies"
@@ -302,7 +302,7 @@ class CacheConfig(_Table):
     storage_options: dict[str, Any] = Field(default_factory=dict)
 
 
-class ReportConfig(_Table):
+class ReportConfig(_ConfigTable):
     """[report]: where reports are written, one folder a run."""
 
     uri: str = "reports"
@@ -313,7 +313,7 @@ class ReportConfig(_Table):
     storage_options: dict[str, Any] = Field(default_factory=dict)
 
 
-class RunConfig(_Table):
+class RunConfig(_ConfigTable):
     """Everything about one evaluation; snapshotted into the run row."""
 
     # A refused secret would else stand in the text of the error.
@@ -341,8 +341,8 @@ class RunConfig(_Table):
 
     @model_validator(mode="after")
     def _anchors_have_a_name(self) -> RunConfig:
-        if self.anchors.uri is not None and len(self.name) > LONGEST_ANCHORED:
-            raise ValueError(f"name: at most {LONGEST_ANCHORED} characters with [anchors]")
+        if self.anchors.uri is not None and len(self.name) > MAX_ANCHORED_NAME:
+            raise ValueError(f"name: at most {MAX_ANCHORED_NAME} characters with [anchors]")
         return self
 
     @model_validator(mode="after")
@@ -371,12 +371,12 @@ class RunConfig(_Table):
         """Cases per shard: one to two times the calls in flight keeps orchestration under 2 %."""
         return self.runner.shard_size or max(20, 2 * self.limits.max_in_flight)
 
-    def what_counts(self) -> dict[str, Any]:
+    def result_settings(self) -> dict[str, Any]:
         """The part that can change a result: not where rows, replies and reports go, nor how fast."""
         body = self.model_dump(mode="json", include={"name", "transcripts", "judge", "thresholds"})
         del body["transcripts"]["storage_options"]
         unset = TranscriptsConfig(uri="").model_dump(mode="json")
-        for name in LATER:  # a run of an older version goes on where they are not used
+        for name in LATER_SETTINGS:  # a run of an older version goes on where they are not used
             if body["transcripts"][name] == unset[name]:
                 del body["transcripts"][name]
         if self.judge.flagged_passes == "apart":
@@ -391,4 +391,4 @@ class RunConfig(_Table):
 
     def config_hash(self) -> str:
         """First 16 hex digits of the SHA-256 over what counts."""
-        return hashlib.sha256(as_json(self.what_counts()).encode()).hexdigest()[:16]
+        return hashlib.sha256(as_json(self.result_settings()).encode()).hexdigest()[:16]

@@ -7,15 +7,15 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-Finding = Literal["finished", "regression", "inconclusive", "failed"]
+NotificationReason = Literal["finished", "regression", "inconclusive", "failed"]
 """What somebody can be told of a run; `finished` is told of every run."""
 
 
-class _Table(BaseModel):
+class _TriggerTable(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class NightlyConfig(_Table):
+class NightlyConfig(_TriggerTable):
     """[nightly]: yesterday's transcripts, every night."""
 
     cron: str = Field(
@@ -38,7 +38,7 @@ class NightlyConfig(_Table):
         return value
 
 
-class AfterDeploymentConfig(_Table):
+class AfterDeploymentConfig(_TriggerTable):
     """[after_deployment]: the first transcripts of a new version, beside those of the one before."""
 
     min_transcripts: int = Field(
@@ -50,7 +50,7 @@ class AfterDeploymentConfig(_Table):
     poll_s: float = Field(default=60.0, gt=0, description="pause between two looks")
 
 
-class BackfillConfig(_Table):
+class BackfillConfig(_TriggerTable):
     """[backfill]: a run for each day of a range."""
 
     in_flight: int = Field(default=1, ge=1, le=64, description="days judged at once")
@@ -59,7 +59,7 @@ class BackfillConfig(_Table):
     )
 
 
-class NotifyConfig(_Table):
+class NotifyConfig(_TriggerTable):
     """[notify]: whom `assizes deploy` has the Prefect server tell, and of what."""
 
     block: str | None = Field(
@@ -67,7 +67,9 @@ class NotifyConfig(_Table):
         description="a saved Prefect notification or webhook block, as type/name: "
         "slack-webhook/oncall, email/team, webhook/pager",
     )
-    on: tuple[Finding, ...] = Field(default=("regression", "inconclusive", "failed"), min_length=1)
+    on: tuple[NotificationReason, ...] = Field(
+        default=("regression", "inconclusive", "failed"), min_length=1
+    )
     missed_after_hours: float = Field(
         default=26.0, gt=0, description="no nightly run ended for so long: that is told too"
     )

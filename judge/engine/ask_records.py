@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from assizes.judge.case import Case
-from assizes.judge.engine.ask_state import Answer
+from assizes.judge.engine.ask_state import AskOutcome
 from assizes.judge.models.model import ESTIMATED, OFFLINE_PROVIDER, Completion, Model
 from assizes.judge.protocol import Judge
 from assizes.judge.rows import as_json
@@ -55,7 +55,7 @@ class AskRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class HearingResult:
     """A closed hearing: what the judge found and what its asks took."""
 
     judge: Judge
@@ -64,7 +64,7 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AskKey:
     """Where in a hearing an ask was put."""
 
     judge: str
@@ -72,19 +72,19 @@ class Place:
     index: int
     sample: int = 0
 
-    def of(self, case: Case) -> str:
+    def claim_key(self, case: Case) -> str:
         """The same in the whole run."""
         parts = [case.case_id, case.repetition, self.judge, self.round, self.index]
         return as_json([*parts, self.sample] if self.sample else parts)
 
 
-def record(model: Model, answer: Answer, prompt_hash: str, place: Place) -> AskRecord:
+def ask_record(model: Model, answer: AskOutcome, prompt_hash: str, ask_key: AskKey) -> AskRecord:
     """The row of an ask."""
     completion = answer.completion
     return AskRecord(
-        judge=place.judge,
-        round=place.round,
-        index=place.index,
+        judge=ask_key.judge,
+        round=ask_key.round,
+        index=ask_key.index,
         model=model.name,
         provider=model.provider,
         answered_by=completion.answered_by or None,
@@ -97,7 +97,7 @@ def record(model: Model, answer: Answer, prompt_hash: str, place: Place) -> AskR
         latency_ms=completion.latency_ms,
         error=answer.error,
         reply=completion.text or None,
-        sample=place.sample,
+        sample=ask_key.sample,
         fingerprint=completion.fingerprint or None,
         cost_source=_cost_source(completion),
         # Text rules are held to no limit, and runs of them are equal to the last byte.

@@ -16,16 +16,16 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_result
 
 from assizes.judge.config.prices import estimated_tokens
 from assizes.judge.config.run import LimitsConfig
-from assizes.judge.engine.ask_state import Answer, Inquiry
-from assizes.judge.engine.attempts import Attempt, failed, read
-from assizes.judge.engine.budget_gate import Purse
-from assizes.judge.engine.circuit_breaker import Breaker, Trip, Turn
-from assizes.judge.engine.ledger import Call, Spent
+from assizes.judge.engine.ask_state import AskOutcome, AskState
+from assizes.judge.engine.attempts import Attempt, failed_attempt, read_completion
+from assizes.judge.engine.budget_gate import BudgetGate
+from assizes.judge.engine.circuit_breaker import BreakerPass, BreakerPolicy, CircuitBreaker
+from assizes.judge.engine.ledger import CallSpending, PlannedCall
 from assizes.judge.engine.limits.limits import Limiter, Permit
 from assizes.judge.engine.retry import Backoff
 from assizes.judge.errors import AssizesError, ModelError, NotAsked
 from assizes.judge.models.model import Completion, Model, UnusableReply
-from assizes.judge.models.replayed import calls_nobody
+from assizes.judge.models.replayed import is_offline_model
 from assizes.judge.prompts.reply_request import worst_usd
 from assizes.judge.protocol import Ask
 
@@ -34,7 +34,7 @@ FIRST_SHARE: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class CallControls:
     """What holds for every ask.
 
     Args:
@@ -47,27 +47,27 @@ class Bounds:
 
     limits: LimitsConfig
     limiter: Limiter
-    purse: Purse
+    budget_gate: BudgetGate
     backoff: Backoff
-    trip: Trip
+    breaker_policy: BreakerPolicy
 
 
-class Questioner:
+class ModelCaller:
     """Puts asks to one model. `calls` and `cost_usd` (known prices only) count what was spent."""
 
-    def __init__(self, model: Model, bounds: Bounds) -> None:
+    def __init__(self, model: Model, controls: CallControls) -> None:
         self.calls = 0
         self.cost_usd = 0.0
-        self.breaker = Breaker(bounds.trip)
+        self.breaker = CircuitBreaker(controls.breaker_policy)
         self._model = model
-        self._bounds = bounds
-        self._answers = _Answers()
-        self._stopped: NotAsked | None = None
+        self._controls = controls
+        self._reply_lengths = _ReplyLengths()
+        self._stop_reason: NotAsked | None = None
         self._waits: set[asyncio.Timeout] = set()
 
     async def answer(
-        self, ask: Ask[Any], key: str, given: Completion | UnusableReply | None = None
-    ) -> Answer:
+        self, ask: Ask[Any], key: str, batch_reply: Completion | UnusableReply | None = None
+    ) -> AskOutcome:
         """The model's reply, or why there is none; in any case within the deadline.
 
         A call that failed for the provider's sake is made again; a reply that does not fit, or
@@ -76,42 +76,47 @@ class Questioner:
         Args:
             ask: the question.
             key: what the ledger knows the ask by.
-            given: what a call made elsewhere came to; it takes the place of the first one.
+            batch_reply: what a call made elsewhere came to; it takes the place of the first one.
         """
-        inquiry = Inquiry(ask, key, self._bounds.limits.deadline_s)
-        if given is not None:
-            inquiry.take(read(ask, given))
-        if inquiry.open and len(inquiry.attempts) < self._bounds.limits.max_attempts:
+        ask_state = AskState(ask, key, self._controls.limits.deadline_s)
+        if batch_reply is not None:
+            ask_state.add_attempt(read_completion(ask, batch_reply))
+        if ask_state.is_open and len(ask_state.attempts) < self._controls.limits.max_attempts:
             try:
-                await self._retrying(inquiry)(self._put, inquiry)
+                await self._retrying(ask_state)(self._make_call, ask_state)
             except ModelError as error:
-                inquiry.ended = error
-        return inquiry.answer()
+                ask_state.end_error = error
+        return ask_state.outcome()
 
     def stop(self, why: NotAsked) -> None:
         """Make no more calls; asks that wait for one end at once, calls in flight are kept."""
-        self._stopped = why
+        self._stop_reason = why
         for wait in self._waits:
             if not wait.expired():
                 wait.reschedule(0)
 
-    def _retrying(self, inquiry: Inquiry) -> AsyncRetrying:
+    def _retrying(self, ask_state: AskState) -> AsyncRetrying:
         """Repeats a call while the inquiry is open and both attempts and time are left."""
-        most, backoff = self._bounds.limits.max_attempts, self._bounds.backoff
+        most, backoff = self._controls.limits.max_attempts, self._controls.backoff
 
         def pause_s(state: RetryCallState) -> float:
-            if not inquiry.step.pauses:
+            if not ask_state.next_call.pauses:
                 return 0.0
             # Half of what is left, so that there is time for the call itself.
-            return max(inquiry.step.floor_s, min(backoff.pause_s(state), inquiry.rest_s / 2))
+            return max(
+                ask_state.next_call.floor_s, min(backoff.pause_s(state), ask_state.remaining_s / 2)
+            )
 
         def is_enough(_state: RetryCallState) -> bool:
-            if inquiry.rest_s <= 0:
-                inquiry.ended = inquiry.late()
-            return len(inquiry.attempts) >= most or inquiry.step.floor_s >= inquiry.rest_s
+            if ask_state.remaining_s <= 0:
+                ask_state.end_error = ask_state.deadline_error()
+            return (
+                len(ask_state.attempts) >= most
+                or ask_state.next_call.floor_s >= ask_state.remaining_s
+            )
 
         async def pause(seconds: float) -> None:
-            async with self._waiting(inquiry):
+            async with self._until_deadline(ask_state):
                 await asyncio.sleep(seconds)
 
         return AsyncRetrying(
@@ -122,58 +127,64 @@ class Questioner:
             retry_error_callback=lambda _state: None,
         )
 
-    async def _put(self, inquiry: Inquiry) -> bool:
+    async def _make_call(self, ask_state: AskState) -> bool:
         """Make one call when it may be made; whether another one should follow.
 
         Raises:
             ModelError: `NotAsked`, or `deadline` when no time was left to wait for a call.
         """
-        if calls_nobody(self._model):
-            return await self._looked_up(inquiry)
-        call, tokens = self._foreseen(inquiry)
+        if is_offline_model(self._model):
+            return await self._ask_local_model(ask_state)
+        call, tokens = self._planned_call(ask_state)
         while True:
-            async with self._admitted(inquiry, tokens) as (turn, permit):
-                if turn.holds:
-                    inquiry.take(await self._reserved(inquiry, call, turn, permit))
-                    return inquiry.open
-                permit.unused()  # the breaker opened while this one waited for its slot
+            async with self._hold_slot(ask_state, tokens) as (breaker_pass, permit):
+                if breaker_pass.is_valid:
+                    ask_state.add_attempt(
+                        await self._make_reserved_call(ask_state, call, breaker_pass, permit)
+                    )
+                    return ask_state.is_open
+                permit.cancel()  # the breaker opened while this one waited for its slot
 
-    async def _looked_up(self, inquiry: Inquiry) -> bool:
+    async def _ask_local_model(self, ask_state: AskState) -> bool:
         """Ask a model that calls nobody: there is nothing to limit, to count or to wait for."""
         self._check_open()
-        ask, step = inquiry.ask, inquiry.step
+        ask, step = ask_state.ask, ask_state.next_call
         completion = await self._model.complete(ask, complaint=step.complaint, cap=step.cap)
-        inquiry.take(read(ask, completion))
-        return inquiry.open
+        ask_state.add_attempt(read_completion(ask, completion))
+        return ask_state.is_open
 
-    def _foreseen(self, inquiry: Inquiry) -> tuple[Call, int]:
+    def _planned_call(self, ask_state: AskState) -> tuple[PlannedCall, int]:
         """What the ledger and the limits are told of the next call before it is made."""
-        model, step = self._model, inquiry.step
-        sent, most = model.tokens(inquiry.ask, step.cap)
+        model, step = self._model, ask_state.next_call
+        sent, most = model.tokens(ask_state.ask, step.cap)
         if step.complaint is not None:
             sent += estimated_tokens(step.complaint)
-        worst = worst_usd(model.price, inquiry.ask, (sent, most), complaint=step.complaint)
-        return Call(inquiry.key, model.name, worst), sent + self._answers.expected(most)
+        worst = worst_usd(model.price, ask_state.ask, (sent, most), complaint=step.complaint)
+        return PlannedCall(
+            ask_state.key, model.name, worst
+        ), sent + self._reply_lengths.expected_tokens(most)
 
     @asynccontextmanager
-    async def _admitted(self, inquiry: Inquiry, tokens: int) -> AsyncIterator[tuple[Turn, Permit]]:
+    async def _hold_slot(
+        self, ask_state: AskState, tokens: int
+    ) -> AsyncIterator[tuple[BreakerPass, Permit]]:
         """Hold a slot, once the breaker and the limits let the call through."""
-        limiter, group = self._bounds.limiter, _short_hash(inquiry.ask.prompt.system)
-        async with AsyncExitStack() as held:
-            async with self._waiting(inquiry):
-                turn = held.enter_context(await self.breaker.turn())
-                permit = await held.enter_async_context(
-                    limiter.admitted(self._model.name, tokens, group, inquiry.place)
+        limiter, group = self._controls.limiter, _short_hash(ask_state.ask.prompt.system)
+        async with AsyncExitStack() as stack:
+            async with self._until_deadline(ask_state):
+                breaker_pass = stack.enter_context(await self.breaker.wait_for_pass())
+                permit = await stack.enter_async_context(
+                    limiter.admit(self._model.name, tokens, group, ask_state.place)
                 )
-                inquiry.place = permit.place
-            yield turn, permit
+                ask_state.place = permit.place
+            yield breaker_pass, permit
 
     @asynccontextmanager
-    async def _waiting(self, inquiry: Inquiry) -> AsyncIterator[None]:
+    async def _until_deadline(self, ask_state: AskState) -> AsyncIterator[None]:
         """Wait no longer than to the ask's deadline, nor than until `stop`."""
         self._check_open()
         try:
-            async with asyncio.timeout_at(inquiry.deadline_at) as wait:
+            async with asyncio.timeout_at(ask_state.deadline_at) as wait:
                 self._waits.add(wait)
                 try:
                     yield
@@ -181,7 +192,7 @@ class Questioner:
                     self._waits.discard(wait)
         except TimeoutError:
             self._check_open()
-            raise inquiry.late() from None
+            raise ask_state.deadline_error() from None
         except ModelError:
             raise
         except AssizesError as error:
@@ -189,74 +200,76 @@ class Questioner:
         self._check_open()
 
     def _check_open(self) -> None:
-        if self._stopped is not None:
-            raise NotAsked(self._stopped.code, self._stopped.detail)
+        if self._stop_reason is not None:
+            raise NotAsked(self._stop_reason.code, self._stop_reason.detail)
 
-    async def _reserved(self, inquiry: Inquiry, call: Call, turn: Turn, permit: Permit) -> Attempt:
+    async def _make_reserved_call(
+        self, ask_state: AskState, call: PlannedCall, breaker_pass: BreakerPass, permit: Permit
+    ) -> Attempt:
         """Make a call whose worst case is set aside, and settle what it came to."""
-        ticket = await self._ticket(inquiry, call, permit)
+        ticket = await self._reserve_budget(ask_state, call, permit)
         self.calls += 1
-        waited_ms = inquiry.begin()
-        spent = Spent("cancelled", None)
+        waited_ms = ask_state.begin_call()
+        spent = CallSpending("cancelled", None)
         try:
-            attempt, failure = await self._called(inquiry)
-            spent = _spent(attempt)
+            attempt, failure = await self._call_model(ask_state)
+            spent = _attempt_spending(attempt)
         finally:
-            self._bounds.purse.settle(ticket, spent)
-        permit.settle(_sum(spent.input_tokens, spent.output_tokens))
+            self._controls.budget_gate.settle(ticket, spent)
+        permit.settle(_token_total(spent.input_tokens, spent.output_tokens))
         if failure is not None and failure.code == "rate_limited":
-            permit.refused(failure.retry_after_s)
-        self._note(turn, failure)
-        self._answers.note(spent.output_tokens)
+            permit.report_refusal(failure.retry_after_s)
+        self._note(breaker_pass, failure)
+        self._reply_lengths.note(spent.output_tokens)
         self.cost_usd += spent.cost_usd or 0.0
         return replace(attempt, waited_ms=waited_ms)
 
-    def _note(self, turn: Turn, failure: ModelError | None) -> None:
+    def _note(self, breaker_pass: BreakerPass, failure: ModelError | None) -> None:
         """Tell the breaker; once it opened for good nobody waits for limits any more."""
-        turn.note(failure)
-        if self.breaker.given_up is not None and self._stopped is None:
-            self.stop(NotAsked("circuit_open", self.breaker.given_up))
+        breaker_pass.note(failure)
+        if self.breaker.given_up_reason is not None and self._stop_reason is None:
+            self.stop(NotAsked("circuit_open", self.breaker.given_up_reason))
 
-    async def _ticket(self, inquiry: Inquiry, call: Call, permit: Permit) -> int:
+    async def _reserve_budget(self, ask_state: AskState, call: PlannedCall, permit: Permit) -> int:
         """Set the worst case of a call aside, once there is enough left for it."""
-        purse = self._bounds.purse
+        budget_gate = self._controls.budget_gate
         ticket: int | None = None
         try:
-            async with self._waiting(inquiry):
-                ticket = await purse.reserve(call)
+            async with self._until_deadline(ask_state):
+                ticket = await budget_gate.reserve(call)
         except ModelError as error:
             if ticket is not None:
-                purse.settle(ticket, Spent(error.code, 0.0))
-            permit.unused()
+                budget_gate.settle(ticket, CallSpending(error.code, 0.0))
+            permit.cancel()
             raise
         return ticket
 
-    async def _called(self, inquiry: Inquiry) -> tuple[Attempt, ModelError | None]:
+    async def _call_model(self, ask_state: AskState) -> tuple[Attempt, ModelError | None]:
         """One model call, cut at the timeout or the deadline, and what it failed of."""
-        ask, step = inquiry.ask, inquiry.step
-        limit_s = min(self._bounds.limits.timeout_s, inquiry.rest_s)
+        ask, step = ask_state.ask, ask_state.next_call
+        limit_s = min(self._controls.limits.timeout_s, ask_state.remaining_s)
         started = perf_counter()
         try:
             async with asyncio.timeout(limit_s):
                 completion = await self._model.complete(ask, complaint=step.complaint, cap=step.cap)
         except TimeoutError:
             late = ModelError("timeout", f"no answer within {limit_s:.3g} s")
-            return failed(late, started), late
+            return failed_attempt(late, started), late
         except UnusableReply as error:
-            return read(ask, error), error
+            return read_completion(ask, error), error
         except ModelError as error:
-            return failed(error, started), error
-        return read(ask, completion), None
+            return failed_attempt(error, started), error
+        return read_completion(ask, completion), None
 
 
-class _Answers:
+class _ReplyLengths:
     """How long a model's answers are: the mean of what it gave so far, in tokens."""
 
     def __init__(self) -> None:
         self._mean = 0.0
         self._seen = 0
 
-    def expected(self, most: int) -> int:
+    def expected_tokens(self, most: int) -> int:
         """Of the next answer, which has so many tokens at most."""
         return min(most, math.ceil(self._mean if self._seen else most * FIRST_SHARE))
 
@@ -267,9 +280,9 @@ class _Answers:
             self._mean += (tokens - self._mean) / self._seen
 
 
-def _spent(attempt: Attempt) -> Spent:
+def _attempt_spending(attempt: Attempt) -> CallSpending:
     completion = attempt.completion
-    return Spent(
+    return CallSpending(
         code=attempt.failure.code if attempt.failure else None,
         cost_usd=completion.cost_usd,
         input_tokens=completion.input_tokens,
@@ -278,8 +291,8 @@ def _spent(attempt: Attempt) -> Spent:
     )
 
 
-def _sum(sent: int | None, came: int | None) -> int | None:
-    return None if sent is None or came is None else sent + came
+def _token_total(sent_tokens: int | None, reply_tokens: int | None) -> int | None:
+    return None if sent_tokens is None or reply_tokens is None else sent_tokens + reply_tokens
 
 
 @lru_cache(maxsize=1024)

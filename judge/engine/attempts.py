@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from assizes.judge.engine.faults import UNCHARGED
 from assizes.judge.errors import ModelError
-from assizes.judge.models.model import Completion, Unreached, UnusableReply
+from assizes.judge.models.model import Completion, ProviderUnreachable, UnusableReply
 from assizes.judge.prompts.reply import read_reply
 from assizes.judge.prompts.reply_object import MAX_REPLY_CHARS
 from assizes.judge.prompts.reply_text import without_surrogates
@@ -52,30 +52,32 @@ class Attempt:
         return "doubts" if self.complaint is not None else None
 
     @property
-    def faulted(self) -> bool:
+    def is_model_failure(self) -> bool:
         """The model failed, not its reply."""
         return self.failure is not None and self.complaint is None
 
 
-def read(ask: Ask[Any], came: Completion | UnusableReply) -> Attempt:
+def read_completion(ask: Ask[Any], raw_reply: Completion | UnusableReply) -> Attempt:
     """What an answer is worth to the ask."""
-    if isinstance(came, UnusableReply):
-        completion = _readable(came.completion)
-        failure = NoReply(came.code, came.detail, completion.text)
-        return Attempt(completion, failure=failure, status=came.status)
-    completion = _readable(came)
+    if isinstance(raw_reply, UnusableReply):
+        completion = _readable(raw_reply.completion)
+        failure = NoReply(raw_reply.code, raw_reply.detail, completion.text)
+        return Attempt(completion, failure=failure, status=raw_reply.status)
+    completion = _readable(raw_reply)
     try:
-        found = read_reply(ask, completion.text, completion.reply_id)
+        parsed_reply = read_reply(ask, completion.text, completion.reply_id)
     except ModelError as error:
         failure = NoReply(error.code, error.detail, completion.text)
         return Attempt(completion, failure=failure, complaint=error.detail)
-    return Attempt(completion, found.reply, complaint=found.doubt, flags=found.flags)
+    return Attempt(
+        completion, parsed_reply.reply, complaint=parsed_reply.doubt, flags=parsed_reply.flags
+    )
 
 
-def failed(error: ModelError, started: float) -> Attempt:
+def failed_attempt(error: ModelError, started: float) -> Attempt:
     """No answer came to a call that was `started` then (`perf_counter`)."""
     latency_ms = (perf_counter() - started) * 1000
-    if error.code in UNCHARGED or isinstance(error, Unreached):
+    if error.code in UNCHARGED or isinstance(error, ProviderUnreachable):
         nothing = Completion("", "", 0, 0, 0.0, latency_ms)
     else:  # what it cost is not known
         nothing = Completion(text="", answered_by="", latency_ms=latency_ms)
@@ -83,19 +85,23 @@ def failed(error: ModelError, started: float) -> Attempt:
     return Attempt(nothing, failure=failure, status=error.status, retry_after_s=error.retry_after_s)
 
 
-def total(counted: Attempt, attempts: Sequence[Attempt]) -> Completion:
+def total_completion(counted_attempt: Attempt, attempts: Sequence[Attempt]) -> Completion:
     """The text that counted and how it was read and got, with the sums over all calls."""
     completions = [attempt.completion for attempt in attempts]
-    names = (one.answered_by for one in (counted.completion, *completions) if one.answered_by)
-    marks = {flag for one in completions for flag in one.flags}
+    names = (
+        completion.answered_by
+        for completion in (counted_attempt.completion, *completions)
+        if completion.answered_by
+    )
+    marks = {flag for completion in completions for flag in completion.flags}
     return replace(
-        counted.completion,
+        counted_attempt.completion,
         answered_by=next(names, ""),
-        input_tokens=_token_sum([one.input_tokens for one in completions]),
-        output_tokens=_token_sum([one.output_tokens for one in completions]),
-        cost_usd=_cost_sum([one.cost_usd for one in completions]),
-        latency_ms=math.fsum(one.latency_ms for one in completions),
-        flags=tuple(sorted(marks.union(counted.flags))),
+        input_tokens=_token_sum([completion.input_tokens for completion in completions]),
+        output_tokens=_token_sum([completion.output_tokens for completion in completions]),
+        cost_usd=_cost_sum([completion.cost_usd for completion in completions]),
+        latency_ms=math.fsum(completion.latency_ms for completion in completions),
+        flags=tuple(sorted(marks.union(counted_attempt.flags))),
     )
 
 

@@ -13,12 +13,12 @@ from typing import Any, BinaryIO, Final, Protocol
 
 from assizes.judge.case import Case
 from assizes.judge.config.run import LimitsConfig
-from assizes.judge.engine.ask_records import Heard
-from assizes.judge.engine.ask_state import Answer
-from assizes.judge.engine.attempts import read
-from assizes.judge.engine.ensemble_hearing import Panel
-from assizes.judge.engine.hearings import Engine, Means
-from assizes.judge.engine.reply_cache import Kept
+from assizes.judge.engine.ask_records import HearingResult
+from assizes.judge.engine.ask_state import AskOutcome
+from assizes.judge.engine.attempts import read_completion
+from assizes.judge.engine.ensemble_hearing import EnsembleModels
+from assizes.judge.engine.hearings import Engine, EngineDependencies
+from assizes.judge.engine.reply_cache import CachedReply
 from assizes.judge.errors import ConfigurationError, ModelError
 from assizes.judge.models.batch_lines import BATCH_PROVIDERS, BatchStatus, ProviderBatches
 from assizes.judge.models.completions import with_estimates
@@ -27,7 +27,7 @@ from assizes.judge.models.replayed import NOT_CACHED
 from assizes.judge.protocol import Ask, Judge, NoReply, Steps
 from assizes.judge.score import Metric, Score
 
-Came = Completion | UnusableReply
+PaidReply = Completion | UnusableReply
 """What a line of a batch brought that was paid for."""
 
 
@@ -66,24 +66,24 @@ class Batches(Protocol):
         """
 
 
-class Answers(Protocol):
+class BatchAnswers(Protocol):
     """What batches of this run were asked and have answered."""
 
-    def asked(self, key: str) -> bool:
+    def has_asked(self, key: str) -> bool:
         """Whether an ask was ever part of a batch of this run."""
 
-    async def take(self, key: str) -> Came | None:
+    async def take(self, key: str) -> PaidReply | None:
         """What came of it, if anything did and it was not made use of yet."""
 
-    def leave(self, key: str, came: Came) -> None:
+    def leave(self, key: str, reply: PaidReply) -> None:
         """Note what does not fit: it is the first attempt when the ask is put by itself."""
 
 
-Note = Callable[[Model, Ask[Any], str], None]
+AskCallback = Callable[[Model, Ask[Any], str], None]
 """Told of each ask that is to be part of the next batch: its model, the ask, its key."""
 
 
-class Gatherer(Engine):
+class AskCollector(Engine):
     """Hears cases without calling a model, and notes what they would ask next.
 
     A hearing goes as far as there are replies, in the cache or from the last batch. It stops at the
@@ -94,59 +94,61 @@ class Gatherer(Engine):
     def __init__(
         self,
         model: Model,
-        means: Means,
-        models: Mapping[str, Model | Panel],
-        answers: Answers,
-        note: Note,
+        dependencies: EngineDependencies,
+        models: Mapping[str, Model | EnsembleModels],
+        answers: BatchAnswers,
+        note: AskCallback,
     ) -> None:
-        super().__init__(model, LimitsConfig(), means, models=models)
+        super().__init__(model, LimitsConfig(), dependencies, models=models)
         self._answers = answers
         self._note = note
 
-    async def hear(self, judge: Judge, case: Case) -> Heard:
+    async def hear(self, judge: Judge, case: Case) -> HearingResult:
         """One judge on one case, as far as it goes; what it found is of no use."""
         try:
-            return await super().hear(_Halting(judge), case)
-        except Adjourned:
-            return Heard(judge=judge, scores=[], asks=[])
+            return await super().hear(_PausingJudge(judge), case)
+        except RepliesMissing:
+            return HearingResult(judge=judge, scores=[], asks=[])
 
-    async def _fresh(self, seat: Any, ask: Ask[Any], key: str) -> Answer:
+    async def _new_answer(self, slot: Any, ask: Ask[Any], key: str) -> AskOutcome:
         """From the last batch, or not at all."""
-        if self._answers.asked(key):
-            came = await self._answers.take(key)
-            if came is not None:
-                return await self._taken(seat.model, ask, key, came)
+        if self._answers.has_asked(key):
+            reply = await self._answers.take(key)
+            if reply is not None:
+                return await self._take_batch_reply(slot.model, ask, key, reply)
         else:
-            self._note(seat.model, ask, key)
+            self._note(slot.model, ask, key)
         return _UNANSWERED
 
-    async def _taken(self, model: Model, ask: Ask[Any], key: str, came: Came) -> Answer:
+    async def _take_batch_reply(
+        self, model: Model, ask: Ask[Any], key: str, reply: PaidReply
+    ) -> AskOutcome:
         """A reply that fits is kept as if it had been asked for by itself; others are left."""
-        came = _completed(came, model, ask)
-        attempt = read(ask, came)
-        cache = self._means.cache
+        reply = _completed_reply(reply, model, ask)
+        attempt = read_completion(ask, reply)
+        cache = self._dependencies.cache
         if (
             cache is None
             or attempt.reply is None
             or attempt.complaint is not None
-            or isinstance(came, ModelError)
+            or isinstance(reply, ModelError)
         ):
-            self._answers.leave(key, came)
+            self._answers.leave(key, reply)
             return _UNANSWERED
-        await cache.put(key, Kept(came, 1, self._means.run_id))
+        await cache.store(key, CachedReply(reply, 1, self._dependencies.run_id))
         if await cache.get(key) is None:  # a cache that cannot be written loses no paid reply
-            self._answers.leave(key, came)
-        return Answer(attempt.reply, came, 1, cached=True)
+            self._answers.leave(key, reply)
+        return AskOutcome(attempt.reply, reply, 1, cached=True)
 
 
-class Adjourned(Exception):
+class RepliesMissing(Exception):
     """A hearing cannot go on until the asks that it lacks have been answered."""
 
 
-_UNANSWERED: Final = Answer(NoReply(NOT_CACHED, "to be asked in a batch"), Completion("", ""))
+_UNANSWERED: Final = AskOutcome(NoReply(NOT_CACHED, "to be asked in a batch"), Completion("", ""))
 
 
-class _Halting:
+class _PausingJudge:
     """A judge that does not take missing replies for failures: it adjourns."""
 
     def __init__(self, judge: Judge) -> None:
@@ -160,8 +162,8 @@ class _Halting:
 
     def judge(self, case: Case) -> list[Score] | Steps[list[Score]]:
         """The judge's, up to the first round that is not answered."""
-        found = self._judge.judge(case)
-        return found if isinstance(found, list) else _until_unanswered(found)
+        result = self._judge.judge(case)
+        return result if isinstance(result, list) else _until_unanswered(result)
 
 
 def _until_unanswered(steps: Steps[list[Score]]) -> Steps[list[Score]]:
@@ -172,22 +174,22 @@ def _until_unanswered(steps: Steps[list[Score]]) -> Steps[list[Score]]:
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]  # what the judge returns
         replies = yield asks
-        if any(isinstance(one, NoReply) and one.code == NOT_CACHED for one in replies):
+        if any(isinstance(reply, NoReply) and reply.code == NOT_CACHED for reply in replies):
             steps.close()
-            raise Adjourned
+            raise RepliesMissing
 
 
-def _completed(came: Came, model: Model, ask: Ask[Any]) -> Came:
+def _completed_reply(reply: PaidReply, model: Model, ask: Ask[Any]) -> PaidReply:
     """With what only the ask can tell: its reply id, and its tokens where none were metered."""
-    if isinstance(came, UnusableReply):
-        completion = _with_tokens(came.completion, model, ask)
-        return UnusableReply(came.code, came.detail, completion)
-    return _with_tokens(came, model, ask)
+    if isinstance(reply, UnusableReply):
+        completion = _with_tokens(reply.completion, model, ask)
+        return UnusableReply(reply.code, reply.detail, completion)
+    return _with_tokens(reply, model, ask)
 
 
 def _with_tokens(completion: Completion, model: Model, ask: Ask[Any]) -> Completion:
-    told = replace(completion, reply_id=ask.reply_id)
-    return with_estimates(told, model.tokens(ask)[0], model.price, batch=True)
+    reply_completion = replace(completion, reply_id=ask.reply_id)
+    return with_estimates(reply_completion, model.tokens(ask)[0], model.price, batch=True)
 
 
 def model_mark(model: Model) -> str:

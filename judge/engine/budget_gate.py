@@ -10,16 +10,16 @@ from typing import Final, TypeVar
 
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random
 
-from assizes.judge.engine.ledger import Call, Ledger, Spent
+from assizes.judge.engine.ledger import CallSpending, Ledger, PlannedCall
 from assizes.judge.errors import LedgerBusy, NotAsked
 
 T = TypeVar("T")
 
-BUSY_S: Final = 30.0
+MAX_BUSY_S: Final = 30.0
 """How long a process waits for the transaction of another; one takes well under a millisecond."""
 
 
-class Purse:
+class BudgetGate:
     """A ledger for the calls of one process: near its limit they follow one another.
 
     A call in flight is counted at its worst case, which is several times what it will cost. Without
@@ -30,21 +30,23 @@ class Purse:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._open = 0
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._settled = asyncio.Event()
 
-    async def reserve(self, call: Call) -> int:
+    async def reserve(self, call: PlannedCall) -> int:
         """Set the worst case aside, after calls in flight have been settled where need be.
 
         Raises:
             NotAsked: when it cannot be had whatever they come to.
             LedgerBusy: when another process writes to the ledger without end.
         """
-        async with self._turn:
+        async with self._lock:
             while True:
                 self._settled.clear()
                 try:
-                    ticket = await _patiently(partial(self._ledger.reserve, call, wait=False))
+                    ticket = await _retry_while_busy(
+                        partial(self._ledger.reserve, call, wait=False)
+                    )
                 except NotAsked as refused:
                     if refused.code != "budget" or not self._open:
                         raise
@@ -56,11 +58,11 @@ class Purse:
     async def claims(self, key: str, place: str) -> bool:
         """Whether a paid reply is charged to the ask at `place`; see `Ledger.claims`."""
         try:
-            return await _patiently(partial(self._ledger.claims, key, place, wait=False))
+            return await _retry_while_busy(partial(self._ledger.claims, key, place, wait=False))
         except LedgerBusy:
             return True
 
-    def settle(self, ticket: int, spent: Spent) -> None:
+    def settle(self, ticket: int, spent: CallSpending) -> None:
         """Put what it came to in the place of the worst case, and let the next one try."""
         try:
             self._ledger.settle(ticket, spent)
@@ -69,18 +71,18 @@ class Purse:
             self._settled.set()
 
 
-async def _patiently(do: Callable[[], T]) -> T:
+async def _retry_while_busy(action: Callable[[], T]) -> T:
     """Do it, once nobody else is in the way; meanwhile the event loop goes on."""
     with suppress(LedgerBusy):
-        return do()
+        return action()
 
-    async def again() -> T:
-        return do()
+    async def attempt() -> T:
+        return action()
 
     retrying = AsyncRetrying(
         retry=retry_if_exception_type(LedgerBusy),
         wait=wait_random(0.005, 0.05),
-        stop=stop_after_delay(BUSY_S),
+        stop=stop_after_delay(MAX_BUSY_S),
         reraise=True,
     )
-    return await retrying(again)
+    return await retrying(attempt)

@@ -11,12 +11,12 @@ from typing import Final, Self
 from assizes.judge.engine.faults import action_for
 from assizes.judge.errors import ModelError, NotAsked
 
-OUT_OF_ORDER: Final = frozenset({"unavailable", "timeout"})
+UNANSWERED_CODES: Final = frozenset({"unavailable", "timeout"})
 """Codes of calls that a provider which works does not leave unanswered."""
 
 
 @dataclass(frozen=True, slots=True)
-class Trip:
+class BreakerPolicy:
     """When a breaker opens and for how long.
 
     Args:
@@ -37,7 +37,7 @@ class Trip:
     refused_s: float = 300.0
 
 
-class Breaker:
+class CircuitBreaker:
     """Shared by all asks of one model. Rate limits trip it only where nothing is let through.
 
     Closed, it lets every call through. Open, it lets one probe through after each cool-down; any
@@ -48,9 +48,9 @@ class Breaker:
         clock: seconds that only grow; by default those of the event loop.
     """
 
-    def __init__(self, trip: Trip, clock: Callable[[], float] | None = None) -> None:
-        self.answered = False
-        self._trip = trip
+    def __init__(self, policy: BreakerPolicy, clock: Callable[[], float] | None = None) -> None:
+        self.has_answered = False
+        self._policy = policy
         self._clock = clock or _loop_s
         self._refusals = self._failures = self._failed_probes = 0
         self._open_until: float | None = None
@@ -61,16 +61,16 @@ class Breaker:
         self._change = asyncio.Event()
 
     @property
-    def given_up(self) -> str | None:
+    def given_up_reason(self) -> str | None:
         """Why it is open for good; null while it is not."""
         return self._for_good
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether calls go through."""
         return self._open_until is None and self._for_good is None
 
-    async def turn(self) -> Turn:
+    async def wait_for_pass(self) -> BreakerPass:
         """Wait until a call may be made.
 
         Raises:
@@ -80,11 +80,11 @@ class Breaker:
             if self._for_good is not None:
                 raise NotAsked("circuit_open", self._for_good)
             if self._open_until is None:
-                return Turn(self, probe=False)
+                return BreakerPass(self, probe=False)
             rest_s = self._open_until - self._clock()
             if rest_s <= 0 and not self._probing:
                 self._probing = True
-                return Turn(self, probe=True)
+                return BreakerPass(self, probe=True)
             with suppress(TimeoutError):
                 async with asyncio.timeout(rest_s if rest_s > 0 else None):
                     await self._change.wait()
@@ -92,75 +92,77 @@ class Breaker:
     def note(self, failure: ModelError | None, *, probe: bool) -> None:
         """What became of a call; null: it was answered."""
         code = failure.code if failure else None
-        if failure and code in OUT_OF_ORDER:
-            self._failed(failure, probe=probe)
+        if failure and code in UNANSWERED_CODES:
+            self._note_failure(failure, probe=probe)
             return
-        if failure and self._dooms_all(failure):
+        if failure and self._fails_all_calls(failure):
             self._refusals += 1
-            if self._refusals >= self._trip.refusals:
-                self._shut(f"{self._refusals} calls in a row failed", failure)
+            if self._refusals >= self._policy.refusals:
+                self._open_for_good(f"{self._refusals} calls in a row failed", failure)
                 return
         elif failure and code == "rate_limited":
-            if self._refused(self._clock()):
-                self._shut(f"no call was let through for {self._trip.refused_s:g} s", failure)
+            if self._note_refusal(self._clock()):
+                self._open_for_good(
+                    f"no call was let through for {self._policy.refused_s:g} s", failure
+                )
                 return
         else:
             self._refusals, self._refused_since = 0, None
-            self.answered = True
+            self.has_answered = True
         self._close()
 
     def release(self) -> None:
         """A probe was not made after all: someone else may."""
         self._probing = False
-        self._tell()
+        self._wake_waiters()
 
-    def _dooms_all(self, failure: ModelError) -> bool:
+    def _fails_all_calls(self, failure: ModelError) -> bool:
         """Whether all other calls will fail of it."""
         if failure.code == "rate_limited":
-            return (failure.retry_after_s or 0.0) > self._trip.refused_s
+            return (failure.retry_after_s or 0.0) > self._policy.refused_s
         return action_for(failure.code) == "abort"
 
-    def _refused(self, now: float) -> bool:
+    def _note_refusal(self, now: float) -> bool:
         """A call was refused for its rate; whether nothing was let through for too long.
 
         Where hardly anything is asked, refusals far apart say nothing of the time between them.
         """
-        if self._refused_since is None or now - self._refused_at > self._trip.refused_s / 2:
+        if self._refused_since is None or now - self._refused_at > self._policy.refused_s / 2:
             self._refused_since = now
         self._refused_at = now
-        return now - self._refused_since >= self._trip.refused_s
+        return now - self._refused_since >= self._policy.refused_s
 
-    def _failed(self, failure: ModelError, *, probe: bool) -> None:
-        if self.closed:
+    def _note_failure(self, failure: ModelError, *, probe: bool) -> None:
+        if self.is_closed:
             self._failures += 1
-            if self._failures >= self._trip.failures:
-                self._open(self._trip.cool_down_s)
+            if self._failures >= self._policy.failures:
+                self._open(self._policy.cool_down_s)
         elif probe:
             self._failed_probes += 1
-            if self._failed_probes >= self._trip.probes:
-                failed = self._failures + self._failed_probes
-                self._shut(f"{failed} calls in a row failed", failure)
+            if self._failed_probes >= self._policy.probes:
+                failures = self._failures + self._failed_probes
+                self._open_for_good(f"{failures} calls in a row failed", failure)
                 return
-            self._open(self._trip.cool_down_s * 2**self._failed_probes)
+            self._open(self._policy.cool_down_s * 2**self._failed_probes)
 
     def _open(self, cool_down_s: float) -> None:
-        self._open_until = self._clock() + min(cool_down_s, self._trip.longest_s)
+        self._open_until = self._clock() + min(cool_down_s, self._policy.longest_s)
         self._probing = False
-        self._tell()
+        self._wake_waiters()
 
     def _close(self) -> None:
         self._failures = self._failed_probes = 0
         if self._open_until is not None:
             self._open_until, self._probing = None, False
-            self._tell()
+            self._wake_waiters()
 
-    def _shut(self, what: str, failure: ModelError) -> None:
+    def _open_for_good(self, what: str, failure: ModelError) -> None:
         if self._for_good is None:
             last = f"{failure.code}: {failure.detail}"
             self._for_good = f"{what}, the last with {last}"
-        self._tell()
+        self._wake_waiters()
 
-    def _tell(self) -> None:
+    def _wake_waiters(self) -> None:
         self._change.set()
         self._change = asyncio.Event()
 
@@ -169,18 +171,18 @@ def _loop_s() -> float:
     return asyncio.get_running_loop().time()
 
 
-class Turn:
+class BreakerPass:
     """Leave to make one call, used as a context: what came of the call is noted once, or not."""
 
-    def __init__(self, breaker: Breaker, *, probe: bool) -> None:
+    def __init__(self, breaker: CircuitBreaker, *, probe: bool) -> None:
         self.probe = probe
         self._breaker = breaker
         self._noted = False
 
     @property
-    def holds(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether the call may still be made; the breaker may have opened meanwhile."""
-        return self.probe or self._breaker.closed
+        return self.probe or self._breaker.is_closed
 
     def note(self, failure: ModelError | None) -> None:
         """What became of the call; null: it was answered."""

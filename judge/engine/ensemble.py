@@ -10,7 +10,7 @@ from assizes.judge.config.run import OFFLINE_MODEL, JudgeConfig
 
 
 @dataclass(frozen=True, slots=True)
-class Jury:
+class Ensemble:
     """The models that all hear a case for one judge.
 
     Args:
@@ -34,7 +34,9 @@ class Jury:
         return self.models if self.senior is None else (*self.models, self.senior)
 
 
-def jury(config: JudgeConfig, model: str | None = None, temperature: float | None = None) -> Jury:
+def ensemble_for(
+    config: JudgeConfig, model: str | None = None, temperature: float | None = None
+) -> Ensemble:
     """Who answers a judge: a model of its own, else the panel, else the run's model.
 
     Args:
@@ -45,14 +47,14 @@ def jury(config: JudgeConfig, model: str | None = None, temperature: float | Non
     if temperature is not None:
         config = config.model_copy(update={"temperature": temperature})
     if model is not None and model != config.model:
-        own = renamed(config, model, panel=(), escalate_to=None)
-        return Jury((own,), config.repeats)
-    models = tuple(renamed(config, model) for model in config.panel) or (config,)
-    senior = renamed(config, config.escalate_to) if config.escalate_to else None
-    return Jury(models, config.repeats, senior)
+        own = with_model(config, model, panel=(), escalate_to=None)
+        return Ensemble((own,), config.repeats)
+    models = tuple(with_model(config, model) for model in config.panel) or (config,)
+    senior = with_model(config, config.escalate_to) if config.escalate_to else None
+    return Ensemble(models, config.repeats, senior)
 
 
-def renamed(config: JudgeConfig, model: str, **changes: Any) -> JudgeConfig:
+def with_model(config: JudgeConfig, model: str, **changes: Any) -> JudgeConfig:
     """[judge] with another model; provider and endpoint stay, the offline judge has neither."""
     update: Mapping[str, Any] = {"model": model, **changes}
     if model == OFFLINE_MODEL:

@@ -12,21 +12,21 @@ from typing import Any, Final
 
 from assizes.judge.case import Case
 from assizes.judge.config.run import LimitsConfig
-from assizes.judge.engine.ask_records import AskRecord, Heard, Place, record
-from assizes.judge.engine.ask_state import Answer
-from assizes.judge.engine.asking import Bounds, Questioner
-from assizes.judge.engine.budget_gate import Purse
-from assizes.judge.engine.circuit_breaker import Trip
-from assizes.judge.engine.ensemble_hearing import Panel, members, voted
+from assizes.judge.engine.ask_records import AskKey, AskRecord, HearingResult, ask_record
+from assizes.judge.engine.ask_state import AskOutcome
+from assizes.judge.engine.asking import CallControls, ModelCaller
+from assizes.judge.engine.budget_gate import BudgetGate
+from assizes.judge.engine.circuit_breaker import BreakerPolicy
+from assizes.judge.engine.ensemble_hearing import EnsembleModels, hear_ensemble, members
 from assizes.judge.engine.ledger import Ledger, OpenLedger
 from assizes.judge.engine.limits.limits import Leases, Limiter
-from assizes.judge.engine.reply_cache import Kept, ReplyCache, Turns
+from assizes.judge.engine.reply_cache import CachedReply, ReplyCache, RequestLocks
 from assizes.judge.engine.retry import Backoff
 from assizes.judge.errors import ModelError, NotAsked
 from assizes.judge.hearing import Hearing
 from assizes.judge.models.model import Completion, Model, UnusableReply
 from assizes.judge.prompts.reply import PARSER_VERSION, parse_reply
-from assizes.judge.protocol import NO_CLERK, Ask, Clerk, Judge, NoReply, Query, QueryResult
+from assizes.judge.protocol import NO_SQL_RUNNER, Ask, Judge, NoReply, Query, QueryResult, SqlRunner
 
 HEARINGS_PER_SLOT: Final = 2
 """Hearings that are open for each call that may be in flight.
@@ -37,7 +37,7 @@ once would hold up the replies that come meanwhile.
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class EngineDependencies:
     """What an engine works with besides models; each may be left out.
 
     Args:
@@ -56,26 +56,28 @@ class Means:
 
     run_id: str = ""
     cache: ReplyCache | None = None
-    turns: Turns | None = None
+    request_locks: RequestLocks | None = None
     ledger: Ledger = field(default_factory=OpenLedger)
     leases: Leases | None = None
-    clerk: Clerk | None = None
-    given: Mapping[str, Completion | UnusableReply] = field(default_factory=dict)
+    sql_runner: SqlRunner | None = None
+    batch_replies: Mapping[str, Completion | UnusableReply] = field(default_factory=dict)
     backoff: Backoff = field(default_factory=Backoff)
-    trip: Trip | None = None
+    breaker_policy: BreakerPolicy | None = None
 
-    def bounds(self, limits: LimitsConfig, limiter: Limiter) -> Bounds:
+    def call_controls(self, limits: LimitsConfig, limiter: Limiter) -> CallControls:
         """What holds for every ask of an engine."""
-        trip = self.trip or Trip(failures=max(Trip().failures, limits.max_in_flight))
-        return Bounds(limits, limiter, Purse(self.ledger), self.backoff, trip)
+        policy = self.breaker_policy or BreakerPolicy(
+            failures=max(BreakerPolicy().failures, limits.max_in_flight)
+        )
+        return CallControls(limits, limiter, BudgetGate(self.ledger), self.backoff, policy)
 
 
-class _Seat:
+class _ModelSlot:
     """A model and who puts questions to it."""
 
-    def __init__(self, model: Model, bounds: Bounds) -> None:
+    def __init__(self, model: Model, controls: CallControls) -> None:
         self.model = model
-        self.questioner = Questioner(model, bounds)
+        self.caller = ModelCaller(model, controls)
 
 
 class Engine:
@@ -91,74 +93,80 @@ class Engine:
         self,
         model: Model,
         limits: LimitsConfig,
-        means: Means | None = None,
+        dependencies: EngineDependencies | None = None,
         *,
-        models: Mapping[str, Model | Panel] | None = None,
+        models: Mapping[str, Model | EnsembleModels] | None = None,
     ) -> None:
-        self._means = means = means or Means()
-        self.limiter = Limiter(limits, means.leases)
-        self._bounds = means.bounds(limits, self.limiter)
+        self._dependencies = dependencies = dependencies or EngineDependencies()
+        self.limiter = Limiter(limits, dependencies.leases)
+        self._controls = dependencies.call_controls(limits, self.limiter)
         self._model = model
-        self._own = dict(models or {})
-        self._seats: dict[int, _Seat] = {}
-        for one in (model, *members(self._own.values())):
-            self._seat_of(one)
+        self._own_models = dict(models or {})
+        self._slots: dict[int, _ModelSlot] = {}
+        for each_model in (model, *members(self._own_models.values())):
+            self._slot_of(each_model)
         self._hearings = asyncio.Semaphore(HEARINGS_PER_SLOT * limits.max_in_flight)
-        self._flights: dict[str, asyncio.Future[Answer]] = {}
-        self._keeping: set[asyncio.Task[None]] = set()
+        self._flights: dict[str, asyncio.Future[AskOutcome]] = {}
+        self._cache_writes: set[asyncio.Task[None]] = set()
 
     @property
     def calls(self) -> int:
         """Model calls made so far, re-asks included."""
-        return sum(seat.questioner.calls for seat in self._all_seats())
+        return sum(slot.caller.calls for slot in self._all_slots())
 
     @property
     def cost_usd(self) -> float:
         """What they cost, where the price is known."""
-        return math.fsum(seat.questioner.cost_usd for seat in self._all_seats())
+        return math.fsum(slot.caller.cost_usd for slot in self._all_slots())
 
     @property
-    def silent(self) -> frozenset[str]:
+    def silent_models(self) -> frozenset[str]:
         """Names of the models that were called and never answered, not even with a refusal."""
-        seats = [seat for seat in self._all_seats() if seat.questioner.calls]
-        answered = {seat.model.name for seat in seats if seat.questioner.breaker.answered}
-        return frozenset(seat.model.name for seat in seats) - answered
+        slots = [slot for slot in self._all_slots() if slot.caller.calls]
+        answered = {slot.model.name for slot in slots if slot.caller.breaker.has_answered}
+        return frozenset(slot.model.name for slot in slots) - answered
 
-    async def hear(self, judge: Judge, case: Case) -> Heard:
+    async def hear(self, judge: Judge, case: Case) -> HearingResult:
         """One judge on one case, to the end. The asks of a round are answered together.
 
         An exception that a judge or a model did not mean to raise passes through.
         """
-        own = self._own.get(judge.name, self._model)
+        own = self._own_models.get(judge.name, self._model)
         async with self._hearings:
-            if not isinstance(own, Panel):
-                return await self._heard(judge, case, own, 0)
-            return await voted(own, judge, case, partial(self._heard, judge, case))
+            if not isinstance(own, EnsembleModels):
+                return await self._hear_with_model(judge, case, own, 0)
+            return await hear_ensemble(
+                own, judge, case, partial(self._hear_with_model, judge, case)
+            )
 
-    async def _heard(self, judge: Judge, case: Case, model: Model, sample: int) -> Heard:
+    async def _hear_with_model(
+        self, judge: Judge, case: Case, model: Model, sample: int
+    ) -> HearingResult:
         """Before one model; repeats of a model are told apart by `sample`, each is answered anew."""
-        seat = self._seat_of(model)
+        slot = self._slot_of(model)
         hearing = Hearing(judge, case)
         records: list[AskRecord] = []
         round_ = 0
         while hearing.asks:
             questions = [
-                _Put(one, seat.model, Place(judge.name, round_, index, sample))
-                for index, one in enumerate(hearing.asks)
+                _PlacedQuestion(ask, slot.model, AskKey(judge.name, round_, index, sample))
+                for index, ask in enumerate(hearing.asks)
             ]
-            replies = await self._replies(seat, questions)
+            replies = await self._replies(slot, questions)
             for question, reply in zip(questions, replies, strict=True):
-                if isinstance(reply, Answer):
-                    charged = await self._charged(question, reply, case)
-                    records.append(record(seat.model, charged, question.hash, question.place))
-            hearing.answer([one.reply if isinstance(one, Answer) else one for one in replies])
+                if isinstance(reply, AskOutcome):
+                    charged = await self._charge_answer(question, reply, case)
+                    records.append(ask_record(slot.model, charged, question.hash, question.ask_key))
+            hearing.answer(
+                [answer.reply if isinstance(answer, AskOutcome) else answer for answer in replies]
+            )
             round_ += 1
-        return Heard(judge=judge, scores=hearing.scores, asks=records)
+        return HearingResult(judge=judge, scores=hearing.scores, asks=records)
 
-    async def _replies(self, seat: _Seat, questions: list[_Put]) -> list[Any]:
+    async def _replies(self, slot: _ModelSlot, questions: list[_PlacedQuestion]) -> list[Any]:
         """What all questions of a round came to."""
         replies = await asyncio.gather(
-            *(self._reply(seat, one) for one in questions), return_exceptions=True
+            *(self._reply(slot, question) for question in questions), return_exceptions=True
         )
         for reply in replies:
             # Raised only when all have ended: no call is left running behind.
@@ -170,8 +178,8 @@ class Engine:
         """Ask no model any more. Asks that wait for a call end at once, with a `NoReply` of this
         code; calls in flight are waited for and kept.
         """
-        for seat in self._all_seats():
-            seat.questioner.stop(NotAsked(code, why))
+        for slot in self._all_slots():
+            slot.caller.stop(NotAsked(code, why))
 
     async def aclose(self) -> None:
         """Ask nothing more, keep what was paid for, and give back the models' connections.
@@ -179,102 +187,116 @@ class Engine:
         In the event loop that used them. An ask still waiting ends with a `NoReply`.
         """
         self.stop("closing", "the run is ending, no model is asked any more")
-        if self._keeping:
-            await asyncio.wait(self._keeping)
-        for seat in self._all_seats():
-            await seat.model.aclose()
+        if self._cache_writes:
+            await asyncio.wait(self._cache_writes)
+        for slot in self._all_slots():
+            await slot.model.aclose()
 
-    def _all_seats(self) -> list[_Seat]:
-        return list(self._seats.values())
+    def _all_slots(self) -> list[_ModelSlot]:
+        return list(self._slots.values())
 
-    def _seat_of(self, model: Model) -> _Seat:
+    def _slot_of(self, model: Model) -> _ModelSlot:
         """The one seat of a model, whoever asks it: calls of a model share what is known of it."""
-        if id(model) not in self._seats:
-            self._seats[id(model)] = _Seat(model, self._bounds)
-        return self._seats[id(model)]
+        if id(model) not in self._slots:
+            self._slots[id(model)] = _ModelSlot(model, self._controls)
+        return self._slots[id(model)]
 
-    async def _reply(self, seat: _Seat, put: _Put) -> Answer | QueryResult | NoReply:
-        if isinstance(put.question, Ask):
-            return await self._answer(seat, put.question, put)
-        if self._means.clerk is None:
-            return NO_CLERK
-        return await self._means.clerk.look_up(put.question)
+    async def _reply(
+        self, slot: _ModelSlot, placed_question: _PlacedQuestion
+    ) -> AskOutcome | QueryResult | NoReply:
+        if isinstance(placed_question.question, Ask):
+            return await self._answer(slot, placed_question.question, placed_question)
+        if self._dependencies.sql_runner is None:
+            return NO_SQL_RUNNER
+        return await self._dependencies.sql_runner.look_up(placed_question.question)
 
-    async def _answer(self, seat: _Seat, ask: Ask[Any], put: _Put) -> Answer:
+    async def _answer(
+        self, slot: _ModelSlot, ask: Ask[Any], placed_question: _PlacedQuestion
+    ) -> AskOutcome:
         """From the same ask in flight, else from the cache, else from the model."""
-        key = put.key
+        key = placed_question.key
         if key is None:
-            return await seat.questioner.answer(ask, put.hash)
+            return await slot.caller.answer(ask, placed_question.hash)
         while (flight := self._flights.get(key)) is not None:
             # wait() neither raises what befell the other ask nor cancels it with this one.
             await asyncio.wait([flight])
             if not flight.cancelled():
-                return _shared(flight.result())
+                return _shared_answer(flight.result())
         landing = self._flights[key] = asyncio.get_running_loop().create_future()
         try:
-            answer = await self._kept(ask, key) or await self._in_turn(seat, ask, key)
+            answer = await self._cached_answer(ask, key) or await self._locked_answer(
+                slot, ask, key
+            )
             landing.set_result(answer)
         finally:
             del self._flights[key]
             landing.cancel()
         return answer
 
-    async def _kept(self, ask: Ask[Any], key: str) -> Answer | None:
-        cache = self._means.cache
-        kept = await cache.get(key) if cache is not None else None
-        if kept is None:
+    async def _cached_answer(self, ask: Ask[Any], key: str) -> AskOutcome | None:
+        cache = self._dependencies.cache
+        cached_reply = await cache.get(key) if cache is not None else None
+        if cached_reply is None:
             return None
-        completion = kept.completion
+        completion = cached_reply.completion
         try:
-            read = parse_reply(completion.text, ask.reply, completion.reply_id)
+            parsed_reply = parse_reply(completion.text, ask.reply, completion.reply_id)
         except ModelError:
             return None
-        run_id = self._means.run_id
-        paid_here = kept.attempts if run_id and kept.paid_by == run_id else 0
-        flags = tuple(sorted({*completion.flags, *read.flags}))
-        return Answer(read.reply, replace(completion, flags=flags), paid_here, cached=True)
+        run_id = self._dependencies.run_id
+        paid_here = cached_reply.attempts if run_id and cached_reply.paid_by == run_id else 0
+        flags = tuple(sorted({*completion.flags, *parsed_reply.flags}))
+        return AskOutcome(
+            parsed_reply.reply, replace(completion, flags=flags), paid_here, cached=True
+        )
 
-    async def _in_turn(self, seat: _Seat, ask: Ask[Any], key: str) -> Answer:
+    async def _locked_answer(self, slot: _ModelSlot, ask: Ask[Any], key: str) -> AskOutcome:
         """From the model, unless another process has asked in the meantime."""
-        if self._means.turns is None:
-            return await self._fresh(seat, ask, key)
-        async with self._means.turns.turn(key):
-            return await self._kept(ask, key) or await self._fresh(seat, ask, key)
+        if self._dependencies.request_locks is None:
+            return await self._new_answer(slot, ask, key)
+        async with self._dependencies.request_locks.lock(key):
+            return await self._cached_answer(ask, key) or await self._new_answer(slot, ask, key)
 
-    async def _fresh(self, seat: _Seat, ask: Ask[Any], key: str) -> Answer:
-        answer = await seat.questioner.answer(ask, key, self._means.given.get(key))
-        cache = self._means.cache
-        if answer.settled and cache is not None:
-            kept = Kept(answer.completion, answer.attempts, self._means.run_id)
-            keeping = asyncio.create_task(cache.put(key, kept))
-            self._keeping.add(keeping)
-            keeping.add_done_callback(self._keeping.discard)
+    async def _new_answer(self, slot: _ModelSlot, ask: Ask[Any], key: str) -> AskOutcome:
+        answer = await slot.caller.answer(ask, key, self._dependencies.batch_replies.get(key))
+        cache = self._dependencies.cache
+        if answer.is_cacheable and cache is not None:
+            cached_reply = CachedReply(
+                answer.completion, answer.attempts, self._dependencies.run_id
+            )
+            cache_write = asyncio.create_task(cache.store(key, cached_reply))
+            self._cache_writes.add(cache_write)
+            cache_write.add_done_callback(self._cache_writes.discard)
             # Whoever cancels the ask does not undo that its answer came and was paid for.
-            await asyncio.shield(keeping)
+            await asyncio.shield(cache_write)
         return answer
 
-    async def _charged(self, put: _Put, answer: Answer, case: Case) -> Answer:
+    async def _charge_answer(
+        self, placed_question: _PlacedQuestion, answer: AskOutcome, case: Case
+    ) -> AskOutcome:
         """An answer that was just called for is charged; one that was kept, and that this run paid
         for, to the first ask that claims it, once.
         """
-        if put.key is None or isinstance(answer.reply, NoReply):
+        if placed_question.key is None or isinstance(answer.reply, NoReply):
             return answer
         # Claimed also where it was just called for: whoever reads it from the cache pays nothing.
-        place = put.place.of(case)
-        mine = answer.attempts > 0 and await self._bounds.purse.claims(put.key, place)
-        return replace(answer, cached=False) if mine or not answer.cached else _free(answer)
+        claim_key = placed_question.ask_key.claim_key(case)
+        mine = answer.attempts > 0 and await self._controls.budget_gate.claims(
+            placed_question.key, claim_key
+        )
+        return replace(answer, cached=False) if mine or not answer.cached else _free_answer(answer)
 
 
-class _Put:
+class _PlacedQuestion:
     """A question where it is put: `hash` is its prompt's, `key` the cache's (null: not kept)."""
 
-    def __init__(self, question: Ask[Any] | Query, model: Model, place: Place) -> None:
+    def __init__(self, question: Ask[Any] | Query, model: Model, ask_key: AskKey) -> None:
         self.question = question
-        self.place = place
+        self.ask_key = ask_key
         self.hash, self.key = "", None
         if isinstance(question, Ask):
             self.hash = question.prompt_hash
-            self.key = reply_key(model, self.hash, place.sample)
+            self.key = reply_key(model, self.hash, ask_key.sample)
 
 
 def reply_key(model: Model, prompt_hash: str, sample: int) -> str | None:
@@ -287,17 +309,17 @@ def reply_key(model: Model, prompt_hash: str, sample: int) -> str | None:
     return hashlib.sha256("\x00".join(parts).encode()).hexdigest()
 
 
-def _shared(answer: Answer) -> Answer:
+def _shared_answer(answer: AskOutcome) -> AskOutcome:
     """The same answer for an ask that did not have to be put.
 
     A reply keeps the tokens of the ask that was, and is called cached; a failure used none itself.
     """
     if answer.error is None:
-        return _free(answer)
+        return _free_answer(answer)
     none = replace(answer.completion, cost_usd=0.0, input_tokens=0, output_tokens=0)
-    return Answer(answer.reply, none)
+    return AskOutcome(answer.reply, none)
 
 
-def _free(answer: Answer) -> Answer:
+def _free_answer(answer: AskOutcome) -> AskOutcome:
     """Paid for elsewhere."""
-    return Answer(answer.reply, replace(answer.completion, cost_usd=0.0), cached=True)
+    return AskOutcome(answer.reply, replace(answer.completion, cost_usd=0.0), cached=True)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class PlannedCall:
     """One model call about to be made.
 
     Args:
@@ -22,7 +22,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class CallSpending:
     """What a call came to. `code` is null where a reply came.
 
     `cost_usd` null: it is not known; the ledger then counts the worst case, never 0.
@@ -57,7 +57,7 @@ class Account:
 class Ledger(Protocol):
     """Counts calls and dollars over all that share it: runs, shards, processes of a machine."""
 
-    def reserve(self, call: Call, *, wait: bool = True) -> int:
+    def reserve(self, call: PlannedCall, *, wait: bool = True) -> int:
         """Set the worst case aside; the ticket settles it.
 
         Raises:
@@ -66,7 +66,7 @@ class Ledger(Protocol):
             LedgerBusy: where another process is writing and `wait` is false.
         """
 
-    def settle(self, ticket: int, spent: Spent, key: str | None = None) -> None:
+    def settle(self, ticket: int, spent: CallSpending, key: str | None = None) -> None:
         """Put what it came to in the place of the worst case; a ticket of another run, or of
         another ask than `key`, is left alone.
         """
@@ -91,11 +91,11 @@ class OpenLedger:
     def __init__(self) -> None:
         self._claims: dict[str, str] = {}
 
-    def reserve(self, call: Call, *, wait: bool = True) -> int:
+    def reserve(self, call: PlannedCall, *, wait: bool = True) -> int:
         """Always granted."""
         return 0
 
-    def settle(self, ticket: int, spent: Spent, key: str | None = None) -> None:
+    def settle(self, ticket: int, spent: CallSpending, key: str | None = None) -> None:
         """Nothing is kept."""
 
     def cancel(self, ticket: int, key: str) -> None:

@@ -10,7 +10,7 @@ from assizes.judge.models.model import Completion
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CachedReply:
     """A reply that fitted, what it took, and the run that paid for it."""
 
     completion: Completion
@@ -21,17 +21,17 @@ class Kept:
 class ReplyCache(Protocol):
     """Keeps what was paid for; only replies that fitted are put in."""
 
-    async def get(self, key: str) -> Kept | None:
+    async def get(self, key: str) -> CachedReply | None:
         """What is kept under a key; null where there is nothing that can be read."""
 
-    async def put(self, key: str, kept: Kept) -> None:
+    async def store(self, key: str, reply: CachedReply) -> None:
         """Keep a reply; one that is there already is overwritten."""
 
 
-class Turns(Protocol):
+class RequestLocks(Protocol):
     """Keeps processes that share a reply cache from asking for the same reply at once."""
 
-    def turn(self, key: str) -> AbstractAsyncContextManager[None]:
+    def lock(self, key: str) -> AbstractAsyncContextManager[None]:
         """Be the only one that asks for the reply of this key; whoever had to wait for it looks
         into the cache first.
         """

@@ -24,7 +24,7 @@ class Backoff:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class NextCall:
     """How the next call of an ask is made.
 
     Args:
@@ -40,7 +40,7 @@ class Step:
     floor_s: float = 0.0
 
 
-def next_step(step: Step, attempts: Sequence[Attempt]) -> Step | None:
+def next_call(call: NextCall, attempts: Sequence[Attempt]) -> NextCall | None:
     """What follows the last attempt, which was made by `step`; null: nothing does.
 
     A question is put again with a complaint at most once, however often that call is repeated for
@@ -48,17 +48,17 @@ def next_step(step: Step, attempts: Sequence[Attempt]) -> Step | None:
     """
     last = attempts[-1]
     if last.failure is None or action_for(last.failure.code) == "repair":
-        if last.complaint is None or step.complaint is not None:
+        if last.complaint is None or call.complaint is not None:
             return None
-        return replace(step, complaint=last.complaint, pauses=False, floor_s=0.0)
+        return replace(call, complaint=last.complaint, pauses=False, floor_s=0.0)
     code = last.failure.code
     if action_for(code) != "retry":
         return None
-    if code in RETRIED_ONCE and sum(one.code == code for one in attempts) > 1:
+    if code in RETRIED_ONCE and sum(attempt.code == code for attempt in attempts) > 1:
         return None
     return replace(
-        step,
-        cap=LONGER_CAP if code == "truncated_output" else step.cap,
+        call,
+        cap=LONGER_CAP if code == "truncated_output" else call.cap,
         pauses=code not in AT_ONCE,
         floor_s=last.retry_after_s or 0.0,
     )

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from assizes.judge.case import Case
-from assizes.judge.engine.votes import good
+from assizes.judge.engine.votes import is_good
 from assizes.judge.injection.flags import flags
 from assizes.judge.protocol import (
     Ask,
@@ -62,21 +62,21 @@ class SecondLook:
 
     def judge(self, case: Case) -> list[Score] | Steps[list[Score]]:
         """What the judge finds, with what the second look says otherwise."""
-        found = self._judge.judge(case)
-        if isinstance(found, list):
-            return found
-        again = self._judge.judge(case)
-        return found if isinstance(again, list) else _both(found, again)
+        findings = self._judge.judge(case)
+        if isinstance(findings, list):
+            return findings
+        second = self._judge.judge(case)
+        return findings if isinstance(second, list) else _look_twice(findings, second)
 
 
-def looking_twice(judges: Sequence[Judge], case: Case) -> tuple[Judge, ...]:
+def with_second_look(judges: Sequence[Judge], case: Case) -> tuple[Judge, ...]:
     """The judges of a case where a second look is wanted: each twice where it speaks to them."""
-    return tuple(SecondLook(one) for one in judges) if flags(case) else tuple(judges)
+    return tuple(SecondLook(judge) for judge in judges) if flags(case) else tuple(judges)
 
 
-def marked(prompt: Prompt) -> Prompt:
+def mark_blanks(prompt: Prompt) -> Prompt:
     """A prompt whose data hold no blank, and which says by what they are written instead."""
-    mark = next((one for one in MARKS if one not in prompt.user), MARKS[0])
+    mark = next((sign for sign in MARKS if sign not in prompt.user), MARKS[0])
 
     def body(section: re.Match[str]) -> str:
         return _DATA.sub(lambda line: line[0].replace(" ", mark), section[0])
@@ -84,14 +84,16 @@ def marked(prompt: Prompt) -> Prompt:
     return Prompt(prompt.system + _RULE.format(mark=mark), _SECTION.sub(body, prompt.user))
 
 
-def _both(found: Steps[list[Score]], again: Steps[list[Score]]) -> Steps[list[Score]]:
-    first, second = yield from together([found, _marked(again)])
+def _look_twice(
+    first_steps: Steps[list[Score]], second_steps: Steps[list[Score]]
+) -> Steps[list[Score]]:
+    first, second = yield from together([first_steps, _mark_asks(second_steps)])
     if isinstance(first, NoReply):
         raise JudgeFailed(first)
-    return _compared(first, second)
+    return _reviewed_scores(first, second)
 
 
-def _marked(steps: Steps[list[Score]]) -> Generator[Sequence[Question], Any, list[Score]]:
+def _mark_asks(steps: Steps[list[Score]]) -> Generator[Sequence[Question], Any, list[Score]]:
     answers: Any = None
     while True:
         try:
@@ -100,27 +102,37 @@ def _marked(steps: Steps[list[Score]]) -> Generator[Sequence[Question], Any, lis
             scores: list[Score] = done.value
             return scores
         answers = yield [
-            replace(one, prompt=marked(one.prompt)) if isinstance(one, Ask) else one for one in asks
+            replace(question, prompt=mark_blanks(question.prompt))
+            if isinstance(question, Ask)
+            else question
+            for question in asks
         ]
 
 
-def _compared(first: list[Score], second: list[Score] | NoReply) -> list[Score]:
+def _reviewed_scores(first: list[Score], second: list[Score] | NoReply) -> list[Score]:
     if isinstance(second, NoReply):
         why = f"the second look could not be had ({second.code})"
         return [
-            one if one.part or one.status != "scored" else one.with_details(**{NEEDS_REVIEW: why})
-            for one in first
+            score
+            if score.part or score.status != "scored"
+            else score.with_details(**{NEEDS_REVIEW: why})
+            for score in first
         ]
-    again = {one.metric: one for one in second if not one.part}
-    return [one if one.part else _reviewed(one, again.get(one.metric)) for one in first]
+    second_scores = {score.metric: score for score in second if not score.part}
+    return [
+        score if score.part else _review_score(score, second_scores.get(score.metric))
+        for score in first
+    ]
 
 
-def _reviewed(score: Score, other: Score | None) -> Score:
+def _review_score(score: Score, other: Score | None) -> Score:
     if score.status != "scored" or other is None:
         return score
-    if other.status == "scored" and good(score) == good(other):
+    if other.status == "scored" and is_good(score) == is_good(other):
         return score
-    said = f"value {other.value:g}" if other.value is not None else other.reason or other.status
+    second_text = (
+        f"value {other.value:g}" if other.value is not None else other.reason or other.status
+    )
     words = {True: "passes", False: "fails", None: "is not decided"}
-    why = f"{words[good(score)]}; with its data marked it {words[good(other)]}: {said}"
+    why = f"{words[is_good(score)]}; with its data marked it {words[is_good(other)]}: {second_text}"
     return score.with_details(**{NEEDS_REVIEW: why})

@@ -34,7 +34,7 @@ class Vote:
     scores: Sequence[Score]
 
 
-def reduced(votes: Sequence[Vote]) -> list[Score]:
+def reduce_votes(votes: Sequence[Vote]) -> list[Score]:
     """One score for every metric and part that any vote found, in the order of the first votes.
 
     A headline says in its details how each vote went (`votes`) and which share of the scored ones
@@ -42,24 +42,24 @@ def reduced(votes: Sequence[Vote]) -> list[Score]:
     """
     if len(votes) == 1:
         return list(votes[0].scores)
-    found: dict[tuple[str, str], list[tuple[Vote, Score]]] = {}
+    by_part: dict[tuple[str, str], list[tuple[Vote, Score]]] = {}
     for vote in votes:
         for score in vote.scores:
-            found.setdefault((score.metric, score.part), []).append((vote, score))
+            by_part.setdefault((score.metric, score.part), []).append((vote, score))
     return [
-        _reduced(ballots) if part else _headline(ballots, len(votes))
-        for (_, part), ballots in found.items()
+        _middle_score(ballots) if part else _headline(ballots, len(votes))
+        for (_, part), ballots in by_part.items()
     ]
 
 
 def _headline(ballots: Sequence[tuple[Vote, Score]], voters: int) -> Score:
     scored = [score for _, score in ballots if score.status == "scored"]
-    result = _reduced(ballots)
+    result = _middle_score(ballots)
     failed = sum(score.status == "failed" for _, score in ballots)
     if scored and failed and 2 * len(scored) <= voters:
         reason = f"{len(scored)} of {voters} votes came; {_why_failed(ballots)}"
         result = Score.failed(result.metric, reason, NO_QUORUM)
-    cast = [_cast(vote, score) for vote, score in ballots]
+    cast = [_vote_details(vote, score) for vote, score in ballots]
     agreeing = sum(_opinion(score) == _opinion(result) for score in scored)
     share = round(agreeing / len(scored), 6) if scored and result.status == "scored" else None
     return result.with_details(votes=cast, agreement=share)
@@ -71,7 +71,7 @@ def _why_failed(ballots: Iterable[tuple[Vote, Score]]) -> str:
     return min(reasons, key=lambda reason: (-reasons[reason], reason))
 
 
-def _reduced(ballots: Sequence[tuple[Vote, Score]]) -> Score:
+def _middle_score(ballots: Sequence[tuple[Vote, Score]]) -> Score:
     """The vote in the middle; where none was scored, a failure before a skip."""
     scores = [score for _, score in ballots]
     scored = [score for score in scores if score.status == "scored"]
@@ -93,7 +93,7 @@ def _opinion(score: Score) -> tuple[bool | None, str | None, float]:
     return score.passed, score.label, _number(score)
 
 
-def _cast(vote: Vote, score: Score) -> dict[str, Any]:
+def _vote_details(vote: Vote, score: Score) -> dict[str, Any]:
     return {
         "model": vote.model,
         "sample": vote.sample,
@@ -104,7 +104,7 @@ def _cast(vote: Vote, score: Score) -> dict[str, Any]:
     }
 
 
-def unsure(
+def escalation_reason(
     votes: Sequence[Vote], metrics: Sequence[Metric], evidence: Sequence[Score]
 ) -> str | None:
     """Why a stronger model should judge anew; null where the votes can stand.
@@ -121,7 +121,11 @@ def unsure(
             known; only the metrics of `EVIDENT` count.
     """
     scales = {metric.name: metric.scale for metric in metrics}
-    ruled = {one.metric: good(one) for one in evidence if one.metric in EVIDENT and not one.part}
+    ruled = {
+        score.metric: is_good(score)
+        for score in evidence
+        if score.metric in EVIDENT and not score.part
+    }
     seen: dict[str, set[bool | None]] = {}
     for score in (score for vote in votes for score in vote.scores if not score.part):
         if score.status == "failed" and score.details.get("error") not in _NO_DOUBT:
@@ -129,35 +133,35 @@ def unsure(
         if score.status == "scored":
             if scales.get(score.metric) is Scale.SCORED and score.raw == ACCEPTABLE - 1:
                 return f"{score.metric}: one level below acceptable"
-            seen.setdefault(score.metric, set()).add(good(score))
+            seen.setdefault(score.metric, set()).add(is_good(score))
     for metric, verdicts in seen.items():
         if len(verdicts) > 1:
             return f"{metric}: the votes differ"
-        said, rule = next(iter(verdicts)), ruled.get(metric)
-        if None not in (said, rule) and said != rule:
+        verdict, rule = next(iter(verdicts)), ruled.get(metric)
+        if None not in (verdict, rule) and verdict != rule:
             return f"{metric}: the transcript's plain evidence says the opposite"
     return None
 
 
-def good(score: Score) -> bool | None:
+def is_good(score: Score) -> bool | None:
     """Good or bad, where the score says so."""
     if score.passed is not None:
         return score.passed
     return None if score.value is None else score.value >= ACCEPTABLE / 5
 
 
-def escalated(scores: Sequence[Score], first: Sequence[Vote], why: str) -> list[Score]:
+def escalate_scores(scores: Sequence[Score], first: Sequence[Vote], why: str) -> list[Score]:
     """The stronger model's scores; headlines hold why it was asked (`escalated`) and what was said
     before (`first_votes`).
     """
 
-    def told(score: Score) -> Score:
+    def with_first_votes(score: Score) -> Score:
         cast = [
-            _cast(vote, one)
+            _vote_details(vote, first_score)
             for vote in first
-            for one in vote.scores
-            if (one.metric, one.part) == (score.metric, "")
+            for first_score in vote.scores
+            if (first_score.metric, first_score.part) == (score.metric, "")
         ]
         return score.with_details(escalated=why, first_votes=cast)
 
-    return [score if score.part else told(score) for score in scores]
+    return [score if score.part else with_first_votes(score) for score in scores]

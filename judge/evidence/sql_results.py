@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assizes.judge.protocol import Table
+from assizes.judge.protocol import SqlTable
 
 Row = tuple[Any, ...]
 
@@ -42,9 +42,9 @@ class ResultMatch:
     reason: str
 
 
-def compared(
-    expected: Table,
-    actual: Table,
+def compare_results(
+    expected: SqlTable,
+    actual: SqlTable,
     *,
     permute_columns: bool = False,
     float_tolerance: float = 1e-6,
@@ -61,13 +61,13 @@ def compared(
         return ResultMatch(equal=False, score=0.0, reason=reason)
     if not expected.rows and not actual.rows:
         return ResultMatch(equal=True, score=1.0, reason=BOTH_EMPTY)
-    shared = _shared(expected.rows, actual.rows, float_tolerance)
+    shared = _shared_rows(expected.rows, actual.rows, float_tolerance)
     larger = max(len(expected.rows), len(actual.rows))
     score = round(shared / larger, 9)
-    cut = _cut(expected, actual)
+    cut = _cut_note(expected, actual)
     if len(expected.rows) == len(actual.rows):
-        columns = _Columns(expected, actual, float_tolerance)
-        if columns.same(range(len(expected.columns))):
+        columns = _ColumnMatcher(expected, actual, float_tolerance)
+        if columns.has_same_rows(range(len(expected.columns))):
             return ResultMatch(equal=True, score=1.0, reason=f"{larger} equal rows{cut}")
         if permute_columns and (order := columns.order()) is not None:
             names = ", ".join(actual.columns[column] for column in order)
@@ -76,7 +76,7 @@ def compared(
     return ResultMatch(equal=False, score=score, reason=_difference(expected, actual, shared) + cut)
 
 
-def shown(table: Table, max_rows: int = 20) -> str:
+def result_text(table: SqlTable, max_rows: int = 20) -> str:
     """A result as text: its columns, up to so many rows, and how many rows there are."""
     if table.error is not None:
         return f"error: {table.error}"
@@ -94,7 +94,7 @@ def _cell(value: Any) -> str:
     return str(value).replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
 
 
-def _incomparable(expected: Table, actual: Table) -> str | None:
+def _incomparable(expected: SqlTable, actual: SqlTable) -> str | None:
     if expected.error is not None:
         return f"the expected statement failed: {expected.error}"
     if actual.error is not None:
@@ -104,36 +104,36 @@ def _incomparable(expected: Table, actual: Table) -> str | None:
     return None
 
 
-def _cut(expected: Table, actual: Table) -> str:
+def _cut_note(expected: SqlTable, actual: SqlTable) -> str:
     if expected.truncated or actual.truncated:
         return "; only the first rows could be compared"
     return ""
 
 
-def _difference(expected: Table, actual: Table, shared: int) -> str:
-    rows, found = len(expected.rows), len(actual.rows)
-    if shared == rows == found:
+def _difference(expected: SqlTable, actual: SqlTable, shared: int) -> str:
+    rows, actual_rows = len(expected.rows), len(actual.rows)
+    if shared == rows == actual_rows:
         return f"the {rows} expected rows in another order"
-    return f"{shared} of {rows} expected rows among {found} found"
+    return f"{shared} of {rows} expected rows among {actual_rows} found"
 
 
-class _Columns:
+class _ColumnMatcher:
     """Finds an order of the actual columns under which as many rows are the same."""
 
-    def __init__(self, expected: Table, actual: Table, tolerance: float) -> None:
+    def __init__(self, expected: SqlTable, actual: SqlTable, tolerance: float) -> None:
         self._expected = expected
         self._actual = actual
         self._tolerance = tolerance
         self._work = _WORK
 
-    def same(self, order: Sequence[int]) -> bool:
+    def has_same_rows(self, order: Sequence[int]) -> bool:
         """Compare the first columns of the expected rows with these of the actual ones."""
         self._work -= len(order) * len(self._expected.rows)
         left = [row[: len(order)] for row in self._expected.rows]
         right = [tuple(row[column] for column in order) for row in self._actual.rows]
         if not self._expected.ordered:
-            return _shared(left, right, self._tolerance) == len(left)
-        return all(_alike(*pair, self._tolerance) for pair in zip(left, right, strict=True))
+            return _shared_rows(left, right, self._tolerance) == len(left)
+        return all(_is_alike(*pair, self._tolerance) for pair in zip(left, right, strict=True))
 
     def order(self) -> tuple[int, ...] | None:
         """The actual columns in the order of the expected ones, by depth-first search.
@@ -161,7 +161,7 @@ class _Columns:
             if column in order or values in tried or self._work <= 0:
                 continue
             tried.add(values)
-            if self.same((*order, column)):
+            if self.has_same_rows((*order, column)):
                 yield (*order, column)
 
     def _fitting(self, column: int) -> list[int]:
@@ -171,11 +171,11 @@ class _Columns:
         return [
             other
             for other in range(width)
-            if _shared(left, ((row[other],) for row in rows), self._tolerance) == len(rows)
+            if _shared_rows(left, ((row[other],) for row in rows), self._tolerance) == len(rows)
         ]
 
 
-def _shared(left: Iterable[Row], right: Iterable[Row], tolerance: float) -> int:
+def _shared_rows(left: Iterable[Row], right: Iterable[Row], tolerance: float) -> int:
     """How many rows two bags share: first those exactly equal, then those within tolerance."""
     here, there = Counter(left), Counter(right)
     exact = here & there
@@ -190,10 +190,12 @@ def _near(left: Counter[Row], right: Counter[Row], tolerance: float) -> int:
         for row, count in rows.items():
             numbers = tuple(cell for cell in row if _is_number(cell))
             groups[_texts(row)][side][numbers] += count
-    return sum(_paired(here, there, tolerance) for here, there in groups.values() if here and there)
+    return sum(
+        _pair_rows(here, there, tolerance) for here, there in groups.values() if here and there
+    )
 
 
-def _paired(left: Counter[Row], right: Counter[Row], tolerance: float) -> int:
+def _pair_rows(left: Counter[Row], right: Counter[Row], tolerance: float) -> int:
     """Each row takes the free ones it is close to, both in the order of their leading column: the
     one with the most different numbers. There is one: without numbers rows are equal, or not alike.
     """
@@ -201,10 +203,10 @@ def _paired(left: Counter[Row], right: Counter[Row], tolerance: float) -> int:
     free = sorted(right, key=lambda row: row[lead])
     pairs = 0
     for row in sorted(left, key=lambda row: row[lead]):
-        reach = _reach(row[lead], tolerance)
+        reach = _search_radius(row[lead], tolerance)
         at = bisect.bisect_left(free, row[lead] - reach, key=lambda other: other[lead])
         while at < len(free) and free[at][lead] <= row[lead] + reach and left[row]:
-            if right[free[at]] and _alike(row, free[at], tolerance):
+            if right[free[at]] and _is_alike(row, free[at], tolerance):
                 taken = min(left[row], right[free[at]])
                 left[row] -= taken
                 right[free[at]] -= taken
@@ -213,7 +215,7 @@ def _paired(left: Counter[Row], right: Counter[Row], tolerance: float) -> int:
     return pairs
 
 
-def _reach(number: float, tolerance: float) -> float:
+def _search_radius(number: float, tolerance: float) -> float:
     """A little more than the tolerance: the larger of two numbers decides it."""
     return 2 * tolerance * max(1.0, abs(number))
 
@@ -227,16 +229,21 @@ def _is_number(cell: Any) -> bool:
     return isinstance(cell, int) or (isinstance(cell, float) and math.isfinite(cell))
 
 
-def _alike(left: Row, right: Row, tolerance: float) -> bool:
+def _is_alike(left: Row, right: Row, tolerance: float) -> bool:
     return all(
-        one == other or (_is_number(one) and _is_number(other) and _close(one, other, tolerance))
-        for one, other in zip(left, right, strict=True)
+        left_cell == right_cell
+        or (
+            _is_number(left_cell)
+            and _is_number(right_cell)
+            and _is_close(left_cell, right_cell, tolerance)
+        )
+        for left_cell, right_cell in zip(left, right, strict=True)
     )
 
 
-def _close(one: float, other: float, tolerance: float) -> bool:
+def _is_close(number: float, other: float, tolerance: float) -> bool:
     """Within tolerance; two whole numbers that a float holds exactly are equal or they are not."""
-    larger = max(abs(one), abs(other))
-    if larger < _EXACT_INTEGERS and one == int(one) and other == int(other):
-        return one == other
-    return abs(one - other) <= tolerance * max(1.0, larger)
+    larger = max(abs(number), abs(other))
+    if larger < _EXACT_INTEGERS and number == int(number) and other == int(other):
+        return number == other
+    return abs(number - other) <= tolerance * max(1.0, larger)

@@ -23,7 +23,7 @@ _OUTPUTS: Final = ("output", "result")
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class AgentStep:
     """One tool call: the index of its turn, what was given, what came back (null: nothing).
 
     `raw` is the argument text where it was no JSON object; `within` names the calls around it.
@@ -39,7 +39,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class UserExchange:
     """What a user said and all that followed until the user spoke again; `start`: its first turn."""
 
     start: int
@@ -51,26 +51,29 @@ class SqlCall:
     """A statement and the step that ran it."""
 
     statement: str
-    step: Step
+    step: AgentStep
 
 
-def steps_of(transcript: Transcript) -> tuple[Step, ...]:
+def steps_of(transcript: Transcript) -> tuple[AgentStep, ...]:
     """The agent's tool calls in order; nested calls follow the call they were made in."""
     return tuple(
         step
         for made in made_calls(transcript)
-        for step in _walked(
-            made.turn, made.call, made.result.content if made.result else None, failed=made.failed
+        for step in _walk_call(
+            made.turn,
+            made.call,
+            made.result.content if made.result else None,
+            failed=made.has_failed,
         )
     )
 
 
-def named(steps: Iterable[Step], tools: Sequence[str]) -> tuple[Step, ...]:
+def steps_of_tools(steps: Iterable[AgentStep], tools: Sequence[str]) -> tuple[AgentStep, ...]:
     """The steps that call one of these tools."""
     return tuple(step for step in steps if step.name in tools)
 
 
-def exchanges(transcript: Transcript) -> tuple[Exchange, ...]:
+def exchanges(transcript: Transcript) -> tuple[UserExchange, ...]:
     """The conversation cut where the user speaks; turns before that belong to the first exchange.
 
     User turns in a row are one exchange.
@@ -83,7 +86,7 @@ def exchanges(transcript: Transcript) -> tuple[Exchange, ...]:
     ]
     starts = [0, *cuts[1:]] if turns else []
     borders = pairwise([*starts, len(turns)])
-    return tuple(Exchange(start, turns[start:end]) for start, end in borders)
+    return tuple(UserExchange(start, turns[start:end]) for start, end in borders)
 
 
 def requests(transcript: Transcript) -> tuple[str, ...]:
@@ -100,12 +103,12 @@ def final_response(transcript: Transcript) -> str:
     users = [index for index, turn in enumerate(turns) if turn.role == "user"]
     last_user = users[-1] if users else -1
     ended_by_user = bool(turns) and last_user == len(turns) - 1
-    said = [
+    texts = [
         text.strip()
-        for index, text in transcript.said()
+        for index, text in transcript.agent_texts()
         if text.strip() and (ended_by_user or index > last_user)
     ]
-    return said[-1] if said else ""
+    return texts[-1] if texts else ""
 
 
 # What a step holds
@@ -131,13 +134,13 @@ _SQL: Final = re.compile(
 )
 
 
-def reads_as_sql(text: str) -> bool:
+def is_sql(text: str) -> bool:
     """True when a text begins as an SQL statement does; `select a gift from my list` does not."""
     return _SQL.match(text) is not None
 
 
 def sql_calls(
-    steps: Iterable[Step], tools: Sequence[str], arguments: Sequence[str]
+    steps: Iterable[AgentStep], tools: Sequence[str], arguments: Sequence[str]
 ) -> tuple[SqlCall, ...]:
     """Every SQL statement the steps ran, in order.
 
@@ -145,25 +148,27 @@ def sql_calls(
     there any text in one of the named `arguments` as well. A tool that writes its SQL itself is
     known by a member of that name in its result.
     """
-    found: list[SqlCall] = []
+    calls: list[SqlCall] = []
     for step in steps:
         if tools and step.name not in tools:
             continue
-        given = [
+        statements = [
             text
             for key, text in _texts(step.arguments)
-            if reads_as_sql(text) or (tools and key in arguments and text.strip())
+            if is_sql(text) or (tools and key in arguments and text.strip())
         ]
-        if step.raw is not None and not step.arguments and (tools or reads_as_sql(step.raw)):
-            given.append(step.raw)
-        found += [SqlCall(text.strip(), step) for text in given or _reported(step, arguments)]
-    return tuple(found)
+        if step.raw is not None and not step.arguments and (tools or is_sql(step.raw)):
+            statements.append(step.raw)
+        calls += [
+            SqlCall(text.strip(), step) for text in statements or _reported_sql(step, arguments)
+        ]
+    return tuple(calls)
 
 
 def json_value(text: str | None) -> Any:
     """The JSON value a text is; null where it is none, or one with NaN or infinities."""
     try:
-        return json.loads(text or "", parse_constant=_refused)
+        return json.loads(text or "", parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return None
 
@@ -176,7 +181,7 @@ _NOTHING: Final = re.compile(
 )
 
 
-def found_items(step: Step) -> tuple[Any, ...]:
+def found_items(step: AgentStep) -> tuple[Any, ...]:
     """What a search returned, item by item: the members of a JSON list, of the list in a JSON
     object, or the lines of a text. Nothing for a failed call and for texts such as `no results`.
     """
@@ -197,19 +202,19 @@ _CHART_WORD: Final = re.compile(r"[\s_-]*(?:chart|graph|plot|diagram)s?")
 _SAME_CHART: Final = {"column": "bar", "columns": "bar", "bars": "bar", "doughnut": "donut"}
 
 
-def chart_type(step: Step) -> str | None:
+def chart_type(step: AgentStep) -> str | None:
     """The kind of chart a step made, as its arguments or its result say; null: not said."""
     result = json_value(step.result)
     for holder in (step.arguments, result if isinstance(result, Mapping) else {}):
-        said = [(key, text) for key, text in _texts(holder) if key in _TYPE_KEYS]
-        if said:
-            return min(said, key=lambda pair: _TYPE_KEYS.index(pair[0]))[1]
+        kinds = [(key, text) for key, text in _texts(holder) if key in _TYPE_KEYS]
+        if kinds:
+            return min(kinds, key=lambda pair: _TYPE_KEYS.index(pair[0]))[1]
     return None
 
 
-def same_chart(one: str | None, other: str | None) -> bool:
+def is_same_chart(kind: str | None, other_kind: str | None) -> bool:
     """True for two names of one kind of chart: `Bar Chart`, `bar_chart`, `column`."""
-    return one is not None and other is not None and _chart(one) == _chart(other)
+    return kind is not None and other_kind is not None and _chart(kind) == _chart(other_kind)
 
 
 def _chart(name: str) -> str:
@@ -219,12 +224,12 @@ def _chart(name: str) -> str:
     return _SAME_CHART.get(bare, bare)
 
 
-def _walked(
+def _walk_call(
     turn: int, call: ToolCall, result: str | None, *, failed: bool, within: tuple[str, ...] = ()
-) -> Iterator[Step]:
-    yield Step(turn, call.name, call.arguments, call.raw, result, failed, within)
+) -> Iterator[AgentStep]:
+    yield AgentStep(turn, call.name, call.arguments, call.raw, result, failed, within)
     for inner in call.tool_calls:
-        yield from _walked(turn, inner, inner.result, failed=False, within=(*within, call.name))
+        yield from _walk_call(turn, inner, inner.result, failed=False, within=(*within, call.name))
 
 
 def _texts(value: Any, key: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
@@ -239,15 +244,15 @@ def _texts(value: Any, key: str = "", depth: int = 0) -> Iterator[tuple[str, str
             yield from _texts(item, key, depth + 1)
 
 
-def _reported(step: Step, arguments: Sequence[str]) -> list[str]:
+def _reported_sql(step: AgentStep, arguments: Sequence[str]) -> list[str]:
     result = json_value(step.result)
     if not isinstance(result, Mapping):
         return []
-    told = [result.get(key) for key in arguments]
-    return [text for text in told if isinstance(text, str) and reads_as_sql(text)]
+    values = [result.get(key) for key in arguments]
+    return [text for text in values if isinstance(text, str) and is_sql(text)]
 
 
-def _refused(name: str) -> Any:
+def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON number")
 
 
@@ -270,9 +275,9 @@ def case_of(
     steps = list(output_data.get("steps") or ())
     calls = tuple(_call(step, f"step_{place}") for place, step in enumerate(steps))
     results = tuple(
-        Turn(role="tool", tool_result=found)
+        Turn(role="tool", tool_result=tool_result)
         for place, step in enumerate(steps)
-        if (found := _result(step, f"step_{place}")) is not None
+        if (tool_result := _result(step, f"step_{place}")) is not None
     )
     called = (Turn(role="assistant", tool_calls=calls), *results) if calls else ()
     return Case(
@@ -285,7 +290,7 @@ def case_of(
                 Turn(role="assistant", text=_as_text(output_data.get("response"))),
             ),
         ),
-        expected=_expected(expected or {}),
+        expected=_expected_values(expected or {}),
     )
 
 
@@ -314,12 +319,12 @@ def as_data(case: Case) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]
 
 
 def _step_data(call: ToolCall, output: str | None) -> dict[str, Any]:
-    given = call.raw if call.raw is not None and not call.arguments else call.arguments
-    inner = [_step_data(one, one.result) for one in call.tool_calls]
-    return {"name": call.name, "input": given, "output": output, "tool_calls": inner}
+    arguments = call.raw if call.raw is not None and not call.arguments else call.arguments
+    inner = [_step_data(inner_call, inner_call.result) for inner_call in call.tool_calls]
+    return {"name": call.name, "input": arguments, "output": output, "tool_calls": inner}
 
 
-def _expected(fields: Mapping[str, Any]) -> Expected:
+def _expected_values(fields: Mapping[str, Any]) -> Expected:
     known = {key: value for key, value in fields.items() if key in Expected.model_fields}
     others = {key: value for key, value in fields.items() if key not in known}
     held = {**others, **(known.pop("additional_input", None) or {})}
@@ -327,13 +332,13 @@ def _expected(fields: Mapping[str, Any]) -> Expected:
 
 
 def _call(step: Mapping[str, Any], call_id: str | None = None) -> ToolCall:
-    given = _first(step, _INPUTS)
-    value = json_value(given) if isinstance(given, str) else given
+    arguments = _first(step, _INPUTS)
+    value = json_value(arguments) if isinstance(arguments, str) else arguments
     is_object = isinstance(value, Mapping)
     return ToolCall(
         name=str(_first(step, _NAMES) or ""),
         arguments={str(key): item for key, item in value.items()} if is_object else {},
-        raw=None if is_object else _as_text(given),
+        raw=None if is_object else _as_text(arguments),
         id=call_id,
         tool_calls=tuple(_call(inner) for inner in step.get("tool_calls") or ()),
         result=None if call_id else _as_text(_first(step, _OUTPUTS)),

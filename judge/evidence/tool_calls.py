@@ -33,7 +33,7 @@ class MadeCall:
     result: ToolResult | None = None
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         """True when the tool answered with an error."""
         return self.result is not None and self.result.is_error
 
@@ -81,8 +81,8 @@ class ToolEvidence:
     expected_writes: tuple[ExpectedCall, ...] | None
     done_writes: tuple[MadeCall, ...]
     write_match: bool | None
-    told: tuple[str, ...]
-    untold: tuple[str, ...]
+    stated_texts: tuple[str, ...]
+    unstated_texts: tuple[str, ...]
     finished: bool | None
 
     def text(self) -> str:
@@ -99,7 +99,7 @@ class ConversationEvidence:
     metrics: tuple[Metric, ...]
 
 
-def canonical(value: Any) -> str:
+def canonical_text(value: Any) -> str:
     """An argument value as text that is equal for values meaning the same.
 
     Numbers and numeric strings are compared as numbers (5, 5.0, "5"), strings trimmed and
@@ -126,23 +126,23 @@ def made_calls(transcript: Transcript) -> tuple[MadeCall, ...]:
 def tool_evidence(case: Case) -> ToolEvidence:
     """The deterministic comparison of a case's tool calls with its expected ones."""
     made = made_calls(case.transcript)
-    called = tuple(one for one in made if not one.failed)
+    called = tuple(made_call for made_call in made if not made_call.has_failed)
     expected = case.expected.tool_calls
-    found = _matches(expected or (), called)
-    matches = tuple(found.values())
+    match_by_index = _matches(expected or (), called)
+    matches = tuple(match_by_index.values())
     hit = {match.position for match in matches}
     write_names = case.write_names()
     writes_known = _writes_known(case)
-    expected_writes = _named(expected, write_names)
-    done_writes = tuple(one for one in called if one.call.name in write_names)
-    told, untold = _told(case)
+    expected_writes = _calls_by_name(expected, write_names)
+    done_writes = tuple(made_call for made_call in called if made_call.call.name in write_names)
+    stated, unstated = _stated_texts(case)
     return ToolEvidence(
         expected=expected,
         called=called,
-        failed=tuple(one for one in made if one.failed),
+        failed=tuple(made_call for made_call in made if made_call.has_failed),
         matches=matches,
-        missed=tuple(call for i, call in enumerate(expected or ()) if i not in found),
-        unexpected=tuple(one for place, one in enumerate(called) if place not in hit),
+        missed=tuple(call for i, call in enumerate(expected or ()) if i not in match_by_index),
+        unexpected=tuple(made_call for place, made_call in enumerate(called) if place not in hit),
         recall=_share(len(matches), expected),
         precision=None if expected is None else _share(len(matches), called),
         in_order=None if expected is None else _ascending([m.position for m in matches]),
@@ -150,8 +150,8 @@ def tool_evidence(case: Case) -> ToolEvidence:
         expected_writes=expected_writes,
         done_writes=done_writes,
         write_match=_write_match(expected_writes, done_writes, known=writes_known),
-        told=told,
-        untold=untold,
+        stated_texts=stated,
+        unstated_texts=unstated,
         finished=case.transcript.finished,
     )
 
@@ -160,8 +160,8 @@ def _plain(value: Any, depth: int) -> Any:
     if depth > _DEEPEST:
         return None
     if isinstance(value, Mapping):
-        held = {str(k): _plain(v, depth + 1) for k, v in value.items() if v is not None}
-        return dict(sorted(held.items()))
+        members = {str(k): _plain(v, depth + 1) for k, v in value.items() if v is not None}
+        return dict(sorted(members.items()))
     if isinstance(value, list | tuple):
         return sorted((_plain(item, depth + 1) for item in value), key=json.dumps)
     return None if value is None else _scalar(value)
@@ -171,12 +171,12 @@ def _scalar(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and math.isfinite(value):
-        return _trimmed(f"{value:.9f}")
+        return _trimmed_number(f"{value:.9f}")
     text = str(value).strip().casefold()
-    return _trimmed(text.removeprefix("+")) if _NUMBER.fullmatch(text) else text
+    return _trimmed_number(text.removeprefix("+")) if _NUMBER.fullmatch(text) else text
 
 
-def _trimmed(number: str) -> str:
+def _trimmed_number(number: str) -> str:
     short = number.rstrip("0").rstrip(".") if "." in number else number
     return "0" if short == "-0" else short
 
@@ -200,19 +200,21 @@ def _result_of(
     return candidate if candidate is not None and candidate.call_id is None else None
 
 
-def _compared(expected: ExpectedCall, made: MadeCall, position: int) -> CallMatch:
+def _call_match(expected: ExpectedCall, made: MadeCall, position: int) -> CallMatch:
     if expected.arguments is None:
         return CallMatch(expected, made, position)
     due = {name: value for name, value in expected.arguments.items() if value is not None}
-    given = {name: value for name, value in made.call.arguments.items() if value is not None}
-    both = sorted(due.keys() & given.keys())
+    actual = {name: value for name, value in made.call.arguments.items() if value is not None}
+    both = sorted(due.keys() & actual.keys())
     return CallMatch(
         expected,
         made,
         position,
-        missing=tuple(sorted(due.keys() - given.keys())),
-        extra=tuple(sorted(given.keys() - due.keys())),
-        different=tuple(name for name in both if canonical(due[name]) != canonical(given[name])),
+        missing=tuple(sorted(due.keys() - actual.keys())),
+        extra=tuple(sorted(actual.keys() - due.keys())),
+        different=tuple(
+            name for name in both if canonical_text(due[name]) != canonical_text(actual[name])
+        ),
     )
 
 
@@ -220,26 +222,26 @@ def _matches(expected: Sequence[ExpectedCall], called: Sequence[MadeCall]) -> di
     """One made call at most for each expected one, by its index. Exact pairs go first, those with
     given arguments before those that take any, so that no call is taken from another.
     """
-    found: dict[int, CallMatch] = {}
+    matches: dict[int, CallMatch] = {}
     free = set(range(len(called)))
     given_first = sorted(range(len(expected)), key=lambda i: expected[i].arguments is None)
     for exact in (True, False):
         for index in given_first:
-            if index in found:
+            if index in matches:
                 continue
-            before = max((m.position for i, m in found.items() if i < index), default=-1)
+            before = max((m.position for i, m in matches.items() if i < index), default=-1)
             match = _best(expected[index], called, sorted(free), before)
             if match is not None and (match.differences == 0 or not exact):
-                found[index] = match
+                matches[index] = match
                 free.discard(match.position)
-    return dict(sorted(found.items()))
+    return dict(sorted(matches.items()))
 
 
 def _best(
     expected: ExpectedCall, called: Sequence[MadeCall], free: Sequence[int], before: int
 ) -> CallMatch | None:
     candidates = [
-        _compared(expected, called[place], place)
+        _call_match(expected, called[place], place)
         for place in free
         if called[place].call.name == expected.name
     ]
@@ -258,7 +260,7 @@ def _ascending(positions: Sequence[int]) -> bool:
     return all(left < right for left, right in itertools.pairwise(positions))
 
 
-def _named(
+def _calls_by_name(
     expected: Sequence[ExpectedCall] | None, names: frozenset[str]
 ) -> tuple[ExpectedCall, ...] | None:
     if expected is None:
@@ -281,14 +283,14 @@ def _write_match(
     return exact and len(matches) == len(expected) == len(done)
 
 
-def _told(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    texts = [_comparable(text) for _, text in case.transcript.said()]
-    told = {
-        due: any(_tells(text, _comparable(due)) for text in texts) for due in case.expected.said
+def _stated_texts(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    texts = [_comparable(text) for _, text in case.transcript.agent_texts()]
+    is_stated = {
+        due: any(_has_text(text, _comparable(due)) for text in texts) for due in case.expected.said
     }
     return (
-        tuple(due for due in case.expected.said if told[due]),
-        tuple(due for due in case.expected.said if not told[due]),
+        tuple(due for due in case.expected.said if is_stated[due]),
+        tuple(due for due in case.expected.said if not is_stated[due]),
     )
 
 
@@ -296,7 +298,7 @@ def _comparable(text: str) -> str:
     return text.replace(",", "").casefold().strip()
 
 
-def _tells(text: str, due: str) -> bool:
+def _has_text(text: str, due: str) -> bool:
     # Whole words only: telling 1327 does not tell 327.
     before = r"(?<!\w)" if due[:1].isalnum() else ""
     after = r"(?!\w)" if due[-1:].isalnum() else ""
@@ -322,13 +324,15 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join((*shown, *more)) or "none"
 
 
-def _made(calls: Sequence[MadeCall]) -> str:
-    return _names([f"{_short(one.call.name, 40)} (turn {one.turn})" for one in calls])
+def _call_names(calls: Sequence[MadeCall]) -> str:
+    return _names(
+        [f"{_short(made_call.call.name, 40)} (turn {made_call.turn})" for made_call in calls]
+    )
 
 
 def _call_lines(tools: ToolEvidence) -> Iterator[str]:
-    yield f"Successful calls: {len(tools.called)}: {_made(tools.called)}"
-    yield f"Failed calls, not counted as done: {len(tools.failed)}: {_made(tools.failed)}"
+    yield f"Successful calls: {len(tools.called)}: {_call_names(tools.called)}"
+    yield f"Failed calls, not counted as done: {len(tools.failed)}: {_call_names(tools.failed)}"
     if tools.expected is None:
         yield "No expected calls given."
         return
@@ -336,7 +340,7 @@ def _call_lines(tools: ToolEvidence) -> Iterator[str]:
     order = "yes" if tools.in_order else "no"
     yield f"By name: recall {_ratio(tools.recall)}, precision {_ratio(tools.precision)}, in order: {order}"
     yield f"Expected but not called: {_names([call.name for call in tools.missed])}"
-    yield f"Called beyond the expected: {_made(tools.unexpected)}"
+    yield f"Called beyond the expected: {_call_names(tools.unexpected)}"
     differing = [match for match in tools.matches if match.differences]
     yield f"Matched calls with other arguments than expected: {len(differing)}"
     for match in differing[:_LISTED]:
@@ -344,9 +348,9 @@ def _call_lines(tools: ToolEvidence) -> Iterator[str]:
 
 
 def _difference_line(match: CallMatch) -> str:
-    due, given = match.expected.arguments or {}, match.made.call.arguments
+    due, actual = match.expected.arguments or {}, match.made.call.arguments
     values = [
-        f"{_short(name, 40)} is {_value(given[name])}, expected {_value(due[name])}"
+        f"{_short(name, 40)} is {_value(actual[name])}, expected {_value(due[name])}"
         for name in match.different[:4]
     ]
     parts = [f"missing {_names(match.missing)}"] if match.missing else []
@@ -368,9 +372,9 @@ def _write_lines(tools: ToolEvidence) -> Iterator[str]:
 
 
 def _end_lines(tools: ToolEvidence) -> Iterator[str]:
-    due = len(tools.told) + len(tools.untold)
+    due = len(tools.stated_texts) + len(tools.unstated_texts)
     if due:
-        missing = _names([_value(text) for text in tools.untold])
-        yield f"Told the user {len(tools.told)} of {due} expected strings; not told: {missing}"
+        missing = _names([_value(text) for text in tools.unstated_texts])
+        yield f"Told the user {len(tools.stated_texts)} of {due} expected strings; not told: {missing}"
     if tools.finished is not None:
         yield f"Conversation came to its end: {'yes' if tools.finished else 'no, it was cut off'}"

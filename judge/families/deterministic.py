@@ -38,13 +38,13 @@ class RecordedJudge:
     def judge(self, case: Case) -> list[Score]:
         """The headline, then one part for each other label, by name."""
         others = sorted(name for name in case.labels if name != REWARD)
-        parts = [_recorded(case.labels[name], name, f"label:{name}") for name in others]
+        parts = [_recorded_score(case.labels[name], name, f"label:{name}") for name in others]
         if REWARD not in case.labels:
             return [Score.skipped(RECORDED_REWARD.name, "no recorded label"), *parts]
-        return [_recorded(case.labels[REWARD], REWARD), *parts]
+        return [_recorded_score(case.labels[REWARD], REWARD), *parts]
 
 
-def _recorded(verdict: float, name: str, part: str = "") -> Score:
+def _recorded_score(verdict: float, name: str, part: str = "") -> Score:
     if not 0 <= verdict <= 1:
         reason = f"label {name!r} is {verdict!r}, wanted 0 to 1"
         return Score.failed(RECORDED_REWARD.name, reason, "invalid_label", part)

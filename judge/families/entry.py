@@ -38,7 +38,7 @@ class JudgeEntry:
     description: str
     needs: tuple[str, ...]
     needs_ground_truth: bool
-    made: Callable[[Any, Sequence[Rubric]], Judge]
+    create_judge: Callable[[Any, Sequence[Rubric]], Judge]
     options: type[JudgeOptions] = JudgeOptions
     offline: bool = True
     asks: bool = True

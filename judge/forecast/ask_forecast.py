@@ -13,22 +13,30 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from assizes.judge.case import Case
-from assizes.judge.engine.ask_records import Heard
-from assizes.judge.engine.ensemble_hearing import Panel, voted
+from assizes.judge.engine.ask_records import HearingResult
+from assizes.judge.engine.ensemble_hearing import EnsembleModels, hear_ensemble
 from assizes.judge.engine.hearings import reply_key
-from assizes.judge.engine.reply_cache import Kept, ReplyCache
+from assizes.judge.engine.reply_cache import CachedReply, ReplyCache
 from assizes.judge.errors import ModelError
 from assizes.judge.forecast.reply_estimates import reply_tokens
 from assizes.judge.hearing import Hearing
 from assizes.judge.heuristic.answers import plain_reply
-from assizes.judge.model_assignment import Seats
+from assizes.judge.model_assignment import ModelAssignment
 from assizes.judge.models.model import Model
 from assizes.judge.prompts.reply import parse_reply
 from assizes.judge.prompts.reply_request import most_sent
-from assizes.judge.protocol import NO_CLERK, Ask, Clerk, Judge, NoReply, QueryResult, Question
+from assizes.judge.protocol import (
+    NO_SQL_RUNNER,
+    Ask,
+    Judge,
+    NoReply,
+    QueryResult,
+    Question,
+    SqlRunner,
+)
 
 
-class Bench(NamedTuple):
+class AskGroup(NamedTuple):
     """Whose asks are counted together: those of one judge to one model in one round."""
 
     judge: str
@@ -37,7 +45,7 @@ class Bench(NamedTuple):
 
 
 @dataclass
-class Tally:
+class AskTally:
     """The asks of a bench.
 
     Of `asks`, `kept` are answered by kept replies, `same` by another ask of the run, `put` to the
@@ -56,30 +64,30 @@ class Tally:
     """
 
     asks: int = 0
-    kept: int = 0
+    cached: int = 0
     same: int = 0
-    put: int = 0
-    blind: int = 0
-    sent: int = 0
-    most_sent: int = 0
-    came: int = 0
-    most: int = 0
+    to_put: int = 0
+    without_rule: int = 0
+    input_tokens: int = 0
+    max_input_tokens: int = 0
+    output_tokens: int = 0
+    max_output_tokens: int = 0
     metered: int = 0
-    metered_sent: int = 0
-    metered_guess: int = 0
-    metered_came: int = 0
+    metered_input_tokens: int = 0
+    estimated_input_tokens: int = 0
+    metered_output_tokens: int = 0
     metered_ms: float = 0.0
 
-    def note_kept(self, kept: Kept, guess: int) -> None:
+    def note_cached(self, reply: CachedReply, estimate: int) -> None:
         """An ask that a kept reply answers."""
-        self.kept += 1
-        completion = kept.completion
-        sent, came = completion.input_tokens, completion.output_tokens
-        if sent is not None and came is not None and kept.attempts == 1:
+        self.cached += 1
+        completion = reply.completion
+        input_tokens, output_tokens = completion.input_tokens, completion.output_tokens
+        if input_tokens is not None and output_tokens is not None and reply.attempts == 1:
             self.metered += 1
-            self.metered_sent += sent
-            self.metered_guess += guess
-            self.metered_came += came
+            self.metered_input_tokens += input_tokens
+            self.estimated_input_tokens += estimate
+            self.metered_output_tokens += output_tokens
             self.metered_ms += completion.latency_ms
 
 
@@ -92,71 +100,82 @@ class Forecaster:
         clerk: looks things up for judges.
     """
 
-    def __init__(self, seats: Seats, cache: ReplyCache | None, clerk: Clerk | None = None) -> None:
-        self.tallies: dict[Bench, Tally] = {}
-        self._seats = seats
+    def __init__(
+        self,
+        assignment: ModelAssignment,
+        cache: ReplyCache | None,
+        sql_runner: SqlRunner | None = None,
+    ) -> None:
+        self.tallies: dict[AskGroup, AskTally] = {}
+        self._assignment = assignment
         self._cache = cache
-        self._clerk = clerk
-        self._put: set[str] = set()
+        self._sql_runner = sql_runner
+        self._put_keys: set[str] = set()
 
-    async def hear(self, judge: Judge, case: Case) -> Heard:
+    async def hear(self, judge: Judge, case: Case) -> HearingResult:
         """One judge on one case, before its model or its panel."""
-        own = self._seats.own.get(judge.name, self._seats.shared)
-        if isinstance(own, Panel):
-            return await voted(own, judge, case, partial(self._heard, judge, case))
-        return await self._heard(judge, case, own, 0)
+        own = self._assignment.own.get(judge.name, self._assignment.shared)
+        if isinstance(own, EnsembleModels):
+            return await hear_ensemble(own, judge, case, partial(self._hear_once, judge, case))
+        return await self._hear_once(judge, case, own, 0)
 
-    async def _heard(self, judge: Judge, case: Case, model: Model, sample: int) -> Heard:
+    async def _hear_once(
+        self, judge: Judge, case: Case, model: Model, sample: int
+    ) -> HearingResult:
         hearing = Hearing(judge, case)
         round_ = 0
         while hearing.asks:
-            tally = self.tallies.setdefault(Bench(judge.name, model.name, round_), Tally())
-            seen = _Seen(model, sample, tally)
-            hearing.answer([await self._reply(one, seen) for one in hearing.asks])
+            tally = self.tallies.setdefault(AskGroup(judge.name, model.name, round_), AskTally())
+            context = _AskContext(model, sample, tally)
+            hearing.answer([await self._reply(question, context) for question in hearing.asks])
             round_ += 1
-        return Heard(judge, hearing.scores, [])
+        return HearingResult(judge, hearing.scores, [])
 
-    async def _reply(self, question: Question, seen: _Seen) -> BaseModel | QueryResult | NoReply:
+    async def _reply(
+        self, question: Question, context: _AskContext
+    ) -> BaseModel | QueryResult | NoReply:
         if isinstance(question, Ask):
-            return await self._foreseen(question, seen)
-        if self._clerk is None:
-            return NO_CLERK
-        return await self._clerk.look_up(question)
+            return await self._foresee_reply(question, context)
+        if self._sql_runner is None:
+            return NO_SQL_RUNNER
+        return await self._sql_runner.look_up(question)
 
-    async def _foreseen(self, ask: Ask[Any], seen: _Seen) -> BaseModel | NoReply:
-        tally, (sent, most) = seen.tally, seen.model.tokens(ask)
+    async def _foresee_reply(self, ask: Ask[Any], context: _AskContext) -> BaseModel | NoReply:
+        tally, (sent, most) = context.tally, context.model.tokens(ask)
         tally.asks += 1
-        key = reply_key(seen.model, ask.prompt_hash, seen.sample)
-        kept = await self._cache.get(key) if key and self._cache is not None else None
-        if kept is not None and (known := _read(ask, kept)) is not None:
-            tally.note_kept(kept, sent)
+        key = reply_key(context.model, ask.prompt_hash, context.sample)
+        cached = await self._cache.get(key) if key and self._cache is not None else None
+        if cached is not None and (known := _read_cached(ask, cached)) is not None:
+            tally.note_cached(cached, sent)
             return known
         value, reply = plain_reply(ask)
-        tally.blind += value is None
-        if key in self._put:
+        tally.without_rule += value is None
+        if key in self._put_keys:
             tally.same += 1
             return reply
         if key is not None:
-            self._put.add(key)
-        tally.put += 1
-        tally.sent += sent
-        tally.most_sent += most_sent(ask, sent)
-        tally.most += most
-        tally.came += min(most, reply_tokens(ask.reply, value, ask.prompt.user)) if most else 0
+            self._put_keys.add(key)
+        tally.to_put += 1
+        tally.input_tokens += sent
+        tally.max_input_tokens += most_sent(ask, sent)
+        tally.max_output_tokens += most
+        tally.output_tokens += (
+            min(most, reply_tokens(ask.reply, value, ask.prompt.user)) if most else 0
+        )
         return reply
 
 
-class _Seen(NamedTuple):
+class _AskContext(NamedTuple):
     model: Model
     sample: int
-    tally: Tally
+    tally: AskTally
 
 
-def _read(ask: Ask[Any], kept: Kept) -> BaseModel | None:
+def _read_cached(ask: Ask[Any], cached: CachedReply) -> BaseModel | None:
     try:
-        found: BaseModel = parse_reply(
-            kept.completion.text, ask.reply, kept.completion.reply_id
+        reply: BaseModel = parse_reply(
+            cached.completion.text, ask.reply, cached.completion.reply_id
         ).reply
     except ModelError:
         return None
-    return found
+    return reply

@@ -52,12 +52,12 @@ def _schema(reply: type[BaseModel]) -> dict[str, Any]:
 
 def _shape(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], texts: list[str]) -> Any:
     """The value with its free texts taken out and put in `texts`; a single word is an id."""
-    schema = _resolved(schema, root)
+    schema = _resolve_schema(schema, root)
     if isinstance(value, Mapping):
         fields = schema.get("properties", {})
-        return {key: _shape(one, fields.get(key, {}), root, texts) for key, one in value.items()}
+        return {key: _shape(item, fields.get(key, {}), root, texts) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_shape(one, schema.get("items", {}), root, texts) for one in value]
+        return [_shape(item, schema.get("items", {}), root, texts) for item in value]
     if isinstance(value, str) and " " in value and not {"enum", "const"} & schema.keys():
         texts.append(value)
         return ""
@@ -66,19 +66,22 @@ def _shape(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], texts
 
 def _example(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
     """The shortest value of a schema whose lists have one entry."""
-    if any(one.get("type") == "null" for one in schema.get("anyOf", ())):
+    if any(option.get("type") == "null" for option in schema.get("anyOf", ())):
         return None
-    schema = _resolved(schema, root)
+    schema = _resolve_schema(schema, root)
     if choices := schema.get("enum"):
         return choices[0]
     if schema.get("type") == "object":
-        return {key: _example(one, root) for key, one in schema.get("properties", {}).items()}
+        return {
+            key: _example(field_schema, root)
+            for key, field_schema in schema.get("properties", {}).items()
+        }
     if schema.get("type") == "array":
         return [_example(schema.get("items", {}), root)]
     return {"string": _PLACEHOLDER, "boolean": True}.get(schema.get("type", ""), 1)
 
 
-def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
+def _resolve_schema(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
     while True:
         if "$ref" in schema:
             target: Any = root
@@ -86,6 +89,8 @@ def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str
                 target = target[step]
             schema = target
         elif choices := schema.get("anyOf"):
-            schema = next((one for one in choices if one.get("type") != "null"), choices[0])
+            schema = next(
+                (option for option in choices if option.get("type") != "null"), choices[0]
+            )
         else:
             return schema

@@ -12,21 +12,21 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from assizes.judge.config.run import RunConfig
 from assizes.judge.engine.ledger import Account
-from assizes.judge.forecast.ask_forecast import Bench, Tally
+from assizes.judge.forecast.ask_forecast import AskGroup, AskTally
 from assizes.judge.forecast.reply_estimates import TEXT_TOKENS
 from assizes.judge.models.model import OFFLINE_PROVIDER, Model
 
-ENOUGH: Final = 5
+MIN_KNOWN_REPLIES: Final = 5
 """So many replies of a bench say how long the others will be."""
 
 ASSUMED_LATENCY_S: Final = 5.0
 
 
-class _Part(BaseModel):
+class _ForecastPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class JudgeForecast(_Part):
+class JudgeForecast(_ForecastPart):
     """The asks of one judge to one model, of which `to_put` are not answered yet.
 
     Tokens and dollars are those of the asks to put. `worst_usd` has every reply at its cap.
@@ -45,7 +45,7 @@ class JudgeForecast(_Part):
     latency_s: float = Field(description="of one call")
 
 
-class LimitForecast(_Part):
+class LimitForecast(_ForecastPart):
     """One of the limits on spending: `spent` before the run goes on, what it would add, and whether
     that fits: what is expected, and by batch the worst case, which is set aside beforehand.
     """
@@ -58,7 +58,7 @@ class LimitForecast(_Part):
     fits: bool | None = Field(description="null: no price is known")
 
 
-class RunForecast(_Part):
+class RunForecast(_ForecastPart):
     """Everything `assizes plan` says."""
 
     run_id: str
@@ -89,7 +89,7 @@ class RunForecast(_Part):
     )
 
 
-class Past(NamedTuple):
+class PastReplies(NamedTuple):
     """What earlier runs know of a bench: how many replies, their mean tokens and seconds."""
 
     replies: int
@@ -105,7 +105,7 @@ class Spendings(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scene:
+class ForecastInputs:
     """What a forecast is made from.
 
     Args:
@@ -117,54 +117,65 @@ class Scene:
 
     config: RunConfig
     models: Mapping[str, Model]
-    past: Mapping[Bench, Past]
+    past: Mapping[AskGroup, PastReplies]
     scale: float = 1.0
 
 
-class Figures:
+class ForecastFigures:
     """The lines of a forecast and what they rest on."""
 
-    def __init__(self, scene: Scene, tallies: Mapping[Bench, Tally]) -> None:
-        self._scene = scene
-        self._tallies = {bench: tallies[bench] for bench in sorted(tallies)}
-        pairs = dict.fromkeys((bench.judge, bench.model) for bench in self._tallies)
+    def __init__(self, inputs: ForecastInputs, tallies: Mapping[AskGroup, AskTally]) -> None:
+        self._inputs = inputs
+        self._tallies = {group: tallies[group] for group in sorted(tallies)}
+        pairs = dict.fromkeys((group.judge, group.model) for group in self._tallies)
         self.judges = tuple(self._judge(*pair) for pair in pairs)
 
     def minutes(self) -> float | None:
         """At the limits of the run, to which text rules are not held; null where a batch is as slow
         as the provider likes.
         """
-        if self._scene.config.runner.batch:
+        if self._inputs.config.runner.batch:
             return None
-        limits, models = self._scene.config.limits, self._scene.models
-        called = [one for one in self.judges if not _is_offline(models[one.model])]
-        seconds = [sum(one.to_put * one.latency_s for one in called) / limits.max_in_flight]
-        for name in {one.model for one in called}:
-            mine = [one for one in called if one.model == name]
-            asks = sum(one.to_put for one in mine)
-            tokens = sum(one.input_tokens + one.output_tokens for one in mine)
+        limits, models = self._inputs.config.limits, self._inputs.models
+        called = [forecast for forecast in self.judges if not _is_offline(models[forecast.model])]
+        seconds = [
+            sum(forecast.to_put * forecast.latency_s for forecast in called) / limits.max_in_flight
+        ]
+        for name in {forecast.model for forecast in called}:
+            own = [forecast for forecast in called if forecast.model == name]
+            asks = sum(forecast.to_put for forecast in own)
+            tokens = sum(forecast.input_tokens + forecast.output_tokens for forecast in own)
             seconds.append(60 * asks / (limits.requests_per_minute or math.inf))
             seconds.append(60 * tokens / (limits.tokens_per_minute or math.inf))
         return round(max(seconds) / 60, 2)
 
     def assumptions(self) -> Iterator[str]:
         """What was not known and is taken for granted."""
-        scene, put = self._scene, [b for b, tally in self._tallies.items() if tally.put]
-        asked = {bench.model for bench in put if not _is_offline(scene.models[bench.model])}
-        unsized = {bench.judge for bench in put if bench.model in asked and not self._known(bench)}
+        inputs, groups_to_put = (
+            self._inputs,
+            [b for b, tally in self._tallies.items() if tally.to_put],
+        )
+        asked = {
+            group.model for group in groups_to_put if not _is_offline(inputs.models[group.model])
+        }
+        unsized = {
+            group.judge
+            for group in groups_to_put
+            if group.model in asked and not self._known_reply_tokens(group)
+        }
         if unsized:
             yield (
-                f"no reply is known of {_listed(unsized)}: {TEXT_TOKENS} output tokens are assumed "
+                f"no reply is known of {_name_list(unsized)}: {TEXT_TOKENS} output tokens are assumed "
                 "for each text in one"
             )
         if timeless := [name for name in asked if self._mean_latency_s(name) is None]:
-            yield f"a call takes {ASSUMED_LATENCY_S:g} s: none of {_listed(timeless)} is known"
+            yield f"a call takes {ASSUMED_LATENCY_S:g} s: none of {_name_list(timeless)} is known"
         for name in sorted(asked):
-            if scene.models[name].price is None:
+            if inputs.models[name].price is None:
                 yield f'no price is known for {name}: give it in [limits.prices."{name}"]'
         blind = Counter[str]()
-        for bench in put:
-            blind[bench.judge] += self._tallies[bench].blind
+        for group in groups_to_put:
+            blind[group.judge] += self._tallies[group].without_rule
         for judge, times in sorted((+blind).items()):
             yield (
                 f"plain rules cannot answer {times} asks of {judge}: what it asks after them is "
@@ -173,65 +184,71 @@ class Figures:
 
     def _judge(self, judge: str, name: str) -> JudgeForecast:
         """All rounds of a judge before one model."""
-        benches = [bench for bench in self._tallies if bench[:2] == (judge, name)]
-        found, scale = [self._tallies[bench] for bench in benches], self._scene.scale
-        sent = scale * self._ratio(name) * sum(one.sent for one in found)
-        came = scale * sum(map(self._came, benches))
-        most = scale * sum(one.most for one in found)
+        groups = [group for group in self._tallies if group[:2] == (judge, name)]
+        tallies, scale = [self._tallies[group] for group in groups], self._inputs.scale
+        input_tokens = scale * self._ratio(name) * sum(tally.input_tokens for tally in tallies)
+        output_tokens = scale * sum(map(self._output_tokens, groups))
+        max_output_tokens = scale * sum(tally.max_output_tokens for tally in tallies)
         return JudgeForecast(
             judge=judge,
             model=name,
-            asks=round(scale * sum(one.asks for one in found)),
-            kept=round(scale * sum(one.kept for one in found)),
-            same=round(scale * sum(one.same for one in found)),
-            to_put=round(scale * sum(one.put for one in found)),
-            input_tokens=round(sent),
-            output_tokens=round(came),
-            expected_usd=self._usd(name, sent, came),
-            worst_usd=self._usd(name, max(sent, scale * sum(one.most_sent for one in found)), most),
+            asks=round(scale * sum(tally.asks for tally in tallies)),
+            kept=round(scale * sum(tally.cached for tally in tallies)),
+            same=round(scale * sum(tally.same for tally in tallies)),
+            to_put=round(scale * sum(tally.to_put for tally in tallies)),
+            input_tokens=round(input_tokens),
+            output_tokens=round(output_tokens),
+            expected_usd=self._usd(name, input_tokens, output_tokens),
+            worst_usd=self._usd(
+                name,
+                max(input_tokens, scale * sum(tally.max_input_tokens for tally in tallies)),
+                max_output_tokens,
+            ),
             latency_s=self._latency_s(name),
         )
 
     def _ratio(self, name: str) -> float:
         """By how much the model's estimates of prompts are off, by the replies that are kept."""
-        found = [tally for bench, tally in self._tallies.items() if bench.model == name]
-        guess = sum(one.metered_guess for one in found)
-        if sum(one.metered for one in found) < ENOUGH or not guess:
+        tallies = [tally for group, tally in self._tallies.items() if group.model == name]
+        estimate = sum(tally.estimated_input_tokens for tally in tallies)
+        if sum(tally.metered for tally in tallies) < MIN_KNOWN_REPLIES or not estimate:
             return 1.0
-        return sum(one.metered_sent for one in found) / guess
+        return sum(tally.metered_input_tokens for tally in tallies) / estimate
 
-    def _known(self, bench: Bench) -> float | None:
+    def _known_reply_tokens(self, group: AskGroup) -> float | None:
         """Tokens of a reply: as kept ones were, as those of earlier runs; null: neither is known."""
-        tally, past = self._tallies[bench], self._scene.past.get(bench)
-        if tally.metered >= ENOUGH:
-            return tally.metered_came / tally.metered
-        return past.tokens if past is not None and past.replies >= ENOUGH else None
+        tally, past = self._tallies[group], self._inputs.past.get(group)
+        if tally.metered >= MIN_KNOWN_REPLIES:
+            return tally.metered_output_tokens / tally.metered
+        return past.tokens if past is not None and past.replies >= MIN_KNOWN_REPLIES else None
 
-    def _came(self, bench: Bench) -> float:
-        tally, known = self._tallies[bench], self._known(bench)
-        return tally.came if known is None else tally.put * known
+    def _output_tokens(self, group: AskGroup) -> float:
+        tally, known = self._tallies[group], self._known_reply_tokens(group)
+        return tally.output_tokens if known is None else tally.to_put * known
 
     def _latency_s(self, name: str) -> float:
-        if _is_offline(self._scene.models[name]):
+        if _is_offline(self._inputs.models[name]):
             return 0.0
         mean_s = self._mean_latency_s(name)
         return ASSUMED_LATENCY_S if mean_s is None else round(mean_s, 3)
 
     def _mean_latency_s(self, name: str) -> float | None:
         """Over the calls of a model that are known, kept or earlier; null: too few are."""
-        kept = [tally for bench, tally in self._tallies.items() if bench.model == name]
-        past = [past for bench, past in self._scene.past.items() if bench.model == name]
-        calls = sum(one.metered for one in kept) + sum(one.replies for one in past)
-        seconds = sum(one.metered_ms for one in kept) / 1000
-        seconds += sum(one.replies * one.latency_s for one in past)
-        return seconds / calls if calls >= ENOUGH else None
+        tallies = [tally for group, tally in self._tallies.items() if group.model == name]
+        past = [past for group, past in self._inputs.past.items() if group.model == name]
+        calls = sum(tally.metered for tally in tallies) + sum(earlier.replies for earlier in past)
+        seconds = sum(tally.metered_ms for tally in tallies) / 1000
+        seconds += sum(earlier.replies * earlier.latency_s for earlier in past)
+        return seconds / calls if calls >= MIN_KNOWN_REPLIES else None
 
-    def _usd(self, name: str, sent: float, came: float) -> float | None:
-        price = self._scene.models[name].price
+    def _usd(self, name: str, input_tokens: float, output_tokens: float) -> float | None:
+        price = self._inputs.models[name].price
         if price is None:
             return None
-        batch = self._scene.config.runner.batch
-        return round(price.cost_usd(math.ceil(sent), math.ceil(came), batch=batch), 6)
+        batch = self._inputs.config.runner.batch
+        return round(
+            price.cost_usd(math.ceil(input_tokens), math.ceil(output_tokens), batch=batch), 6
+        )
 
 
 def spending_limits(
@@ -274,5 +291,5 @@ def _is_offline(model: Model) -> bool:
     return model.provider == OFFLINE_PROVIDER
 
 
-def _listed(names: Iterable[str]) -> str:
+def _name_list(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))

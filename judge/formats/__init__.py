@@ -22,9 +22,9 @@ from assizes.judge.formats.readers.openai_logs import OpenAILogs
 from assizes.judge.formats.readers.otel import OpenTelemetry
 from assizes.judge.formats.readers.tau2 import Tau2
 from assizes.judge.formats.readers.tau_bench import TauBench
-from assizes.judge.formats.shared.containers import Document, Lines
+from assizes.judge.formats.shared.containers import DocumentFormat, LineFormat
 
-__all__ = ["FORMATS", "NAMES", "Format", "detect", "native_line", "pinned"]
+__all__ = ["FORMATS", "NAMES", "Format", "detect_format", "native_line", "resolve_format"]
 
 
 class Format(Protocol):
@@ -60,51 +60,51 @@ class Format(Protocol):
 
 
 _LAYOUTS: Final = (InspectAI(), ATIF(), AnthropicMessages(), OpenAIChat())
-_GATHERED: Final = (MLflowTraces(), Langfuse(), OpenTelemetry(), OpenAILogs())
+_PIECE_FORMATS: Final = (MLflowTraces(), Langfuse(), OpenTelemetry(), OpenAILogs())
 # What is told by fewer and more common keys comes later.
 _ORDER: Final[tuple[Format, ...]] = (
     Native(),
     TauBench(),
-    *_GATHERED,
-    *(container(layout) for layout in _LAYOUTS for container in (Lines, Document)),
+    *_PIECE_FORMATS,
+    *(container(layout) for layout in _LAYOUTS for container in (LineFormat, DocumentFormat)),
     Tau2(),
     AgentEvaluation(),
 )
 
-FORMATS: Final[dict[str, Format]] = {one.name: one for one in _ORDER}
+FORMATS: Final[dict[str, Format]] = {format_.name: format_ for format_ in _ORDER}
 """By name; a layout that may also stand in one document is there twice."""
 
 NAMES: Final = tuple(name for name in get_args(FormatName) if name != "auto")
 """The names of the formats, in the order in which they are told."""
 
 
-def detect(head: bytes) -> Format:
+def detect_format(head: bytes) -> Format:
     """The format of an object, from its first few thousand decompressed bytes.
 
     Raises:
         DataError: `format`, naming the ones that are known.
     """
     for value in _beginnings(head):
-        for one in _ORDER:
-            if one.fits(value):
-                return pinned(one.name.partition(".")[0], head)
+        for format_ in _ORDER:
+            if format_.fits(value):
+                return resolve_format(format_.name.partition(".")[0], head)
     known = ", ".join(NAMES)
     raise DataError("format", f"not recognised as one of {known}; set [transcripts] format")
 
 
-def pinned(name: str, head: bytes) -> Format:
+def resolve_format(name: str, head: bytes) -> Format:
     """The format of that name, in the container an object shows by how it begins."""
-    whole = FORMATS.get(f"{name}.document")
-    return whole if whole is not None and _is_document(head) else FORMATS[name]
+    document_format = FORMATS.get(f"{name}.document")
+    return document_format if document_format is not None and _is_document(head) else FORMATS[name]
 
 
 def _is_document(head: bytes) -> bool:
     """Whether a file holds a list, or an object over several lines; a single line is a line."""
-    begun = head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    if begun.startswith(b"["):
+    start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start.startswith(b"["):
         return True
-    first, end, _ = begun.partition(b"\n")
-    if not end or not begun.startswith(b"{"):
+    first, end, _ = start.partition(b"\n")
+    if not end or not start.startswith(b"{"):
         return False
     try:
         jiter.from_json(first)
@@ -117,16 +117,18 @@ def _is_document(head: bytes) -> bool:
 def _beginnings(head: bytes) -> Iterator[Any]:
     # A document may be cut anywhere; of a file by lines, the first ones may be broken, and of a
     # document a record that is not the first.
-    whole = head.decode("utf-8-sig", "ignore")
-    cuts = (whole[: len(whole) >> halved] for halved in range(1, len(whole).bit_length()))
-    for text in (whole, *whole.split("\n"), *cuts):
+    full_text = head.decode("utf-8-sig", "ignore")
+    cuts = (
+        full_text[: len(full_text) >> halved] for halved in range(1, len(full_text).bit_length())
+    )
+    for text in (full_text, *full_text.split("\n"), *cuts):
         try:
-            yield _begun(text.encode())
+            yield _parse_beginning(text.encode())
         except ValueError:
             continue
 
 
-def _begun(text: bytes) -> Any:
+def _parse_beginning(text: bytes) -> Any:
     """The value that a text is, or begins; a whole value with more behind it is no line.
 
     Raises:

@@ -25,7 +25,7 @@ def openai_record(case: Case) -> dict[str, Any]:
         _openai_message(turn, thoughts.get(str(place)))
         for place, turn in enumerate(transcript.turns)
     ]
-    return _stated(
+    return _without_empty_fields(
         conversation_id=case.case_id,
         messages=[*system, *messages],
         tools=[_openai_tool(tool) for tool in transcript.tools],
@@ -41,12 +41,12 @@ def openai_record(case: Case) -> dict[str, Any]:
 def _openai_message(turn: Turn, thought: str | None) -> dict[str, Any]:
     if turn.role == "tool":
         answer = turn.tool_result
-        named = answer.name if answer else None
+        tool_name = answer.name if answer else None
         return {
             "role": "tool",
             "tool_call_id": (answer.call_id if answer else None) or "",
             "content": answer.content if answer else "",
-            **({"name": named} if named else {}),
+            **({"name": tool_name} if tool_name else {}),
         }
     calls = [
         {
@@ -56,7 +56,7 @@ def _openai_message(turn: Turn, thought: str | None) -> dict[str, Any]:
         }
         for call in turn.tool_calls
     ]
-    extra = _stated(tool_calls=calls, reasoning_content=thought)
+    extra = _without_empty_fields(tool_calls=calls, reasoning_content=thought)
     return {"role": turn.role, "content": turn.text, **extra}
 
 
@@ -65,21 +65,21 @@ def _arguments(call: ToolCall) -> str:
 
 
 def _openai_tool(tool: ToolSpec) -> dict[str, Any]:
-    told = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    return {"type": "function", "function": told}
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": function}
 
 
 def anthropic_record(case: Case) -> dict[str, Any]:
     """The case as an Anthropic messages record."""
     transcript = case.transcript
     person = {"user_id": case.cluster} if case.cluster else {}
-    return _stated(
+    return _without_empty_fields(
         conversation_id=case.case_id,
         system=transcript.system,
         messages=list(_anthropic_messages(case)),
         tools=[
-            {"name": one.name, "description": one.description, "input_schema": one.parameters}
-            for one in transcript.tools
+            {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+            for tool in transcript.tools
         ],
         created_at=transcript.started_at and transcript.started_at.isoformat(),
         usage=_usage(case, "input_tokens", "output_tokens"),
@@ -94,7 +94,7 @@ def _anthropic_messages(case: Case) -> Iterator[dict[str, Any]]:
     """Results that follow each other go into one user message, as the API wants them."""
     thoughts = case.metadata.get(REASONING, {})
     numbered = enumerate(case.transcript.turns)
-    for role, turns in groupby(numbered, key=lambda one: one[1].role):
+    for role, turns in groupby(numbered, key=lambda entry: entry[1].role):
         if role == "tool":
             yield {"role": "user", "content": [_result_block(turn) for _, turn in turns]}
             continue
@@ -115,30 +115,34 @@ def _result_block(turn: Turn) -> dict[str, Any]:
 
 def _blocks(turn: Turn, thought: str | None) -> list[dict[str, Any]]:
     thinking = [{"type": "thinking", "thinking": thought, "signature": ""}] if thought else []
-    said = [] if turn.text is None else [{"type": "text", "text": turn.text}]
+    texts = [] if turn.text is None else [{"type": "text", "text": turn.text}]
     calls = [
         {"type": "tool_use", "id": call.id or "", "name": call.name, "input": call.arguments}
         for call in turn.tool_calls
     ]
-    return [*thinking, *said, *calls]
+    return [*thinking, *texts, *calls]
 
 
-def _usage(case: Case, asked: str, answered: str) -> dict[str, int] | None:
+def _usage(case: Case, input_key: str, output_key: str) -> dict[str, int] | None:
     """Tokens of the last answer, where these formats have their place for them."""
-    last = next((one for one in reversed(case.transcript.turns) if one.role == "assistant"), None)
+    last = next(
+        (turn for turn in reversed(case.transcript.turns) if turn.role == "assistant"), None
+    )
     if last is None or last.usage is None:
         return None
-    return {asked: last.usage.input_tokens, answered: last.usage.output_tokens}
+    return {input_key: last.usage.input_tokens, output_key: last.usage.output_tokens}
 
 
 def _metadata(case: Case) -> dict[str, Any]:
     return {name: value for name, value in case.metadata.items() if name not in _OURS}
 
 
-def _stated(**fields: Any) -> dict[str, Any]:
-    kept = fields.items()
+def _without_empty_fields(**fields: Any) -> dict[str, Any]:
+    items = fields.items()
     return {
-        name: value for name, value in kept if name == "messages" or value not in (None, [], {}, "")
+        name: value
+        for name, value in items
+        if name == "messages" or value not in (None, [], {}, "")
     }
 
 
@@ -149,24 +153,24 @@ WRITERS: Final[dict[str, tuple[Callable[[Case], dict[str, Any]], Layout]]] = {
 """Formats of others that cases are written in, with what reads them back."""
 
 
-def lost(case: Case, record: dict[str, Any], layout: Layout) -> Counter[str]:
+def lost_fields(case: Case, record: dict[str, Any], layout: Layout) -> Counter[str]:
     """Fields that a record does not give back, by path without places, each as often as it occurs."""
     back = layout.read(record)
     skipped = {"metadata": {FIDELITY}}
     before = _leaves(case.model_dump(mode="json", exclude=skipped, exclude_defaults=True))
     after = _leaves(back.model_dump(mode="json", exclude=skipped, exclude_defaults=True))
-    gone = dict(before)
+    missing = dict(before)
     for place, value in after:
-        if place in gone and gone[place] == value:
-            del gone[place]
-    return Counter(_path(place) for place in gone)
+        if place in missing and missing[place] == value:
+            del missing[place]
+    return Counter(_path(place) for place in missing)
 
 
 def _leaves(value: Any, place: tuple[str | int, ...] = ()) -> list[tuple[Any, Any]]:
     if isinstance(value, dict) and value and place[-1:] not in (("arguments",), ("parameters",)):
-        return [leaf for name, one in value.items() for leaf in _leaves(one, (*place, name))]
+        return [leaf for name, item in value.items() for leaf in _leaves(item, (*place, name))]
     if isinstance(value, list) and value:
-        return [leaf for at, one in enumerate(value) for leaf in _leaves(one, (*place, at))]
+        return [leaf for at, item in enumerate(value) for leaf in _leaves(item, (*place, at))]
     return [] if value == {} and not place[1:] else [(place, value)]
 
 

@@ -12,16 +12,16 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from assizes.judge.evidence.steps import same_chart
+from assizes.judge.evidence.steps import is_same_chart
 from assizes.judge.families.agent_steps.response import ResponseEvidence
 from assizes.judge.families.agent_steps.search import SearchEvidence
 from assizes.judge.families.agent_steps.sql import SqlEvidence, StatementMatch
 from assizes.judge.families.agent_steps.visualization import VisualizationEvidence
 from assizes.judge.heuristic.plain_reading import (
     content_words,
-    forbids,
+    is_prohibition,
+    is_refusal,
     particulars,
-    refuses,
     values,
 )
 
@@ -76,14 +76,15 @@ def search(evidence: SearchEvidence) -> dict[str, Any]:
     """
     asked = content_words(" ".join(evidence.requests))
     due = content_words(" ".join(map(_text, evidence.expected)))
-    found = [content_words(_text(item)) for item in evidence.found]
-    near = sum(bool(words & (asked | due)) for words in found)
+    item_words = [content_words(_text(item)) for item in evidence.results]
+    near = sum(bool(words & (asked | due)) for words in item_words)
     coverage = evidence.coverage
     if coverage is None:
-        coverage = _share(due, set().union(*found))
+        coverage = _share(due, set().union(*item_words))
     return {
         "relevance": _sub(
-            near / len(found) if found else 0.0, f"{near} of {len(found)} results share words"
+            near / len(item_words) if item_words else 0.0,
+            f"{near} of {len(item_words)} results share words",
         ),
         "coverage": _sub(coverage, f"{coverage:.2f} of what was expected was found"),
     }
@@ -94,7 +95,7 @@ def visualization(evidence: VisualizationEvidence) -> dict[str, Any]:
     words suit one, else 0.5. Chart type: 1 for the expected kind, else 0; with any kind, 1 for the
     one the request's words suggest, 0.5 for another, 0.8 where they suggest none.
     """
-    if not evidence.made:
+    if not evidence.chart_types:
         nothing = _sub(0.0, "every chart call failed")
         return {"appropriateness": nothing, "chart_type": nothing}
     asked = " ".join(" ".join(evidence.requests).casefold().split())
@@ -116,8 +117,8 @@ def response_quality(evidence: ResponseEvidence) -> dict[str, Any]:
     identifiers that stand in steps, instructions or requests; 1 where it has none.
     """
     response = evidence.response
-    if evidence.refusal or refuses(evidence.expected) or forbids(evidence.expected):
-        relevant = float(refuses(response))
+    if evidence.refusal or is_refusal(evidence.expected) or is_prohibition(evidence.expected):
+        relevant = float(is_refusal(response))
         why = "the response refuses" if relevant else "a refusal was due, the response has none"
     else:
         relevant = _share(content_words(evidence.expected), content_words(response))
@@ -126,12 +127,12 @@ def response_quality(evidence: ResponseEvidence) -> dict[str, Any]:
     for step in evidence.steps:
         known |= values(f"{_text(step.arguments)}\n{step.raw or ''}\n{step.result or ''}")
     claims = particulars(response)
-    heard = sum(claim in known for claim in claims)
+    known_count = sum(claim in known for claim in claims)
     return {
         "relevance": _sub(relevant, why),
         "faithfulness": _sub(
-            heard / len(claims) if claims else 1.0,
-            f"{heard} of {len(claims)} figures and identifiers stand in what it had",
+            known_count / len(claims) if claims else 1.0,
+            f"{known_count} of {len(claims)} figures and identifiers stand in what it had",
         ),
     }
 
@@ -153,11 +154,14 @@ def _match_score(match: StatementMatch, made: Sequence[str]) -> float:
     if match.score is not None:
         return match.score
     due = set(_SQL_WORD.findall(_plain_sql(match.expected)))
-    return max((_alike(due, set(_SQL_WORD.findall(_plain_sql(one)))) for one in made), default=0.0)
+    return max(
+        (_word_overlap(due, set(_SQL_WORD.findall(_plain_sql(statement)))) for statement in made),
+        default=0.0,
+    )
 
 
-def _alike(one: set[str], other: set[str]) -> float:
-    return len(one & other) / len(one | other) if one | other else 0.0
+def _word_overlap(words: set[str], other_words: set[str]) -> float:
+    return len(words & other_words) / len(words | other_words) if words | other_words else 0.0
 
 
 def _plain_sql(statement: str) -> str:
@@ -170,7 +174,7 @@ def _chart_fit(evidence: VisualizationEvidence, hint: str | None) -> tuple[float
         return float(evidence.as_expected), f"a {evidence.expected_type} chart was {words}"
     if hint is None:
         return 0.8, "any kind will do, and the request suggests none"
-    if any(same_chart(kind, hint) for kind in evidence.made):
+    if any(is_same_chart(kind, hint) for kind in evidence.chart_types):
         return 1.0, f"a {hint} chart suits the request"
     return 0.5, f"the request suggests a {hint} chart"
 

@@ -17,22 +17,22 @@ from assizes.judge.evidence.tool_calls import (
     ConversationEvidence,
     MadeCall,
     ToolEvidence,
-    canonical,
+    canonical_text,
 )
 from assizes.judge.heuristic.plain_reading import (
+    CaseReading,
     Claim,
-    Reading,
-    asked_again,
-    closes,
     content_words,
     false_successes,
-    forbids,
+    is_closing,
     is_formatted,
     is_long,
+    is_prohibition,
+    is_refusal,
     questions,
-    reading,
-    refuses,
+    read_case,
     repeated_calls,
+    repeated_requests,
     repeated_texts,
     unexpected_writes,
 )
@@ -44,7 +44,7 @@ _OVERLAP: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RuleFinding:
     """A level 0..5 (5 and 0 for pass and fail), why, its code if unacceptable, and the turns."""
 
     level: int
@@ -61,7 +61,7 @@ def answer(evidence: object) -> dict[str, Any]:
     """
     if not isinstance(evidence, ConversationEvidence):
         raise _no_rule(f"evidence of type {type(evidence).__name__!r}")
-    read = reading(evidence.case, evidence.tools)
+    read = read_case(evidence.case, evidence.tools)
     reply: dict[str, Any] = {m.name: _reply(m, _rule(m)(read)) for m in evidence.metrics}
     if evidence.case.expected.outcomes:
         reply[OUTCOMES] = [
@@ -71,7 +71,7 @@ def answer(evidence: object) -> dict[str, Any]:
     return reply
 
 
-def tool_routing(read: Reading) -> Finding:
+def tool_routing(read: CaseReading) -> RuleFinding:
     """Expected calls missed and state-changing calls not expected are errors (one: 3, more: 2, most
     missed: 1, none made: 0); else another order, repeated and failed calls cost a level, three two.
     """
@@ -81,9 +81,9 @@ def tool_routing(read: Reading) -> Finding:
     turns = _turns(repeated) + _turns(tools.failed)
     if tools.expected is None:
         why = f"no expected calls given; {_count(slips, 'repeated or failed call')}"
-        return Finding(_by_count(slips, (5, 4, 4, 3)), why, "repeated_calls", turns)
+        return RuleFinding(_by_count(slips, (5, 4, 4, 3)), why, "repeated_calls", turns)
     if not tools.expected and not tools.called:
-        return Finding(5, "not applicable: no call was required and none was made", code)
+        return RuleFinding(5, "not applicable: no call was required and none was made", code)
     wrong = unexpected_writes(tools)
     errors = len(tools.missed) + len(wrong)
     why = (
@@ -91,73 +91,75 @@ def tool_routing(read: Reading) -> Finding:
         f"{_count(len(wrong), 'unexpected state-changing call')}, {_count(slips, 'slip')}"
     )
     if errors == 0:
-        return Finding(_by_count(slips, (5, 4, 4, 3)), why, code, turns)
+        return RuleFinding(_by_count(slips, (5, 4, 4, 3)), why, code, turns)
     turns += _turns(wrong)
     if not tools.called:
-        return Finding(0, why, "no_tool_called")
+        return RuleFinding(0, why, "no_tool_called")
     few = tools.recall is not None and tools.recall < 0.5
-    return Finding(1 if few else 3 if errors == 1 else 2, why, code, turns)
+    return RuleFinding(1 if few else 3 if errors == 1 else 2, why, code, turns)
 
 
-def parameter_extraction(read: Reading) -> Finding:
+def parameter_extraction(read: CaseReading) -> RuleFinding:
     """Arguments that differ from the expected ones or were never mentioned, and unreadable argument
     texts, are errors; 4 for one outside state-changing calls, 3 for one inside, 2 for up to four.
     """
     tools, code = read.tools, "wrong_parameter"
     calls = (*tools.called, *tools.failed)
     if not calls:
-        return Finding(5, "not applicable: no tool was called", code)
+        return RuleFinding(5, "not applicable: no tool was called", code)
     writes = read.case.write_names()
     differing = [match for match in tools.matches if match.differences]
-    unreadable = [one for one in calls if one.call.raw is not None]
-    invented = read.invented()
+    unreadable = [made_call for made_call in calls if made_call.call.raw is not None]
+    invented = read.invented_claims()
     errors = sum(match.differences for match in differing) + len(unreadable) + len(invented)
     names = {m.made.call.name for m in differing} | {str(claim.tool) for claim in invented}
-    given = sum(max(1, len(one.call.arguments)) for one in calls)
+    argument_count = sum(max(1, len(made_call.call.arguments)) for made_call in calls)
     why = (
         f"{sum(match.differences for match in differing)} arguments differ from the expected, "
-        f"{len(invented)} values never mentioned, {len(unreadable)} unreadable, of {given} given"
+        f"{len(invented)} values never mentioned, {len(unreadable)} unreadable, of {argument_count} given"
     )
     level = _by_count(errors, (5, 3 if names & writes or unreadable else 4, 2, 2, 2, 1))
     turns = tuple(m.made.turn for m in differing) + tuple(c.turn for c in invented)
-    return Finding(0 if errors >= given else level, why, code, turns + _turns(unreadable))
+    return RuleFinding(
+        0 if errors >= argument_count else level, why, code, turns + _turns(unreadable)
+    )
 
 
-def result_interpretation(read: Reading) -> Finding:
+def result_interpretation(read: CaseReading) -> RuleFinding:
     """Specific values said after a tool answered must have been heard before; each claim of success
     right after a failed call is an error as well.
     """
     if not read.tools.called and not read.tools.failed:
-        return Finding(5, "not applicable: no tool returned anything", "hallucinated_result")
-    claims = [claim for claim in read.spoken() if claim.after_result]
+        return RuleFinding(5, "not applicable: no tool returned anything", "hallucinated_result")
+    claims = [claim for claim in read.text_claims() if claim.after_result]
     false_success = false_successes(read)
-    level, why = _supported(claims, "values said after tool results")
+    level, why = _support_level(claims, "values said after tool results")
     why = f"{why}; {_count(len(false_success), 'claim')} of success after a failed call"
-    turns = _unheard(claims) + false_success
+    turns = _ungrounded_turns(claims) + false_success
     lowered = level if not false_success else min(level, 2 if len(false_success) == 1 else 1)
-    return Finding(lowered, why, "hallucinated_result", turns)
+    return RuleFinding(lowered, why, "hallucinated_result", turns)
 
 
-def grounding_fidelity(read: Reading) -> Finding:
+def grounding_fidelity(read: CaseReading) -> RuleFinding:
     """Numbers, identifiers, dates and prices the agent says must stand before in system prompt, tool
     descriptions, passages, tool results or the user's words; its own sums do not: by share.
     """
-    claims = read.spoken()
-    level, why = _supported(claims, "specific values said")
-    return Finding(level, why, "ungrounded_claim", _unheard(claims))
+    claims = read.text_claims()
+    level, why = _support_level(claims, "specific values said")
+    return RuleFinding(level, why, "ungrounded_claim", _ungrounded_turns(claims))
 
 
-def instruction_compliance(read: Reading) -> Finding:
+def instruction_compliance(read: CaseReading) -> RuleFinding:
     """Breaches are state-changing calls that were not expected, tools that were not offered, and
     expected changes that were refused (one: 3, two: 2, three: 1); a failed call tried again costs 1.
     """
     tools = read.tools
     offered = {tool.name for tool in read.case.transcript.tools}
     calls = (*tools.called, *tools.failed) if offered else ()
-    outside = [one for one in calls if one.call.name not in offered]
+    outside = [made_call for made_call in calls if made_call.call.name not in offered]
     wrong = unexpected_writes(tools)
     breaches = [*wrong, *outside]
-    refused = _refused(read)
+    refused = _refusal_turns(read)
     retried = repeated_calls(tools.failed)
     why = (
         f"{_count(len(wrong), 'unexpected state-changing call')}, "
@@ -167,38 +169,36 @@ def instruction_compliance(read: Reading) -> Finding:
     )
     level = _by_count(len(breaches) + bool(refused), (5, 3, 2, 1, 0))
     turns = _turns(breaches) + refused + _turns(retried)
-    return Finding(4 if level == 5 and retried else level, why, "instruction_violated", turns)
+    return RuleFinding(4 if level == 5 and retried else level, why, "instruction_violated", turns)
 
 
-def information_gathering(read: Reading) -> Finding:
+def information_gathering(read: CaseReading) -> RuleFinding:
     """Acting on values nobody mentioned or on too few arguments is a gap (one: 3, two: 2, three: 1);
     a request for information put twice costs one level.
     """
     writes = read.case.write_names()
-    acted = [claim.turn for claim in read.invented() if claim.tool in writes]
+    acted = [claim.turn for claim in read.invented_claims() if claim.tool in writes]
     acted += [m.made.turn for m in read.tools.matches if m.missing]
-    acted += [one.turn for one in read.tools.failed if one.call.name in writes]
+    acted += [made_call.turn for made_call in read.tools.failed if made_call.call.name in writes]
     gaps = sorted(set(acted))
-    again = asked_again(read.texts)
-    why = (
-        f"{_count(len(gaps), 'call')} on incomplete data, {_count(len(again), 'question')} repeated"
-    )
-    level = _by_count(len(gaps), (5, 3, 2, 1)) - min(len(again), 2)
-    return Finding(max(level, 0), why, "acted_on_incomplete_data", (*gaps, *again))
+    repeats = repeated_requests(read.texts)
+    why = f"{_count(len(gaps), 'call')} on incomplete data, {_count(len(repeats), 'question')} repeated"
+    level = _by_count(len(gaps), (5, 3, 2, 1)) - min(len(repeats), 2)
+    return RuleFinding(max(level, 0), why, "acted_on_incomplete_data", (*gaps, *repeats))
 
 
-def conversation_management(read: Reading) -> Finding:
+def conversation_management(read: CaseReading) -> RuleFinding:
     """Two levels off for a conversation cut off, one for each turn that the agent or the user
     repeats word by word, and one for an end without thanks, offer or goodbye.
     """
     if not read.texts:
-        return Finding(0, "the agent said nothing", "no_response")
+        return RuleFinding(0, "the agent said nothing", "no_response")
     said_again = repeated_texts(read.texts)
     users = [(i, t.text) for i, t in enumerate(read.case.transcript.turns) if t.role == "user"]
     user_again = repeated_texts([(index, text) for index, text in users if text])
     cut_off = read.tools.finished is False
     last, last_text = read.texts[-1]
-    open_end = not closes(last_text)
+    open_end = not is_closing(last_text)
     why = (
         f"{'cut off' if cut_off else 'not known to be cut off'}, "
         f"{_count(len(said_again), 'turn')} repeated by the agent, {len(user_again)} by the user, "
@@ -206,15 +206,15 @@ def conversation_management(read: Reading) -> Finding:
     )
     level = 5 - 2 * cut_off - len(said_again) - len(user_again) - open_end
     turns = (*said_again, *user_again, *((last,) if open_end else ()))
-    return Finding(max(level, 0), why, "poor_conversation_flow", turns)
+    return RuleFinding(max(level, 0), why, "poor_conversation_flow", turns)
 
 
-def response_delivery(read: Reading) -> Finding:
+def response_delivery(read: CaseReading) -> RuleFinding:
     """Turns over 120 words, with lists or markup, or with two questions are issues: 4 for one, 3 for
     one with two questions or up to a quarter of the turns, 2 to a half, 1 above, 0 for all of four.
     """
     if not read.texts:
-        return Finding(0, "the agent said nothing", "no_response")
+        return RuleFinding(0, "the agent said nothing", "no_response")
     long = {turn for turn, text in read.texts if is_long(text)}
     marked = {turn for turn, text in read.texts if is_formatted(text)}
     asked = {turn for turn, text in read.texts if len(questions(text)) > 1}
@@ -223,33 +223,33 @@ def response_delivery(read: Reading) -> Finding:
         f"of {_count(len(read.texts), 'turn')} {len(long)} too long, {len(marked)} with lists or "
         f"markup, {len(asked)} with two or more questions"
     )
-    return Finding(_delivery_level(len(bad), len(read.texts), bool(asked)), why, "verbose", bad)
+    return RuleFinding(_delivery_level(len(bad), len(read.texts), bool(asked)), why, "verbose", bad)
 
 
-def task_completion(read: Reading) -> Finding:
+def task_completion(read: CaseReading) -> RuleFinding:
     """Pass when the conversation was not cut off, the successful state-changing calls are exactly
     the expected ones with their arguments, and every string that was due has been told. Without
     ground truth: when the expected outcomes hold, else when the last turns refuse nothing.
     """
     tools, expected = read.tools, read.case.expected
     if tools.finished is False:
-        return Finding(0, "the conversation was cut off before its end", "unfinished")
+        return RuleFinding(0, "the conversation was cut off before its end", "unfinished")
     if tools.expected is not None or expected.said:
-        return _completed(tools)
+        return _completion_finding(tools)
     if expected.outcomes:
-        held = [_overlapping(statement, read) for statement in expected.outcomes]
+        held = [_has_overlap(statement, read) for statement in expected.outcomes]
         why = f"no expected calls given; {sum(held)} of {len(held)} expected outcomes hold"
-        return Finding(5 if all(held) else 0, why, "outcome_missing")
-    refusing = tuple(turn for turn, text in read.texts[-_LAST_TURNS:] if refuses(text))
+        return RuleFinding(5 if all(held) else 0, why, "outcome_missing")
+    refusing = tuple(turn for turn, text in read.texts[-_LAST_TURNS:] if is_refusal(text))
     why = "nothing expected is known; the last turns " + (
         "refuse or apologise" if refusing else "neither refuse nor apologise"
     )
-    return Finding(0 if refusing or not read.texts else 5, why, "refused", refusing)
+    return RuleFinding(0 if refusing or not read.texts else 5, why, "refused", refusing)
 
 
-Rule = Callable[[Reading], Finding]
+MetricRule = Callable[[CaseReading], RuleFinding]
 
-RULES: Final[Mapping[str, Rule]] = {
+RULES: Final[Mapping[str, MetricRule]] = {
     "tool_routing": tool_routing,
     "parameter_extraction": parameter_extraction,
     "result_interpretation": result_interpretation,
@@ -268,35 +268,35 @@ def _no_rule(what: str) -> ModelError:
     return ModelError("no_offline_rule", detail)
 
 
-def _rule(metric: Metric) -> Rule:
+def _rule(metric: Metric) -> MetricRule:
     if metric.name not in RULES or metric.scale not in (Scale.SCORED, Scale.BINARY):
         raise _no_rule(f"metric {metric.name!r} on scale {metric.scale.value!r}")
     return RULES[metric.name]
 
 
-def _reply(metric: Metric, found: Finding) -> dict[str, Any]:
-    rating: dict[str, Any] = {"score": found.level}
+def _reply(metric: Metric, finding: RuleFinding) -> dict[str, Any]:
+    rating: dict[str, Any] = {"score": finding.level}
     if metric.scale is Scale.BINARY:
-        rating = {"passed": found.level >= ACCEPTABLE}
+        rating = {"passed": finding.level >= ACCEPTABLE}
     return {
-        "justification": f"Plain text rule: {found.why}.",
+        "justification": f"Plain text rule: {finding.why}.",
         **rating,
-        "failure_code": found.code if found.level < ACCEPTABLE else None,
-        "turns": sorted(set(found.turns)) if found.level < 5 else [],
+        "failure_code": finding.code if finding.level < ACCEPTABLE else None,
+        "turns": sorted(set(finding.turns)) if finding.level < 5 else [],
     }
 
 
-def _outcome(statement: str, read: Reading) -> dict[str, Any]:
+def _outcome(statement: str, read: CaseReading) -> dict[str, Any]:
     passed, why = _holds(statement, read)
     return {"statement": statement, "justification": f"Plain text rule: {why}.", "passed": passed}
 
 
-def _holds(statement: str, read: Reading) -> tuple[bool, str]:
+def _holds(statement: str, read: CaseReading) -> tuple[bool, str]:
     """Ground truth first: statements of refusal by the state-changing calls, all others by task
     completion; without ground truth by the words they share with what the agent said and called.
     """
     tools = read.tools
-    if forbids(statement):
+    if is_prohibition(statement):
         if tools.write_match is not None:
             same = "are" if tools.write_match else "are not"
             return tools.write_match, f"the state-changing calls {same} the expected ones"
@@ -304,57 +304,59 @@ def _holds(statement: str, read: Reading) -> tuple[bool, str]:
             done = _count(len(tools.done_writes), "state-changing call")
             return not tools.done_writes, f"{done} made"
     if tools.write_match is not None or read.case.expected.said:
-        found = task_completion(read)
-        return found.level == 5, found.why
-    held = _overlapping(statement, read)
+        finding = task_completion(read)
+        return finding.level == 5, finding.why
+    held = _has_overlap(statement, read)
     return held, f"{'at least' if held else 'less than'} half of its words occur in what was done"
 
 
-def _overlapping(statement: str, read: Reading) -> bool:
+def _has_overlap(statement: str, read: CaseReading) -> bool:
     due = content_words(statement)
     done = content_words("\n".join(text for _, text in read.texts))
-    for one in read.tools.called:
-        done |= content_words(f"{one.call.name.replace('_', ' ')} {canonical(one.call.arguments)}")
+    for made_call in read.tools.called:
+        done |= content_words(
+            f"{made_call.call.name.replace('_', ' ')} {canonical_text(made_call.call.arguments)}"
+        )
     return bool(due) and len(due & done) / len(due) >= _OVERLAP
 
 
-def _completed(tools: ToolEvidence) -> Finding:
+def _completion_finding(tools: ToolEvidence) -> RuleFinding:
     writes = {
         True: f"the {_count(len(tools.done_writes), 'state-changing call')} made as expected",
         False: "the state-changing calls made are not the expected ones",
         None: "which state-changing calls were expected is not known",
     }[tools.write_match]
-    due = len(tools.told) + len(tools.untold)
-    said = f"{len(tools.told)} of {_count(due, 'expected string')} told"
+    due = len(tools.stated_texts) + len(tools.unstated_texts)
+    strings_text = f"{len(tools.stated_texts)} of {_count(due, 'expected string')} told"
     code = "wrong_state_change" if tools.write_match is False else "information_not_told"
-    passed = tools.write_match is not False and not tools.untold
+    passed = tools.write_match is not False and not tools.unstated_texts
     turns = () if tools.write_match is not False else _turns(tools.done_writes)
-    return Finding(5 if passed else 0, f"{writes}, {said}", code, turns)
+    return RuleFinding(5 if passed else 0, f"{writes}, {strings_text}", code, turns)
 
 
-def _supported(claims: Sequence[Claim], what: str) -> tuple[int, str]:
+def _support_level(claims: Sequence[Claim], what: str) -> tuple[int, str]:
     """5 when all were heard before, 4 for one that was not, then by the share of those heard."""
-    unheard = sum(not claim.heard for claim in claims)
-    why = f"{len(claims) - unheard} of {len(claims)} {what} were heard before"
-    if unheard <= 1:
-        return 5 - unheard, why
-    share = round(1 - unheard / len(claims), 9)
+    ungrounded = sum(not claim.is_grounded for claim in claims)
+    why = f"{len(claims) - ungrounded} of {len(claims)} {what} were heard before"
+    if ungrounded <= 1:
+        return 5 - ungrounded, why
+    share = round(1 - ungrounded / len(claims), 9)
     return sum(share >= step for step in (0.01, 0.5, 0.8, 0.95)), why
 
 
-def _unheard(claims: Sequence[Claim]) -> tuple[int, ...]:
-    return tuple(claim.turn for claim in claims if not claim.heard)
+def _ungrounded_turns(claims: Sequence[Claim]) -> tuple[int, ...]:
+    return tuple(claim.turn for claim in claims if not claim.is_grounded)
 
 
-def _refused(read: Reading) -> tuple[int, ...]:
+def _refusal_turns(read: CaseReading) -> tuple[int, ...]:
     """The last turns that refuse, where an expected state-changing call was never made."""
     if not read.tools.writes_known:
         return ()
     due = Counter(call.name for call in read.tools.expected_writes or ())
-    done = Counter(one.call.name for one in read.tools.done_writes)
+    done = Counter(made_call.call.name for made_call in read.tools.done_writes)
     if not due - done:
         return ()
-    return tuple(turn for turn, text in read.texts[-_LAST_TURNS:] if refuses(text))
+    return tuple(turn for turn, text in read.texts[-_LAST_TURNS:] if is_refusal(text))
 
 
 def _delivery_level(bad: int, turns: int, asked: bool) -> int:
@@ -375,4 +377,4 @@ def _count(number: int, noun: str) -> str:
 
 
 def _turns(calls: Sequence[MadeCall]) -> tuple[int, ...]:
-    return tuple(one.turn for one in calls)
+    return tuple(made_call.turn for made_call in calls)

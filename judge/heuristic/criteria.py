@@ -39,8 +39,8 @@ def coverage(evidence: CoverageEvidence) -> dict[str, Any]:
     of its concepts are; contradicted is one that shares its words only with clauses of the answer
     that are negated where it is not, or the reverse.
     """
-    answer = _said(evidence.response)
-    clauses = [_said(clause) for clause in _CLAUSE.split(answer.text)]
+    answer = _content_text(evidence.response)
+    clauses = [_content_text(clause) for clause in _CLAUSE.split(answer.text)]
     return {"aspects": [_finding(aspect, answer, clauses) for aspect in evidence.aspects]}
 
 
@@ -51,24 +51,24 @@ ANSWERS: Final[Mapping[type, Callable[[Any], dict[str, Any]]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _ContentText:
     """A text with its content words, read once."""
 
     text: str
     words: frozenset[str]
     negated: bool
 
-    def shares(self, wanted: _Said) -> bool:
+    def has_half_of(self, wanted: _ContentText) -> bool:
         """Half of the wanted content words are said; a text without any must be said as it is."""
         if not wanted.words:
             return wanted.text in self.text
         return len(wanted.words & self.words) / len(wanted.words) >= _HALF
 
 
-def _said(text: str) -> _Said:
+def _content_text(text: str) -> _ContentText:
     flat = text.replace("\u2019", "'").casefold()
     words = frozenset(_singular(word) for word in content_words(flat))
-    return _Said(flat, words, _NEGATION.search(flat) is not None)
+    return _ContentText(flat, words, _NEGATION.search(flat) is not None)
 
 
 def _aspects(criteria: str) -> Iterator[str]:
@@ -89,22 +89,26 @@ def _bare(text: str) -> str:
     return text.strip(" \t\r.,:;!?")
 
 
-def _finding(aspect: Aspect, answer: _Said, clauses: Sequence[_Said]) -> dict[str, Any]:
-    wanted = {concept.id: _said(concept.text) for concept in aspect.concepts}
-    covered = [id_ for id_, one in wanted.items() if answer.shares(one)]
+def _finding(
+    aspect: Aspect, answer: _ContentText, clauses: Sequence[_ContentText]
+) -> dict[str, Any]:
+    wanted = {concept.id: _content_text(concept.text) for concept in aspect.concepts}
+    covered = [id_ for id_, concept in wanted.items() if answer.has_half_of(concept)]
     count = f"{len(covered)} of {len(wanted)}"
     return {
         "id": aspect.id,
         "reason": f"Plain text rule: {count} concepts share half of their words with the answer.",
         "concepts_covered": covered,
         "concepts_missing": [id_ for id_ in wanted if id_ not in covered],
-        "concepts_contradicted": [id_ for id_ in covered if _contradicted(wanted[id_], clauses)],
+        "concepts_contradicted": [id_ for id_ in covered if _is_contradicted(wanted[id_], clauses)],
         "covered": len(covered) / len(wanted) >= _HALF,
     }
 
 
-def _contradicted(wanted: _Said, clauses: Sequence[_Said]) -> bool:
-    return {one.negated is wanted.negated for one in clauses if one.shares(wanted)} == {False}
+def _is_contradicted(wanted: _ContentText, clauses: Sequence[_ContentText]) -> bool:
+    return {
+        clause.negated is wanted.negated for clause in clauses if clause.has_half_of(wanted)
+    } == {False}
 
 
 def _singular(word: str) -> str:

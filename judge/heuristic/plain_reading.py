@@ -13,12 +13,12 @@ from functools import lru_cache
 from typing import Any
 
 from assizes.judge.case import Case, Turn
-from assizes.judge.evidence.tool_calls import MadeCall, ToolEvidence, canonical
+from assizes.judge.evidence.tool_calls import MadeCall, ToolEvidence, canonical_text
 
 LONG_WORDS = 120
 """More words than this in one turn are too many to listen to (about 45 s of speech)."""
 
-_TEXTS_KEPT = 64
+_CACHED_TEXTS = 64
 
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _TOKEN = re.compile(r"\d+(?:\.\d+)?(?!\w)|\w+")
@@ -69,13 +69,13 @@ class Claim:
 
     turn: int
     text: str
-    heard: bool
+    is_grounded: bool
     after_result: bool
     tool: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CaseReading:
     """A case as plain reading shows it: the agent's texts and claims beside its tool evidence."""
 
     case: Case
@@ -83,18 +83,18 @@ class Reading:
     texts: tuple[tuple[int, str], ...]
     claims: tuple[Claim, ...]
 
-    def spoken(self) -> list[Claim]:
+    def text_claims(self) -> list[Claim]:
         """The claims in what the agent said."""
         return [claim for claim in self.claims if claim.tool is None]
 
-    def invented(self) -> list[Claim]:
+    def invented_claims(self) -> list[Claim]:
         """Identifiers and long numbers given to a tool that nobody had mentioned."""
-        return [claim for claim in self.claims if claim.tool is not None and not claim.heard]
+        return [claim for claim in self.claims if claim.tool is not None and not claim.is_grounded]
 
 
-def reading(case: Case, tools: ToolEvidence) -> Reading:
+def read_case(case: Case, tools: ToolEvidence) -> CaseReading:
     """Read the conversation once, turn by turn, keeping what has been heard so far."""
-    return Reading(case, tools, tuple(case.transcript.said()), tuple(_claims(case)))
+    return CaseReading(case, tools, tuple(case.transcript.agent_texts()), tuple(_claims(case)))
 
 
 def particulars(text: str) -> list[str]:
@@ -102,19 +102,19 @@ def particulars(text: str) -> list[str]:
     money, numbers of three digits or more. Counts such as `2 bags`, `20th` or `24h` are not.
     """
     flat = _THOUSANDS.sub("", text)
-    found: dict[str, None] = {}
+    tokens: dict[str, None] = {}
     for match in _TOKEN.finditer(flat):
         if not _has_digit(match.group()):
             continue
         token = _normal(match.group())
         money = flat[max(0, match.start() - 2) : match.start()].strip()[-1:] in tuple("$€£")
-        if _specific(token) or (money and _PLAIN_NUMBER.fullmatch(token)):
-            found[token] = None
-    return list(found)
+        if _is_specific(token) or (money and _PLAIN_NUMBER.fullmatch(token)):
+            tokens[token] = None
+    return list(tokens)
 
 
-@lru_cache(maxsize=_TEXTS_KEPT)
-def _known(text: str) -> frozenset[str]:
+@lru_cache(maxsize=_CACHED_TEXTS)
+def _shared_values(text: str) -> frozenset[str]:
     """Values of a text that many cases share: the agent's instructions, what its tools are for."""
     return frozenset(values(text))
 
@@ -123,12 +123,12 @@ def values(text: str) -> set[str]:
     """Everything in a text that a claim may rest on: words with a digit, their runs of digits, and
     the last four of a run of seven or more, as numbers of cards and accounts are read out.
     """
-    found: set[str] = set()
+    tokens: set[str] = set()
     for word in _words_with_digit(text):
         runs = _PLAIN_NUMBER.findall(word)
-        found |= {_normal(word), *map(_normal, runs)}
-        found |= {_normal(run[-4:]) for run in runs if len(run) >= 7 and "." not in run}
-    return found
+        tokens |= {_normal(word), *map(_normal, runs)}
+        tokens |= {_normal(run[-4:]) for run in runs if len(run) >= 7 and "." not in run}
+    return tokens
 
 
 def questions(text: str) -> list[str]:
@@ -152,24 +152,24 @@ def content_words(text: str) -> set[str]:
     }
 
 
-def refuses(text: str) -> bool:
+def is_refusal(text: str) -> bool:
     """True when a text holds words of refusal or apology."""
     return _REFUSAL.search(_flat(text)) is not None
 
 
-def claims_success(text: str) -> bool:
+def has_success_claim(text: str) -> bool:
     """True when a text says that something was done, without a word of trouble."""
     flat = _flat(text)
     troubled = _REFUSAL.search(flat) or _TROUBLE.search(flat)
     return troubled is None and _SUCCESS.search(flat) is not None
 
 
-def closes(text: str) -> bool:
+def is_closing(text: str) -> bool:
     """True when a text thanks, offers more help, or says goodbye."""
     return _CLOSING.search(_flat(text)) is not None
 
 
-def forbids(statement: str) -> bool:
+def is_prohibition(statement: str) -> bool:
     """True when a statement says that something is refused or not done."""
     return _PROHIBITION.search(_flat(statement)) is not None
 
@@ -177,47 +177,47 @@ def forbids(statement: str) -> bool:
 def repeated_calls(calls: Sequence[MadeCall]) -> list[MadeCall]:
     """Calls made before with the same arguments."""
     seen: set[tuple[str, str]] = set()
-    again = []
-    for one in calls:
-        key = (one.call.name, canonical(one.call.arguments))
-        again += [one] if key in seen else []
+    repeats = []
+    for made_call in calls:
+        key = (made_call.call.name, canonical_text(made_call.call.arguments))
+        repeats += [made_call] if key in seen else []
         seen.add(key)
-    return again
+    return repeats
 
 
 def unexpected_writes(tools: ToolEvidence) -> list[MadeCall]:
     """State-changing calls beyond the expected; none where their names were only guessed."""
     if not tools.writes_known:
         return []
-    writes = {id(one) for one in tools.done_writes}
-    return [one for one in tools.unexpected if id(one) in writes]
+    writes = {id(made_call) for made_call in tools.done_writes}
+    return [made_call for made_call in tools.unexpected if id(made_call) in writes]
 
 
 def repeated_texts(texts: Sequence[tuple[int, str]]) -> tuple[int, ...]:
     """Turns whose text occurred before, word by word."""
     seen: set[str] = set()
-    again = []
+    repeats = []
     for turn, text in texts:
         flat = _flat(text)
-        again += [turn] if flat in seen else []
+        repeats += [turn] if flat in seen else []
         seen.add(flat)
-    return tuple(again)
+    return tuple(repeats)
 
 
-def asked_again(texts: Sequence[tuple[int, str]]) -> tuple[int, ...]:
+def repeated_requests(texts: Sequence[tuple[int, str]]) -> tuple[int, ...]:
     """Turns that put a request for information a second time."""
     return repeated_texts(
         [(turn, asked) for turn, text in texts for asked in sorted(set(requests(text)))]
     )
 
 
-def false_successes(read: Reading) -> tuple[int, ...]:
+def false_successes(read: CaseReading) -> tuple[int, ...]:
     """Turns that claim success although every call since the agent spoke before them failed."""
     made = [*read.tools.called, *read.tools.failed]
     false, since = [], -1
     for turn, text in read.texts:
-        failed = [one.failed for one in made if since <= one.turn < turn]
-        if failed and all(failed) and claims_success(text):
+        failed = [made_call.has_failed for made_call in made if since <= made_call.turn < turn]
+        if failed and all(failed) and has_success_claim(text):
             false.append(turn)
         since = turn
     return tuple(false)
@@ -255,40 +255,42 @@ def _normal(token: str) -> str:
     return short.lstrip("0") or "0"
 
 
-def _specific(token: str) -> bool:
+def _is_specific(token: str) -> bool:
     return len(token) >= 3 and not _COUNTED.fullmatch(token)
 
 
 def _claims(case: Case) -> Iterator[Claim]:
-    heard = _background(case)
+    known_values = _background(case)
     after_result = False
     for index, turn in enumerate(case.transcript.turns):
         if turn.role == "assistant":
-            yield from _claims_of(index, turn, heard, after_result=after_result)
+            yield from _claims_of(index, turn, known_values, after_result=after_result)
             continue
         after_result = turn.role == "tool" or (after_result and not turn.text)
-        heard |= values(turn.text or "")
+        known_values |= values(turn.text or "")
         if turn.tool_result is not None:
-            heard |= values(turn.tool_result.content)
+            known_values |= values(turn.tool_result.content)
 
 
 def _background(case: Case) -> set[str]:
     transcript = case.transcript
-    known = set(_known(transcript.system or ""))
+    known = set(_shared_values(transcript.system or ""))
     for tool in transcript.tools:
-        known |= _known(tool.description)
+        known |= _shared_values(tool.description)
     for chunk in transcript.chunks or ():
         known |= values(chunk.content)
     return known
 
 
-def _claims_of(index: int, turn: Turn, heard: set[str], *, after_result: bool) -> Iterator[Claim]:
+def _claims_of(
+    index: int, turn: Turn, known_values: set[str], *, after_result: bool
+) -> Iterator[Claim]:
     for token in particulars(turn.text or ""):
-        yield Claim(index, token, token in heard, after_result)
+        yield Claim(index, token, token in known_values, after_result)
     for call in turn.tool_calls:
         for text in _strings(call.arguments):
             for token in particulars(text):
-                yield Claim(index, token, token in heard, after_result, call.name)
+                yield Claim(index, token, token in known_values, after_result, call.name)
 
 
 def _strings(value: Any, depth: int = 0) -> Iterator[str]:

@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from assizes.judge.config.format_names import FormatName
-from assizes.judge.statistics.exact import rounded
+from assizes.judge.statistics.exact import rounded_value
 
 Key = tuple[str, int]
 """Case id and repetition."""
@@ -104,7 +104,7 @@ class Attribution(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
+class _RunMean:
     """Mean and squared standard error of one run, clusters as units."""
 
     mean: float
@@ -120,11 +120,13 @@ def change(before: Scores, after: Scores) -> Change | None:
     """
     both = sorted(before.keys() & after.keys())
     if both and len(both) >= PAIRED_SHARE * max(len(before), len(after)):
-        return _paired({key: (after[key][0], after[key][1] - before[key][1]) for key in both})
-    return _unpaired(_side(before), _side(after))
+        return _paired_change(
+            {key: (after[key][0], after[key][1] - before[key][1]) for key in both}
+        )
+    return _unpaired_change(_run_mean(before), _run_mean(after))
 
 
-def attribute(
+def attribute_change(
     anchors: Change | None, data: Change | None, alpha: float, against: str | None = None
 ) -> Attribution:
     """Whose change it is.
@@ -132,63 +134,67 @@ def attribute(
     Anchors that held still leave the agent. Where they moved, the judge did; whether the run moved
     by anything else is judged by what is left of its change once that of the anchors is taken off.
     """
-    found = Attribution(cause="unknown", anchors=anchors, data=data, against=against)
+    attribution = Attribution(cause="unknown", anchors=anchors, data=data, against=against)
     if anchors is None:
-        return found
+        return attribution
     moved = anchors.p <= alpha
     if data is None:
-        return found.model_copy(update={"cause": "judge" if moved else "unknown"})
+        return attribution.model_copy(update={"cause": "judge" if moved else "unknown"})
     if not moved:
-        return found.model_copy(update={"cause": "agent" if data.p <= alpha else "none"})
+        return attribution.model_copy(update={"cause": "agent" if data.p <= alpha else "none"})
     left, deviation = data.mean - anchors.mean, math.hypot(data.se, anchors.se)
     alone = abs(left) <= NormalDist().inv_cdf(1 - alpha / 2) * deviation
-    return found.model_copy(update={"cause": "judge" if alone else "both"})
+    return attribution.model_copy(update={"cause": "judge" if alone else "both"})
 
 
-def _paired(differences: Scores) -> Change | None:
+def _paired_change(differences: Scores) -> Change | None:
     sums = _sums(differences)
-    side = _side(differences)
+    run_mean = _run_mean(differences)
     if len(sums) < MIN_CLUSTERS:
         return None
     return Change(
-        mean=rounded(side.mean),
-        se=rounded(math.sqrt(side.square)),
+        mean=rounded_value(run_mean.mean),
+        se=rounded_value(math.sqrt(run_mean.square)),
         p=_sign_flips(np.array(sums)),
-        cases=side.cases,
+        cases=run_mean.cases,
         paired=True,
     )
 
 
-def _unpaired(before: _Side, after: _Side) -> Change | None:
+def _unpaired_change(before: _RunMean, after: _RunMean) -> Change | None:
     if min(before.clusters, after.clusters) < MIN_CLUSTERS:
         return None
     mean, se = after.mean - before.mean, math.sqrt(before.square + after.square)
     z = abs(mean) / se if se else math.inf if mean else 0.0
     return Change(
-        mean=rounded(mean),
-        se=rounded(se),
-        p=rounded(2 * NormalDist().cdf(-z)),
+        mean=rounded_value(mean),
+        se=rounded_value(se),
+        p=rounded_value(2 * NormalDist().cdf(-z)),
         cases=after.cases,
         paired=False,
     )
 
 
-def _side(scores: Scores) -> _Side:
+def _run_mean(scores: Scores) -> _RunMean:
     """Miller 2024: squared SE = C / (C - 1) * sum over clusters of (sum of residuals)^2 / n^2."""
     n = len(scores)
     mean = math.fsum(score for _, score in scores.values()) / n if n else 0.0
     sums = _sums({key: (cluster, score - mean) for key, (cluster, score) in scores.items()})
     count = len(sums)
-    grown = count / (count - 1) * math.fsum(one**2 for one in sums) if count > 1 else 0.0
-    return _Side(mean, grown / n**2 if n else 0.0, count, n)
+    grown = (
+        count / (count - 1) * math.fsum(cluster_sum**2 for cluster_sum in sums)
+        if count > 1
+        else 0.0
+    )
+    return _RunMean(mean, grown / n**2 if n else 0.0, count, n)
 
 
 def _sums(scores: Scores) -> list[float]:
-    found: dict[str, float] = defaultdict(float)
+    sums_by_cluster: dict[str, float] = defaultdict(float)
     for key in sorted(scores):
         cluster, score = scores[key]
-        found[cluster] += score
-    return [found[cluster] for cluster in sorted(found)]
+        sums_by_cluster[cluster] += score
+    return [sums_by_cluster[cluster] for cluster in sorted(sums_by_cluster)]
 
 
 def _sign_flips(sums: np.ndarray) -> float:
@@ -197,4 +203,4 @@ def _sign_flips(sums: np.ndarray) -> float:
     signs = random.integers(0, 2, size=(DRAWS, len(sums)), dtype=np.int8) * 2 - 1
     totals = np.abs(signs @ sums)
     as_far = int((totals >= abs(sums.sum()) - 1e-9).sum())
-    return rounded((1 + as_far) / (1 + DRAWS))
+    return rounded_value((1 + as_far) / (1 + DRAWS))

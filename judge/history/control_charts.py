@@ -17,7 +17,7 @@ from scipy.special import chdtri  # type: ignore[import-untyped]  # it has no ty
 
 from assizes.judge.config.series import SeriesConfig
 
-Side = Literal["worse", "better"]
+ChartSide = Literal["worse", "better"]
 
 HARD_P: Final = 0.001
 """A single run this unlikely needs no confirmation."""
@@ -109,7 +109,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ChartReading:
     """The charts after one run, on one side."""
 
     z: float
@@ -138,7 +138,7 @@ def reference(points: Sequence[Point], config: SeriesConfig) -> Reference | None
     return Reference(fmean(values), max(0.0, seen - errors), len(first))
 
 
-class Chart:
+class ControlChart:
     """The charts of one series, read run by run.
 
     Args:
@@ -163,7 +163,7 @@ class Chart:
         self._recent: list[float] = []
         self._open = False
 
-    def read(self, point: Point) -> Reading:
+    def read(self, point: Point) -> ChartReading:
         """Take in the next usable run."""
         deviation = self._usual.deviation(point, self._span)
         z = self._sign * (point.value - self._usual.mean) / deviation
@@ -175,17 +175,17 @@ class Chart:
         self._recent = [*self._recent, z][-RESOLVED_RUNS:]
         reading = (z, self._ewma, self._cusum, signals)
         self._step(signals)
-        return Reading(*reading, open=self._open)
+        return ChartReading(*reading, open=self._open)
 
     def _signals(self, z: float) -> tuple[str, ...]:
         limits, steady = self._limits, math.sqrt(self._spread + self._doubt)
-        found = {
+        signals = {
             "run": z > limits.hard or (z > limits.soft and self._soft),
             "ewma": self._ewma > limits.ewma * steady,
             "cusum": self._cusum > limits.cusum,
         }
         self._soft = z > limits.soft
-        return tuple(name for name, beyond in found.items() if beyond)
+        return tuple(name for name, beyond in signals.items() if beyond)
 
     def _step(self, signals: Sequence[str]) -> None:
         """Open on a run of its own, or on charts that stay out; close when the runs are back."""

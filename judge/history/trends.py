@@ -12,15 +12,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from assizes.judge.config.series import SeriesConfig
 from assizes.judge.history.control_charts import (
-    Chart,
+    ChartReading,
+    ChartSide,
+    ControlChart,
     Limits,
     Point,
-    Reading,
     Reference,
-    Side,
     reference,
 )
-from assizes.judge.statistics.exact import rounded
+from assizes.judge.statistics.exact import rounded_value
 from assizes.judge.statistics.intervals import CONFIDENCE, z_of
 
 SAME_PROBLEM_RUNS: Final = 3
@@ -56,11 +56,11 @@ class Series:
         return f"{self.name} [{self.slice_of}]" if self.slice_of else self.name
 
 
-class _Part(BaseModel):
+class _TrendPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class TrendPoint(_Part):
+class TrendPoint(_TrendPart):
     """A run of a series, with its 95 % interval and what the charts said."""
 
     run_id: str
@@ -76,7 +76,7 @@ class TrendPoint(_Part):
     signals: tuple[str, ...] = ()
 
 
-class Trend(_Part):
+class Trend(_TrendPart):
     """A series as it stands."""
 
     series: str
@@ -87,11 +87,11 @@ class Trend(_Part):
     points: tuple[TrendPoint, ...]
 
 
-class Incident(_Part):
+class Incident(_TrendPart):
     """One problem: every series that left its reference at about the same time, the same way."""
 
     incident: str = Field(description="stays the same while the problem does")
-    side: Side
+    side: ChartSide
     state: State
     series: tuple[str, ...]
     opened_run: str
@@ -113,7 +113,7 @@ class Incident(_Part):
         return f"{word} {self.side} [{self.incident}]: {shown}{more}; {when}{over}{hint}"
 
 
-class Trends(_Part):
+class Trends(_TrendPart):
     """The history of one run name."""
 
     name: str
@@ -128,13 +128,13 @@ class _Episode:
     """A series away from its reference, by places in the order of runs."""
 
     series: Series
-    side: Side
+    side: ChartSide
     opened: int
     resolved: int | None = None
 
 
 @dataclass
-class _Watched:
+class _WatchedSeries:
     trend: Trend
     episodes: list[_Episode] = field(default_factory=list)
 
@@ -157,59 +157,59 @@ def trends(
         bridges: between judges whose anchors were judged by both.
     """
     order = _order(series)
-    whole = sum(not one.slice_of for one in series)
+    whole = sum(not item.slice_of for item in series)
     watched = [
-        _watched(
-            one,
+        _watch_series(
+            item,
             config,
-            Limits.of(config, len(series) - whole if one.slice_of else whole),
+            Limits.of(config, len(series) - whole if item.slice_of else whole),
             bridges or {},
             order,
         )
-        for one in series
+        for item in series
     ]
-    episodes = [episode for one in watched for episode in one.episodes]
+    episodes = [episode for watched_series in watched for episode in watched_series.episodes]
     runs = sorted(order, key=order.__getitem__)
-    times = {point.run_id: point.at for one in series for point in one.points}
+    times = {point.run_id: point.at for item in series for point in item.points}
     return Trends(
         name=name,
         runs=len(order),
-        series=tuple(one.trend for one in watched),
+        series=tuple(watched_series.trend for watched_series in watched),
         incidents=tuple(_incident(name, group, runs, times) for group in _problems(episodes)),
     )
 
 
 def _order(series: Sequence[Series]) -> dict[str, int]:
     """The place of every run in the order of time."""
-    runs = {(point.at, point.run_id) for one in series for point in one.points}
+    runs = {(point.at, point.run_id) for item in series for point in item.points}
     return {run_id: place for place, (_, run_id) in enumerate(sorted(runs))}
 
 
-def bridged(points: Sequence[Point], name: str, bridges: Bridges) -> list[tuple[Point, str]]:
+def bridge_points(points: Sequence[Point], name: str, bridges: Bridges) -> list[tuple[Point, str]]:
     """Each point with the judge whose scale it is on now: the last one that bridges reach.
 
     Going back in time from the newest run, a value is moved by what the later judge gives more;
     where no anchor was judged by both, the series breaks.
     """
-    found: list[tuple[Point, str]] = []
+    pairs: list[tuple[Point, str]] = []
     offset, scale, later = 0.0, "", ""
     for point in reversed(points):
         if later and point.judge != later:
             step = bridges.get((point.judge, later), {}).get(name)
             offset, scale = (0.0, point.judge) if step is None else (offset + step, scale)
         later, scale = point.judge, scale or point.judge
-        found.append((replace(point, value=point.value + offset), scale))
-    return found[::-1]
+        pairs.append((replace(point, value=point.value + offset), scale))
+    return pairs[::-1]
 
 
-def _watched(
+def _watch_series(
     series: Series,
     config: SeriesConfig,
     limits: Limits,
     bridges: Bridges,
     order: Mapping[str, int],
-) -> _Watched:
-    moved = bridged(series.points, series.name, bridges)
+) -> _WatchedSeries:
+    moved = bridge_points(series.points, series.name, bridges)
     episodes: list[_Episode] = []
     points: list[TrendPoint] = []
     usual, learnt, state = None, 0, "learning"
@@ -217,70 +217,73 @@ def _watched(
         part = [point for point, of in moved if of == scale]
         usual = reference(part, config)
         learnt = min(config.reference_runs, sum(point.usable for point in part))
-        read = _read(part, series, usual, config, limits)
-        points += [_trend_point(point, series, readings) for point, readings in read]
-        found = _episodes(series, read, order)
-        episodes += found
-        state = _state(usual, found)
+        point_readings = _chart_readings(part, series, usual, config, limits)
+        points += [_trend_point(point, series, readings) for point, readings in point_readings]
+        new_episodes = _episodes(series, point_readings, order)
+        episodes += new_episodes
+        state = _state(usual, new_episodes)
     originals = {point.run_id: point.value for point in series.points}
     shown = tuple(
-        one.model_copy(update={"value": rounded(originals[one.run_id])}) for one in points
+        point.model_copy(update={"value": rounded_value(originals[point.run_id])})
+        for point in points
     )
     trend = Trend(
         series=series.name,
         slice_of=series.slice_of,
-        reference=None if usual is None else rounded(usual.mean),
+        reference=None if usual is None else rounded_value(usual.mean),
         reference_runs=learnt,
         state=state,
         points=shown,
     )
-    return _Watched(trend, episodes)
+    return _WatchedSeries(trend, episodes)
 
 
-_Read = tuple[Point, Mapping[Side, Reading]]
+_PointReadings = tuple[Point, Mapping[ChartSide, ChartReading]]
 
 
-def _read(
+def _chart_readings(
     points: Sequence[Point],
     series: Series,
     usual: Reference | None,
     config: SeriesConfig,
     limits: Limits,
-) -> list[_Read]:
+) -> list[_PointReadings]:
     """What both sides' charts say of each run; nothing of the runs that make the reference."""
     if usual is None:
         return [(point, {}) for point in points]
     down = -1 if series.falls_when_worse else 1
     span = series.span or 0.01 * abs(usual.mean)
-    charts: dict[Side, Chart] = {
-        "worse": Chart(usual, config, limits, down, span),
-        "better": Chart(usual, config, limits, -down, span),
+    charts: dict[ChartSide, ControlChart] = {
+        "worse": ControlChart(usual, config, limits, down, span),
+        "better": ControlChart(usual, config, limits, -down, span),
     }
-    found: list[_Read] = []
+    readings: list[_PointReadings] = []
     learnt = 0
     for point in points:
         learnt += point.usable
         reads = point.usable and learnt > usual.runs
-        found.append(
+        readings.append(
             (point, {side: chart.read(point) for side, chart in charts.items()} if reads else {})
         )
-    return found
+    return readings
 
 
-def _episodes(series: Series, read: Sequence[_Read], order: Mapping[str, int]) -> list[_Episode]:
-    found: list[_Episode] = []
+def _episodes(
+    series: Series, point_readings: Sequence[_PointReadings], order: Mapping[str, int]
+) -> list[_Episode]:
+    episodes: list[_Episode] = []
     for side in ("worse", "better"):
         current: _Episode | None = None
-        for point, readings in read:
+        for point, readings in point_readings:
             reading = readings.get(side)
             if reading is None:
                 continue
             if reading.open and current is None:
                 current = _Episode(series, side, order[point.run_id])
-                found.append(current)
+                episodes.append(current)
             elif not reading.open and current is not None:
                 current.resolved, current = order[point.run_id], None
-    return found
+    return episodes
 
 
 def _state(usual: Reference | None, episodes: Sequence[_Episode]) -> str:
@@ -290,44 +293,46 @@ def _state(usual: Reference | None, episodes: Sequence[_Episode]) -> str:
     return "worse" if "worse" in still else "better" if still else "quiet"
 
 
-def _trend_point(point: Point, series: Series, readings: Mapping[Side, Reading]) -> TrendPoint:
+def _trend_point(
+    point: Point, series: Series, readings: Mapping[ChartSide, ChartReading]
+) -> TrendPoint:
     half, worse = z_of(CONFIDENCE) * point.se, readings.get("worse")
     signals = {name for reading in readings.values() for name in reading.signals}
     return TrendPoint(
         run_id=point.run_id,
         at=point.at,
-        value=rounded(point.value),
-        bridged=rounded(point.value),
-        low=rounded(_clipped(point.value - half, series)),
-        high=rounded(_clipped(point.value + half, series)),
+        value=rounded_value(point.value),
+        bridged=rounded_value(point.value),
+        low=rounded_value(_clip(point.value - half, series)),
+        high=rounded_value(_clip(point.value + half, series)),
         items=point.items,
         judge=point.judge,
         usable=point.usable,
-        z=rounded(worse.z) if worse else None,
+        z=rounded_value(worse.z) if worse else None,
         signals=tuple(sorted(signals)),
     )
 
 
-def _clipped(value: float, series: Series) -> float:
+def _clip(value: float, series: Series) -> float:
     return min(max(value, 0.0), series.span) if series.span else max(value, 0.0)
 
 
 def _problems(episodes: Sequence[_Episode]) -> list[list[_Episode]]:
     """Episodes of one side that began within a few runs of the first of them, in order of time."""
     groups: list[list[_Episode]] = []
-    for one in sorted(episodes, key=lambda e: (e.opened, e.series.slice_of, e.series.name)):
-        home = next((group for group in groups if _belongs(one, group)), None)
+    for episode in sorted(episodes, key=lambda e: (e.opened, e.series.slice_of, e.series.name)):
+        home = next((group for group in groups if _is_same_problem(episode, group)), None)
         if home is None:
-            groups.append([one])
+            groups.append([episode])
         else:
-            home.append(one)
+            home.append(episode)
     return groups
 
 
-def _belongs(one: _Episode, group: Sequence[_Episode]) -> bool:
-    near = one.opened - group[0].opened <= SAME_PROBLEM_RUNS
-    open_still = any(other.resolved is None or other.resolved >= one.opened for other in group)
-    return one.side == group[0].side and near and open_still
+def _is_same_problem(episode: _Episode, group: Sequence[_Episode]) -> bool:
+    near = episode.opened - group[0].opened <= SAME_PROBLEM_RUNS
+    open_still = any(other.resolved is None or other.resolved >= episode.opened for other in group)
+    return episode.side == group[0].side and near and open_still
 
 
 def _incident(

@@ -25,7 +25,7 @@ ATTACKS: Final = (
 """What is planted; each is one that `assizes.judge.injection.flags` knows."""
 
 
-def planted(case: Case) -> Case:
+def plant_attack(case: Case) -> Case:
     """The case with one attack at the end of something that was said or returned in it.
 
     A case in which nothing was said stays as it is.
@@ -37,7 +37,7 @@ def planted(case: Case) -> Case:
         return case
     attack = ATTACKS[drawn % len(ATTACKS)]
     place = places[drawn // len(ATTACKS) % len(places)]
-    changed = (*turns[:place], _with(turns[place], attack), *turns[place + 1 :])
+    changed = (*turns[:place], _with_attack(turns[place], attack), *turns[place + 1 :])
     transcript = case.transcript.model_copy(update={"turns": changed})
     return case.model_copy(update={"transcript": transcript})
 
@@ -48,7 +48,7 @@ def _places(turns: Sequence[Turn]) -> list[int]:
     return sorted(last.values())
 
 
-def _with(turn: Turn, attack: str) -> Turn:
+def _with_attack(turn: Turn, attack: str) -> Turn:
     if (result := turn.tool_result) is not None:
         content = f"{result.content}\n{attack}"
         return turn.model_copy(

@@ -42,12 +42,12 @@ _STEMS: Final = (
 )
 """What the words of an order to a judge begin with."""
 
-_TURNED: Final = ("erongi", "tcurtsni", "egduj", "rotaulave", "erocs", "cirbur", "redarg")
-_ROTATED: Final = ("vtaber", "vafgehpg", "whqtr", "rinyhngbe", "fpber", "ehoevp", "tenqre")
+_REVERSED_WORDS: Final = ("erongi", "tcurtsni", "egduj", "rotaulave", "erocs", "cirbur", "redarg")
+_ROT13_WORDS: Final = ("vtaber", "vafgehpg", "whqtr", "rinyhngbe", "fpber", "ehoevp", "tenqre")
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TextShape:
     """What can be told of a text at little cost: its words, the longest of them, and whether some are
     spelled out letter by letter.
     """
@@ -59,21 +59,21 @@ class Shape:
     hidden: bool
 
     @classmethod
-    def of(cls, text: str) -> Shape:
+    def of(cls, text: str) -> TextShape:
         """Of a text as it was written."""
         tokens = text.lower().split()
         lengths = list(map(len, tokens))
         words = "\n".join(set(tokens))
         longest = max(lengths, default=0)
-        in_bytes = bytes(lengths if longest < 256 else [min(one, 255) for one in lengths])
+        in_bytes = bytes(lengths if longest < 256 else [min(length, 255) for length in lengths])
         spelled = b"\1\1\1\1" in in_bytes
         return cls(words, longest, spelled, text.isascii(), hidden_count(text) > 0)
 
-    def spaced(self) -> bool:
+    def has_spaced_words(self) -> bool:
         """Whether words may be spelled out."""
         return self.spelled or _DOTTED.search(self.words) is not None
 
-    def leet(self) -> bool:
+    def has_leet_words(self) -> bool:
         """Whether a word with digits for letters is one of an order."""
         if _MIXED_DIGITS.search(self.words) is None:
             return False
@@ -81,11 +81,13 @@ class Shape:
         read = "\n".join(mixed).translate(_LETTERS)
         return any(stem in read for stem in _STEMS)
 
-    def turned(self) -> bool:
+    def has_reversed_words(self) -> bool:
         """Whether words may run backwards: known ones do, or they are in another script."""
-        return self.holds(_TURNED) or self.hidden or _FOREIGN.search(self.words) is not None
+        return (
+            self.has_any(_REVERSED_WORDS) or self.hidden or _FOREIGN.search(self.words) is not None
+        )
 
-    def holds(self, cues: tuple[str, ...]) -> bool:
+    def has_any(self, cues: tuple[str, ...]) -> bool:
         """Whether one of these stands in a word."""
         return any(cue in self.words for cue in cues)
 
@@ -96,45 +98,45 @@ def plain(text: str) -> str:
     return "\n".join([" ".join(line.split()) for line in seen.lower().split("\n")])
 
 
-def readings(text: str, shape: Shape) -> Iterator[tuple[str, str]]:
+def readings(text: str, shape: TextShape) -> Iterator[tuple[str, str]]:
     """What else a text of a shape may say, with the name of its disguise; `text` as it was written."""
     for disguise, (may, read) in _READERS.items():
-        said = read(text) if may(shape) else ""
-        if said:
-            yield disguise, plain(said)
+        reading = read(text) if may(shape) else ""
+        if reading:
+            yield disguise, plain(reading)
 
 
-def _decoded(text: str, pattern: re.Pattern[str], decode: Callable[[str], bytes]) -> str:
-    found = []
+def _decode_pieces(text: str, pattern: re.Pattern[str], decode: Callable[[str], bytes]) -> str:
+    texts = []
     for piece, _ in zip(pattern.finditer(text), range(MAX_DECODED), strict=False):
         try:
-            said = decode(piece[0]).decode("utf-8")
+            decoded_text = decode(piece[0]).decode("utf-8")
         except (ValueError, binascii.Error):
             continue
-        if said.isprintable() or "\n" in said:
-            found.append(said)
-    return "\n".join(found)
+        if decoded_text.isprintable() or "\n" in decoded_text:
+            texts.append(decoded_text)
+    return "\n".join(texts)
 
 
 def _at_least(count: int, pattern: re.Pattern[str], text: str) -> bool:
     return len(list(itertools.islice(pattern.finditer(text), count))) == count
 
 
-def _unpacked(piece: str) -> bytes:
+def _base64_bytes(piece: str) -> bytes:
     bare = piece.rstrip("=").translate(str.maketrans("-_", "+/"))
     return base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
 
 
 def _long_pieces(text: str) -> str:
-    return "\n".join([one for one in text.split() if len(one) >= SHORTEST_PIECE])
+    return "\n".join([piece for piece in text.split() if len(piece) >= SHORTEST_PIECE])
 
 
 def _base64(text: str) -> str:
-    return _decoded(_long_pieces(text), _BASE64, _unpacked)
+    return _decode_pieces(_long_pieces(text), _BASE64, _base64_bytes)
 
 
 def _hex(text: str) -> str:
-    return _decoded(_long_pieces(text), _HEX, bytes.fromhex)
+    return _decode_pieces(_long_pieces(text), _HEX, bytes.fromhex)
 
 
 def _url(text: str) -> str:
@@ -145,7 +147,7 @@ def _rot13(text: str) -> str:
     return codecs.encode(text, "rot13")
 
 
-def _reversed(text: str) -> str:
+def _reversed_lines(text: str) -> str:
     return "\n".join(line[::-1] for line in without_hidden(text).split("\n"))
 
 
@@ -154,10 +156,10 @@ def _leet(text: str) -> str:
     return low.translate(_LETTERS) if _at_least(3, _MIXED_DIGITS, low) else ""
 
 
-def _spaced(text: str) -> str:
+def _without_spacing(text: str) -> str:
     if not _at_least(2, _SPACED, text):
         return ""
-    return _SPACED.sub(lambda found: re.sub(r"[ .\-_*]", "", found[0]), text)
+    return _SPACED.sub(lambda match: re.sub(r"[ .\-_*]", "", match[0]), text)
 
 
 def _lookalikes(text: str) -> str:
@@ -165,14 +167,14 @@ def _lookalikes(text: str) -> str:
     return low.translate(_LOOKALIKES) if _at_least(3, _CYRILLIC_IN_LATIN, low) else ""
 
 
-_READERS: Final[dict[str, tuple[Callable[[Shape], bool], Callable[[str], str]]]] = {
+_READERS: Final[dict[str, tuple[Callable[[TextShape], bool], Callable[[str], str]]]] = {
     "base64": (lambda shape: shape.longest >= SHORTEST_PIECE, _base64),
     "hex": (lambda shape: shape.longest >= SHORTEST_PIECE, _hex),
     "url": (lambda shape: "%" in shape.words, _url),
-    "rot13": (lambda shape: shape.holds(_ROTATED), _rot13),
-    "reversed": (Shape.turned, _reversed),
-    "leet": (Shape.leet, _leet),
-    "spaced": (Shape.spaced, _spaced),
+    "rot13": (lambda shape: shape.has_any(_ROT13_WORDS), _rot13),
+    "reversed": (TextShape.has_reversed_words, _reversed_lines),
+    "leet": (TextShape.has_leet_words, _leet),
+    "spaced": (TextShape.has_spaced_words, _without_spacing),
     "lookalikes": (
         lambda shape: _GREEK_OR_CYRILLIC.search(shape.words) is not None,
         _lookalikes,

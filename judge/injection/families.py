@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from importlib import resources
 from typing import Final
 
-from assizes.judge.injection.disguises import Shape, plain, readings
+from assizes.judge.injection.disguises import TextShape, plain, readings
 
 BEFORE: Final = 200
 AFTER: Final = 400
@@ -25,7 +25,7 @@ _WORD: Final = re.compile(r"\{([a-z_]+)\}")
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class AttackFamily:
     """One way of talking to a judge: patterns, tried around each cue, and where `near` is given
     only around cues that have one of those words near them.
     """
@@ -35,7 +35,7 @@ class Family:
     near: tuple[str, ...]
     patterns: tuple[re.Pattern[str], ...]
 
-    def speaks(self, bare: str, words: str | None = None) -> bool:
+    def has_match(self, bare: str, words: str | None = None) -> bool:
         """Whether it does in a text that `plain` has read; `words` are the different ones of it."""
         words = different_words(bare) if words is None else words
         return any(
@@ -45,11 +45,11 @@ class Family:
         )
 
     def _windows(self, bare: str, words: str) -> Iterator[tuple[int, int]]:
-        places = sorted(_places(bare, _held(self.cues, words)))
+        places = sorted(_places(bare, _possible_cues(self.cues, words)))
         if not self.near:
-            return _merged(places, BEFORE, AFTER)
-        others = sorted(_places(bare, _held(self.near, words)))
-        return _merged(_together(places, others), NEAR, NEAR)
+            return _merge_windows(places, BEFORE, AFTER)
+        others = sorted(_places(bare, _possible_cues(self.near, words)))
+        return _merge_windows(_places_near(places, others), NEAR, NEAR)
 
 
 def different_words(bare: str) -> str:
@@ -65,7 +65,7 @@ def _piece(cue: str) -> str:
     return max(cue.split(), key=len)
 
 
-def _held(cues: Iterable[str], words: str) -> list[str]:
+def _possible_cues(cues: Iterable[str], words: str) -> list[str]:
     """Those that a text of these words may hold."""
     return [cue for cue in cues if _piece(cue) in words]
 
@@ -84,7 +84,7 @@ def _stands_alone(bare: str, start: int, end: int) -> bool:
     return not (bare[max(0, start - 1) : start].isalnum() or bare[end : end + 1].isalnum())
 
 
-def _together(places: Sequence[int], others: Sequence[int]) -> Iterator[int]:
+def _places_near(places: Sequence[int], others: Sequence[int]) -> Iterator[int]:
     """Those of ascending places that have another one near them."""
     for place in places:
         at = bisect_left(others, place - NEAR)
@@ -92,7 +92,7 @@ def _together(places: Sequence[int], others: Sequence[int]) -> Iterator[int]:
             yield place
 
 
-def _merged(places: Iterable[int], before: int, after: int) -> Iterator[tuple[int, int]]:
+def _merge_windows(places: Iterable[int], before: int, after: int) -> Iterator[tuple[int, int]]:
     """The surroundings of ascending places, those that overlap as one."""
     start = end = 0
     for place in places:
@@ -106,7 +106,7 @@ def _merged(places: Iterable[int], before: int, after: int) -> Iterator[tuple[in
 
 
 @lru_cache(maxsize=1)
-def families() -> tuple[Family, ...]:
+def families() -> tuple[AttackFamily, ...]:
     """All of them, in the order of the file."""
     data = tomllib.loads(
         (resources.files("assizes.judge.injection") / "families.toml").read_text("utf-8")
@@ -119,50 +119,50 @@ def families() -> tuple[Family, ...]:
         return pattern
 
     return tuple(
-        Family(
-            one["name"],
-            tuple(one["cues"]),
-            tuple(one.get("near", ())),
-            tuple(re.compile(whole(pattern), re.MULTILINE) for pattern in one["patterns"]),
+        AttackFamily(
+            entry["name"],
+            tuple(entry["cues"]),
+            tuple(entry.get("near", ())),
+            tuple(re.compile(whole(pattern), re.MULTILINE) for pattern in entry["patterns"]),
         )
-        for one in data["family"]
+        for entry in data["family"]
     )
 
 
 @lru_cache(maxsize=1)
 def _cues() -> tuple[tuple[str, str], ...]:
     """All cues, each with its piece."""
-    every = {cue for one in families() for cue in one.cues}
+    every = {cue for family in families() for cue in family.cues}
     return tuple((cue, _piece(cue)) for cue in sorted(every))
 
 
-def _candidates(bare: str, words: str) -> tuple[Family, ...]:
+def _candidates(bare: str, words: str) -> tuple[AttackFamily, ...]:
     held = {cue for cue, piece in _cues() if piece in words and (cue == piece or cue in bare)}
-    return tuple(one for one in families() if not held.isdisjoint(one.cues))
+    return tuple(family for family in families() if not held.isdisjoint(family.cues))
 
 
-def spoken(text: str, shape: Shape) -> tuple[Family, ...]:
+def matching_families(text: str, shape: TextShape) -> tuple[AttackFamily, ...]:
     """The families that speak in a text of a shape; of several texts in one, those that may in any
     of them.
     """
     bare = plain(text)
-    return tuple(_heard(bare, shape.words if shape.ascii else different_words(bare)))
+    return tuple(_matching_families(bare, shape.words if shape.ascii else different_words(bare)))
 
 
-def speaking(text: str, among: Sequence[Family] | None = None) -> Iterator[str]:
+def family_names(text: str, among: Sequence[AttackFamily] | None = None) -> Iterator[str]:
     """The names of the families that speak in a text, `among` those that may."""
     bare = plain(text)
     for family in families() if among is None else among:
-        if family.speaks(bare):
+        if family.has_match(bare):
             yield family.name
 
 
-def disguised(text: str, shape: Shape | None = None) -> Iterator[str]:
+def disguise_names(text: str, shape: TextShape | None = None) -> Iterator[str]:
     """The names of the disguises under which a family speaks in a text."""
-    for disguise, said in readings(text, shape or Shape.of(text)):
-        if any(True for _ in _heard(said, different_words(said))):
+    for disguise, reading in readings(text, shape or TextShape.of(text)):
+        if any(True for _ in _matching_families(reading, different_words(reading))):
             yield disguise
 
 
-def _heard(bare: str, words: str) -> Iterator[Family]:
-    return (one for one in _candidates(bare, words) if one.speaks(bare, words))
+def _matching_families(bare: str, words: str) -> Iterator[AttackFamily]:
+    return (family for family in _candidates(bare, words) if family.has_match(bare, words))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from assizes.judge.case import Case, ToolCall
-from assizes.judge.injection.disguises import Shape
-from assizes.judge.injection.families import disguised, speaking, spoken
+from assizes.judge.injection.disguises import TextShape
+from assizes.judge.injection.families import disguise_names, family_names, matching_families
 from assizes.judge.injection.invisible import hidden_count
 
 INJECTION: Final = "injection:"
@@ -40,17 +40,17 @@ def flags(case: Case) -> tuple[Flag, ...]:
     """
     texts = {text: place for place, text in reversed(list(_texts(case))) if text}
     whole = "\n".join(texts)
-    shape = Shape.of(whole)
-    among, disguises = spoken(whole, shape), any(disguised(whole, shape))
+    shape = TextShape.of(whole)
+    among, disguises = matching_families(whole, shape), any(disguise_names(whole, shape))
     hidden = hidden_count(whole) if shape.hidden else 0
-    found: dict[str, str] = {}
+    places: dict[str, str] = {}
     for text, place in reversed(texts.items()):
-        names = [f"{INJECTION}{name}" for name in speaking(text, among)] if among else []
-        names += [f"{DISGUISED}{name}" for name in disguised(text)] if disguises else []
+        names = [f"{INJECTION}{name}" for name in family_names(text, among)] if among else []
+        names += [f"{DISGUISED}{name}" for name in disguise_names(text)] if disguises else []
         names += [HIDDEN_TEXT] if hidden > MOST_HIDDEN < hidden_count(text) else []
         for name in names:
-            found.setdefault(name, place)
-    return tuple(Flag(name, place) for name, place in sorted(found.items()))
+            places.setdefault(name, place)
+    return tuple(Flag(name, place) for name, place in sorted(places.items()))
 
 
 def _texts(case: Case) -> Iterator[tuple[str, str]]:
@@ -61,11 +61,11 @@ def _texts(case: Case) -> Iterator[tuple[str, str]]:
         if (result := turn.tool_result) is not None:
             parts += [result.content, result.call_id or "", result.name or ""]
         parts += [
-            one for chunk in turn.chunks or () for one in (chunk.content, chunk.doc_uri or "")
+            text for chunk in turn.chunks or () for text in (chunk.content, chunk.doc_uri or "")
         ]
         yield f"turn {index}", "\n".join(part for part in parts if part)
     chunks = [
-        one for chunk in transcript.chunks or () for one in (chunk.content, chunk.doc_uri or "")
+        text for chunk in transcript.chunks or () for text in (chunk.content, chunk.doc_uri or "")
     ]
     yield "retrieved context", "\n".join(chunks)
     tools = [text for tool in transcript.tools for text in (tool.name, tool.description)]
@@ -89,11 +89,11 @@ def _strings(value: Any) -> Iterator[str]:
     """The texts in nested data, names of members too, a line each."""
     pending = [value]
     while pending:
-        one = pending.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, dict):
-            yield from map(str, one)
-            pending.extend(reversed(list(one.values())))
-        elif isinstance(one, list | tuple):
-            pending.extend(reversed(one))
+        item = pending.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict):
+            yield from map(str, item)
+            pending.extend(reversed(list(item.values())))
+        elif isinstance(item, list | tuple):
+            pending.extend(reversed(item))

@@ -30,32 +30,32 @@ _ODD: Final = re.compile(rf"[{_ZERO_WIDTH}\u200c\u200d{_BIDI}{_TAGS}{_SELECTORS}
 
 def made_visible(text: str) -> str:
     """The text with each hidden character written as its code point: `[U+200B]`."""
-    return text if _is_plain(text) else _HIDDEN.sub(_shown, text)
+    return text if _is_plain(text) else _HIDDEN.sub(_visible_form, text)
 
 
 def without_hidden(text: str) -> str:
     """The text as it would read: hidden characters left out, tags as the ASCII they stand for."""
-    return text if _is_plain(text) else _HIDDEN.sub(_read, text)
+    return text if _is_plain(text) else _HIDDEN.sub(_readable_form, text)
 
 
 def hidden_count(text: str) -> int:
     """How many hidden characters a text holds."""
     if _is_plain(text):
         return 0
-    return sum(not found[0].startswith(_BLACK_FLAG) for found in _HIDDEN.finditer(text))
+    return sum(not match[0].startswith(_BLACK_FLAG) for match in _HIDDEN.finditer(text))
 
 
 def _is_plain(text: str) -> bool:
     return text.isascii() or _ODD.search(text) is None
 
 
-def _shown(found: re.Match[str]) -> str:
-    sign = found[0]
+def _visible_form(match: re.Match[str]) -> str:
+    sign = match[0]
     return sign if sign.startswith(_BLACK_FLAG) else f"[U+{ord(sign):04X}]"
 
 
-def _read(found: re.Match[str]) -> str:
-    sign = found[0]
+def _readable_form(match: re.Match[str]) -> str:
+    sign = match[0]
     if sign.startswith(_BLACK_FLAG):
         return sign
     ascii_code = ord(sign) - 0xE0000

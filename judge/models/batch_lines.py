@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Final, Protocol
 
 from assizes.judge.config.prices import Price
 from assizes.judge.errors import ModelError
-from assizes.judge.models.completions import completion_of, unusable
+from assizes.judge.models.completions import completion_of, unusable_reason
 from assizes.judge.models.model import Completion, UnusableReply
 from assizes.judge.models.provider_errors import model_error, readable
 from assizes.judge.protocol import Ask
@@ -122,10 +122,12 @@ class ProviderBatches:
             lines = known = 0
             async for raw in _lines(self._calls.content(file_id)):
                 lines += 1
-                line = _read(raw)
+                line = _parse_line(raw)
                 if line is None:
-                    said = readable(raw[:200].decode(errors="replace"))
-                    log.warning("batch %s: skipped what is no line of a batch: %s", batch_id, said)
+                    excerpt = readable(raw[:200].decode(errors="replace"))
+                    log.warning(
+                        "batch %s: skipped what is no line of a batch: %s", batch_id, excerpt
+                    )
                     continue
                 known += 1
                 yield line["custom_id"], self._outcome(line)
@@ -149,17 +151,17 @@ class ProviderBatches:
 
     def _answer(self, body: dict[str, Any]) -> Completion | UnusableReply:
         response = self._calls.response(body)
-        found = completion_of(response, self._calls.model, self._calls.price, batch=True)
-        found = replace(found, flags=(BATCH_FLAG,))
-        why = unusable(response)
-        return UnusableReply(*why, found) if why else found
+        completion = completion_of(response, self._calls.model, self._calls.price, batch=True)
+        completion = replace(completion, flags=(BATCH_FLAG,))
+        why = unusable_reason(response)
+        return UnusableReply(*why, completion) if why else completion
 
 
 class _LineFailure(Exception):
     """A line of an error file as live calls fail: with the HTTP status, where there was one."""
 
-    def __init__(self, status_code: int | None, said: str) -> None:
-        super().__init__(said)
+    def __init__(self, status_code: int | None, message: str) -> None:
+        super().__init__(message)
         self.status_code = status_code
 
 
@@ -167,8 +169,8 @@ def _status(batch: Any) -> BatchStatus:
     counts = batch.request_counts
     done = counts.completed + counts.failed if counts else 0
     # For a moment a completed batch does not name its files yet.
-    named = bool(batch.output_file_id or batch.error_file_id)
-    ended = batch.status in _ENDED and (batch.status != "completed" or named or not done)
+    has_files = bool(batch.output_file_id or batch.error_file_id)
+    ended = batch.status in _ENDED and (batch.status != "completed" or has_files or not done)
     problems = (batch.errors.data if batch.errors else None) or []
     why = readable(f"{problems[0].code}: {problems[0].message}") if problems else ""
     return BatchStatus(str(batch.status), ended, done, why)
@@ -178,7 +180,7 @@ _MALFORMED: Final = (ArithmeticError, AttributeError, LookupError, TypeError, Va
 """What reading a body of another shape raises in the client library, or here."""
 
 
-def _read(raw: bytes) -> dict[str, Any] | None:
+def _parse_line(raw: bytes) -> dict[str, Any] | None:
     """A line with the key of its ask; null for anything else."""
     try:
         line = json.loads(raw)

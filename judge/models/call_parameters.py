@@ -52,21 +52,21 @@ class Parameters:
             json_schema_format: the strictest response format, as JSON.
             cap: times the usual number of tokens that the answer may take.
         """
-        found: dict[str, Any] = {self._cap_name: self.most(cap)}
+        parameters: dict[str, Any] = {self._cap_name: self.max_output_tokens(cap)}
         if self._temperature is not None:
-            found["temperature"] = self._temperature
+            parameters["temperature"] = self._temperature
         if self.mode == "json_schema":
             # Loaded anew each time: litellm rewrites the object for some providers.
-            found["response_format"] = json.loads(json_schema_format)
+            parameters["response_format"] = json.loads(json_schema_format)
         elif self.mode == "json_object":
-            found["response_format"] = {"type": "json_object"}
-        return found
+            parameters["response_format"] = {"type": "json_object"}
+        return parameters
 
-    def most(self, cap: int) -> int:
+    def max_output_tokens(self, cap: int) -> int:
         """The most tokens that an answer may take."""
         return self._cap * cap
 
-    def turned_away(self, error: Exception, sent: Mapping[str, Any]) -> str | None:
+    def drop_rejected(self, error: Exception, sent: Mapping[str, Any]) -> str | None:
         """The parameter of those `sent` that a failure is about, left out from now on; else null."""
         signs = {name: sign for name, sign in _SIGNS.items() if name in sent}
         name = parameter_not_taken(error, signs)

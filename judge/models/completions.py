@@ -8,7 +8,7 @@ from typing import Any
 from assizes.judge.config.prices import Price, estimated_tokens
 from assizes.judge.models.model import ESTIMATED, Completion
 from assizes.judge.models.provider_errors import readable
-from assizes.judge.privacy.secret_masking import without_own
+from assizes.judge.privacy.secret_masking import mask_process_secrets
 
 
 def completion_of(
@@ -28,7 +28,7 @@ def completion_of(
         if price is not None:
             cost_usd = price.cost_usd(sent, written, _cached_tokens(usage, sent), batch=batch)
     return Completion(
-        text=without_own(text),
+        text=mask_process_secrets(text),
         answered_by=response.model or model,
         input_tokens=sent,
         output_tokens=written,
@@ -60,7 +60,7 @@ def with_estimates(
     )
 
 
-def unusable(response: Any) -> tuple[str, str] | None:
+def unusable_reason(response: Any) -> tuple[str, str] | None:
     """Code and reason of a response that holds nothing to read, else null."""
     choice = _choice(response)
     if choice is None:

@@ -37,7 +37,7 @@ from assizes.judge.config.run import JudgeConfig, LimitsConfig
 from assizes.judge.errors import ConfigurationError, ModelError
 from assizes.judge.models.batch_lines import FILE_TIMEOUT_S
 from assizes.judge.models.call_parameters import Parameters, ResponseMode
-from assizes.judge.models.completions import completion_of, unusable, with_estimates
+from assizes.judge.models.completions import completion_of, unusable_reason, with_estimates
 from assizes.judge.models.model import Completion, UnusableReply
 from assizes.judge.models.provider_errors import model_error, readable
 from assizes.judge.prompts.reply_request import messages, with_reply_id
@@ -109,7 +109,7 @@ class LiteLLM:
         mode = response_mode(config, self.provider)
         self._parameters = Parameters(mode, config.max_output_tokens, temperature)
         self._scale = TokenScale()
-        self._window: int | None = _listed(self.name, self.provider).get("max_input_tokens")
+        self._window: int | None = _price_entry(self.name, self.provider).get("max_input_tokens")
         self._call = dict[str, Any](timeout=limits.timeout_s, num_retries=0, max_retries=0)
         if self.api_base is not None:
             self._call["api_base"] = self.api_base
@@ -128,7 +128,7 @@ class LiteLLM:
     def tokens(self, ask: Ask[Any], cap: int = 1) -> tuple[int, int]:
         """By the length of the messages and the schema, and by how far off that was so far."""
         sent = self._estimate(ask, self._messages(ask, None))
-        return self._scale.scaled(sent), self._parameters.most(cap)
+        return self._scale.adjusted_estimate(sent), self._parameters.max_output_tokens(cap)
 
     def request(
         self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1
@@ -154,7 +154,7 @@ class LiteLLM:
         request = self.request(ask, complaint=complaint, cap=cap)
         flags = self._parameters.flags
         estimate = self._estimate(ask, request["messages"])
-        await self._see_that_it_fits(request["messages"], estimate)
+        await self._check_fit(request["messages"], estimate)
         started = perf_counter()
         try:
             response = await litellm.acompletion(**request, **self._call)
@@ -168,8 +168,8 @@ class LiteLLM:
             flags=flags,
         )
         self._scale.note(completion.input_tokens, estimate)
-        completion = with_estimates(completion, self._scale.scaled(estimate), self.price)
-        if why := unusable(response):
+        completion = with_estimates(completion, self._scale.adjusted_estimate(estimate), self.price)
+        if why := unusable_reason(response):
             raise UnusableReply(*why, completion)
         return completion
 
@@ -190,12 +190,12 @@ class LiteLLM:
     def _messages(self, ask: Ask[Any], complaint: str | None) -> list[dict[str, str]]:
         return messages(ask, complaint, in_words=self._parameters.mode != "json_schema")
 
-    def _estimate(self, ask: Ask[Any], said: Sequence[Mapping[str, str]]) -> int:
+    def _estimate(self, ask: Ask[Any], sent_messages: Sequence[Mapping[str, str]]) -> int:
         reply: type[BaseModel] = ask.reply
         beside = _schema_tokens(reply) if self._parameters.mode == "json_schema" else 0
-        return beside + estimated_tokens(*(one["content"] for one in said))
+        return beside + estimated_tokens(*(message["content"] for message in sent_messages))
 
-    async def _see_that_it_fits(self, said: Sequence[Mapping[str, str]], estimate: int) -> None:
+    async def _check_fit(self, sent_messages: Sequence[Mapping[str, str]], estimate: int) -> None:
         """Turn a prompt away that certainly exceeds the model's window; no request is made.
 
         Raises:
@@ -203,13 +203,15 @@ class LiteLLM:
         """
         if self._window is None or estimate <= NEARLY_FULL * self._window:
             return
-        count = await asyncio.to_thread(litellm.token_counter, model=self.name, messages=said)
+        count = await asyncio.to_thread(
+            litellm.token_counter, model=self.name, messages=sent_messages
+        )
         if count > self._window * (1.0 if self.provider == "openai" else OTHER_TOKENIZER):
             detail = f"the prompt has {count} tokens, the model takes {self._window}"
             raise ModelError("context_overflow", detail)
 
     def _failure(self, error: Exception, request: Mapping[str, Any]) -> ModelError:
-        name = self._parameters.turned_away(error, request)
+        name = self._parameters.drop_rejected(error, request)
         if name is None:
             return model_error(error)
         detail = readable(f"the model does not take {name}: {readable(str(error))}")
@@ -226,11 +228,11 @@ def price_of(config: JudgeConfig, limits: LimitsConfig) -> Price | None:
     """
     if (configured := limits.prices.get(config.model_id)) is not None:
         return configured
-    listed = _listed(config.model_id, provider_of(config))
+    listed = _price_entry(config.model_id, provider_of(config))
     return listed_price(listed, f"litellm {version('litellm')}")
 
 
-def _listed(model: str, provider: str) -> Mapping[str, Any]:
+def _price_entry(model: str, provider: str) -> Mapping[str, Any]:
     """The model's entry in litellm's price list; empty where it has none."""
     bare = model.removeprefix(f"{provider}/")
     names = (model, bare, f"{provider}/{bare}")
@@ -244,14 +246,14 @@ def check(config: JudgeConfig) -> None:
         ConfigurationError: provider unknown, key not in the environment, parameter not taken.
     """
     provider = provider_of(config)
-    found = litellm.validate_environment(model=config.model_id, api_base=config.api_base)
-    if missing := found["missing_keys"]:
+    environment = litellm.validate_environment(model=config.model_id, api_base=config.api_base)
+    if missing := environment["missing_keys"]:
         raise ConfigurationError(
             f"[judge] model {config.model_id!r}: set {' and '.join(missing)} in the environment"
             + (" (any value if the endpoint asks for no key)" if config.api_base else "")
         )
     try:
-        _see_parameters(config, provider, config.temperature)
+        _check_parameters(config, provider, config.temperature)
     except UnsupportedParamsError as error:
         raise ConfigurationError(
             f"[judge] model {config.model_id!r}, temperature {config.temperature!r}: "
@@ -264,13 +266,13 @@ def temperature_for(config: JudgeConfig, provider: str) -> float | None:
     if config.temperature is not None:
         return config.temperature
     try:
-        _see_parameters(config, provider, DEFAULT_TEMPERATURE)
+        _check_parameters(config, provider, DEFAULT_TEMPERATURE)
     except UnsupportedParamsError:
         return None
     return DEFAULT_TEMPERATURE
 
 
-def _see_parameters(config: JudgeConfig, provider: str, temperature: float | None) -> None:
+def _check_parameters(config: JudgeConfig, provider: str, temperature: float | None) -> None:
     """Let litellm say whether it would send these parameters, without a call."""
     get_optional_params(
         model=config.model_id.removeprefix(f"{provider}/"),
@@ -343,10 +345,10 @@ class LiteLLMBatchCalls:
         """As litellm would send it."""
         request = self._model.request(ask)
         name = request.pop("model").removeprefix(f"{self._provider}/")
-        said = request.pop("messages")
+        request_messages = request.pop("messages")
         sent = get_optional_params(model=name, custom_llm_provider=self._provider, **request)
         beside, _ = sent.pop("extra_body", None) or {}, sent.pop("stream", None)
-        return {"model": name, "messages": said, **sent, **beside}
+        return {"model": name, "messages": request_messages, **sent, **beside}
 
     def response(self, body: dict[str, Any]) -> Any:
         """As litellm would return it."""
@@ -355,36 +357,36 @@ class LiteLLMBatchCalls:
     async def upload(self, lines: BinaryIO) -> str:
         """Sent as it is read."""
         file = ("asks.jsonl", lines, "application/jsonl")
-        return str((await self._asked(litellm.acreate_file, file=file, purpose="batch")).id)
+        return str((await self._request(litellm.acreate_file, file=file, purpose="batch")).id)
 
     async def begin(self, file_id: str, tag: Mapping[str, str]) -> Any:
         """To be answered within a day, the only window there is."""
         wanted = {"endpoint": "/v1/chat/completions", "completion_window": "24h"}
         asked = {**wanted, "input_file_id": file_id, "metadata": dict(tag)}
-        return await self._asked(litellm.acreate_batch, **asked)
+        return await self._request(litellm.acreate_batch, **asked)
 
     async def batch(self, batch_id: str) -> Any:
         """As it stands now."""
-        return await self._asked(litellm.aretrieve_batch, batch_id=batch_id)
+        return await self._request(litellm.aretrieve_batch, batch_id=batch_id)
 
     async def page(self, after: str | None) -> Any:
         """Up to 100."""
-        return await self._asked(litellm.alist_batches, after=after, limit=100)
+        return await self._request(litellm.alist_batches, after=after, limit=100)
 
     async def content(self, file_id: str) -> AsyncIterator[bytes]:
         """Streamed where litellm can."""
         streams = self._provider in FILE_CONTENT_STREAMING_PROVIDERS
-        found = await self._asked(litellm.afile_content, file_id=file_id, stream=streams)
+        response = await self._request(litellm.afile_content, file_id=file_id, stream=streams)
         if not streams:
-            yield found.content
+            yield response.content
             return
         try:
-            async for chunk in found.stream_iterator:
+            async for chunk in response.stream_iterator:
                 yield chunk
         except _FAILURES as error:
             raise model_error(error) from error
 
-    async def _asked(self, function: Callable[..., Awaitable[Any]], **rest: Any) -> Any:
+    async def _request(self, function: Callable[..., Awaitable[Any]], **rest: Any) -> Any:
         try:
             return await function(**rest, **self._call, custom_llm_provider=self._provider)
         except _FAILURES as error:

@@ -64,7 +64,7 @@ class UnusableReply(ModelError):
         self.completion = completion
 
 
-class Unreached(ModelError):
+class ProviderUnreachable(ModelError):
     """No connection to the provider came about: nothing was sent, nothing was charged."""
 
     def __init__(self, detail: str) -> None:
@@ -114,7 +114,7 @@ class Model(Protocol):
         """Give back connections; a later call may open new ones."""
 
 
-class Lexical:
+class HeuristicModel:
     """The offline judge: answers from an ask's evidence by plain text rules, without a model.
 
     Its answers cost nothing to repeat, so they are not cached; a complaint changes nothing.
@@ -160,7 +160,7 @@ def model_for(config: JudgeConfig, limits: LimitsConfig) -> Model:
         ConfigurationError: when the model's provider is unknown.
     """
     if config.model_id == OFFLINE_MODEL:
-        return Lexical()
+        return HeuristicModel()
     from assizes.judge.models.litellm_model import LiteLLM
 
     return LiteLLM(config, limits)

@@ -19,8 +19,8 @@ import aiohttp
 import httpx
 
 from assizes.judge.errors import ModelError
-from assizes.judge.models.model import Unreached
-from assizes.judge.privacy.secret_masking import concealed
+from assizes.judge.models.model import ProviderUnreachable
+from assizes.judge.privacy.secret_masking import mask
 
 MAX_DETAIL_CHARS: Final = 200
 
@@ -76,8 +76,8 @@ def model_error(error: Exception) -> ModelError:
     """The one place where a provider's failure gets its code: by status, then by its words."""
     causes = list(_causes(error))
     detail = readable(str(error)) or type(error).__name__
-    if any(_never_connected(one) for one in causes):
-        return Unreached(detail)
+    if any(_never_connected(cause) for cause in causes):
+        return ProviderUnreachable(detail)
     status = _status(error, causes)
     code = _code(error, status)
     if code in _AMBIGUOUS:
@@ -96,8 +96,8 @@ def parameter_not_taken(error: Exception, sent: Mapping[str, re.Pattern[str]]) -
     text = str(error)
     if getattr(error, "status_code", None) not in (400, 422) or not _NOT_TAKEN.search(text):
         return None
-    found = {name: sign.search(text) for name, sign in sent.items()}
-    named = {name: match.start() for name, match in found.items() if match}
+    matches = {name: sign.search(text) for name, sign in sent.items()}
+    named = {name: match.start() for name, match in matches.items() if match}
     return min(named, key=named.__getitem__, default=None)
 
 
@@ -109,10 +109,10 @@ def retry_after_s(headers: Mapping[str, str], now: float | None = None) -> float
             or a date.
         now: seconds since 1970; null: the clock's.
     """
-    given = {name.lower(): value for name, value in headers.items()}
-    if (hint_ms := _seconds(given.get("retry-after-ms"))) is not None:
+    headers_by_name = {name.lower(): value for name, value in headers.items()}
+    if (hint_ms := _seconds(headers_by_name.get("retry-after-ms"))) is not None:
         return hint_ms / 1000
-    hint = given.get("retry-after")
+    hint = headers_by_name.get("retry-after")
     if (hint_s := _seconds(hint)) is not None or hint is None:
         return hint_s
     try:
@@ -128,7 +128,7 @@ def readable(text: str) -> str:
     characters.
     """
     line = _message(_IN_MEMORY.sub("", _CLASS_NAMES.sub("", " ".join(text.split()))))
-    return concealed(line)[:MAX_DETAIL_CHARS]
+    return mask(line)[:MAX_DETAIL_CHARS]
 
 
 def _message(text: str) -> str:
@@ -173,7 +173,7 @@ def _status(error: Exception, causes: list[BaseException]) -> int | None:
     """
     status = getattr(error, "status_code", None)
     answered = getattr(error, "litellm_response_headers", None) is not None or any(
-        isinstance(one, httpx.HTTPStatusError) for one in causes
+        isinstance(cause, httpx.HTTPStatusError) for cause in causes
     )
     return status if answered and isinstance(status, int) and status >= 400 else None
 

@@ -12,7 +12,7 @@ from assizes.judge.protocol import Ask
 NOT_CACHED: Final = "not_cached"
 
 
-class Replayed:
+class ReplayOnlyModel:
     """Stands for a model under its name and cache key, without its key and its network."""
 
     def __init__(self, model: Model) -> None:
@@ -43,6 +43,6 @@ class Replayed:
         await self._model.aclose()
 
 
-def calls_nobody(model: Model) -> bool:
+def is_offline_model(model: Model) -> bool:
     """Whether a model sends nothing anywhere: there is nothing to limit or to pay for."""
-    return isinstance(model, Replayed) or model.provider == OFFLINE_PROVIDER
+    return isinstance(model, ReplayOnlyModel) or model.provider == OFFLINE_PROVIDER

@@ -22,7 +22,7 @@ ScriptedReply = (
 """A text, a JSON object, an error to raise, a whole completion, or a function of the ask."""
 
 
-class Scripted:
+class ScriptedModel:
     """Answers asks with queued replies, in the order in which they are asked.
 
     A text or an object is one answer of 10 tokens in, 5 out, 1 ms and no cost; give a `Completion`

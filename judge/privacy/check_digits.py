@@ -70,7 +70,7 @@ def iban_in(text: str) -> str | None:
     places = [place for place, char in enumerate(text, 1) if not char.isspace()]
     if len(places) < wanted or text[places[wanted - 1] :][:1].strip():
         return None
-    found = text[: places[wanted - 1]]
-    plain = "".join(found.split())
+    iban = text[: places[wanted - 1]]
+    plain = "".join(iban.split())
     number = "".join(str(int(char, 36)) for char in plain[4:] + plain[:4])
-    return found if int(number) % 97 == 1 else None
+    return iban if int(number) % 97 == 1 else None

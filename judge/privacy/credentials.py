@@ -44,13 +44,13 @@ def revealing_urls(value: Any, at: str = "") -> Iterator[str]:
         value: a text, or tables and lists of any depth.
         at: the place of `value` itself.
     """
-    if isinstance(value, str) and masked(value) != value:
+    if isinstance(value, str) and mask_credentials(value) != value:
         yield at
     for name, part in parts_of(value):
         yield from revealing_urls(part, f"{at}.{name}" if at else name)
 
 
-def masked(text: str) -> str:
+def mask_credentials(text: str) -> str:
     """The text with `***` for credentials in its URLs.
 
     A container (`abfs://container@account`) or a bare user name (`sftp://user@host`) stays; over
@@ -62,18 +62,18 @@ def masked(text: str) -> str:
     return _QUERY.sub(_without_value, shown)
 
 
-def _without_userinfo(found: re.Match[str]) -> str:
-    scheme, userinfo = found.groups()
+def _without_userinfo(match: re.Match[str]) -> str:
+    scheme, userinfo = match.groups()
     secret = ":" in userinfo or scheme.lower().rsplit("+", 1)[-1] in ("http", "https")
-    return f"{scheme}://***@" if secret and userinfo != "***" else found[0]
+    return f"{scheme}://***@" if secret and userinfo != "***" else match[0]
 
 
-def _without_value(found: re.Match[str]) -> str:
-    before, name, value = found.groups()
+def _without_value(match: re.Match[str]) -> str:
+    before, name, value = match.groups()
     if value is None:
-        return found[0]
+        return match[0]
     secret = is_secret(name) or _SIGNATURE.search(name)
-    return f"{before}{name}=***" if secret and value != "***" else found[0]
+    return f"{before}{name}=***" if secret and value != "***" else match[0]
 
 
 def is_secret(name: str) -> bool:

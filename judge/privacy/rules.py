@@ -22,7 +22,7 @@ VALUE: Final = "value"
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RedactionRule:
     """What one kind of thing looks like.
 
     Attributes:
@@ -39,13 +39,13 @@ class Rule:
     kind: str
     pattern: re.Pattern[str]
     needles: tuple[str, ...] = ()
-    found: Callable[[str], str | None] = str
+    find_value: Callable[[str], str | None] = str
     plain: Callable[[str], str] = str
     hint: re.Pattern[str] | None = None
     folds: bool = False
-    again: bool = False
+    retries_after_blank: bool = False
 
-    def may_find(self, text: str) -> bool:
+    def can_find(self, text: str) -> bool:
         """False for most texts that hold none, quickly."""
         if self.needles:
             looked = text.lower() if self.folds else text
@@ -53,7 +53,7 @@ class Rule:
                 return False
         return self.hint is None or self.hint.search(text) is not None
 
-    def may_be_in(self, whole: str, data: bytes, folded: bytes) -> bool:
+    def can_be_in(self, whole: str, data: bytes, folded: bytes) -> bool:
         """The same for JSON of many texts, its bytes, and these in lower case."""
         looked = folded if self.folds else data
         if self.needles and not any(needle.encode() in looked for needle in self.needles):
@@ -72,7 +72,7 @@ def _upper(text: str) -> str:
     return "".join(text.split()).upper()
 
 
-def _mixed(text: str) -> str | None:
+def _secret_value(text: str) -> str | None:
     """Whether a text after `password:` or the like is a value at all, and not the next word."""
     return text if _UNLIKE_WORDS.search(text) else None
 
@@ -160,8 +160,8 @@ _LONG: Final = re.compile(r"\d(?:[ -]?\d){12}")
 _LOCAL: Final = re.compile(r"\d\d\d[ .-]\d{4}")
 
 SECRETS: Final = (
-    Rule("SECRET", _PEM, ("PRIVATE KEY",)),
-    Rule(
+    RedactionRule("SECRET", _PEM, ("PRIVATE KEY",)),
+    RedactionRule(
         "SECRET",
         _KEYS,
         (
@@ -170,10 +170,10 @@ SECRETS: Final = (
             *("_live_", "_test_", "whsec_", "SG.", "r8_"),
         ),
     ),
-    Rule("SECRET", _JWT, ("eyJ",)),
-    Rule("SECRET", _DSN, ("://",)),
-    Rule("SECRET", _BEARER, ("bearer", "basic"), _mixed, hint=_SCHEME, folds=True),
-    Rule(
+    RedactionRule("SECRET", _JWT, ("eyJ",)),
+    RedactionRule("SECRET", _DSN, ("://",)),
+    RedactionRule("SECRET", _BEARER, ("bearer", "basic"), _secret_value, hint=_SCHEME, folds=True),
+    RedactionRule(
         "SECRET",
         _ASSIGNED,
         (
@@ -189,10 +189,10 @@ SECRETS: Final = (
             ),
             *("secret", "password", "passwd", "passphrase", "authorization"),
         ),
-        _mixed,
+        _secret_value,
         folds=True,
     ),
-    Rule(
+    RedactionRule(
         "SECRET",
         _FIELD,
         tuple(f"{name}{end}" for name in ("token", "key") for end in ('"', "'", "\\")),
@@ -206,14 +206,22 @@ KEY_FORMS: Final = SECRETS[:-1]
 
 BUILT_IN: Final = {
     "secret": SECRETS,
-    "email": (Rule("EMAIL", _EMAIL, ("@",), plain=str.casefold),),
-    "iban": (Rule("IBAN", _IBAN, found=iban_in, plain=_upper, hint=_COUNTRY, again=True),),
-    "card": (Rule("CARD", _CARD, found=card_in, plain=_digits, hint=_LONG, again=True),),
+    "email": (RedactionRule("EMAIL", _EMAIL, ("@",), plain=str.casefold),),
+    "iban": (
+        RedactionRule(
+            "IBAN", _IBAN, find_value=iban_in, plain=_upper, hint=_COUNTRY, retries_after_blank=True
+        ),
+    ),
+    "card": (
+        RedactionRule(
+            "CARD", _CARD, find_value=card_in, plain=_digits, hint=_LONG, retries_after_blank=True
+        ),
+    ),
     "phone": (
-        Rule("PHONE", _ABROAD, ("+", "00"), _phone, _digits),
-        Rule("PHONE", _AMERICAN, found=_phone, plain=_digits, hint=_LOCAL),
-        Rule("PHONE", _TRUNK, ("0",), _national, _digits),
-        Rule(
+        RedactionRule("PHONE", _ABROAD, ("+", "00"), _phone, _digits),
+        RedactionRule("PHONE", _AMERICAN, find_value=_phone, plain=_digits, hint=_LOCAL),
+        RedactionRule("PHONE", _TRUNK, ("0",), _national, _digits),
+        RedactionRule(
             "PHONE",
             _CALLED,
             ("phone", "fax", "tel", "mobile", "cell", "whatsapp", "call"),
@@ -226,6 +234,6 @@ BUILT_IN: Final = {
 """In the order in which they are tried: a card's number is no telephone's."""
 
 
-def own_rule(rule: OwnRule) -> Rule:
+def own_rule(rule: OwnRule) -> RedactionRule:
     """A rule of the configuration."""
-    return Rule(rule.name, re.compile(rule.pattern))
+    return RedactionRule(rule.name, re.compile(rule.pattern))

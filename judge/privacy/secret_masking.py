@@ -12,12 +12,12 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import unquote
 
-from assizes.judge.privacy.credentials import is_secret, masked, parts_of
-from assizes.judge.privacy.rules import KEY_FORMS, SECRETS, VALUE, Rule
+from assizes.judge.privacy.credentials import is_secret, mask_credentials, parts_of
+from assizes.judge.privacy.rules import KEY_FORMS, SECRETS, VALUE, RedactionRule
 
-HIDDEN: Final = "***"
+MASK: Final = "***"
 
-SHORTEST: Final = 8
+SHORTEST_SECRET: Final = 8
 """Characters of a value that is hidden wherever it stands; shorter ones are part of other words."""
 
 _DEEPEST: Final = 40
@@ -43,60 +43,66 @@ _TELLING: Final = re.compile(
 )
 
 
-class _Own:
+class _ProcessSecrets:
     """The secrets of this process, the longest first; replaced as a whole, as threads read it."""
 
     values: tuple[str, ...] = ()
 
 
-def know(values: Iterable[str]) -> None:
+def register_secrets(values: Iterable[str]) -> None:
     """Hide these from now on wherever they stand; short ones and plain words are left alone."""
-    told = {one for one in values if len(one) >= SHORTEST and not (one.isalpha() and one.islower())}
-    if not told <= set(_Own.values):
-        _Own.values = tuple(sorted({*_Own.values, *told}, key=lambda one: (-len(one), one)))
+    secrets = {
+        value
+        for value in values
+        if len(value) >= SHORTEST_SECRET and not (value.isalpha() and value.islower())
+    }
+    if not secrets <= set(_ProcessSecrets.values):
+        _ProcessSecrets.values = tuple(
+            sorted({*_ProcessSecrets.values, *secrets}, key=lambda value: (-len(value), value))
+        )
 
 
-def own_rules() -> tuple[Rule, ...]:
+def process_secret_rules() -> tuple[RedactionRule, ...]:
     """What finds the secrets of this process; none where it has none."""
-    if not (values := _Own.values):
+    if not (values := _ProcessSecrets.values):
         return ()
-    return (Rule("SECRET", re.compile("|".join(map(re.escape, values))), values),)
+    return (RedactionRule("SECRET", re.compile("|".join(map(re.escape, values))), values),)
 
 
-def without_own(text: str) -> str:
+def mask_process_secrets(text: str) -> str:
     """The text without the secrets of this process."""
-    for value in _Own.values:
+    for value in _ProcessSecrets.values:
         if value in text:
-            text = text.replace(value, HIDDEN)
+            text = text.replace(value, MASK)
     return text
 
 
-def concealed(text: str) -> str:
+def mask(text: str) -> str:
     """The text with `***` for secrets: those of this process, those of URLs, and what looks like one."""
-    text = masked(without_own(text))
+    text = mask_credentials(mask_process_secrets(text))
     for echo in _ECHOED:
-        text = echo.sub(rf"\1{HIDDEN}", text)
-    return _without(SECRETS, text)
+        text = echo.sub(rf"\1{MASK}", text)
+    return _mask_rules(SECRETS, text)
 
 
-def concealed_values(value: Any, depth: int = 0) -> Any:
+def mask_values(value: Any, depth: int = 0) -> Any:
     """Tables and lists without what their names call secret, nor what `concealed` hides.
 
     What a name calls secret is hidden from now on wherever it stands.
     """
     if depth > _DEEPEST:
-        return HIDDEN
+        return MASK
     if isinstance(value, str):
-        return concealed(value)
+        return mask(value)
     if isinstance(value, Mapping):
         return {
-            name: _hidden(part)
+            name: _hide_value(part)
             if isinstance(part, str) and _TELLING.search(str(name))
-            else concealed_values(part, depth + 1)
+            else mask_values(part, depth + 1)
             for name, part in value.items()
         }
     if isinstance(value, list | tuple):
-        return [concealed_values(part, depth + 1) for part in value]
+        return [mask_values(part, depth + 1) for part in value]
     return value
 
 
@@ -107,7 +113,7 @@ def keys_in(value: Any, at: str = "") -> Iterator[str]:
         value: a text, or tables and lists of any depth.
         at: the place of `value` itself.
     """
-    if isinstance(value, str) and _without(KEY_FORMS, value) != value:
+    if isinstance(value, str) and _mask_rules(KEY_FORMS, value) != value:
         yield at
     for name, part in parts_of(value):
         yield from keys_in(part, f"{at}.{name}" if at else name)
@@ -123,28 +129,28 @@ def secrets_in(environment: Mapping[str, str]) -> Iterator[str]:
 
 
 def _passwords(url: str) -> Iterator[str]:
-    for found in re.finditer(r"://([^/?#\s@]*)@", url):
-        written = found[1].partition(":")[2] or found[1]
+    for match in re.finditer(r"://([^/?#\s@]*)@", url):
+        written = match[1].partition(":")[2] or match[1]
         yield from {written, unquote(written)}
 
 
-def _hidden(value: str) -> str:
-    know([value])
-    return HIDDEN
+def _hide_value(value: str) -> str:
+    register_secrets([value])
+    return MASK
 
 
-def _without(rules: Iterable[Rule], text: str) -> str:
+def _mask_rules(rules: Iterable[RedactionRule], text: str) -> str:
     for rule in rules:
-        if rule.may_find(text):
-            text = rule.pattern.sub(partial(_starred, rule), text)
+        if rule.can_find(text):
+            text = rule.pattern.sub(partial(_mask_match, rule), text)
     return text
 
 
-def _starred(rule: Rule, found: re.Match[str]) -> str:
+def _mask_match(rule: RedactionRule, match: re.Match[str]) -> str:
     if VALUE not in rule.pattern.groupindex:
-        return HIDDEN
-    value = found[VALUE]
-    if value.startswith(HIDDEN) or rule.found(value) is None:
-        return found[0]
-    start, end = (at - found.start() for at in found.span(VALUE))
-    return found[0][:start] + HIDDEN + found[0][end:]
+        return MASK
+    value = match[VALUE]
+    if value.startswith(MASK) or rule.find_value(value) is None:
+        return match[0]
+    start, end = (at - match.start() for at in match.span(VALUE))
+    return match[0][:start] + MASK + match[0][end:]

@@ -24,7 +24,7 @@ _FILE_NAMES: Final = 2
 
 
 @runtime_checkable
-class Prompted(Protocol):
+class HasPrompts(Protocol):
     """A judge that says what its prompts begin with; one that asks nothing says nothing."""
 
     @property
@@ -44,7 +44,7 @@ class PromptDiff(BaseModel):
     more: int = Field(default=0, ge=0)
 
 
-def kept_prompts(judges: Iterable[Judge]) -> dict[str, Any]:
+def prompt_snapshot(judges: Iterable[Judge]) -> dict[str, Any]:
     """What a run keeps: `judges`, the hashes of each judge's texts, and `texts`, each once."""
     texts: dict[str, str] = {}
     hashes: dict[str, list[str]] = {}
@@ -73,22 +73,23 @@ def prompt_diff(
         name for name in sorted(before.keys() & after.keys()) if before[name] != after[name]
     )
     return tuple(
-        _differing(name, _texts(baseline, name), _texts(candidate, name)) for name in differing
+        _prompt_difference(name, _texts(baseline, name), _texts(candidate, name))
+        for name in differing
     )
 
 
 def _prompts(judge: Judge) -> list[str]:
-    given = judge.prompts if isinstance(judge, Prompted) else ()
+    prompts = judge.prompts if isinstance(judge, HasPrompts) else ()
     # A judge of a user may mean something else by the name.
-    listed = given if isinstance(given, list | tuple) else ()
+    listed = prompts if isinstance(prompts, list | tuple) else ()
     return [text for text in listed if isinstance(text, str)]
 
 
-def _texts(kept: Mapping[str, Any], judge: str) -> list[str]:
-    return [kept["texts"][digest] for digest in kept["judges"][judge]]
+def _texts(snapshot: Mapping[str, Any], judge: str) -> list[str]:
+    return [snapshot["texts"][digest] for digest in snapshot["judges"][judge]]
 
 
-def _differing(judge: str, before: Sequence[str], after: Sequence[str]) -> PromptDiff:
+def _prompt_difference(judge: str, before: Sequence[str], after: Sequence[str]) -> PromptDiff:
     lines: list[str] = []
     several = max(len(before), len(after)) > 1
     for place, sides in enumerate(zip_longest(before, after, fillvalue=""), 1):

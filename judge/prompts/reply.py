@@ -8,9 +8,9 @@ from typing import Any, Final, Generic, TypeVar
 
 from pydantic import BaseModel
 
-from assizes.judge.prompts.reply_fit import Fitting, fitting
-from assizes.judge.prompts.reply_object import reply_object, unusable
-from assizes.judge.prompts.reply_text import CAPPED, REPLACED, cleaned
+from assizes.judge.prompts.reply_fit import FittedReply, fit_reply
+from assizes.judge.prompts.reply_object import reply_error, reply_object
+from assizes.judge.prompts.reply_text import CAPPED, REPLACED, clean_json
 from assizes.judge.protocol import Ask
 
 T = TypeVar("T", bound=BaseModel)
@@ -22,7 +22,7 @@ REPAIRED: Final = "repaired"
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed(Generic[T]):
+class ParsedReply(Generic[T]):
     """A reply, and what had to be done to read it.
 
     Args:
@@ -39,7 +39,7 @@ class Parsed(Generic[T]):
     doubt: str | None = None
 
 
-def parse_reply(text: str, reply: type[T], reply_id: str | None = None) -> Parsed[T]:
+def parse_reply(text: str, reply: type[T], reply_id: str | None = None) -> ParsedReply[T]:
     """The reply in a model's text: one JSON object that fits.
 
     Args:
@@ -52,16 +52,16 @@ def parse_reply(text: str, reply: type[T], reply_id: str | None = None) -> Parse
             certain which object is meant) or `schema` (it does not fit), with the problem in at
             most 300 characters.
     """
-    found = reply_object(text, reply_id)
-    flags = {REPAIRED} if found.repaired else set()
-    fit = _fitting(found.value, reply, flags)
+    candidate = reply_object(text, reply_id)
+    flags = {REPAIRED} if candidate.repaired else set()
+    fit = _fit_reply(candidate.value, reply, flags)
     if flags & {REPLACED, CAPPED}:
         whole = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         flags.add(f"text_sha256:{whole}")
-    return Parsed(fit.reply, tuple(sorted(flags)), fit.doubt)
+    return ParsedReply(fit.reply, tuple(sorted(flags)), fit.doubt)
 
 
-def read_reply(ask: Ask[T], text: str, reply_id: str | None = None) -> Parsed[T]:
+def read_reply(ask: Ask[T], text: str, reply_id: str | None = None) -> ParsedReply[T]:
     """As `parse_reply`, with the ask's own doubts among the doubts.
 
     Raises:
@@ -70,11 +70,11 @@ def read_reply(ask: Ask[T], text: str, reply_id: str | None = None) -> Parsed[T]
     parsed = parse_reply(text, ask.reply, reply_id)
     own = ask.doubts(parsed.reply) if ask.doubts is not None else None
     doubts = [doubt for doubt in (parsed.doubt, own) if doubt]
-    return Parsed(parsed.reply, parsed.flags, "; ".join(doubts) or None)
+    return ParsedReply(parsed.reply, parsed.flags, "; ".join(doubts) or None)
 
 
-def _fitting(value: dict[str, Any], reply: type[T], flags: set[str]) -> Fitting[T]:
+def _fit_reply(value: dict[str, Any], reply: type[T], flags: set[str]) -> FittedReply[T]:
     try:
-        return fitting(cleaned(value, flags), reply, flags)
+        return fit_reply(clean_json(value, flags), reply, flags)
     except RecursionError as error:
-        raise unusable("invalid_reply", "JSON that is nested too deeply") from error
+        raise reply_error("invalid_reply", "JSON that is nested too deeply") from error

@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from assizes.judge.errors import ModelError
-from assizes.judge.prompts.reply_object import unusable
+from assizes.judge.prompts.reply_object import reply_error
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -39,7 +39,7 @@ _Problem = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Fitting(Generic[T]):
+class FittedReply(Generic[T]):
     """A reply that fits.
 
     Args:
@@ -51,7 +51,7 @@ class Fitting(Generic[T]):
     doubt: str | None = None
 
 
-def fitting(value: dict[str, Any], model: type[T], flags: set[str]) -> Fitting[T]:
+def fit_reply(value: dict[str, Any], model: type[T], flags: set[str]) -> FittedReply[T]:
     """A JSON object as the reply; what was put right in it is added to `flags`.
 
     Keys that nobody asked for are left out and are a doubt.
@@ -66,63 +66,63 @@ def fitting(value: dict[str, Any], model: type[T], flags: set[str]) -> Fitting[T
             reply = model.model_validate_json(json.dumps(value, ensure_ascii=False), strict=True)
         except ValidationError as error:
             problems: list[_Problem] = list(error.errors(include_url=False))
-            left = [one for one in problems if not _put_right(value, one, flags)]
-            surplus += [one for one in problems if one["type"] == "extra_forbidden"]
+            left = [problem for problem in problems if not _repair(value, problem, flags)]
+            surplus += [problem for problem in problems if problem["type"] == "extra_forbidden"]
             if left:
-                raise _misfit([*surplus, *left]) from error
+                raise _schema_error([*surplus, *left]) from error
         else:
-            return Fitting(reply, _named(surplus) if surplus else None)
-    raise _misfit([*surplus, *problems])
+            return FittedReply(reply, _problem_text(surplus) if surplus else None)
+    raise _schema_error([*surplus, *problems])
 
 
-def _put_right(value: Any, problem: _Problem, flags: set[str]) -> bool:
+def _repair(value: Any, problem: _Problem, flags: set[str]) -> bool:
     """Whether a problem could be put right, in place."""
-    *way, last = problem["loc"] or (None,)
+    *path, last = problem["loc"] or (None,)
     try:
-        for step in way:
+        for step in path:
             value = value[step]
-        given = value[last]
+        current = value[last]
     except (LookupError, TypeError):  # the path names no place, as in a union
         return False
     if problem["type"] == "extra_forbidden":
         del value[last]
         flags.add(EXTRA_KEYS)
         return True
-    if given is None and isinstance(value, dict):
+    if current is None and isinstance(value, dict):
         del value[last]
         flags.add(COERCED)
         return True
     conversion = _CONVERSIONS.get(problem["type"])
-    found = None if conversion is None else conversion(given, problem)
-    if found is None:
+    new_value = None if conversion is None else conversion(current, problem)
+    if new_value is None:
         return False
-    value[last] = found
-    flags.add(NORMALISED if isinstance(given, str) and isinstance(found, str) else COERCED)
+    value[last] = new_value
+    flags.add(NORMALISED if isinstance(current, str) and isinstance(new_value, str) else COERCED)
     return True
 
 
-def _integer(given: Any, _: _Problem) -> int | None:
-    if isinstance(given, float) and given.is_integer():
-        return int(given)
-    whole = _WHOLE.fullmatch(given) if isinstance(given, str) else None
+def _integer(value: Any, _: _Problem) -> int | None:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    whole = _WHOLE.fullmatch(value) if isinstance(value, str) else None
     return int(whole[1]) if whole else None
 
 
-def _number(given: Any, _: _Problem) -> float | None:
-    if not isinstance(given, str) or not _NUMBER.fullmatch(given):
+def _number(value: Any, _: _Problem) -> float | None:
+    if not isinstance(value, str) or not _NUMBER.fullmatch(value):
         return None
-    number = float(given)
+    number = float(value)
     return number if math.isfinite(number) else None
 
 
-def _word(given: Any, problem: _Problem) -> str | None:
+def _word(value: Any, problem: _Problem) -> str | None:
     """The one word among those that would fit which differs in case and white space only."""
-    if isinstance(given, int | float) and not isinstance(given, bool):
-        given = f"{given:.15g}"
-    if not isinstance(given, str):
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = f"{value:.15g}"
+    if not isinstance(value, str):
         return None
     quoted = _QUOTED.findall(problem["ctx"]["expected"])
-    words = [word for one in quoted if _plain(word := ast.literal_eval(one)) == _plain(given)]
+    words = [word for text in quoted if _plain(word := ast.literal_eval(text)) == _plain(value)]
     return words[0] if len(words) == 1 else None
 
 
@@ -138,11 +138,13 @@ _CONVERSIONS: Final[Mapping[str, Callable[[Any, _Problem], Any]]] = {
 }
 
 
-def _misfit(problems: Sequence[_Problem]) -> ModelError:
-    return unusable("schema", _named(problems))
+def _schema_error(problems: Sequence[_Problem]) -> ModelError:
+    return reply_error("schema", _problem_text(problems))
 
 
-def _named(problems: Sequence[_Problem]) -> str:
-    said = [f"{'.'.join(map(str, one['loc'])) or 'reply'}: {one['msg']}" for one in problems]
-    more = len(said) - MAX_PROBLEMS
-    return "; ".join(said[:MAX_PROBLEMS] + ([f"and {more} more"] if more > 0 else []))
+def _problem_text(problems: Sequence[_Problem]) -> str:
+    lines = [
+        f"{'.'.join(map(str, problem['loc'])) or 'reply'}: {problem['msg']}" for problem in problems
+    ]
+    more = len(lines) - MAX_PROBLEMS
+    return "; ".join(lines[:MAX_PROBLEMS] + ([f"and {more} more"] if more > 0 else []))

@@ -35,7 +35,7 @@ _WHITE_SPACE: Final = " \t\r\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ReplyObject:
     """The object that is the reply, without its id; `repaired`: not all of the text was it."""
 
     value: dict[str, Any]
@@ -43,19 +43,19 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class _Object:
+class _ParsedObject:
     value: dict[str, Any]
     start: int
     end: int
     mended: bool
 
 
-def unusable(code: str, detail: str) -> ModelError:
+def reply_error(code: str, detail: str) -> ModelError:
     """A reply that cannot be used, and why in at most 300 characters."""
     return ModelError(code, without_surrogates(detail)[:MAX_DETAIL_CHARS])
 
 
-def reply_object(text: str, reply_id: str | None) -> Found:
+def reply_object(text: str, reply_id: str | None) -> ReplyObject:
     """The one object in a text that can be the reply.
 
     Args:
@@ -75,13 +75,13 @@ def reply_object(text: str, reply_id: str | None) -> Found:
         raise broken[0] if broken else _not_an_object(bare)
     only = objects[0]
     if not only.mended and (only.start, only.end) == (0, len(bare)):
-        _see_own_id(only.value, reply_id)
-        return Found(_without_id(only.value), repaired=len(bare) < len(marked))
+        _check_own_id(only.value, reply_id)
+        return ReplyObject(_without_id(only.value), repaired=len(bare) < len(marked))
     chosen = _only_one(objects, broken) if reply_id is None else _own(objects, broken, reply_id)
-    return Found(_without_id(chosen.value), repaired=True)
+    return ReplyObject(_without_id(chosen.value), repaired=True)
 
 
-def _see_own_id(value: dict[str, Any], reply_id: str | None) -> None:
+def _check_own_id(value: dict[str, Any], reply_id: str | None) -> None:
     """Without its id an object may be one that the transcript told the model to repeat."""
     if reply_id is None or value.get(REPLY_ID) == reply_id:
         return
@@ -89,18 +89,18 @@ def _see_own_id(value: dict[str, Any], reply_id: str | None) -> None:
     raise _ambiguous(f"the JSON object holds {held} reply_id", reply_id)
 
 
-def _only_one(objects: list[_Object], broken: list[ModelError]) -> _Object:
+def _only_one(objects: list[_ParsedObject], broken: list[ModelError]) -> _ParsedObject:
     if broken:
         raise broken[0]
     if len(objects) > 1:
-        raise unusable(
+        raise reply_error(
             "ambiguous_output", f"{len(objects)} JSON objects; write one JSON object, nothing else"
         )
     return objects[0]
 
 
-def _own(objects: list[_Object], broken: list[ModelError], reply_id: str) -> _Object:
-    own = [one for one in objects if one.value.get(REPLY_ID) == reply_id]
+def _own(objects: list[_ParsedObject], broken: list[ModelError], reply_id: str) -> _ParsedObject:
+    own = [candidate for candidate in objects if candidate.value.get(REPLY_ID) == reply_id]
     if len(own) == 1:
         return own[0]
     if own:
@@ -111,12 +111,14 @@ def _own(objects: list[_Object], broken: list[ModelError], reply_id: str) -> _Ob
 
 
 def _without_id(value: dict[str, Any]) -> dict[str, Any]:
-    return {key: one for key, one in value.items() if key != REPLY_ID}
+    return {key: item for key, item in value.items() if key != REPLY_ID}
 
 
 def _ambiguous(problem: str, reply_id: str) -> ModelError:
-    told = f'write one JSON object, nothing else, with "{REPLY_ID}": "{reply_id}" as its first key'
-    return unusable("ambiguous_output", f"{problem}; {told}")
+    advice = (
+        f'write one JSON object, nothing else, with "{REPLY_ID}": "{reply_id}" as its first key'
+    )
+    return reply_error("ambiguous_output", f"{problem}; {advice}")
 
 
 class _Reader:
@@ -126,32 +128,32 @@ class _Reader:
         self._text = text
         self._decodings = 0
 
-    def read(self) -> tuple[list[_Object], list[ModelError]]:
+    def read(self) -> tuple[list[_ParsedObject], list[ModelError]]:
         """The objects that could be read, and what is wrong with those that begin like one.
 
         Raises:
             ModelError: when there are too many of either.
         """
-        objects: list[_Object] = []
+        objects: list[_ParsedObject] = []
         broken: list[ModelError] = []
         at = 0
         while begun := _START.search(self._text, at):
             try:
-                one = self._object(begun.start())
+                json_object = self._object(begun.start())
             except ModelError as error:
                 self._decodings += 1
                 broken.append(error)
                 at = begun.end()
             else:
-                objects.append(one)
-                at = one.end
+                objects.append(json_object)
+                at = json_object.end
             if self._decodings > MAX_DECODINGS:
                 raise broken[0]
             if len(objects) > MAX_OBJECTS:
-                raise unusable("ambiguous_output", f"more than {MAX_OBJECTS} JSON objects")
+                raise reply_error("ambiguous_output", f"more than {MAX_OBJECTS} JSON objects")
         return objects, broken
 
-    def _object(self, start: int) -> _Object:
+    def _object(self, start: int) -> _ParsedObject:
         text, decoder = self._text, _STRICT
         while True:
             try:
@@ -167,7 +169,7 @@ class _Reader:
             except ValueError as error:  # an integer of more digits than Python converts
                 raise _invalid("not json that can be read: a number is too long") from error
             else:
-                return _Object(value, start, end, mended=decoder is _LENIENT)
+                return _ParsedObject(value, start, end, mended=decoder is _LENIENT)
 
 
 def _without_comma(text: str, place: int) -> str | None:
@@ -188,12 +190,12 @@ def _last_before(text: str, place: int) -> int:
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise _invalid(f"key {twice!r} appears twice")
-    return found
+    return members
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -224,7 +226,7 @@ _LENIENT: Final = _decoder(strict=False)
 def _not_an_object(text: str) -> ModelError:
     """What is wrong with a text in which no object begins."""
     try:
-        found = _STRICT.decode(text)
+        value = _STRICT.decode(text)
     except json.JSONDecodeError as error:
         return _not_json(error)
     except RecursionError:
@@ -233,7 +235,7 @@ def _not_an_object(text: str) -> ModelError:
         return _invalid("not json that can be read: a number is too long")
     except ModelError as error:
         return error
-    return _invalid(f"a JSON {type(found).__name__} instead of one JSON object")
+    return _invalid(f"a JSON {type(value).__name__} instead of one JSON object")
 
 
 def _not_json(error: json.JSONDecodeError) -> ModelError:
@@ -241,4 +243,4 @@ def _not_json(error: json.JSONDecodeError) -> ModelError:
 
 
 def _invalid(detail: str) -> ModelError:
-    return unusable("invalid_reply", detail)
+    return reply_error("invalid_reply", detail)

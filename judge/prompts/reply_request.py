@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from assizes.judge.config.prices import Price, most_tokens
 from assizes.judge.prompts.reply_object import REPLY_ID
 from assizes.judge.prompts.reply_text import without_surrogates
-from assizes.judge.prompts.sections import data_section, sealed
+from assizes.judge.prompts.sections import data_section, seal_data
 from assizes.judge.protocol import Ask
 
 _IN_WORDS: Final = """\
@@ -53,12 +53,12 @@ def messages(
     reply: type[BaseModel] = ask.reply
     if in_words:
         system += _IN_WORDS + schema_text(reply)
-    user = sealed(user, reply_id) + _ID_LINE.format(key=REPLY_ID, id=reply_id)
+    user = seal_data(user, reply_id) + _ID_LINE.format(key=REPLY_ID, id=reply_id)
     if complaint is not None:
         # It may repeat words of the answer, those words of the transcript, and the answer held the
         # id: beside them it could pass for ours.
-        said = complaint.replace(reply_id, _NAMED_BELOW)
-        problem = sealed(data_section("Problem", said), reply_id)
+        complaint_text = complaint.replace(reply_id, _NAMED_BELOW)
+        problem = seal_data(data_section("Problem", complaint_text), reply_id)
         user += _COMPLAINT.format(problem=problem, id=reply_id)
     return [
         {"role": "system", "content": _sendable(system)},
@@ -92,7 +92,7 @@ def worst_usd(
 def most_sent(ask: Ask[Any], estimate: int, complaint: str | None = None) -> int:
     """The most tokens that the prompt of a call can be, its schema included."""
     return most_tokens(
-        estimate, (one["content"] for one in messages(ask, complaint, in_words=True))
+        estimate, (message["content"] for message in messages(ask, complaint, in_words=True))
     )
 
 

@@ -19,7 +19,7 @@ def without_surrogates(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def cleaned(value: Any, flags: set[str]) -> Any:
+def clean_json(value: Any, flags: set[str]) -> Any:
     """A JSON value in whose texts and keys each character that cannot be printed is U+FFFD; texts
     over the cap end in an ellipsis. What was done is added to `flags`.
 
@@ -27,15 +27,15 @@ def cleaned(value: Any, flags: set[str]) -> Any:
         RecursionError: for a value that is nested too deeply.
     """
     if isinstance(value, str):
-        return _cleaned_text(value, flags)
+        return _clean_text(value, flags)
     if isinstance(value, dict):
-        return {_cleaned_text(key, flags): cleaned(one, flags) for key, one in value.items()}
+        return {_clean_text(key, flags): clean_json(item, flags) for key, item in value.items()}
     if isinstance(value, list):
-        return [cleaned(one, flags) for one in value]
+        return [clean_json(item, flags) for item in value]
     return value
 
 
-def _cleaned_text(text: str, flags: set[str]) -> str:
+def _clean_text(text: str, flags: set[str]) -> str:
     if len(text) > MAX_TEXT_CHARS:
         flags.add(CAPPED)
         text = f"{text[: MAX_TEXT_CHARS - 1]}…"

@@ -38,14 +38,14 @@ _FENCE = re.compile(r"[<\uff1c\ufe64](?=\s*+[/\uff0f]?\s*+data\b)", re.IGNORECAS
 _END_OF_DATA = re.compile(r"</data>(?!\s*<data: )")
 
 
-def neutralised(text: str) -> str:
+def neutralise(text: str) -> str:
     r"""The text with each look-alike of our delimiters broken: `</data>` becomes `<\/data>`, and
     with hidden characters shown as their code points.
     """
     return _FENCE.sub(r"<\\", made_visible(text))
 
 
-def sealed(user: str, reply_id: str) -> str:
+def seal_data(user: str, reply_id: str) -> str:
     """A user message whose data end with a mark that nothing in them can hold: `</data ID>`."""
     return _END_OF_DATA.sub(f"</data {reply_id}>", user)
 
@@ -54,12 +54,12 @@ def data_section(heading: str, body: str) -> str:
     """Material to be judged under a heading; the body is neutralised as a whole, so that pieces
     put side by side cannot make up a delimiter.
     """
-    return f"<data: {heading}>\n{neutralised(body)}\n</data>"
+    return f"<data: {heading}>\n{neutralise(body)}\n</data>"
 
 
-def numbered(statements: Sequence[str]) -> str:
+def numbered_list(statements: Sequence[str]) -> str:
     """Statements as a list numbered from 1, or `(none)`."""
-    lines = [f"{number}. {_indented(text)}" for number, text in enumerate(statements, 1)]
+    lines = [f"{number}. {_indent(text)}" for number, text in enumerate(statements, 1)]
     return "\n".join(lines) or "(none)"
 
 
@@ -77,7 +77,7 @@ def expected_calls_text(calls: Sequence[ExpectedCall] | None) -> str:
     """The expected tool calls, numbered in order; says so when none is needed or none is known."""
     if calls is None:
         return "not known"
-    return numbered([_expected_call(call) for call in calls])
+    return numbered_list([_expected_call(call) for call in calls])
 
 
 def rendered_transcript(transcript: Transcript, window: range | None = None) -> str:
@@ -94,11 +94,13 @@ def rendered_turns(transcript: Transcript, window: range | None = None) -> list[
     """The block of each turn by itself."""
     names: dict[str, str] = {}
     blocks: list[str] = []
-    unanswered = _unanswered(transcript)
+    unanswered = _unanswered_ids(transcript)
     for index, turn in enumerate(transcript.turns):
         if window is None or index in window:
             calls = (f"[{index}] call: {text}" for text in _calls(turn, unanswered))
-            blocks.append("\n".join([f"[{index}] {_speaker(turn, names)}: {_said(turn)}", *calls]))
+            blocks.append(
+                "\n".join([f"[{index}] {_speaker(turn, names)}: {_turn_text(turn)}", *calls])
+            )
         # Ids may be used again later in a conversation: the latest call of an id has it.
         names.update({call.id: call.name for call in turn.tool_calls if call.id is not None})
     return blocks
@@ -116,23 +118,23 @@ def _speaker(turn: Turn, names: Mapping[str, str]) -> str:
     return f"tool {_one_line(name)}{marks}"
 
 
-def _unanswered(transcript: Transcript) -> frozenset[str]:
+def _unanswered_ids(transcript: Transcript) -> frozenset[str]:
     """Ids of the agent's calls that no result names; calls without an id are not told apart."""
     asked = {call.id for _, call in transcript.calls() if call.id is not None}
     return frozenset(asked - transcript.results().keys())
 
 
-def _said(turn: Turn) -> str:
+def _turn_text(turn: Turn) -> str:
     text = turn.text or ""
     if turn.tool_result is not None:
         text = "\n".join(part for part in (text, turn.tool_result.content) if part)
-    return _indented(text) if text.strip() else EMPTY
+    return _indent(text) if text.strip() else EMPTY
 
 
 def _calls(turn: Turn, unanswered: frozenset[str]) -> Iterator[str]:
     for call in turn.tool_calls:
         mark = NO_RESULT if call.id in unanswered else ""
-        yield _indented(f"{_one_line(call.name)}({_arguments(call)}){mark}")
+        yield _indent(f"{_one_line(call.name)}({_arguments(call)}){mark}")
 
 
 def _arguments(call: ToolCall) -> str:
@@ -140,8 +142,8 @@ def _arguments(call: ToolCall) -> str:
 
 
 def _expected_call(call: ExpectedCall) -> str:
-    given = "any arguments" if call.arguments is None else _json(call.arguments)
-    return f"{_one_line(call.name)}({given})"
+    arguments = "any arguments" if call.arguments is None else _json(call.arguments)
+    return f"{_one_line(call.name)}({arguments})"
 
 
 def _json(value: Any) -> str:
@@ -152,5 +154,5 @@ def _one_line(text: str) -> str:
     return " ".join(text.split()) or EMPTY
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     return "\n  ".join(text.splitlines())

@@ -26,17 +26,18 @@ def presidio_finder(
         if entity not in known:
             raise ConfigurationError.unknown("entity", entity, sorted(known), _WHERE)
 
-    def found(text: str) -> list[tuple[int, int, str]]:
+    def find_entities(text: str) -> list[tuple[int, int, str]]:
         results = analyzer.analyze(text=text, language=language, entities=list(entities))
         spans = sorted(
-            (one.start - one.end, one.start, one.end, one.entity_type) for one in results
+            (result.start - result.end, result.start, result.end, result.entity_type)
+            for result in results
         )
-        return apart([(start, end, kind) for _, start, end, kind in spans])
+        return without_overlaps([(start, end, kind) for _, start, end, kind in spans])
 
-    return found
+    return find_entities
 
 
-def apart(spans: Sequence[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+def without_overlaps(spans: Sequence[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
     """The spans in order of the text, without those that overlap one given before them."""
     taken: list[tuple[int, int, str]] = []
     for start, end, kind in spans:

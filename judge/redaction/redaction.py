@@ -16,8 +16,8 @@ from pydantic import BaseModel
 
 from assizes.judge.case import Case
 from assizes.judge.config.privacy import PrivacyConfig
-from assizes.judge.privacy.rules import BUILT_IN, SECRETS, VALUE, Rule, own_rule
-from assizes.judge.privacy.secret_masking import own_rules
+from assizes.judge.privacy.rules import BUILT_IN, SECRETS, VALUE, RedactionRule, own_rule
+from assizes.judge.privacy.secret_masking import process_secret_rules
 from assizes.judge.redaction.presidio import presidio_finder
 
 Finder = Callable[[str], list[tuple[int, int, str]]]
@@ -37,7 +37,7 @@ _LEAST: Final = 10**6
 _MOST: Final = 10**19
 """Numbers of 7 to 19 digits: those of telephones and cards."""
 
-_KEPT: Final = frozenset({"case_id", "database", "cluster"})
+_KEPT_FIELDS: Final = frozenset({"case_id", "database", "cluster"})
 """Fields of a case that name things outside it: hidden they would name nothing, or too much."""
 
 
@@ -56,12 +56,12 @@ class Placeholders:
 class Redactor:
     """Applies rules to cases and to texts about them; without rules it changes nothing."""
 
-    def __init__(self, rules: tuple[Rule, ...], finder: Finder | None = None) -> None:
+    def __init__(self, rules: tuple[RedactionRule, ...], finder: Finder | None = None) -> None:
         """Rules are tried in order; the finder gets what they left."""
         self.rules = rules
         self.finder = finder
 
-    def case(self, case: Case, placeholders: Placeholders | None = None) -> Case:
+    def redact_case(self, case: Case, placeholders: Placeholders | None = None) -> Case:
         """The case with every text of it redacted but its id.
 
         A name of what it was sampled with becomes a pseudonym where it tells something. Where a
@@ -69,31 +69,31 @@ class Redactor:
         nothing, both the expected and the made, and so seem to agree.
         """
         known = placeholders or Placeholders()
-        left: Case = self._narrowed(case)._value(case, known)
+        left: Case = self._relevant_redactor(case)._value(case, known)
         update: dict[str, Any] = {}
-        if case.cluster is not None and self.text(case.cluster) != case.cluster:
+        if case.cluster is not None and self.redact_text(case.cluster) != case.cluster:
             update["cluster"] = pseudonym(case.cluster)
         if case.expected.database is not None and _statements(left) != _statements(case):
             update["expected"] = left.expected.model_copy(update={"database": None})
         return left.model_copy(update=update) if update else left
 
-    def _narrowed(self, case: Case) -> Redactor:
+    def _relevant_redactor(self, case: Case) -> Redactor:
         """The one with the rules that may find something in the case: of most cases few or none."""
         whole = case.model_dump_json()
         data = whole.encode("utf-8", "surrogatepass")
         folded = data.lower()
-        rules = tuple(rule for rule in self.rules if rule.may_be_in(whole, data, folded))
+        rules = tuple(rule for rule in self.rules if rule.can_be_in(whole, data, folded))
         return Redactor(rules, self.finder)
 
-    def text(self, text: str, placeholders: Placeholders | None = None) -> str:
+    def redact_text(self, text: str, placeholders: Placeholders | None = None) -> str:
         """One text redacted; with placeholders of its own unless it is given some."""
         known = placeholders or Placeholders()
         for rule in self.rules:
-            if rule.may_find(text):
-                text = _applied(rule, text, known)
-        return self._found(text, known) if self.finder else text
+            if rule.can_find(text):
+                text = _apply_rule(rule, text, known)
+        return self._hide_entities(text, known) if self.finder else text
 
-    def _found(self, text: str, known: Placeholders) -> str:
+    def _hide_entities(self, text: str, known: Placeholders) -> str:
         parts, end = [], 0
         for start, stop, kind in self.finder(text) if self.finder else ():
             value = known.of(kind, text[start:stop].casefold())
@@ -106,13 +106,13 @@ class Redactor:
         if not self.rules and self.finder is None:
             return value
         if isinstance(value, str):
-            return self.text(value, known)  # type: ignore[return-value]  # a text for a text
+            return self.redact_text(value, known)  # type: ignore[return-value]  # a text for a text
         if isinstance(value, BaseModel):
-            update = self._changed(
+            update = self._changed_parts(
                 {
                     name: part
                     for name, part in value.__dict__.items()
-                    if name not in _KEPT and not isinstance(part, int | float)
+                    if name not in _KEPT_FIELDS and not isinstance(part, int | float)
                 },
                 known,
             )
@@ -120,32 +120,33 @@ class Redactor:
         if isinstance(value, dict):
             return self._table(value, known)  # type: ignore[return-value]  # a table for a table
         if isinstance(value, list | tuple):
-            return _listed(value, lambda part: self._value(part, known))  # type: ignore[no-any-return]
+            return _map_parts(value, lambda part: self._value(part, known))  # type: ignore[no-any-return]
         number = _number(value)
-        shown = number and self.text(number, known)
+        shown = number and self.redact_text(number, known)
         return value if shown == number else shown  # type: ignore[return-value]
 
-    def _changed(self, parts: Mapping[str, Any], known: Placeholders) -> dict[str, Any]:
+    def _changed_parts(self, parts: Mapping[str, Any], known: Placeholders) -> dict[str, Any]:
         redacted = {name: self._value(part, known) for name, part in parts.items()}
         return {name: part for name, part in redacted.items() if part is not parts[name]}
 
     def _table(self, table: dict[str, Any], known: Placeholders) -> dict[str, Any]:
         redacted = {
-            self.text(name, known): self._named(name, part, known) for name, part in table.items()
+            self.redact_text(name, known): self._redacted_part(name, part, known)
+            for name, part in table.items()
         }
         return table if redacted == table else redacted
 
-    def _named(self, name: str, part: Any, known: Placeholders) -> Any:
+    def _redacted_part(self, name: str, part: Any, known: Placeholders) -> Any:
         """A part of a table; its name may tell what it is: `{"api_key": "..."}`."""
         telling = _TELLING.search(name)
         if telling is None:
             return self._value(part, known)
         if isinstance(part, list | tuple):
-            return _listed(part, lambda one: self._named(name, one, known))
+            return _map_parts(part, lambda item: self._redacted_part(name, item, known))
         text = part if isinstance(part, str) else _number(part)
         if text is not None:
             before = f'"{name[: telling.end("one")]}": "'
-            whole = self.text(f'{before}{text}"', known)
+            whole = self.redact_text(f'{before}{text}"', known)
             if whole.startswith(before) and whole.endswith('"'):
                 shown = whole[len(before) : -1]
                 return part if shown == text else shown
@@ -159,13 +160,13 @@ def _number(value: Any) -> str | None:
     return str(int(value)) if value == int(value) else None
 
 
-def _listed(parts: list[Any] | tuple[Any, ...], made: Callable[[Any], Any]) -> Any:
+def _map_parts(parts: list[Any] | tuple[Any, ...], made: Callable[[Any], Any]) -> Any:
     """Each part made anew; the very same where none changed."""
     new = [made(part) for part in parts]
     return parts if all(map(operator.is_, new, parts)) else type(parts)(new)
 
 
-def _applied(rule: Rule, text: str, known: Placeholders) -> str:
+def _apply_rule(rule: RedactionRule, text: str, known: Placeholders) -> str:
     """The text without what one rule finds.
 
     A candidate may run on into the next one, so the search goes on where its value ends.
@@ -173,10 +174,10 @@ def _applied(rule: Rule, text: str, known: Placeholders) -> str:
     """
     group = VALUE if VALUE in rule.pattern.groupindex else 0
     parts, done, at = [], 0, 0
-    while at <= len(text) and (found := rule.pattern.search(text, at)) is not None:
-        candidate, start = found[group] or "", found.start(group)
-        value = None if _PLACEHOLDER.match(candidate) else rule.found(candidate)
-        end = start + len(value) if value else _looked_at(rule, candidate, found)
+    while at <= len(text) and (match := rule.pattern.search(text, at)) is not None:
+        candidate, start = match[group] or "", match.start(group)
+        value = None if _PLACEHOLDER.match(candidate) else rule.find_value(candidate)
+        end = start + len(value) if value else _search_end(rule, candidate, match)
         at = max(at + 1, end)
         if value:
             parts += [text[done:start], known.of(rule.kind, rule.plain(value))]
@@ -184,10 +185,10 @@ def _applied(rule: Rule, text: str, known: Placeholders) -> str:
     return "".join([*parts, text[done:]]) if done else text
 
 
-def _looked_at(rule: Rule, candidate: str, found: re.Match[str]) -> int:
+def _search_end(rule: RedactionRule, candidate: str, match: re.Match[str]) -> int:
     """Up to where a text is done with, of which a candidate is none."""
-    blank = candidate.find(" ") if rule.again else -1
-    return found.end() if blank < 0 else found.start() + blank
+    blank = candidate.find(" ") if rule.retries_after_blank else -1
+    return match.end() if blank < 0 else match.start() + blank
 
 
 def _statements(case: Case) -> tuple[object, ...]:
@@ -212,13 +213,13 @@ def redactor(config: PrivacyConfig) -> Redactor:
         rule for kind, rules in BUILT_IN.items() if kind in config.redact for rule in rules
     )
     finder = presidio_finder(config.presidio, config.language) if config.presidio else None
-    return Redactor((*own_rules(), *own, *built_in), finder)
+    return Redactor((*process_secret_rules(), *own, *built_in), finder)
 
 
 def secrets_only(config: PrivacyConfig) -> Redactor:
     """The one for what is sent raw: a key is no judge's business."""
-    return Redactor((*own_rules(), *(SECRETS if "secret" in config.redact else ())))
+    return Redactor((*process_secret_rules(), *(SECRETS if "secret" in config.redact else ())))
 
 
-EVERYTHING: Final = Redactor(tuple(rule for rules in BUILT_IN.values() for rule in rules))
+FULL_REDACTOR: Final = Redactor(tuple(rule for rules in BUILT_IN.values() for rule in rules))
 """All built-in rules: for what is shown of records that nobody could read."""

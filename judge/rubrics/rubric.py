@@ -110,7 +110,7 @@ class Rubric(RubricTable):
     prompt_examples: list[str] | None = None
 
     @model_validator(mode="after")
-    def _whole(self) -> Rubric:
+    def _check_levels(self) -> Rubric:
         wanted = SCORED_LEVELS if self.score_type == "scored" else BINARY_LEVELS
         if set(self.levels) != set(wanted):
             raise ValueError(
@@ -174,18 +174,18 @@ def rubrics(folders: Sequence[str] = ()) -> tuple[Rubric, ...]:
     Raises:
         ConfigurationError: for a folder or file that cannot be used, and for a name taken twice.
     """
-    found = {rubric.name: (rubric, "built in") for rubric in built_in_rubrics()}
+    by_name = {rubric.name: (rubric, "built in") for rubric in built_in_rubrics()}
     for where, table in documents(folders):
         if KIND in table:
             continue
-        rubric = checked(Rubric, table, where)
-        if rubric.name in found:
+        rubric = validate_table(Rubric, table, where)
+        if rubric.name in by_name:
             raise ConfigurationError(
                 f"{where}: metric name {rubric.name!r} is already taken "
-                f"({found[rubric.name][1]}); choose another name"
+                f"({by_name[rubric.name][1]}); choose another name"
             )
-        found[rubric.name] = (rubric, where)
-    return tuple(rubric for rubric, _ in found.values())
+        by_name[rubric.name] = (rubric, where)
+    return tuple(rubric for rubric, _ in by_name.values())
 
 
 @functools.cache
@@ -193,16 +193,16 @@ def built_in_rubrics() -> tuple[Rubric, ...]:
     """The nine rubrics of seed 000."""
     folder = resources.files("assizes.judge.rubrics")
     files = [(folder / f"{name}.toml", name) for name in BUILT_IN]
-    return tuple(parsed_rubric(file.read_text("utf-8"), name) for file, name in files)
+    return tuple(parse_rubric(file.read_text("utf-8"), name) for file, name in files)
 
 
-def parsed_rubric(text: str, where: str) -> Rubric:
+def parse_rubric(text: str, where: str) -> Rubric:
     """A rubric from TOML text; `where` is the file named in errors.
 
     Raises:
         ConfigurationError: when the text is not TOML or not a rubric.
     """
-    return checked(Rubric, toml_table(text, where), where)
+    return validate_table(Rubric, toml_table(text, where), where)
 
 
 def documents(folders: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
@@ -215,7 +215,7 @@ def documents(folders: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
     return [(str(path), toml_table(_text(path), str(path))) for path in paths]
 
 
-def checked(model: type[T], table: Mapping[str, Any], where: str) -> T:
+def validate_table(model: type[T], table: Mapping[str, Any], where: str) -> T:
     """A table of a file as what it is to be; `where` is the file named in errors.
 
     Raises:
@@ -226,8 +226,8 @@ def checked(model: type[T], table: Mapping[str, Any], where: str) -> T:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "rubric"
-        given = "" if isinstance(first["input"], dict) else f" (given: {first['input']!r})"
-        raise ConfigurationError(f"{where}: {place}: {first['msg']}{given}") from error
+        input_note = "" if isinstance(first["input"], dict) else f" (given: {first['input']!r})"
+        raise ConfigurationError(f"{where}: {place}: {first['msg']}{input_note}") from error
 
 
 def toml_table(text: str, where: str) -> dict[str, Any]:

@@ -29,10 +29,10 @@ class Sample:
     @classmethod
     def of(cls, values: Sequence[float] | Floats, clusters: Sequence[object] = ()) -> Sample:
         """Values with the names of their clusters; without names each case is its own."""
-        found = np.asarray(values, dtype=np.float64)
+        numbers = np.asarray(values, dtype=np.float64)
         if not len(clusters):
-            return cls(found, np.arange(found.size))
-        return cls(found, codes_of(clusters))
+            return cls(numbers, np.arange(numbers.size))
+        return cls(numbers, codes_of(clusters))
 
     @property
     def size(self) -> int:
@@ -45,7 +45,7 @@ class Sample:
         return int(np.count_nonzero(np.bincount(self.codes)))
 
     @property
-    def clustered(self) -> bool:
+    def is_clustered(self) -> bool:
         """Whether some cluster holds more than one case."""
         return self.clusters < self.size
 

@@ -10,7 +10,7 @@ from assizes.judge.statistics.clusters import Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Counted:
+class CountedSample:
     """Different values and how often each was seen, every case a cluster of its own.
 
     It says what a `Sample` of the cases one by one would say, up to the last digits of a float.
@@ -30,12 +30,12 @@ class Counted:
         return self.size
 
     @property
-    def clustered(self) -> bool:
+    def is_clustered(self) -> bool:
         """Never."""
         return False
 
     @property
-    def moved(self) -> int:
+    def moved_count(self) -> int:
         """How many cases have another value than 0."""
         return sum(self.sides)
 
@@ -58,6 +58,8 @@ class Counted:
         squares = float(np.square(self.values - self.mean) @ self.times)
         return float(np.sqrt(squares / (count - 1) / count))
 
-    def with_cases(self, *values: float) -> Counted:
+    def with_cases(self, *values: float) -> CountedSample:
         """These values added, each a case of its own."""
-        return Counted(np.append(self.values, values), np.append(self.times, np.ones(len(values))))
+        return CountedSample(
+            np.append(self.values, values), np.append(self.times, np.ones(len(values)))
+        )

@@ -7,7 +7,7 @@ from typing import Final, Literal, NamedTuple
 from scipy.special import stdtr  # type: ignore[import-untyped]  # it has no types
 
 from assizes.judge.statistics.clusters import MIN_CLUSTERS
-from assizes.judge.statistics.intervals import Span
+from assizes.judge.statistics.intervals import ValueInterval
 
 Method = Literal["mcnemar", "sign_flip", "welch", "t"]
 Word = Literal["regressed", "not_worse", "inconclusive", "improved"]
@@ -32,7 +32,7 @@ class Effect(NamedTuple):
 
     delta: float
     error: float
-    span: Span
+    span: ValueInterval
     p_value: float
     method: Method
     cases: int
@@ -62,7 +62,7 @@ def decide(effect: Effect, p_adjusted: float, margin: float, alpha: float) -> Wo
     return "not_worse" if effect.span.low > -margin else "inconclusive"
 
 
-def bounded(point: Word, worst: Word, best: Word) -> Word:
+def combined_word(point: Word, worst: Word, best: Word) -> Word:
     """One word for a difference with missing values, from those with the missing values left out,
     against the candidate, and in its favour: nothing is said that another filling would contradict.
     """

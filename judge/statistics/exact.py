@@ -17,14 +17,14 @@ DECIMALS = 9
 """Decimals of every derived number; enough for units, too few for float noise."""
 
 
-def rounded(value: float | Fraction) -> float:
+def rounded_value(value: float | Fraction) -> float:
     """The number with nine decimals, as it is stored and compared with thresholds."""
     return round(float(value), DECIMALS)
 
 
 def total(values: Sequence[float]) -> float | None:
     """The sum; null where there is nothing to add."""
-    return rounded(math.fsum(values)) if values else None
+    return rounded_value(math.fsum(values)) if values else None
 
 
 def unrounded_mean(values: pl.Series) -> float:
@@ -36,14 +36,18 @@ def mean_of_counts(counted: Iterable[tuple[float, int]]) -> float | None:
     """The mean of values that each occur so many times; null over nothing."""
     pairs = [(value, times) for value, times in counted if times]
     times = sum(number for _, number in pairs)
-    return rounded(math.fsum(value * number for value, number in pairs) / times) if times else None
+    return (
+        rounded_value(math.fsum(value * number for value, number in pairs) / times)
+        if times
+        else None
+    )
 
 
 def reaches(value: float | None, threshold: float) -> bool | None:
     """Whether a number is at or over its threshold; null where there is no number."""
-    return None if value is None else rounded(value) >= rounded(threshold)
+    return None if value is None else rounded_value(value) >= rounded_value(threshold)
 
 
 def exceeds(value: float, limit: float) -> bool:
     """Whether a number is strictly over its limit."""
-    return rounded(value) > rounded(limit)
+    return rounded_value(value) > rounded_value(limit)

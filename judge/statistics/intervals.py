@@ -11,21 +11,21 @@ import numpy as np
 from scipy.special import ndtri, stdtrit  # type: ignore[import-untyped]  # it has no types
 
 from assizes.judge.statistics.clusters import Sample
-from assizes.judge.statistics.counted import Counted
+from assizes.judge.statistics.counted import CountedSample
 
 CONFIDENCE: Final = 0.95
 """The share of intervals that hold the true value."""
 
 
-class Span(NamedTuple):
+class ValueInterval(NamedTuple):
     """From low to high, in the unit of what it is about."""
 
     low: float
     high: float
 
-    def clipped(self, least: float, most: float) -> Span:
+    def clip(self, least: float, most: float) -> ValueInterval:
         """Within the scale of what it is about."""
-        return Span(min(max(self.low, least), most), max(min(self.high, most), least))
+        return ValueInterval(min(max(self.low, least), most), max(min(self.high, most), least))
 
 
 def z_of(confidence: float) -> float:
@@ -38,7 +38,7 @@ def t_of(confidence: float, degrees: float) -> float:
     return float(stdtrit(degrees, 0.5 + confidence / 2))
 
 
-def wilson(rate: float, cases: float, quantile: float) -> Span:
+def wilson(rate: float, cases: float, quantile: float) -> ValueInterval:
     """Wilson's score interval (1927) of a rate: center (p + z^2/2n) / (1 + z^2/n), half-width
     z / (1 + z^2/n) x sqrt(p (1 - p) / n + z^2 / 4 n^2).
 
@@ -50,10 +50,12 @@ def wilson(rate: float, cases: float, quantile: float) -> Span:
     extra = quantile * quantile / cases
     center = (rate + extra / 2) / (1 + extra)
     half = quantile / (1 + extra) * sqrt(rate * (1 - rate) / cases + extra / (4 * cases))
-    return Span(center - half, center + half).clipped(0.0, 1.0)
+    return ValueInterval(center - half, center + half).clip(0.0, 1.0)
 
 
-def rate_interval(passes: Sample | Counted, confidence: float = CONFIDENCE) -> Span | None:
+def rate_interval(
+    passes: Sample | CountedSample, confidence: float = CONFIDENCE
+) -> ValueInterval | None:
     """The interval of a pass rate; null without cases, or with a single cluster of several.
 
     Cases that stand alone and passed or failed: Wilson. Clusters, or fractions from repetitions:
@@ -65,7 +67,7 @@ def rate_interval(passes: Sample | Counted, confidence: float = CONFIDENCE) -> S
         return None
     rate, clusters = passes.mean, passes.clusters
     whole = bool(((passes.values == 0) | (passes.values == 1)).all())
-    if whole and not passes.clustered:
+    if whole and not passes.is_clustered:
         return wilson(rate, passes.size, z_of(confidence))
     if clusters < 2:
         return None
@@ -74,15 +76,19 @@ def rate_interval(passes: Sample | Counted, confidence: float = CONFIDENCE) -> S
     return wilson(rate, effective, t_of(confidence, clusters - 1))
 
 
-def mean_interval(values: Sample | Counted, confidence: float = CONFIDENCE) -> Span | None:
+def mean_interval(
+    values: Sample | CountedSample, confidence: float = CONFIDENCE
+) -> ValueInterval | None:
     """Mean +- t x clustered error, C - 1 degrees of freedom; null for fewer than two clusters."""
     if values.clusters < 2:
         return None
     half = t_of(confidence, values.clusters - 1) * values.error
-    return Span(values.mean - half, values.mean + half)
+    return ValueInterval(values.mean - half, values.mean + half)
 
 
-def quantile_interval(values: Sample, share: float, confidence: float = CONFIDENCE) -> Span | None:
+def quantile_interval(
+    values: Sample, share: float, confidence: float = CONFIDENCE
+) -> ValueInterval | None:
     """The interval of a quantile (Woodruff 1952): the interval of the share of values up to it,
     read as quantiles; null without values, or with a single cluster of several.
     """
@@ -93,10 +99,10 @@ def quantile_interval(values: Sample, share: float, confidence: float = CONFIDEN
     if span is None:
         return None
     low, high = np.quantile(values.values, [span.low, span.high])
-    return Span(float(low), float(high))
+    return ValueInterval(float(low), float(high))
 
 
-def missing_bounds(total: float, known: int, missing: int, most: float) -> Span | None:
+def missing_bounds(total: float, known: int, missing: int, most: float) -> ValueInterval | None:
     """The mean if every missing value were 0, and if every one were the best; null over nothing."""
     count = known + missing
-    return Span(total / count, (total + most * missing) / count) if count else None
+    return ValueInterval(total / count, (total + most * missing) / count) if count else None

@@ -13,9 +13,9 @@ import numpy as np
 from scipy.special import bdtr, ndtr  # type: ignore[import-untyped]  # it has no types
 
 from assizes.judge.statistics.clusters import Floats, Sample, cluster_sums
-from assizes.judge.statistics.counted import Counted
+from assizes.judge.statistics.counted import CountedSample
 from assizes.judge.statistics.effects import DRAWS, MAX_DRAWN, SEED, Effect, t_p_value
-from assizes.judge.statistics.intervals import Span, mean_interval, t_of
+from assizes.judge.statistics.intervals import ValueInterval, mean_interval, t_of
 
 EXACT_CLUSTERS: Final = 13
 """Up to so many clusters that differ every way of flipping them is counted: 2^13 < 10,000."""
@@ -24,7 +24,7 @@ _CELLS: Final = 2_000_000
 _TOLERANCE: Final = 1e-9
 
 
-def paired_effect(differences: Sample | Counted, confidence: float, *, share: bool) -> Effect:
+def paired_effect(differences: Sample | CountedSample, confidence: float, *, share: bool) -> Effect:
     """The mean difference of cases that both runs hold.
 
     Args:
@@ -39,9 +39,9 @@ def paired_effect(differences: Sample | Counted, confidence: float, *, share: bo
         else score_interval(differences, confidence)
     )
     flips = bool(np.isin(differences.values, (-1.0, 0.0, 1.0)).all())
-    if share and flips and not differences.clustered:
+    if share and flips and not differences.is_clustered:
         p_value, exact = mcnemar(*differences.sides), True
-    elif isinstance(differences, Counted):
+    elif isinstance(differences, CountedSample):
         p_value, exact = _normal_flip(differences.values, differences.times), False
     else:
         p_value = sign_flip(cluster_sums(differences.values, differences.codes))
@@ -57,7 +57,7 @@ def paired_effect(differences: Sample | Counted, confidence: float, *, share: bo
     )
 
 
-def plain_effect(differences: Sample | Counted, confidence: float, *, share: bool) -> Effect:
+def plain_effect(differences: Sample | CountedSample, confidence: float, *, share: bool) -> Effect:
     """The same by closed forms, Student's t in place of draws: for many slices at once."""
     added = differences.with_cases(1.0, -1.0) if share else differences
     center, error, degrees = added.mean, added.error, max(1, added.clusters - 1)
@@ -65,7 +65,7 @@ def plain_effect(differences: Sample | Counted, confidence: float, *, share: boo
     return Effect(
         delta=differences.mean,
         error=error,
-        span=Span(center - half, center + half),
+        span=ValueInterval(center - half, center + half),
         p_value=t_p_value(center, error, degrees),
         method="t",
         cases=differences.size,
@@ -109,7 +109,7 @@ def _normal_flip(values: Floats, times: Floats) -> float:
     return float(2 * ndtr(-total / sqrt(float(np.square(values) @ times))))
 
 
-def share_interval(differences: Sample | Counted, confidence: float) -> Span:
+def share_interval(differences: Sample | CountedSample, confidence: float) -> ValueInterval:
     """Of a difference of pass rates on the same cases, -1..1.
 
     One case that turned each way is added before mean and error are taken: with cases that stand
@@ -119,16 +119,16 @@ def share_interval(differences: Sample | Counted, confidence: float) -> Span:
     added = differences.with_cases(1.0, -1.0)
     center = added.mean
     half = t_of(confidence, added.clusters - 1) * added.error
-    return Span(center - half, center + half).clipped(-1.0, 1.0)
+    return ValueInterval(center - half, center + half).clip(-1.0, 1.0)
 
 
-def score_interval(differences: Sample | Counted, confidence: float) -> Span:
+def score_interval(differences: Sample | CountedSample, confidence: float) -> ValueInterval:
     """Of a difference of means on the same cases: a bootstrap over clusters up to `MAX_DRAWN` of
     them, then clustered t. Infinite for fewer than two clusters.
     """
     if differences.clusters < 2:
-        return Span(-np.inf, np.inf)
-    if isinstance(differences, Counted) or differences.clusters > MAX_DRAWN:
+        return ValueInterval(-np.inf, np.inf)
+    if isinstance(differences, CountedSample) or differences.clusters > MAX_DRAWN:
         span = mean_interval(differences, confidence)
         assert span is not None
         return span
@@ -137,7 +137,7 @@ def score_interval(differences: Sample | Counted, confidence: float) -> Span:
     return bootstrap(sums, sizes, confidence)
 
 
-def bootstrap(sums: Floats, sizes: Floats, confidence: float) -> Span:
+def bootstrap(sums: Floats, sizes: Floats, confidence: float) -> ValueInterval:
     """Percentiles of the mean over clusters drawn with replacement, `DRAWS` times, fixed seed.
 
     The percentiles are expanded to those at which a normal sample of as many clusters would give
@@ -152,4 +152,4 @@ def bootstrap(sums: Floats, sizes: Floats, confidence: float) -> Span:
         drawn = rng.integers(0, clusters, size=(min(step, DRAWS - first), clusters))
         means.append(sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1))
     low, high = np.quantile(np.concatenate(means), [beyond, 1 - beyond])
-    return Span(float(low), float(high))
+    return ValueInterval(float(low), float(high))

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from assizes.judge.statistics.clusters import Sample
 from assizes.judge.statistics.effects import Effect, t_p_value
-from assizes.judge.statistics.intervals import Span, t_of
+from assizes.judge.statistics.intervals import ValueInterval, t_of
 
 
-class Part(NamedTuple):
+class WeightedStratum(NamedTuple):
     """One stratum (or a whole run): its weight in the difference, and both sides' values."""
 
     weight: float
@@ -23,7 +23,7 @@ class Part(NamedTuple):
     candidate: Sample
 
 
-class Decomposition(NamedTuple):
+class MeanDecomposition(NamedTuple):
     """A difference of means as two sums: what the strata did, and how their shares moved."""
 
     quality: float
@@ -34,27 +34,27 @@ def unpaired_effect(
     baseline: Sample, candidate: Sample, confidence: float, *, share: bool
 ) -> Effect:
     """The difference of two means over different cases; errors are clustered, Welch's degrees."""
-    return weighted_effect([Part(1.0, baseline, candidate)], confidence, share=share)
+    return weighted_effect([WeightedStratum(1.0, baseline, candidate)], confidence, share=share)
 
 
-def weighted_effect(parts: Sequence[Part], confidence: float, *, share: bool) -> Effect:
+def weighted_effect(parts: Sequence[WeightedStratum], confidence: float, *, share: bool) -> Effect:
     """The weighted difference over strata: sum w (mB - mA), variance sum w^2 (SE_A^2 + SE_B^2).
 
     Shares are taken with one pass and one fail added to each side (Agresti and Caffo): never of no
     width, whatever little was seen. The estimate is that of the cases themselves.
     """
-    seen = [_smoothed(part) for part in parts] if share else list(parts)
+    seen = [_smooth_part(part) for part in parts] if share else list(parts)
     center = sum(p.weight * (p.candidate.mean - p.baseline.mean) for p in seen)
     error, degrees = _welch(seen)
     half = t_of(confidence, degrees) * error
-    span = Span(center - half, center + half)
+    span = ValueInterval(center - half, center + half)
     clusters = [
         sum(getattr(part, side).clusters for part in parts) for side in ("baseline", "candidate")
     ]
     return Effect(
         delta=sum(p.weight * (p.candidate.mean - p.baseline.mean) for p in parts),
         error=error,
-        span=span.clipped(-1.0, 1.0) if share else span,
+        span=span.clip(-1.0, 1.0) if share else span,
         p_value=t_p_value(center, error, degrees),
         method="welch",
         cases=min(sum(p.baseline.size for p in parts), sum(p.candidate.size for p in parts)),
@@ -62,12 +62,12 @@ def weighted_effect(parts: Sequence[Part], confidence: float, *, share: bool) ->
     )
 
 
-def _smoothed(part: Part) -> Part:
+def _smooth_part(part: WeightedStratum) -> WeightedStratum:
     sides = (part.baseline.with_cases(1.0, 0.0), part.candidate.with_cases(1.0, 0.0))
-    return Part(part.weight, *sides)
+    return WeightedStratum(part.weight, *sides)
 
 
-def _welch(parts: Sequence[Part]) -> tuple[float, float]:
+def _welch(parts: Sequence[WeightedStratum]) -> tuple[float, float]:
     """Error of the weighted difference and its degrees of freedom (Satterthwaite); infinite where a
     side of a stratum is a single cluster.
     """
@@ -86,7 +86,7 @@ def _welch(parts: Sequence[Part]) -> tuple[float, float]:
 
 def strata(
     baseline: Mapping[str, Sample], candidate: Mapping[str, Sample]
-) -> tuple[list[Part], Decomposition]:
+) -> tuple[list[WeightedStratum], MeanDecomposition]:
     """Strata that both runs hold, weighted by the average of their shares, and the decomposition
     mB - mA = sum wbar (m_gB - m_gA) [quality] + sum mbar (w_gB - w_gA) [mix].
 
@@ -100,7 +100,7 @@ def strata(
     for name in sorted(baseline.keys() & candidate.keys()):
         old, new = baseline[name], candidate[name]
         shares = (old.size / before, new.size / after)
-        parts.append(Part(sum(shares) / 2, old, new))
+        parts.append(WeightedStratum(sum(shares) / 2, old, new))
         mix += (old.mean + new.mean) / 2 * (shares[1] - shares[0])
     quality = sum(part.weight * (part.candidate.mean - part.baseline.mean) for part in parts)
-    return parts, Decomposition(quality, mix)
+    return parts, MeanDecomposition(quality, mix)

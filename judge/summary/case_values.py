@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from assizes.judge.statistics.clusters import Sample
-from assizes.judge.statistics.counted import Counted
-from assizes.judge.verdicts.executions import collected, executions
+from assizes.judge.statistics.counted import CountedSample
+from assizes.judge.verdicts.executions import collect_rows, executions
 
 KEY: Final = "key"
 """A case by the hash of its id: a run of many cases is held as numbers, not as text."""
@@ -29,7 +29,7 @@ class Number(NamedTuple):
         times: the number is so many times the mean.
     """
 
-    values: Sample | Counted
+    values: Sample | CountedSample
     known: int
     missing: int
     rate: bool = False
@@ -49,7 +49,7 @@ def clusters_of(cases: pl.LazyFrame) -> pl.DataFrame:
     """The number of each case's cluster; a case without one is its own."""
     alone = pl.concat_str(pl.lit("i:"), pl.col("case_id"))
     named = pl.coalesce(pl.concat_str(pl.lit("c:"), "cluster"), alone)
-    return collected(
+    return collect_rows(
         executions(cases)
         .group_by(key())
         .agg(code=named.first().hash())
@@ -70,8 +70,8 @@ def coded_sample(rows: pl.DataFrame, column: str) -> Sample:
     return Sample(known[column].to_numpy(), known["code"].to_numpy())
 
 
-def counted(frame: pl.DataFrame, column: str) -> Counted:
+def counted_values(frame: pl.DataFrame, column: str) -> CountedSample:
     """The known values of a column, each so often as its `rows` say."""
     known = frame.select(pl.col(column).cast(pl.Float64), "rows").drop_nulls(column)
-    found = known.group_by(column).agg(pl.col("rows").sum().cast(pl.Float64)).sort(column)
-    return Counted(found[column].to_numpy(), found["rows"].to_numpy())
+    frequencies = known.group_by(column).agg(pl.col("rows").sum().cast(pl.Float64)).sort(column)
+    return CountedSample(frequencies[column].to_numpy(), frequencies["rows"].to_numpy())

@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from assizes.judge.models.replayed import NOT_CACHED
-from assizes.judge.verdicts.executions import CASE, collected, states
+from assizes.judge.verdicts.executions import CASE, collect_rows, states
 
 MIXED_JUDGE: Final = "mixed_judge"
 """Begins the lines about a judge that changed during a run."""
@@ -29,34 +29,34 @@ def cautions(cases: pl.LazyFrame, asks: pl.LazyFrame) -> tuple[str, ...]:
         asks: rows of `asks`.
     """
     return (
-        *_mixed(asks, "answered_by", "was answered by"),
-        *_mixed(asks, "fingerprint", "answered under the system fingerprints"),
-        *_silent(asks),
-        *_retried(cases, asks),
-        *_estimated(asks),
-        *_dropped(asks),
-        *_missed(asks),
+        *_mixed_model_lines(asks, "answered_by", "was answered by"),
+        *_mixed_model_lines(asks, "fingerprint", "answered under the system fingerprints"),
+        *_silent_model_lines(asks),
+        *_retry_lines(cases, asks),
+        *_estimated_cost_lines(asks),
+        *_dropped_parameter_lines(asks),
+        *_missing_reply_lines(asks),
     )
 
 
-def _mixed(asks: pl.LazyFrame, column: str, words: str) -> Iterator[str]:
+def _mixed_model_lines(asks: pl.LazyFrame, column: str, words: str) -> Iterator[str]:
     """Models that were not one and the same all along."""
     seen = asks.filter(pl.col("error").is_null() & (pl.col(column) != ""))
-    named = collected(
+    named = collect_rows(
         seen.group_by("model")
         .agg(names=pl.col(column).unique().sort())
         .filter(pl.col("names").list.len() > 1)
         .sort("model")
     )
     for model, names in named.iter_rows():
-        said = ", ".join(names[:_NAMED])
+        shown_names = ", ".join(names[:_NAMED])
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        yield f"{MIXED_JUDGE}: {model} {words} {said}{more}; its scores are not those of one judge"
+        yield f"{MIXED_JUDGE}: {model} {words} {shown_names}{more}; its scores are not those of one judge"
 
 
-def _silent(asks: pl.LazyFrame) -> Iterator[str]:
+def _silent_model_lines(asks: pl.LazyFrame) -> Iterator[str]:
     """Models of a panel that never answered, while others did."""
-    counted = collected(
+    counted = collect_rows(
         asks.group_by("model")
         .agg(asks=pl.len(), answered=pl.col("error").is_null().sum())
         .sort("model")
@@ -68,11 +68,11 @@ def _silent(asks: pl.LazyFrame) -> Iterator[str]:
             yield f"silent_model: {model} answered none of its {_asks(asked)}"
 
 
-def _retried(cases: pl.LazyFrame, asks: pl.LazyFrame) -> Iterator[str]:
+def _retry_lines(cases: pl.LazyFrame, asks: pl.LazyFrame) -> Iterator[str]:
     """Whether cases that took more than one call an ask pass as often as the others."""
     calls = asks.group_by(CASE).agg(calls=pl.col("attempts").max()).filter(pl.col("calls") > 0)
     decided = states(cases).filter(pl.col("state").is_in(["passed", "failed"]))
-    counted = collected(
+    counted = collect_rows(
         decided.join(calls, on=CASE)
         .group_by(retried=pl.col("calls") > 1)
         .agg(passed=(pl.col("state") == "passed").sum(), cases=pl.len())
@@ -93,10 +93,10 @@ def _retried(cases: pl.LazyFrame, asks: pl.LazyFrame) -> Iterator[str]:
         )
 
 
-def _estimated(asks: pl.LazyFrame) -> Iterator[str]:
+def _estimated_cost_lines(asks: pl.LazyFrame) -> Iterator[str]:
     paid = asks.filter(~pl.col("cached") & (pl.col("attempts") > 0))
     estimated = pl.col("cost_source") == "estimated"
-    (some, of), *_ = collected(paid.select(some=estimated.sum(), of=pl.len())).rows()
+    (some, of), *_ = collect_rows(paid.select(some=estimated.sum(), of=pl.len())).rows()
     if some:
         yield (
             f"estimated_tokens: {some} of {of} paid asks not metered; their tokens and cost are "
@@ -104,9 +104,9 @@ def _estimated(asks: pl.LazyFrame) -> Iterator[str]:
         )
 
 
-def _dropped(asks: pl.LazyFrame) -> Iterator[str]:
+def _dropped_parameter_lines(asks: pl.LazyFrame) -> Iterator[str]:
     flags = asks.select("model", flag=pl.col("flags")).explode("flag")
-    counted = collected(
+    counted = collect_rows(
         flags.filter(pl.col("flag").str.starts_with(_DROPPED))
         .group_by("model", "flag")
         .agg(asks=pl.len())
@@ -117,9 +117,9 @@ def _dropped(asks: pl.LazyFrame) -> Iterator[str]:
         yield f"dropped_parameter: {model} does not take {name}; {_asks(times)} went without it"
 
 
-def _missed(asks: pl.LazyFrame) -> Iterator[str]:
+def _missing_reply_lines(asks: pl.LazyFrame) -> Iterator[str]:
     missed = pl.col("error").str.starts_with(f"{NOT_CACHED}:")
-    (times,), *_ = collected(asks.select(missed.sum())).rows()
+    (times,), *_ = collect_rows(asks.select(missed.sum())).rows()
     if times:
         yield (
             f"{NOT_CACHED}: no reply is kept for {_asks(times)}, and none was asked for (replay_only)"

@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict
 
 from assizes.judge.protocol import Judge
 from assizes.judge.score import Gate, Metric
-from assizes.judge.statistics.exact import mean_of_counts, rounded
-from assizes.judge.verdicts.executions import CASE, collected
+from assizes.judge.statistics.exact import mean_of_counts, rounded_value
+from assizes.judge.verdicts.executions import CASE, collect_rows
 from assizes.judge.verdicts.root_cause import RATIONALE_KEYS
 
 METRIC = ("judge", "metric")
@@ -73,7 +73,7 @@ def metric_counts(scores: pl.LazyFrame) -> pl.DataFrame:
     """How often (`rows`) each headline of a run was found: by metric, status, label and numbers."""
     keys = [*METRIC, "tier", "weight", "status", "label", "passed", "raw", "value"]
     counted = scores.filter(pl.col("part") == "").group_by(keys).agg(rows=pl.len(), part=pl.lit(""))
-    return collected(headlines(collected(counted).lazy()))
+    return collect_rows(headlines(collect_rows(counted).lazy()))
 
 
 def metric_summaries(
@@ -85,7 +85,7 @@ def metric_summaries(
         counts: what `metric_counts` found.
         judges: those who sat; they know how their metrics gate and what they are published as.
     """
-    promised = {(judge.name, one.name): one for judge in judges for one in judge.metrics}
+    promised = {(judge.name, metric.name): metric for judge in judges for metric in judge.metrics}
     rows = counts.sort(*METRIC).rows(named=True)
     by_metric = groupby(rows, key=lambda row: (row["judge"], row["metric"]))
     return tuple(
@@ -110,7 +110,7 @@ def _metric_summary(
         failed=_rows_of(rows, "failed"),
         mean_raw=_mean(scored, "raw"),
         mean_value=_mean(scored, "value"),
-        pass_rate=rounded(decided[True] / decided.total()) if decided else None,
+        pass_rate=rounded_value(decided[True] / decided.total()) if decided else None,
         labels=dict(sorted(_counts(scored, "label").items())),
         gate=metric.gate,
         run_names=metric.run_names,
@@ -151,9 +151,9 @@ def published_numbers(scores: pl.LazyFrame, metrics: Sequence[MetricSummary]) ->
 
 def _overall_share(scores: pl.LazyFrame, metrics: Sequence[MetricSummary]) -> float | None:
     counted = quality(scores, metrics).drop_nulls("rating").group_by("rating").agg(cases=pl.len())
-    cases = dict(collected(counted).rows())
+    cases = dict(collect_rows(counted).rows())
     decided = sum(cases.values())
-    return rounded(cases.get("yes", 0) / decided) if decided else None
+    return rounded_value(cases.get("yes", 0) / decided) if decided else None
 
 
 def quality(scores: pl.LazyFrame, metrics: Iterable[MetricSummary]) -> pl.LazyFrame:
@@ -168,7 +168,7 @@ def quality(scores: pl.LazyFrame, metrics: Iterable[MetricSummary]) -> pl.LazyFr
 
 
 def _quality_headlines(scores: pl.LazyFrame, metrics: Iterable[MetricSummary]) -> pl.LazyFrame:
-    gating = [(one.judge, one.name) for one in metrics if one.gate == "quality"]
+    gating = [(metric.judge, metric.name) for metric in metrics if metric.gate == "quality"]
     named = pl.LazyFrame(gating, schema=dict.fromkeys(METRIC, pl.String), orient="row")
     applied = headlines(scores).filter(pl.col("status") != "skipped")
     return applied.join(named, on=METRIC, how="semi")
@@ -184,11 +184,13 @@ def overall_assessments(
     `root_cause`. A case to which none of them applied is left out.
     """
     details = pl.col("details").str
-    said = [details.json_path_match(f"$.{key}") for key in RATIONALE_KEYS]
-    found = _quality_headlines(scores, metrics).select(
-        *CASE, root_cause="metric", rationale=pl.coalesce(said)
+    rationales = [details.json_path_match(f"$.{key}") for key in RATIONALE_KEYS]
+    rationale_rows = _quality_headlines(scores, metrics).select(
+        *CASE, root_cause="metric", rationale=pl.coalesce(rationales)
     )
-    traced = cases.select(*CASE, "root_cause").join(found, on=[*CASE, "root_cause"], how="left")
+    traced = cases.select(*CASE, "root_cause").join(
+        rationale_rows, on=[*CASE, "root_cause"], how="left"
+    )
     return (
         quality(scores, metrics)
         .join(traced, on=CASE, how="left")
@@ -204,11 +206,13 @@ def overall_assessments(
 
 def published_names(metrics: Iterable[MetricSummary]) -> dict[tuple[str, str], str]:
     """Names by (judge, metric): the metric's own, with its judge before it where two share one."""
-    found = list(metrics)
-    sharing = Counter(metric.name for metric in found)
+    summaries = list(metrics)
+    sharing = Counter(metric.name for metric in summaries)
     return {
-        (one.judge, one.name): one.name if sharing[one.name] == 1 else f"{one.judge}/{one.name}"
-        for one in found
+        (metric.judge, metric.name): metric.name
+        if sharing[metric.name] == 1
+        else f"{metric.judge}/{metric.name}"
+        for metric in summaries
     }
 
 
@@ -223,14 +227,14 @@ def tier_counts(
         errored: identities of the errored cases; they are left out.
         counts: what `metric_counts` found.
     """
-    tiers = collected(_weighing(counts.lazy()).select(pl.col("tier").unique().sort()))["tier"]
+    tiers = collect_rows(_weighing(counts.lazy()).select(pl.col("tier").unique().sort()))["tier"]
     # One tier at a time: a run of many cases is held as one number a case, not as one a tier too.
-    found = {tier: _counted(tier_points(scores, errored, tier)) for tier in tiers}
-    return {tier: counts for tier, counts in found.items() if counts.height}
+    by_tier = {tier: _point_counts(tier_points(scores, errored, tier)) for tier in tiers}
+    return {tier: counts for tier, counts in by_tier.items() if counts.height}
 
 
-def _counted(by_case: pl.LazyFrame) -> pl.DataFrame:
-    return collected(by_case.group_by("points").agg(rows=pl.len()).sort("points"))
+def _point_counts(by_case: pl.LazyFrame) -> pl.DataFrame:
+    return collect_rows(by_case.group_by("points").agg(rows=pl.len()).sort("points"))
 
 
 def tier_scores(counted: Mapping[str, pl.DataFrame]) -> dict[str, float]:

@@ -16,9 +16,9 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
 from assizes.judge.selection import ALWAYS, stratum_name
-from assizes.judge.statistics.exact import rounded
-from assizes.judge.statistics.intervals import CONFIDENCE, Span, t_of, wilson
-from assizes.judge.verdicts.executions import collected, executions
+from assizes.judge.statistics.exact import rounded_value
+from assizes.judge.statistics.intervals import CONFIDENCE, ValueInterval, t_of, wilson
+from assizes.judge.verdicts.executions import collect_rows, executions
 
 _NUMBERS: Final = {"pass_rate": 1.0, "avg_overall_score": 100.0}
 """What is estimated, and the most it can be."""
@@ -51,20 +51,24 @@ def population_numbers(
         By name of the number. Empty where nothing was drawn, where `limit` cut the sample, and
         where a case is of no stratum of the design: its tags were redacted.
     """
-    sizes = {one["name"]: one["cases"] for one in design.get("strata", ()) if one["cases"]}
+    sizes = {
+        stratum["name"]: stratum["cases"]
+        for stratum in design.get("strata", ())
+        if stratum["cases"]
+    }
     if not sizes or design.get("limited"):
         return {}
     table = _by_case(cases, tuple(design["by"]), frozenset(always))
     if not set(table["stratum"]) <= sizes.keys():
         return {}
-    found = {name: _number(table, name, most, sizes) for name, most in _NUMBERS.items()}
-    return {name: number for name, number in found.items() if number is not None}
+    numbers = {name: _number(table, name, most, sizes) for name, most in _NUMBERS.items()}
+    return {name: number for name, number in numbers.items() if number is not None}
 
 
 def _by_case(cases: pl.LazyFrame, by: tuple[str, ...], always: frozenset[str]) -> pl.DataFrame:
     """Each case's values, its repetitions averaged, with its cluster and its stratum."""
     passed = pl.col("state") == "passed"
-    table = collected(
+    table = collect_rows(
         executions(cases)
         .group_by("case_id")
         .agg(
@@ -105,11 +109,11 @@ def _number(
         quantile = t_of(CONFIDENCE, _freedom(drawn_from))
         drawn = (known.height, total)
         span = _span(value, variance, quantile, drawn if name == "pass_rate" else None)
-        span = span.clipped(0.0, most)
+        span = span.clip(0.0, most)
     return PopulationNumber(
-        value=rounded(value),
-        low=None if span is None else rounded(span.low),
-        high=None if span is None else rounded(span.high),
+        value=rounded_value(value),
+        low=None if span is None else rounded_value(span.low),
+        high=None if span is None else rounded_value(span.high),
         confidence=CONFIDENCE,
         cases=known.height,
         population=total,
@@ -130,13 +134,15 @@ def _freedom(strata: Sequence[tuple[float, int]]) -> float:
     return max(1.0, total**2 / parts)
 
 
-def _span(value: float, variance: float, quantile: float, rate: tuple[int, int] | None) -> Span:
+def _span(
+    value: float, variance: float, quantile: float, rate: tuple[int, int] | None
+) -> ValueInterval:
     """The interval of a mean; of a rate, drawn as so many of so many, Wilson's for as many cases as
     would be as sure: without it a rate of 1 had no width.
     """
     if rate is None or rate[0] >= rate[1]:
         half = quantile * float(np.sqrt(variance))
-        return Span(value - half, value + half)
+        return ValueInterval(value - half, value + half)
     alone = value * (1 - value) / variance if variance > 0 else rate[0] / (1 - rate[0] / rate[1])
     return wilson(value, alone, quantile)
 

@@ -44,11 +44,11 @@ def _numbers(summary: RunSummary) -> Iterator[tuple[str, float | None]]:
         for name, value in spent:
             yield f"judges/{judge}/{name}", value
     yield from _metric_numbers(summary)
-    for name, of in summary.intervals.items():
-        yield f"{name}/ci_low", of.low
-        yield f"{name}/ci_high", of.high
-        yield f"{name}/worst", of.worst
-        yield f"{name}/best", of.best
+    for name, interval in summary.intervals.items():
+        yield f"{name}/ci_low", interval.low
+        yield f"{name}/ci_high", interval.high
+        yield f"{name}/worst", interval.worst
+        yield f"{name}/best", interval.best
 
 
 def _metric_numbers(summary: RunSummary) -> Iterator[tuple[str, float | None]]:

@@ -46,11 +46,11 @@ def reconcile_scores(
         Unreconciled: when a score is missing, or one is there twice.
     """
     sums = {"due": 0, **dict.fromkeys(_STATUSES, 0)}
-    found = {(one.judge, one.name): one for one in metrics}
+    by_metric = {(metric.judge, metric.name): metric for metric in metrics}
     for judge in judges:
         for metric in judge.metrics:
-            one = found.get((judge.name, metric.name))
-            parts = {status: getattr(one, status) if one else 0 for status in _STATUSES}
+            summary = by_metric.get((judge.name, metric.name))
+            parts = {status: getattr(summary, status) if summary else 0 for status in _STATUSES}
             reconcile(f"scores due of {judge.name}/{metric.name}", cases, parts)
             sums["due"] += cases
             for status, count in parts.items():

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import polars as pl
 
-from assizes.judge.statistics.exact import rounded
+from assizes.judge.statistics.exact import rounded_value
 from assizes.judge.summary.headlines import METRIC, headlines
-from assizes.judge.verdicts.executions import collected, executions
+from assizes.judge.verdicts.executions import collect_rows, executions
 
 
-class Tally(NamedTuple):
+class TrialTally(NamedTuple):
     """So many cases were tried `trials` times and succeeded `successes` times."""
 
     trials: int
@@ -22,7 +22,7 @@ class Tally(NamedTuple):
     cases: int
 
 
-def pass_hat_k(tallies: Sequence[Tally]) -> dict[int, float]:
+def pass_hat_k(tallies: Sequence[TrialTally]) -> dict[int, float]:
     """pass^k, the chance that k trials of a case all succeed, for every k up to the most trials.
 
     C(c, k) / C(n, k) for a case with c successes in n trials, averaged over the cases with n >= k;
@@ -34,7 +34,7 @@ def pass_hat_k(tallies: Sequence[Tally]) -> dict[int, float]:
     }
 
 
-def pass_at_k(tallies: Sequence[Tally]) -> dict[int, float]:
+def pass_at_k(tallies: Sequence[TrialTally]) -> dict[int, float]:
     """pass@k, the chance that one of k trials of a case succeeds: 1 - C(n - c, k) / C(n, k)."""
     return {
         k: _mean_share([(1 - Fraction(comb(n - c, k), comb(n, k)), cases) for n, c, cases in due])
@@ -42,7 +42,7 @@ def pass_at_k(tallies: Sequence[Tally]) -> dict[int, float]:
     }
 
 
-def _by_k(tallies: Sequence[Tally]) -> list[tuple[int, list[Tally]]]:
+def _by_k(tallies: Sequence[TrialTally]) -> list[tuple[int, list[TrialTally]]]:
     most = max((tally.trials for tally in tallies), default=0)
     if most < 2:
         return []
@@ -51,19 +51,19 @@ def _by_k(tallies: Sequence[Tally]) -> list[tuple[int, list[Tally]]]:
 
 def _mean_share(shares: Sequence[tuple[Fraction, int]]) -> float:
     cases = sum(number for _, number in shares)
-    return rounded(sum((share * number for share, number in shares), Fraction()) / cases)
+    return rounded_value(sum((share * number for share, number in shares), Fraction()) / cases)
 
 
-def case_tallies(executed: pl.LazyFrame) -> list[Tally]:
+def case_tallies(executed: pl.LazyFrame) -> list[TrialTally]:
     """Successes by the verdict; an errored execution is a trial that did not succeed."""
     per_case = executed.group_by(pl.col("case_id").hash()).agg(
         trials=pl.len(), successes=(pl.col("state") == "passed").sum()
     )
     counted = per_case.group_by("trials", "successes").agg(cases=pl.len())
-    return [Tally(*row) for row in collected(counted.sort("trials", "successes")).rows()]
+    return [TrialTally(*row) for row in collect_rows(counted.sort("trials", "successes")).rows()]
 
 
-def metric_tallies(scores: pl.LazyFrame) -> dict[tuple[str, str], list[Tally]]:
+def metric_tallies(scores: pl.LazyFrame) -> dict[tuple[str, str], list[TrialTally]]:
     """Successes by (judge, metric) for the metrics whose scores say pass or fail.
 
     A failed score is a trial that did not succeed; a skipped one is no trial.
@@ -77,12 +77,12 @@ def metric_tallies(scores: pl.LazyFrame) -> dict[tuple[str, str], list[Tally]]:
     counted = per_case.group_by(*METRIC, "trials", "successes").agg(
         cases=pl.len(), decided=pl.col("decided").sum()
     )
-    rows = collected(counted.sort(*METRIC, "trials", "successes")).rows(named=True)
+    rows = collect_rows(counted.sort(*METRIC, "trials", "successes")).rows(named=True)
     decided = {(row["judge"], row["metric"]) for row in rows if row["decided"]}
-    tallies: dict[tuple[str, str], list[Tally]] = {metric: [] for metric in sorted(decided)}
+    tallies: dict[tuple[str, str], list[TrialTally]] = {metric: [] for metric in sorted(decided)}
     for row in rows:
         if (metric := (row["judge"], row["metric"])) in tallies:
-            tallies[metric].append(Tally(row["trials"], row["successes"], row["cases"]))
+            tallies[metric].append(TrialTally(row["trials"], row["successes"], row["cases"]))
     return tallies
 
 

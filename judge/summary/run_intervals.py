@@ -15,17 +15,24 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
 from assizes.judge.statistics.clusters import Sample
-from assizes.judge.statistics.counted import Counted
-from assizes.judge.statistics.exact import rounded
+from assizes.judge.statistics.counted import CountedSample
+from assizes.judge.statistics.exact import rounded_value
 from assizes.judge.statistics.intervals import (
     CONFIDENCE,
-    Span,
+    ValueInterval,
     mean_interval,
     missing_bounds,
     quantile_interval,
     rate_interval,
 )
-from assizes.judge.summary.case_values import KEY, Number, clusters_of, coded_sample, counted, key
+from assizes.judge.summary.case_values import (
+    KEY,
+    Number,
+    clusters_of,
+    coded_sample,
+    counted_values,
+    key,
+)
 from assizes.judge.summary.headlines import MetricSummary, headlines, published_names
 from assizes.judge.summary.run_values import (
     agent_numbers,
@@ -33,7 +40,7 @@ from assizes.judge.summary.run_values import (
     tier_numbers,
     trial_numbers,
 )
-from assizes.judge.verdicts.executions import collected, executions
+from assizes.judge.verdicts.executions import collect_rows, executions
 
 
 class NumberInterval(BaseModel):
@@ -59,11 +66,11 @@ class NumberInterval(BaseModel):
 class _Values(Protocol):
     """Where the values of a run's cases come from."""
 
-    def of_cases(self, column: str) -> Sample | Counted:
+    def of_cases(self, column: str) -> Sample | CountedSample:
         """`passes` (share of a case's executions that passed) or `score`."""
         ...
 
-    def of_metric(self, metric: MetricSummary) -> Callable[[str], Sample | Counted]:
+    def of_metric(self, metric: MetricSummary) -> Callable[[str], Sample | CountedSample]:
         """By column (`raw`, `value`, `success`) the values of one metric."""
         ...
 
@@ -85,16 +92,16 @@ def run_intervals(
         tiers: what `tier_counts` found in them.
     """
     executed = executions(cases)
-    by_score = collected(executed.group_by("state", "overall_score").agg(rows=pl.len()))
-    repeated, clustered = collected(
+    by_score = collect_rows(executed.group_by("state", "overall_score").agg(rows=pl.len()))
+    repeated, clustered = collect_rows(
         executed.select((pl.col("repetition") > 0).any(), pl.col("cluster").is_not_null().any())
     ).row(0)
     # One number after the other: all of them at once take hundreds of bytes a case.
     clusters = clusters_of(cases) if repeated or clustered else None
     values: _Values = (
-        _Alone(by_score, counts)
+        _IndependentCases(by_score, counts)
         if clusters is None
-        else _Grouped(cases, scores, clusters, repeated=repeated)
+        else _GroupedCases(cases, scores, clusters, repeated=repeated)
     )
     numbers = chain(
         _case_numbers(by_score, values),
@@ -109,7 +116,7 @@ def run_intervals(
     return {name: _interval(number) for name, number in numbers if number.values.size}
 
 
-class _Alone:
+class _IndependentCases:
     """Cases of which each is its own cluster and was judged once: how often a value occurs is all.
 
     Args:
@@ -124,15 +131,15 @@ class _Alone:
         )
         self._scored = counts.filter(status="scored")
 
-    def of_cases(self, column: str) -> Counted:
-        return counted(self._cases, column)
+    def of_cases(self, column: str) -> CountedSample:
+        return counted_values(self._cases, column)
 
-    def of_metric(self, metric: MetricSummary) -> Callable[[str], Counted]:
+    def of_metric(self, metric: MetricSummary) -> Callable[[str], CountedSample]:
         rows = self._scored.filter(judge=metric.judge, metric=metric.name)
-        return partial(counted, rows)
+        return partial(counted_values, rows)
 
 
-class _Grouped:
+class _GroupedCases:
     """Cases with repetitions or clusters: each case's values averaged, with its cluster's number.
 
     Args:
@@ -156,7 +163,7 @@ class _Grouped:
                 score=pl.when(pl.col("state") != "errored").then("overall_score").mean(),
             )
         )
-        self._cases = collected(of_case).join(clusters, on=KEY)
+        self._cases = collect_rows(of_case).join(clusters, on=KEY)
 
     def of_cases(self, column: str) -> Sample:
         return coded_sample(self._cases, column)
@@ -172,8 +179,8 @@ class _Grouped:
             if self._repeated
             else own.select(key(), numbers)
         )
-        found = collected(rows).join(self._clusters, on=KEY)
-        return partial(coded_sample, found)
+        averages = collect_rows(rows).join(self._clusters, on=KEY)
+        return partial(coded_sample, averages)
 
 
 def _case_numbers(by_score: pl.DataFrame, values: _Values) -> Iterator[tuple[str, Number]]:
@@ -223,35 +230,35 @@ def _interval(number: Number) -> NumberInterval:
     due = number.known + number.missing
     method = "woodruff" if number.quantile is not None else "clustered_t"
     return NumberInterval(
-        low=None if span is None else rounded(span.low),
-        high=None if span is None else rounded(span.high),
+        low=None if span is None else rounded_value(span.low),
+        high=None if span is None else rounded_value(span.high),
         confidence=CONFIDENCE,
         method="wilson" if number.rate else method,
         cases=values.size,
         clusters=values.clusters,
-        coverage=rounded(number.known / due) if due else None,
-        worst=None if bounds is None else rounded(bounds.low),
-        best=None if bounds is None else rounded(bounds.high),
+        coverage=rounded_value(number.known / due) if due else None,
+        worst=None if bounds is None else rounded_value(bounds.low),
+        best=None if bounds is None else rounded_value(bounds.high),
     )
 
 
-def _span(number: Number) -> Span | None:
+def _span(number: Number) -> ValueInterval | None:
     values, factor = number.values, number.most or 1.0
     if number.quantile is not None and isinstance(values, Sample):
         return quantile_interval(values, number.quantile)
     if number.rate:
         rate = rate_interval(values)
-        return rate and Span(rate.low * factor, rate.high * factor)
+        return rate and ValueInterval(rate.low * factor, rate.high * factor)
     span = mean_interval(values)
     if span is None:
         return None
     if number.most is not None:
-        return span.clipped(0.0, number.most)
+        return span.clip(0.0, number.most)
     least = span.low if number.least is None else max(span.low, number.least)
-    return Span(least * number.times, span.high * number.times)
+    return ValueInterval(least * number.times, span.high * number.times)
 
 
-def _bounds(number: Number) -> Span | None:
+def _bounds(number: Number) -> ValueInterval | None:
     if number.most is None:
         return None
     factor = number.most if number.rate else 1.0

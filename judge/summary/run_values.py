@@ -11,8 +11,8 @@ from typing import Final
 import polars as pl
 
 from assizes.judge.statistics.clusters import Sample
-from assizes.judge.statistics.counted import Counted
-from assizes.judge.summary.case_values import KEY, Number, counted, key, sample
+from assizes.judge.statistics.counted import CountedSample
+from assizes.judge.summary.case_values import KEY, Number, counted_values, key, sample
 from assizes.judge.summary.headlines import (
     METRIC,
     OVERALL,
@@ -22,7 +22,7 @@ from assizes.judge.summary.headlines import (
     quality,
     tier_points,
 )
-from assizes.judge.verdicts.executions import CASE, collected, executions
+from assizes.judge.verdicts.executions import CASE, collect_rows, executions
 
 _LATENCIES: Final = {"latency_avg_ms": None, "latency_p50_ms": 0.5, "latency_p95_ms": 0.95}
 
@@ -35,7 +35,7 @@ def agent_numbers(
     The interval of the total cost is that of another run of as many such executions. Without
     `clusters` every case stands alone and was executed once.
     """
-    measured = collected(
+    measured = collect_rows(
         executions(cases).select(
             key(),
             pl.col("agent_latency_ms", "agent_cost_usd").cast(pl.Float64),
@@ -43,16 +43,16 @@ def agent_numbers(
     )
     for name, quantile in _LATENCIES.items():
         averaged = quantile is None and clusters is not None
-        rows = _averaged(measured, "agent_latency_ms") if averaged else measured
+        rows = _case_averages(measured, "agent_latency_ms") if averaged else measured
         values = sample(rows, "agent_latency_ms", clusters)
         yield name, _amount(values, measured["agent_latency_ms"])._replace(quantile=quantile)
-    rows = measured if clusters is None else _averaged(measured, "agent_cost_usd")
+    rows = measured if clusters is None else _case_averages(measured, "agent_cost_usd")
     values = sample(rows, "agent_cost_usd", clusters)
     cost = _amount(values, measured["agent_cost_usd"])
     yield "total_agent_cost_usd", cost._replace(times=float(cost.known))
 
 
-def _averaged(measured: pl.DataFrame, column: str) -> pl.DataFrame:
+def _case_averages(measured: pl.DataFrame, column: str) -> pl.DataFrame:
     return measured.group_by(KEY).agg(pl.col(column).mean())
 
 
@@ -72,15 +72,15 @@ def tier_numbers(
     Where every case stands alone, `tiers` say all: how often each score occurs.
     """
     errored = executions(cases).filter(pl.col("state") == "errored").select(CASE)
-    missing = collected(errored.select(pl.len())).item()
+    missing = collect_rows(errored.select(pl.len())).item()
     for tier, counts in tiers.items():
         known = int(counts["rows"].sum())
-        values: Sample | Counted
+        values: Sample | CountedSample
         if clusters is None:
-            values = counted(counts, "points")
+            values = counted_values(counts, "points")
         else:
             points = tier_points(scores, errored, tier).group_by(key())
-            averaged = collected(points.agg(pl.col("points").mean()).sort(KEY))
+            averaged = collect_rows(points.agg(pl.col("points").mean()).sort(KEY))
             values = sample(averaged, "points", clusters)
         yield f"tiers/{tier}", Number(values, known, missing, most=100.0)
 
@@ -92,14 +92,14 @@ def assessment_numbers(
     if not any(metric.gate == "quality" for metric in metrics):
         return
     yes = (pl.col("rating") == "yes").cast(pl.Float64)
-    found = collected(
+    ratings = collect_rows(
         quality(scores, metrics)
         .group_by(key())
         .agg(yes.mean().alias("yes"), known=pl.col("rating").count(), rows=pl.len())
     )
-    known = int(found["known"].sum())
-    missing = int(found["rows"].sum()) - known
-    yield OVERALL, Number(sample(found, "yes", clusters), known, missing, rate=True)
+    known = int(ratings["known"].sum())
+    missing = int(ratings["rows"].sum()) - known
+    yield OVERALL, Number(sample(ratings, "yes", clusters), known, missing, rate=True)
 
 
 def trial_numbers(
@@ -112,7 +112,7 @@ def trial_numbers(
 
     As in `assizes.judge.summary.repetitions`, a trial whose verdict could not be had did not succeed.
     """
-    by_verdict = collected(
+    by_verdict = collect_rows(
         executions(cases)
         .group_by(key())
         .agg(
@@ -128,9 +128,11 @@ def trial_numbers(
             (pl.col(METRIC[0]) == judge) & (pl.col(METRIC[1]) == metric)
         )
         tried = rows.filter(success.is_not_null() | failed).group_by(key())
-        found = collected(tried.agg(trials=pl.len(), successes=success.sum(), missing=failed.sum()))
-        if int(found["trials"].sum()) > int(found["missing"].sum()):
-            yield from _by_k(f"{name}/", found, clusters)
+        trial_rows = collect_rows(
+            tried.agg(trials=pl.len(), successes=success.sum(), missing=failed.sum())
+        )
+        if int(trial_rows["trials"].sum()) > int(trial_rows["missing"].sum()):
+            yield from _by_k(f"{name}/", trial_rows, clusters)
 
 
 def _by_k(

@@ -8,8 +8,8 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from assizes.judge.engine.ledger import Account
-from assizes.judge.statistics.exact import rounded, total
-from assizes.judge.verdicts.executions import collected, executions
+from assizes.judge.statistics.exact import rounded_value, total
+from assizes.judge.verdicts.executions import collect_rows, executions
 
 if TYPE_CHECKING:
     from assizes.judge.summary.summary import RunSummary
@@ -58,7 +58,7 @@ def spending(cases: pl.LazyFrame, asks: pl.LazyFrame) -> dict[str, Any]:
     its tokens are those that were metered, its dollars are null as soon as one call has no known
     price.
     """
-    agent = total(_known(executions(cases), "agent_cost_usd"))
+    agent = total(_known_values(executions(cases), "agent_cost_usd"))
     platform = _platform_cost(asks)
     return {
         "total_agent_token_usage": _agent_tokens(cases),
@@ -66,41 +66,43 @@ def spending(cases: pl.LazyFrame, asks: pl.LazyFrame) -> dict[str, Any]:
         "total_agent_cost_usd": agent,
         "total_platform_cost_usd": platform,
         "total_estimated_cost_usd": (
-            None if agent is None or platform is None else rounded(agent + platform)
+            None if agent is None or platform is None else rounded_value(agent + platform)
         ),
     }
 
 
-def _known(rows: pl.LazyFrame, column: str) -> list[float]:
-    return collected(rows.select(pl.col(column).drop_nulls()))[column].to_list()
+def _known_values(rows: pl.LazyFrame, column: str) -> list[float]:
+    return collect_rows(rows.select(pl.col(column).drop_nulls()))[column].to_list()
 
 
 def _agent_tokens(cases: pl.LazyFrame) -> dict[str, int] | None:
     columns = {name: pl.col(f"agent_{name}_tokens") for name in ("input", "output")}
     columns["total"] = pl.coalesce("agent_tokens", columns["input"] + columns["output"])
     sums = [pl.when(c.count() > 0).then(c.sum()).alias(name) for name, c in columns.items()]
-    found = collected(executions(cases).select(sums)).row(0, named=True)
-    return {name: tokens for name, tokens in found.items() if tokens is not None} or None
+    totals = collect_rows(executions(cases).select(sums)).row(0, named=True)
+    return {name: tokens for name, tokens in totals.items() if tokens is not None} or None
 
 
-def _paid(asks: pl.LazyFrame) -> pl.LazyFrame:
+def _paid_asks(asks: pl.LazyFrame) -> pl.LazyFrame:
     """Asks that a model was called for, whatever came of it: an outage may have been charged."""
     return asks.filter(~pl.col("cached") & (pl.col("attempts") > 0))
 
 
 def _platform_cost(asks: pl.LazyFrame) -> float | None:
-    costs = collected(_paid(asks).select("cost_usd"))["cost_usd"]
+    costs = collect_rows(_paid_asks(asks).select("cost_usd"))["cost_usd"]
     return None if costs.null_count() else total(costs.to_list()) or 0.0
 
 
 def _platform_tokens(asks: pl.LazyFrame) -> dict[str, int] | None:
-    given, made = pl.col("input_tokens"), pl.col("output_tokens")
-    unmetered = given.is_null() & made.is_null()
-    found = collected(
-        _paid(asks).select(unmetered=unmetered.sum(), input=given.sum(), output=made.sum())
+    input_tokens, output_tokens = pl.col("input_tokens"), pl.col("output_tokens")
+    unmetered = input_tokens.is_null() & output_tokens.is_null()
+    totals = collect_rows(
+        _paid_asks(asks).select(
+            unmetered=unmetered.sum(), input=input_tokens.sum(), output=output_tokens.sum()
+        )
     ).row(0, named=True)
-    tokens_in, tokens_out = int(found["input"]), int(found["output"])
-    if found["unmetered"] and not tokens_in + tokens_out:
+    tokens_in, tokens_out = int(totals["input"]), int(totals["output"])
+    if totals["unmetered"] and not tokens_in + tokens_out:
         return None
     return {"input": tokens_in, "output": tokens_out, "total": tokens_in + tokens_out}
 
@@ -108,30 +110,30 @@ def _platform_tokens(asks: pl.LazyFrame) -> dict[str, int] | None:
 def estimated_share(asks: pl.LazyFrame) -> float | None:
     """The share of the dollars whose tokens were estimated; null where none were."""
     estimated = pl.col("cost_source") == "estimated"
-    (some, all_), *_ = collected(
-        _paid(asks).select(
+    (some, all_), *_ = collect_rows(
+        _paid_asks(asks).select(
             some=pl.col("cost_usd").filter(estimated).sum(), all=pl.col("cost_usd").sum()
         )
     ).rows()
-    return rounded(some / all_) if some else None
+    return rounded_value(some / all_) if some else None
 
 
 def with_ledger(summary: RunSummary, account: Account, asks: pl.LazyFrame) -> RunSummary:
     """A summary with what the ledger has of the run beside what its rows have; without it where the
     ledger has less, for then calls of the run were counted in others, on other machines.
     """
-    in_rows = total(_known(_paid(asks), "cost_usd")) or 0.0
+    in_rows = total(_known_values(_paid_asks(asks), "cost_usd")) or 0.0
     if account.unpriced or account.usd < in_rows * (1 - _ROUNDED_AWAY):
         return summary
-    spent = rounded(account.usd)
+    spent = rounded_value(account.usd)
     return summary.model_copy(
-        update={"spent_usd": spent, "spent_outside_rows_usd": rounded(spent - in_rows)}
+        update={"spent_usd": spent, "spent_outside_rows_usd": rounded_value(spent - in_rows)}
     )
 
 
 def model_calls(asks: pl.LazyFrame) -> ModelCalls:
     """How many questions and calls the rows of `asks` stand for."""
-    found = collected(
+    counts = collect_rows(
         asks.select(
             asks=pl.len(),
             cached=pl.col("cached").sum(),
@@ -139,16 +141,16 @@ def model_calls(asks: pl.LazyFrame) -> ModelCalls:
             attempts=pl.col("attempts").sum(),
         )
     )
-    return ModelCalls.model_validate(found.row(0, named=True))
+    return ModelCalls.model_validate(counts.row(0, named=True))
 
 
 def judge_spending(asks: pl.LazyFrame) -> dict[str, JudgeSpending]:
     """The same by judge, for those that asked anything."""
-    names = collected(asks.select(pl.col("judge").unique()).sort("judge"))["judge"].to_list()
-    return {name: _spent(asks.filter(pl.col("judge") == name)) for name in names}
+    names = collect_rows(asks.select(pl.col("judge").unique()).sort("judge"))["judge"].to_list()
+    return {name: _spending_of(asks.filter(pl.col("judge") == name)) for name in names}
 
 
-def _spent(asks: pl.LazyFrame) -> JudgeSpending:
+def _spending_of(asks: pl.LazyFrame) -> JudgeSpending:
     calls, tokens = model_calls(asks), _platform_tokens(asks)
     return JudgeSpending(
         asks=calls.asks,

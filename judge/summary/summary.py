@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from assizes.judge.config.run import RunConfig
 from assizes.judge.protocol import Judge
-from assizes.judge.statistics.exact import mean_of_counts, reaches, rounded
+from assizes.judge.statistics.exact import mean_of_counts, reaches, rounded_value
 from assizes.judge.summary.cautions import cautions
 from assizes.judge.summary.headlines import (
     MetricSummary,
@@ -39,7 +39,7 @@ from assizes.judge.verdicts.executions import (
     CASE,
     PASS_FLAGGED,
     agent_latency,
-    collected,
+    collect_rows,
     executions,
     states,
 )
@@ -62,11 +62,11 @@ COUNTS = (
 """What became of the records read; the first is the sum of the others, always."""
 
 
-class _Part(BaseModel):
+class _SummaryPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class FailureCode(_Part):
+class FailureCode(_SummaryPart):
     """How often a metric failed in one way."""
 
     metric: str
@@ -74,7 +74,7 @@ class FailureCode(_Part):
     count: int
 
 
-class RunSummary(_Part):
+class RunSummary(_SummaryPart):
     """The aggregate of a run (seed 001). Null means not known, never failed.
 
     Fractions run 0..1 (`pass_rate`, `coverage`), `_pct` and scores 0..100. Skipped cases are no
@@ -218,8 +218,8 @@ def summarise(
         Unreconciled: when records read or scores due are not the sum of what became of them.
     """
     tally = _tally(cases)
-    metrics = metric_summaries(found := metric_counts(scores), judges)
-    tiers = tier_counts(scores, _errored(cases), found)
+    metrics = metric_summaries(counts := metric_counts(scores), judges)
+    tiers = tier_counts(scores, _errored_cases(cases), counts)
     coverage = _coverage(cases, scores, metrics)
     gates = _gate_numbers(cases, tally, config)
     return RunSummary.model_validate(
@@ -234,12 +234,12 @@ def summarise(
             "metrics": metrics,
             "failure_codes": _failure_codes(scores),
             "failures": _failures(scores),
-            "root_causes": _counted(cases.select(name="root_cause")),
+            "root_causes": _value_counts(cases.select(name="root_cause")),
             "model_calls": model_calls(asks),
             "judges": judge_spending(asks),
             "published": published_numbers(scores, metrics),
             **_equations(tally, intake, judges, metrics),
-            **_how_sure(cases, scores, metrics, (found, tiers)),
+            **_certainty(cases, scores, metrics, (counts, tiers)),
             "cost_estimated": estimated_share(asks),
             "warnings": cautions(cases, asks),
         }
@@ -248,11 +248,11 @@ def summarise(
 
 def _tally(cases: pl.LazyFrame) -> Counter[str]:
     """Rows by state."""
-    counted = collected(states(cases).group_by("state").agg(rows=pl.len()))
+    counted = collect_rows(states(cases).group_by("state").agg(rows=pl.len()))
     return Counter(dict(counted.rows()))
 
 
-def _errored(cases: pl.LazyFrame) -> pl.LazyFrame:
+def _errored_cases(cases: pl.LazyFrame) -> pl.LazyFrame:
     return executions(cases).filter(pl.col("state") == "errored").select(CASE)
 
 
@@ -261,7 +261,7 @@ def _case_numbers(cases: pl.LazyFrame, tally: Counter[str]) -> dict[str, Any]:
     latency = agent_latency(executed)
     run = tally.total() - tally["skipped"]
     return {
-        "unique_test_case_count": collected(
+        "unique_test_case_count": collect_rows(
             executed.select(pl.col("case_id").hash().n_unique())
         ).item(),
         "total_executions": run,
@@ -270,9 +270,9 @@ def _case_numbers(cases: pl.LazyFrame, tally: Counter[str]) -> dict[str, Any]:
         "error_count": tally["errored"],
         "undecided_count": tally["undecided"],
         "pass_flagged_count": tally[PASS_FLAGGED],
-        "flags": _counted(cases.select(name=pl.col("flags")).explode("name")),
+        "flags": _value_counts(cases.select(name=pl.col("flags")).explode("name")),
         "skipped_count": tally["skipped"],
-        "pass_rate": rounded(tally["passed"] / run) if run else 0.0,
+        "pass_rate": rounded_value(tally["passed"] / run) if run else 0.0,
         "latency_p50_ms": latency.p50,
         "latency_p95_ms": latency.p95,
         "latency_max_ms": latency.max,
@@ -285,11 +285,11 @@ def _gate_numbers(
 ) -> dict[str, float | bool | None]:
     """Both dimensions of seed 001 with their thresholds, each inclusive."""
     scored = executions(cases).filter(pl.col("state") != "errored").drop_nulls("overall_score")
-    counted = collected(scored.group_by("overall_score").agg(rows=pl.len()))
+    counted = collect_rows(scored.group_by("overall_score").agg(rows=pl.len()))
     score = mean_of_counts(counted.rows())
     run = tally.total() - tally["skipped"]
     # Multiplied before dividing: 29 of 50 is 58, not 57.99999999999999.
-    rate = rounded(tally["passed"] * 100 / run) if run else None
+    rate = rounded_value(tally["passed"] * 100 / run) if run else None
     limits = config.thresholds
     return {
         "avg_overall_score": score,
@@ -319,31 +319,31 @@ def _coverage(
     counted = deciding or metrics
     scored = sum(metric.scored for metric in counted)
     due = scored + sum(metric.failed for metric in counted)
-    errored = collected(_errored(cases))
+    errored = collect_rows(_errored_cases(cases))
     if errored.height:
         named = pl.DataFrame(
             {"judge": [m.judge for m in counted], "metric": [m.name for m in counted]},
             schema={"judge": pl.String, "metric": pl.String},
         )
-        found = (
+        rows = (
             scores.filter(pl.col("part") == "")
             .join(named.lazy(), on=["judge", "metric"], how="semi")
             .join(errored.lazy(), on=CASE, how="semi")
         )
-        present = collected(found.select(pl.len())).item()
+        present = collect_rows(rows.select(pl.len())).item()
         due += errored.height * max(1, len(counted)) - present
-    return rounded(scored / due) if due else None
+    return rounded_value(scored / due) if due else None
 
 
-def _counted(names: pl.LazyFrame) -> dict[str, int]:
+def _value_counts(names: pl.LazyFrame) -> dict[str, int]:
     """How often each value of the column `name` occurs, the most frequent first."""
     counted = names.drop_nulls().group_by("name").agg(rows=pl.len())
     ordered = counted.sort("rows", "name", descending=[True, False])
-    return {str(name): int(rows) for name, rows in collected(ordered).rows()}
+    return {str(name): int(rows) for name, rows in collect_rows(ordered).rows()}
 
 
 def _gate_counts(cases: pl.LazyFrame) -> dict[str, int]:
-    counted = _counted(executions(cases).select(name="gate"))
+    counted = _value_counts(executions(cases).select(name="gate"))
     others = [gate for gate in counted if gate not in GATES]
     return {gate: counted.get(gate, 0) for gate in (*GATES, *others)}
 
@@ -351,11 +351,11 @@ def _gate_counts(cases: pl.LazyFrame) -> dict[str, int]:
 def _failures(scores: pl.LazyFrame) -> dict[str, int]:
     failed = scores.filter((pl.col("part") == "") & (pl.col("status") == "failed"))
     code = pl.col("details").str.json_path_match("$.error")
-    return _counted(failed.select(name=code.fill_null("unknown")))
+    return _value_counts(failed.select(name=code.fill_null("unknown")))
 
 
 def _failure_codes(scores: pl.LazyFrame) -> tuple[FailureCode, ...]:
-    counted = collected(
+    counted = collect_rows(
         scores.filter(pl.col("part") == "")
         .drop_nulls("failure_code")
         .group_by("metric", "failure_code")
@@ -395,7 +395,7 @@ def _equations(
     }
 
 
-def _how_sure(
+def _certainty(
     cases: pl.LazyFrame,
     scores: pl.LazyFrame,
     metrics: Sequence[MetricSummary],

@@ -11,8 +11,8 @@ from typing import Any
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
-from assizes.judge.statistics.exact import rounded
-from assizes.judge.verdicts.executions import collected
+from assizes.judge.statistics.exact import rounded_value
+from assizes.judge.verdicts.executions import collect_rows
 
 
 class Stability(BaseModel):
@@ -47,9 +47,9 @@ class _Pairs:
 
     def add(self, votes: list[Mapping[str, Any]]) -> None:
         self.cases += len(votes) > 1
-        for one, other in combinations(votes, 2):
-            same = _verdict(one) == _verdict(other)
-            if one["model"] == other["model"]:
+        for vote, other in combinations(votes, 2):
+            same = _verdict(vote) == _verdict(other)
+            if vote["model"] == other["model"]:
                 self.repeats += 1
                 self.flips += not same
             else:
@@ -63,16 +63,19 @@ def stability(scores: pl.LazyFrame) -> tuple[Stability, ...]:
     Args:
         scores: rows of `scores`, of one run.
     """
-    said = pl.col("details").str
+    details_text = pl.col("details").str
     voted = scores.filter(
         (pl.col("part") == "")
-        & (said.contains('"votes":', literal=True) | said.contains('"first_votes":', literal=True))
+        & (
+            details_text.contains('"votes":', literal=True)
+            | details_text.contains('"first_votes":', literal=True)
+        )
     ).select("judge", "metric", "details")
-    found: dict[tuple[str, str], _Pairs] = {}
-    for judge, metric, details in collected(voted).iter_rows():
+    pairs_by_metric: dict[tuple[str, str], _Pairs] = {}
+    for judge, metric, details in collect_rows(voted).iter_rows():
         body = json.loads(details)
-        pairs = found.setdefault((judge, metric), _Pairs())
-        pairs.add(list(_scored([*body.get("first_votes", ()), *body.get("votes", ())])))
+        pairs = pairs_by_metric.setdefault((judge, metric), _Pairs())
+        pairs.add(list(_scored_votes([*body.get("first_votes", ()), *body.get("votes", ())])))
         pairs.escalated += "escalated" in body
     return tuple(
         Stability(
@@ -83,11 +86,11 @@ def stability(scores: pl.LazyFrame) -> tuple[Stability, ...]:
             agreement=_share(pairs.agreeing, pairs.across),
             escalated=pairs.escalated,
         )
-        for (judge, metric), pairs in sorted(found.items())
+        for (judge, metric), pairs in sorted(pairs_by_metric.items())
     )
 
 
-def _scored(votes: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def _scored_votes(votes: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     return (vote for vote in votes if vote["status"] == "scored")
 
 
@@ -98,4 +101,4 @@ def _verdict(vote: Mapping[str, Any]) -> object:
 
 
 def _share(part: int, whole: int) -> float | None:
-    return rounded(part / whole) if whole else None
+    return rounded_value(part / whole) if whole else None

@@ -40,19 +40,19 @@ def results_frame(
         scores: rows of `scores`.
         judges: those that may have columns, such as those of a court; null: the built-in ones.
     """
-    seated = agent_evaluation_judges() if judges is None else judges
+    chosen_judges = agent_evaluation_judges() if judges is None else judges
     lazy = scores.lazy()
-    summaries = metric_summaries(metric_counts(lazy), seated)
+    summaries = metric_summaries(metric_counts(lazy), chosen_judges)
     table = cases.select(CASE).sort(CASE)
     overall = overall_assessments(cases.lazy(), lazy, summaries).collect()
-    if any(one.gate == "quality" for one in summaries):
+    if any(summary.gate == "quality" for summary in summaries):
         table = table.join(overall, on=CASE, how="left", maintain_order="left")
-    heard = {(one.judge, one.name) for one in summaries}
-    for judge in seated:
+    judged_metrics = {(summary.judge, summary.name) for summary in summaries}
+    for judge in chosen_judges:
         for metric in judge.metrics:
-            if (judge.name, metric.name) in heard and metric.run_names:
-                found = scores.filter(judge=judge.name, metric=metric.name)
-                columns = _columns(metric, found)
+            if (judge.name, metric.name) in judged_metrics and metric.run_names:
+                metric_scores = scores.filter(judge=judge.name, metric=metric.name)
+                columns = _columns(metric, metric_scores)
                 table = table.join(columns, on=CASE, how="left", maintain_order="left")
     return table.rename({"case_id": "request_id"})
 
@@ -97,7 +97,10 @@ def _chunk_columns(stem: str, scores: pl.DataFrame) -> pl.DataFrame:
     headline = scores.filter(part="").join(chunks, on=CASE, how="left", maintain_order="left")
     empty = pl.lit([], dtype=pl.List(pl.String))
     nothing_found = (pl.col("status") == "scored") & pl.col(lists[0]).is_null()
-    filled = [pl.when(nothing_found).then(empty).otherwise(pl.col(one)).alias(one) for one in lists]
+    filled = [
+        pl.when(nothing_found).then(empty).otherwise(pl.col(column)).alias(column)
+        for column in lists
+    ]
     return headline.select(*CASE, *filled, pl.col("value").alias(f"{stem}/precision"))
 
 

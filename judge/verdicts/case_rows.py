@@ -7,16 +7,16 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from assizes.judge.case import Case
-from assizes.judge.catalog import Court
-from assizes.judge.engine.ask_records import AskRecord, Heard
+from assizes.judge.catalog import JudgePanel
+from assizes.judge.engine.ask_records import AskRecord, HearingResult
 from assizes.judge.protocol import Judge
 from assizes.judge.rows import as_json
 from assizes.judge.score import Metric, Score
-from assizes.judge.verdicts.contradictions import SUSPECT, suspicion
-from assizes.judge.verdicts.crosschecks import contradicted
+from assizes.judge.verdicts.contradictions import SUSPECT, contradiction
+from assizes.judge.verdicts.crosschecks import contradicted_metrics
 from assizes.judge.verdicts.fixes import suggested_fix
-from assizes.judge.verdicts.flagged_passes import case_flags, held_back, review_flags
-from assizes.judge.verdicts.verdict import Verdict, verdict
+from assizes.judge.verdicts.flagged_passes import case_flags, flag_verdict, review_flags
+from assizes.judge.verdicts.verdict import CaseVerdict, verdict
 
 MAX_TOOLS: Final = 50
 MAX_TOOL_NAME: Final = 120
@@ -24,7 +24,7 @@ MAX_TOOL_NAME: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class RowKey:
     """Where a case was read: its object and its position in it."""
 
     run_id: str
@@ -36,54 +36,60 @@ class Origin:
 class Findings:
     """The rows of one judged case, by table, and its verdict."""
 
-    verdict: Verdict
+    verdict: CaseVerdict
     rows: Mapping[str, list[dict[str, Any]]]
 
 
-def findings(origin: Origin, case: Case, heard: Sequence[Heard], court: Court) -> Findings:
+def findings(
+    row_key: RowKey, case: Case, hearing_results: Sequence[HearingResult], panel: JudgePanel
+) -> Findings:
     """The rows of a case that every judge of the court has heard.
 
     The score that a failure is traced to carries the suggested fix in its details; one that its own
     rationale, or the evidence, contradicts says so there. A pass of a case that speaks to its
     judges is held back (`assizes.judge.verdicts.flagged_passes`).
     """
-    scores = [score for one in heard for score in one.scores]
-    found = verdict(
+    scores = [score for result in hearing_results for score in result.scores]
+    case_verdict = verdict(
         scores,
-        court.weights,
-        court.pass_threshold,
-        {metric.name: metric.tier for metric in court.metrics if metric.tier},
-        {metric.name: metric.gate for metric in court.metrics if metric.gate},
+        panel.weights,
+        panel.pass_threshold,
+        {metric.name: metric.tier for metric in panel.metrics if metric.tier},
+        {metric.name: metric.gate for metric in panel.metrics if metric.gate},
         has_ground_truth=has_ground_truth(case),
     )
-    apart = court.flagged_passes == "apart"
+    apart = panel.flagged_passes == "apart"
     seen = (*case_flags(case), *review_flags(scores))
-    found, flags = held_back(found, seen, apart=apart)
-    at_odds = contradicted(case, scores)
-    key = {"run_id": origin.run_id, "case_id": case.case_id, "repetition": case.repetition}
+    case_verdict, flags = flag_verdict(case_verdict, seen, apart=apart)
+    at_odds = contradicted_metrics(case, scores)
+    key = {"run_id": row_key.run_id, "case_id": case.case_id, "repetition": case.repetition}
     score_rows = [
         {
             **key,
-            **_score_row(one.judge, _annotated(one.judge, score, found.root_cause, at_odds), court),
+            **_score_row(
+                result.judge,
+                _annotated_score(result.judge, score, case_verdict.root_cause, at_odds),
+                panel,
+            ),
         }
-        for one in heard
-        for score in one.scores
+        for result in hearing_results
+        for score in result.scores
     ]
-    ask_rows = [{**key, **_ask_row(ask)} for one in heard for ask in one.asks]
-    case_row = {**key, **_case_row(origin, case), **_verdict_row(found), "flags": flags}
-    return Findings(found, {"scores": score_rows, "asks": ask_rows, "cases": [case_row]})
+    ask_rows = [{**key, **_ask_row(ask)} for result in hearing_results for ask in result.asks]
+    case_row = {**key, **_case_row(row_key, case), **_verdict_row(case_verdict), "flags": flags}
+    return Findings(case_verdict, {"scores": score_rows, "asks": ask_rows, "cases": [case_row]})
 
 
 def has_ground_truth(case: Case) -> bool:
     """Whether the case says what the answer should have been; an empty text says nothing."""
-    said = (case.expected.response or "", *case.expected.facts)
-    return any(text.strip() for text in said)
+    texts = (case.expected.response or "", *case.expected.facts)
+    return any(text.strip() for text in texts)
 
 
-def _annotated(
+def _annotated_score(
     judge: Judge, score: Score, root_cause: str | None, at_odds: Mapping[str, str]
 ) -> Score:
-    why = suspicion(score) or (None if score.part else at_odds.get(score.metric))
+    why = contradiction(score) or (None if score.part else at_odds.get(score.metric))
     marked = score.with_details(**{SUSPECT: why}) if why else score
     return _with_fix(judge, marked, root_cause)
 
@@ -101,7 +107,7 @@ def _metric_of(judge: Judge, name: str) -> Metric | None:
     return next((metric for metric in judge.metrics if metric.name == name), None)
 
 
-def _score_row(judge: Judge, score: Score, court: Court) -> dict[str, Any]:
+def _score_row(judge: Judge, score: Score, panel: JudgePanel) -> dict[str, Any]:
     metric = _metric_of(judge, score.metric)
     headline = not score.part
     return {
@@ -112,7 +118,7 @@ def _score_row(judge: Judge, score: Score, court: Court) -> dict[str, Any]:
         "raw": score.raw,
         "label": score.label,
         "passed": score.passed,
-        "weight": court.weights.get(score.metric) if headline else None,
+        "weight": panel.weights.get(score.metric) if headline else None,
         "tier": metric.tier if metric else None,
         "status": score.status,
         "reason": score.reason,
@@ -128,12 +134,12 @@ def _ask_row(ask: AskRecord) -> dict[str, Any]:
     return {field.name: getattr(ask, field.name) for field in fields(ask)}
 
 
-def _case_row(origin: Origin, case: Case) -> dict[str, Any]:
+def _case_row(row_key: RowKey, case: Case) -> dict[str, Any]:
     transcript = case.transcript
     usage = transcript.agent_usage()
     return {
-        "transcript_uri": origin.uri,
-        "position": origin.position,
+        "transcript_uri": row_key.uri,
+        "position": row_key.position,
         "transcript_hash": case.content_hash(),
         "agent": case.agent,
         "agent_version": case.agent_version,
@@ -157,14 +163,14 @@ def _tools(case: Case) -> list[str]:
     return sorted(names)[:MAX_TOOLS]
 
 
-def _verdict_row(found: Verdict) -> dict[str, Any]:
+def _verdict_row(case_verdict: CaseVerdict) -> dict[str, Any]:
     return {
-        "overall_score": found.overall_score,
-        "score_passed": found.score_passed,
-        "passed": found.passed,
-        "gate": found.gate,
-        "root_cause": found.root_cause,
-        "summary": found.summary,
-        "status": found.status,
-        "error": found.error,
+        "overall_score": case_verdict.overall_score,
+        "score_passed": case_verdict.score_passed,
+        "passed": case_verdict.passed,
+        "gate": case_verdict.gate,
+        "root_cause": case_verdict.root_cause,
+        "summary": case_verdict.summary,
+        "status": case_verdict.status,
+        "error": case_verdict.error,
     }

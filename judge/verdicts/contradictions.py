@@ -65,16 +65,16 @@ _BLAME: Final = _phrases(BLAME)
 _PRAISE: Final = _phrases(PRAISE)
 
 
-def suspicion(score: Score) -> str | None:
+def contradiction(score: Score) -> str | None:
     """What is at odds between a score and its rationale; null where nothing is, or there is none."""
     if score.value is None or LOW < score.value < HIGH:
         return None
     words, pattern = (BLAME, _BLAME) if score.value >= HIGH else (PRAISE, _PRAISE)
-    said = rationale(score.details).lower()
+    text = rationale(score.details).lower()
     # The pattern is slow, and most rationales hold none of the phrases.
-    if not any(phrase in said for phrase in words):
+    if not any(phrase in text for phrase in words):
         return None
-    for found in pattern.finditer(said):
-        if found[1] is None:
-            return f"value {score.value:g}, but its rationale says {found[2]!r}"
+    for match in pattern.finditer(text):
+        if match[1] is None:
+            return f"value {score.value:g}, but its rationale says {match[2]!r}"
     return None

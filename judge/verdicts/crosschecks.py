@@ -39,32 +39,36 @@ _OPENERS: Final = re.compile(
 )
 
 
-def says_nothing(transcript: Transcript) -> bool:
+def has_empty_answer(transcript: Transcript) -> bool:
     """Whether an agent that answers did so without a word that means anything."""
-    said = [text for _, text in transcript.said()]
-    return bool(said) and all(_OPENERS.fullmatch(text) for text in said)
+    texts = [text for _, text in transcript.agent_texts()]
+    return bool(texts) and all(_OPENERS.fullmatch(text) for text in texts)
 
 
-def contradicted(case: Case, scores: Sequence[Score]) -> dict[str, str]:
+def contradicted_metrics(case: Case, scores: Sequence[Score]) -> dict[str, str]:
     """Metrics whose headline is high against the evidence, with what is at odds."""
     values = {score.metric: score.value for score in scores if not score.part}
     high = {name for name, value in values.items() if value is not None and value >= HIGH}
     if not high:
         return {}
-    found = _against_tools(case, high) if case.expected.tool_calls else {}
+    contradictions = _against_tools(case, high) if case.expected.tool_calls else {}
     if values.get("document_recall") == 0:
         why = "none of the expected documents was retrieved"
-        found |= {name: why for name in _RESTS_ON_CONTEXT if name in high}
-    if says_nothing(case.transcript):
-        found |= dict.fromkeys(sorted(high & OF_THE_TASK), "the agent's answer says nothing")
-    return {name: f"value {values[name]:g}, but {why}" for name, why in found.items()}
+        contradictions |= {name: why for name in _RESTS_ON_CONTEXT if name in high}
+    if has_empty_answer(case.transcript):
+        contradictions |= dict.fromkeys(
+            sorted(high & OF_THE_TASK), "the agent's answer says nothing"
+        )
+    return {name: f"value {values[name]:g}, but {why}" for name, why in contradictions.items()}
 
 
 def _against_tools(case: Case, high: set[str]) -> dict[str, str]:
     tools = tool_evidence(case)
-    found: dict[str, str] = {}
+    contradictions: dict[str, str] = {}
     if tools.recall == 0 and "tool_routing" in high:
-        found["tool_routing"] = f"none of the {len(tools.expected or ())} expected calls was made"
+        contradictions["tool_routing"] = (
+            f"none of the {len(tools.expected or ())} expected calls was made"
+        )
     if tools.writes_known and tools.write_match is False and "task_completion" in high:
-        found["task_completion"] = "the state-changing calls are not the expected ones"
-    return found
+        contradictions["task_completion"] = "the state-changing calls are not the expected ones"
+    return contradictions

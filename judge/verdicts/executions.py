@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from assizes.judge.statistics.exact import rounded, unrounded_mean
+from assizes.judge.statistics.exact import rounded_value, unrounded_mean
 
 PASS_FLAGGED = "pass_flagged"
 """State, and first of the flags, of a pass that does not count."""
@@ -18,7 +18,7 @@ CASE = ("case_id", "repetition")
 """The identity of a row of `cases` within a run."""
 
 
-def collected(frame: pl.LazyFrame) -> pl.DataFrame:
+def collect_rows(frame: pl.LazyFrame) -> pl.DataFrame:
     """The rows of a query, computed in batches: memory follows the result, not the run."""
     return frame.collect(engine="streaming")
 
@@ -65,13 +65,13 @@ def agent_latency(executed: pl.LazyFrame) -> Latency:
 
     100, 200 .. 2000 has a p95 of 1905 (DuckDB: `quantile_cont`).
     """
-    found = _latencies(executed)
-    longest = found.max()
+    latencies = _latencies(executed)
+    longest = latencies.max()
     return Latency(
-        p50=quantile(found, 0.5),
-        p95=quantile(found, 0.95),
+        p50=quantile(latencies, 0.5),
+        p95=quantile(latencies, 0.95),
         max=longest if isinstance(longest, float) else None,
-        avg=rounded(unrounded_mean(found)) if found.len() else None,
+        avg=rounded_value(unrounded_mean(latencies)) if latencies.len() else None,
     )
 
 
@@ -82,9 +82,9 @@ def latency_quantile(executed: pl.LazyFrame, share: float) -> float | None:
 
 def quantile(numbers: pl.Series, share: float) -> float | None:
     """The number below which a share 0..1 of the known ones lies; null where none is known."""
-    found = numbers.quantile(share, interpolation="linear")
-    return None if found is None else rounded(found)
+    value = numbers.quantile(share, interpolation="linear")
+    return None if value is None else rounded_value(value)
 
 
 def _latencies(executed: pl.LazyFrame) -> pl.Series:
-    return collected(executed.select(pl.col("agent_latency_ms").drop_nulls())).to_series()
+    return collect_rows(executed.select(pl.col("agent_latency_ms").drop_nulls())).to_series()

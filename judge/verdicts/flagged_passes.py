@@ -14,19 +14,19 @@ from assizes.judge.case import Case
 from assizes.judge.engine.second_look import NEEDS_REVIEW
 from assizes.judge.injection.flags import Flag, flags
 from assizes.judge.score import Score
-from assizes.judge.verdicts.crosschecks import says_nothing
+from assizes.judge.verdicts.crosschecks import has_empty_answer
 from assizes.judge.verdicts.executions import PASS_FLAGGED
-from assizes.judge.verdicts.verdict import Verdict
+from assizes.judge.verdicts.verdict import CaseVerdict
 
 TRIVIAL_ANSWER: Final = "trivial_answer"
 """Flag of a case whose agent never said a word that means anything."""
 
-_SHOWN: Final = 3
+_MAX_SHOWN: Final = 3
 
 
 def case_flags(case: Case) -> tuple[Flag, ...]:
     """Everything in a case that its pass must not rest on."""
-    trivial = (Flag(TRIVIAL_ANSWER, "agent"),) if says_nothing(case.transcript) else ()
+    trivial = (Flag(TRIVIAL_ANSWER, "agent"),) if has_empty_answer(case.transcript) else ()
     return (*flags(case), *trivial)
 
 
@@ -36,25 +36,27 @@ def review_flags(scores: Sequence[Score]) -> tuple[Flag, ...]:
     return tuple(Flag(NEEDS_REVIEW, metric) for metric in metrics[:1])
 
 
-def held_back(found: Verdict, seen: Sequence[Flag], *, apart: bool) -> tuple[Verdict, list[str]]:
+def flag_verdict(
+    verdict: CaseVerdict, seen: Sequence[Flag], *, apart: bool
+) -> tuple[CaseVerdict, list[str]]:
     """A verdict in the light of what was found, and the flags of its row.
 
     Args:
-        found: by the judges.
+        verdict: by the judges.
         seen: flags of the case.
         apart: whether a flagged pass is reported apart; else it stays a pass that says so.
     """
     names = [flag.name for flag in seen]
     if not names:
-        return found, names
-    marked = replace(found, summary=f"{found.summary}; {_words(seen)}")
-    if not apart or found.passed is not True:
+        return verdict, names
+    marked = replace(verdict, summary=f"{verdict.summary}; {_flag_words(seen)}")
+    if not apart or verdict.passed is not True:
         return marked, names
-    said = f"PASS FLAGGED{marked.summary.removeprefix('PASSED')}"
-    return replace(marked, passed=None, summary=said), [PASS_FLAGGED, *names]
+    summary = f"PASS FLAGGED{marked.summary.removeprefix('PASSED')}"
+    return replace(marked, passed=None, summary=summary), [PASS_FLAGGED, *names]
 
 
-def _words(seen: Sequence[Flag]) -> str:
-    shown = ", ".join(f"{flag.name} ({flag.place})" for flag in seen[:_SHOWN])
-    more = f" and {len(seen) - _SHOWN} more" if len(seen) > _SHOWN else ""
+def _flag_words(seen: Sequence[Flag]) -> str:
+    shown = ", ".join(f"{flag.name} ({flag.place})" for flag in seen[:_MAX_SHOWN])
+    more = f" and {len(seen) - _MAX_SHOWN} more" if len(seen) > _MAX_SHOWN else ""
     return f"flagged: {shown}{more}"

@@ -68,15 +68,15 @@ def judges_ruling(due: Sequence[Score]) -> Ruling | None:
     if not applied:
         return None
     passed = all(success(score) is True for score in applied)
-    held = sum(success(score) is True for score in applied)
+    pass_count = sum(success(score) is True for score in applied)
     values = [score.value for score in applied if score.value is not None]
     mean = points(math.fsum(values) / len(values) * 100) if values else None
     return Ruling(
         gate="all_judges",
         passed=passed,
-        words=f"{held} of {_judges(len(applied))} passed, mean {mean}",
+        words=f"{pass_count} of {_judges(len(applied))} passed, mean {mean}",
         overall_score=mean,
-        remarks=tuple(f"failed {one.metric}" for one in applied if success(one) is not True),
+        remarks=tuple(f"failed {score.metric}" for score in applied if success(score) is not True),
     )
 
 
@@ -94,15 +94,17 @@ def quality_ruling(
     error = error_of(due)
     if not applied and error is None:
         return None
-    failed = {one.metric: one for one in applied if success(one) is False}
-    undecided = error is not None or any(success(one) is None for one in applied)
+    failed = {score.metric: score for score in applied if success(score) is False}
+    undecided = error is not None or any(success(score) is None for score in applied)
     passed = False if failed else None if undecided else True
     cause = root_cause(failed, declared, has_ground_truth=has_ground_truth)
-    held = sum(success(one) is True for one in applied)
+    yes_count = sum(success(score) is True for score in applied)
     return Ruling(
         gate="quality",
         passed=passed,
-        words=f"{held} of {_judges(len(applied), 'quality judge')} said yes" if applied else "",
+        words=f"{yes_count} of {_judges(len(applied), 'quality judge')} said yes"
+        if applied
+        else "",
         error=error,
         root_cause=cause,
         remarks=_quality_remarks(failed, cause),
@@ -123,10 +125,10 @@ def _quality_remarks(failed: Mapping[str, Score], cause: str | None) -> tuple[st
 
 def passed_of(rulings: Sequence[Ruling]) -> bool | None:
     """False when any family failed the case; else null when any is undecided; else true."""
-    found = [ruling.passed for ruling in rulings]
-    if False in found:
+    decisions = [ruling.passed for ruling in rulings]
+    if False in decisions:
         return False
-    return None if None in found else True
+    return None if None in decisions else True
 
 
 def gate_of(rulings: Sequence[Ruling]) -> CaseGate | None:

@@ -39,5 +39,5 @@ def root_cause(
 
 def rationale(details: Mapping[str, Any]) -> str:
     """What a judge wrote about its finding; empty where it wrote nothing."""
-    said = (details.get(key) for key in RATIONALE_KEYS)
-    return next((text for text in said if isinstance(text, str) and text), "")
+    texts = (details.get(key) for key in RATIONALE_KEYS)
+    return next((text for text in texts if isinstance(text, str) and text), "")

@@ -38,7 +38,7 @@ CaseStatus = Literal["judged", "errored", "skipped"]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CaseVerdict:
     """What is held of one case.
 
     `overall_score` and `tier_scores` run 0..100 with 2 decimals. `score_passed` says whether the
@@ -87,7 +87,7 @@ def verdict(
     gates: Mapping[str, Gate] = MappingProxyType({}),
     *,
     has_ground_truth: bool = False,
-) -> Verdict:
+) -> CaseVerdict:
     """The verdict on the scores of one case.
 
     Args:
@@ -99,7 +99,7 @@ def verdict(
         has_ground_truth: whether the case says what the answer should have been.
     """
     headlines = [score for score in scores if not score.part]
-    weighed = _weighed(headlines, weights, gates)
+    weighed = _weighed_scores(headlines, weights, gates)
     of_judges, of_quality = (_due(headlines, gates, gate) for gate in ("judges", "quality"))
     judges = judges_ruling(of_judges)
     if judges is not None and weights:
@@ -109,13 +109,13 @@ def verdict(
         judges,
         quality_ruling(of_quality, list(gates), has_ground_truth=has_ground_truth),
     )
-    found = [ruling for ruling in rulings if ruling is not None]
-    if not found:
-        return _skipped(why_skipped([*weighed.values(), *of_judges, *of_quality]))
-    return _together(found)
+    present_rulings = [ruling for ruling in rulings if ruling is not None]
+    if not present_rulings:
+        return _skipped_verdict(why_skipped([*weighed.values(), *of_judges, *of_quality]))
+    return _combine_rulings(present_rulings)
 
 
-def _weighed(
+def _weighed_scores(
     headlines: Sequence[Score], weights: Mapping[str, float], gates: Mapping[str, Gate]
 ) -> dict[str, Score]:
     """What the conversation judge owes, its checklist among it; without any judge that gates,
@@ -124,19 +124,19 @@ def _weighed(
     by_metric = {score.metric: score for score in headlines}
     if not weights and not gates:
         return by_metric
-    weighed = {name: by_metric.get(name, _unscored(name)) for name in weights}
+    weighed = {name: by_metric.get(name, _missing_score(name)) for name in weights}
     return weighed | ({OUTCOMES: by_metric[OUTCOMES]} if OUTCOMES in by_metric else {})
 
 
 def _due(headlines: Sequence[Score], gates: Mapping[str, Gate], gate: Gate) -> list[Score]:
     """The headlines that gate so, with a failed one for each that was never handed in."""
-    found = [score for score in headlines if gates.get(score.metric) == gate]
-    names = {score.metric for score in found}
+    due_scores = [score for score in headlines if gates.get(score.metric) == gate]
+    names = {score.metric for score in due_scores}
     absent = [name for name, of in gates.items() if of == gate and name not in names]
-    return [*found, *map(_unscored, absent)]
+    return [*due_scores, *map(_missing_score, absent)]
 
 
-def _unscored(metric: str) -> Score:
+def _missing_score(metric: str) -> Score:
     return Score.failed(metric, "no judge scored it", MISSING_SCORE)
 
 
@@ -153,8 +153,8 @@ def _conversation(
     if not any(score.status == "scored" for score in due.values()):
         return None
     outcomes = _outcomes(scores, due.get(OUTCOMES))
-    found = [due[name] for name in weights if due[name].status == "scored"]
-    levels = {score.metric: _level(score) for score in found}
+    scored_metrics = [due[name] for name in weights if due[name].status == "scored"]
+    levels = {score.metric: _level(score) for score in scored_metrics}
     total = _overall(levels, weights)
     score_passed = None if total is None else total >= round(pass_threshold, 9)
     gate, passed = _gate(outcomes, score_passed)
@@ -164,31 +164,31 @@ def _conversation(
         words=_outcome_words(outcomes) if outcomes else _score_words(total, pass_threshold),
         overall_score=total,
         score_passed=score_passed,
-        remarks=tuple(_remarks(found, total, outcomes)),
+        remarks=tuple(_remarks(scored_metrics, total, outcomes)),
         tier_scores=_tier_scores(levels, weights, tiers),
     )
 
 
-def _together(rulings: Sequence[Ruling]) -> Verdict:
+def _combine_rulings(rulings: Sequence[Ruling]) -> CaseVerdict:
     """One verdict of several rulings; errored only when a ruling that is missing could turn it."""
     deciding = [ruling for ruling in rulings if ruling.gate] or rulings
     passed = passed_of(deciding)
     error = "; ".join(ruling.error for ruling in rulings if ruling.error) or None
     if error and passed is None:
         rated = all(ruling.gate == "quality" for ruling in rulings if ruling.error)
-        return _errored(error, passed=None if rated else False)
-    said = "; ".join(ruling.words for ruling in rulings if ruling.words)
+        return _errored_verdict(error, passed=None if rated else False)
+    words = "; ".join(ruling.words for ruling in rulings if ruling.words)
     remarks = [remark for ruling in rulings for remark in ruling.remarks]
     remarks += [f"could not be had: {error}"] if error else []
-    return Verdict(
+    return CaseVerdict(
         overall_score=rulings[0].overall_score,
         score_passed=rulings[0].score_passed,
         passed=passed,
         gate=gate_of(deciding),
         status="judged",
         error=error,
-        root_cause=next((one.root_cause for one in rulings if one.root_cause), None),
-        summary=", ".join((f"{_word(passed)} ({said})", *remarks)),
+        root_cause=next((ruling.root_cause for ruling in rulings if ruling.root_cause), None),
+        summary=", ".join((f"{_word(passed)} ({words})", *remarks)),
         tier_scores=rulings[0].tier_scores,
     )
 
@@ -198,13 +198,13 @@ def _level(score: Score) -> float:
     return score.value * 5 if score.value is not None else score.raw or 0.0
 
 
-def _errored(error: str, *, passed: bool | None) -> Verdict:
-    return Verdict(None, None, passed, "error", "errored", error, None, f"ERROR ({error})", {})
+def _errored_verdict(error: str, *, passed: bool | None) -> CaseVerdict:
+    return CaseVerdict(None, None, passed, "error", "errored", error, None, f"ERROR ({error})", {})
 
 
-def _skipped(reason: str) -> Verdict:
+def _skipped_verdict(reason: str) -> CaseVerdict:
     summary = f"SKIPPED ({reason})"
-    return Verdict(None, None, None, None, "skipped", None, None, summary, {})
+    return CaseVerdict(None, None, None, None, "skipped", None, None, summary, {})
 
 
 def _outcomes(scores: Sequence[Score], checklist: Score | None) -> list[Score]:
@@ -244,18 +244,18 @@ def _score_words(total: float | None, pass_threshold: float) -> str:
 
 
 def _remarks(
-    found: Sequence[Score], total: float | None, outcomes: Sequence[Score]
+    scored_metrics: Sequence[Score], total: float | None, outcomes: Sequence[Score]
 ) -> Iterator[str]:
     if outcomes and total is not None:
         yield f"score {total}"
-    levelled = [score for score in found if score.passed is None]
+    levelled = [score for score in scored_metrics if score.passed is None]
     weakest = min(levelled, key=_level, default=None)
     strongest = max(levelled, key=_level, default=None)
     if weakest is not None and _level(weakest) < ACCEPTABLE:
         yield f"weakest {weakest.metric} {_level(weakest):g}/5"
     if strongest is not None and strongest is not weakest and _level(strongest) >= STRONG:
         yield f"strongest {strongest.metric} {_level(strongest):g}/5"
-    for score in found:
+    for score in scored_metrics:
         if score.passed is False:
             yield f"failed {score.metric}"
 

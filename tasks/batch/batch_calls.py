@@ -17,58 +17,60 @@ T = TypeVar("T")
 CALL_ATTEMPTS: Final = 5
 """So often a request to the batch endpoint is made before the run gives up."""
 
-GRACE_S: Final = 5.0
+CANCEL_GRACE_S: Final = 5.0
 """So long an interrupted run waits for the provider's answer to what is being handed in."""
 
 
 @dataclass(frozen=True, slots=True)
-class LookPace:
+class PollInterval:
     """Seconds between looks at a batch: the first pause, doubled up to the longest."""
 
     first_s: float = 2.0
     longest_s: float = 60.0
 
 
-async def patiently(pace: LookPace, call: Callable[[], Awaitable[T]]) -> T:
+async def call_with_retries(interval: PollInterval, call: Callable[[], Awaitable[T]]) -> T:
     """Once more after a fault that passes.
 
     Raises:
         ModelError: the last fault.
     """
 
-    async def once() -> T:  # tenacity awaits only what is declared async
+    async def attempt_call() -> T:  # tenacity awaits only what is declared async
         return await call()
 
     return await AsyncRetrying(
-        retry=retry_if_exception(lambda error: isinstance(error, ModelError) and passes(error)),
-        wait=wait_exponential(multiplier=pace.first_s, max=pace.longest_s),
+        retry=retry_if_exception(
+            lambda error: isinstance(error, ModelError) and is_transient(error)
+        ),
+        wait=wait_exponential(multiplier=interval.first_s, max=interval.longest_s),
         stop=stop_after_attempt(CALL_ATTEMPTS),
         reraise=True,
-    )(once)
+    )(attempt_call)
 
 
-def passes(error: ModelError) -> bool:
+def is_transient(error: ModelError) -> bool:
     """Whether the same request may succeed later."""
     return action_for(error.code) == "retry"
 
 
-async def let_end(work: Coroutine[Any, Any, T]) -> T:
+async def finish_before_cancel(work: Coroutine[Any, Any, T]) -> T:
     """Whoever cancels it waits a moment: what the provider answers just now is still noted."""
     running = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        await asyncio.wait([running], timeout=GRACE_S)
+        await asyncio.wait([running], timeout=CANCEL_GRACE_S)
         raise
 
 
 async def chunks(lines: AsyncIterator[T], size: int) -> AsyncIterator[list[T]]:
     """The lines in lists of this size; the last may be shorter."""
-    some: list[T] = []
+    chunk: list[T] = []
     async for line in lines:
-        some.append(line)
-        if len(some) == size:
-            yield some
-            some = []
-    if some:
-        yield some
+        chunk.append(line)
+        if len(chunk) == size:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

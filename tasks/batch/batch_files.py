@@ -21,7 +21,7 @@ ENDPOINT: Final = "/v1/chat/completions"
 
 
 @dataclass(frozen=True, slots=True)
-class Most:
+class BatchLimits:
     """What fits into one batch: the smallest of what providers say."""
 
     asks: int = 50_000
@@ -55,7 +55,7 @@ class Draft:
         return (key for key, _ in self.worst_cases())
 
 
-class _Pen:
+class _DraftWriter:
     """A draft that is being written."""
 
     def __init__(self, draft: Draft) -> None:
@@ -81,43 +81,45 @@ class _Pen:
 class Drafts(Closing):
     """All files of one round, in a folder of their own; one is open for each model."""
 
-    def __init__(self, folder: Path, most: Most) -> None:
+    def __init__(self, folder: Path, limits: BatchLimits) -> None:
         self._folder = folder
-        self._most = most
-        self._pens: dict[str, _Pen] = {}
+        self._limits = limits
+        self._writers: dict[str, _DraftWriter] = {}
         self._closed: list[Draft] = []
 
     def add(self, model: Model, body: dict[str, Any], ask: Ask[Any], key: str) -> None:
         """Write one request."""
-        line = _line(key, body)
+        line = _request_line(key, body)
         mark = model_mark(model)
-        pen = self._pens.get(mark)
-        if pen is None or not self._fits(pen.draft, len(line)):
-            pen = self._begin(model.name, mark)
-        pen.write(key, line, worst_usd(model.price, ask, model.tokens(ask), batch=True))
+        writer = self._writers.get(mark)
+        if writer is None or not self._fits(writer.draft, len(line)):
+            writer = self._begin(model.name, mark)
+        writer.write(key, line, worst_usd(model.price, ask, model.tokens(ask), batch=True))
 
     def close(self) -> Sequence[Draft]:
         """End all files; the drafts in the order in which they were begun."""
-        for mark in list(self._pens):
+        for mark in list(self._writers):
             self._end(mark)
         return sorted(self._closed, key=lambda draft: draft.path.name)
 
     def _fits(self, draft: Draft, size: int) -> bool:
-        return draft.asks < self._most.asks and draft.size + size <= self._most.size
+        return draft.asks < self._limits.asks and draft.size + size <= self._limits.size
 
-    def _begin(self, model: str, mark: str) -> _Pen:
+    def _begin(self, model: str, mark: str) -> _DraftWriter:
         self._end(mark)
-        number = len(self._closed) + len(self._pens) + 1
-        pen = self._pens[mark] = _Pen(Draft(model, mark, self._folder / f"{number:06d}.jsonl"))
-        return pen
+        number = len(self._closed) + len(self._writers) + 1
+        writer = self._writers[mark] = _DraftWriter(
+            Draft(model, mark, self._folder / f"{number:06d}.jsonl")
+        )
+        return writer
 
     def _end(self, mark: str) -> None:
-        pen = self._pens.pop(mark, None)
-        if pen is not None:
-            self._closed.append(pen.close())
+        writer = self._writers.pop(mark, None)
+        if writer is not None:
+            self._closed.append(writer.close())
 
 
-def _line(key: str, body: dict[str, Any]) -> bytes:
+def _request_line(key: str, body: dict[str, Any]) -> bytes:
     request = {"custom_id": key, "method": "POST", "url": ENDPOINT, "body": body}
     try:
         return orjson.dumps(request) + b"\n"

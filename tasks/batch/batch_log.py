@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from assizes.judge.engine.batching import Came
+from assizes.judge.engine.batching import PaidReply
 from assizes.judge.errors import StoreError
 from assizes.judge.models.model import Completion, UnusableReply
 from assizes.tasks.store.objects.protocol import objects_at
@@ -77,7 +77,7 @@ class BatchRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _StoredReply:
     """What a line brought, as JSON; `code` is null for a reply that may be read."""
 
     completion: Completion
@@ -85,24 +85,24 @@ class _Told:
     detail: str = ""
 
     @classmethod
-    def of(cls, came: Came) -> _Told:
-        if isinstance(came, UnusableReply):
-            return cls(came.completion, came.code, came.detail)
-        return cls(came)
+    def of(cls, reply: PaidReply) -> _StoredReply:
+        if isinstance(reply, UnusableReply):
+            return cls(reply.completion, reply.code, reply.detail)
+        return cls(reply)
 
     @property
-    def came(self) -> Came:
+    def reply(self) -> PaidReply:
         if self.code is None:
             return self.completion
         return UnusableReply(self.code, self.detail, self.completion)
 
 
-_RECORD: Final = TypeAdapter(BatchRecord)
-_TOLD: Final = TypeAdapter(_Told)
-_GIVEN: Final = TypeAdapter(dict[str, _Told])
+_RECORD_ADAPTER: Final = TypeAdapter(BatchRecord)
+_REPLY_ADAPTER: Final = TypeAdapter(_StoredReply)
+_REPLIES_ADAPTER: Final = TypeAdapter(dict[str, _StoredReply])
 
 
-class BatchBook:
+class BatchLog:
     """The records of one run at a URI. What cannot be written here must not be handed in.
 
     Raises:
@@ -117,9 +117,9 @@ class BatchBook:
     def records(self) -> list[BatchRecord]:
         """All parts that were ever prepared, the earliest first."""
         names = [name for name in self._objects.names(self._folder) if name.endswith(".json")]
-        found = self._objects.read([f"{self._folder}/{name}" for name in names])
-        records = [self._record(name, body) for name, body in found.items()]
-        return sorted(records, key=lambda one: (one.round, one.part))
+        bodies = self._objects.read([f"{self._folder}/{name}" for name in names])
+        records = [self._record(name, body) for name, body in bodies.items()]
+        return sorted(records, key=lambda record: (record.round, record.part))
 
     def prepare(self, record: BatchRecord, tickets: Iterable[tuple[str, int]]) -> None:
         """Note a part before it is handed in.
@@ -130,7 +130,7 @@ class BatchBook:
         lines = "".join(f"{key} {ticket}\n" for key, ticket in tickets)
         self._objects.replace(self._name(record, "asks"), lines.encode())
         if not self._objects.create(
-            self._name(record, "json"), _RECORD.dump_json(record, indent=1)
+            self._name(record, "json"), _RECORD_ADAPTER.dump_json(record, indent=1)
         ):
             raise StoreError(
                 f"{self._objects.where}: batch {record.name} of run {record.run_id!r} is there "
@@ -139,7 +139,9 @@ class BatchBook:
 
     def save(self, record: BatchRecord) -> None:
         """Note how far a part has come."""
-        self._objects.replace(self._name(record, "json"), _RECORD.dump_json(record, indent=1))
+        self._objects.replace(
+            self._name(record, "json"), _RECORD_ADAPTER.dump_json(record, indent=1)
+        )
 
     def tickets(self, record: BatchRecord) -> dict[str, int]:
         """The ledger's ticket of each ask of a part, by key.
@@ -154,33 +156,37 @@ class BatchBook:
         pairs = (line.split() for line in body.decode().splitlines())
         return {key: int(ticket) for key, ticket in pairs}
 
-    def keep_given(self, record: BatchRecord, given: Mapping[str, Came]) -> None:
+    def save_first_attempts(
+        self, record: BatchRecord, first_attempts: Mapping[str, PaidReply]
+    ) -> None:
         """Keep first attempts that did not fit."""
-        told = {key: _Told.of(came) for key, came in given.items()}
-        self._objects.replace(self._name(record, "given"), _GIVEN.dump_json(told))
+        stored = {key: _StoredReply.of(reply) for key, reply in first_attempts.items()}
+        self._objects.replace(self._name(record, "given"), _REPLIES_ADAPTER.dump_json(stored))
 
-    def given(self) -> dict[str, Came]:
+    def first_attempts(self) -> dict[str, PaidReply]:
         """All first attempts that did not fit, by key."""
         names = [name for name in self._objects.names(self._folder) if name.endswith(".given")]
         bodies = self._objects.read([f"{self._folder}/{name}" for name in names])
-        told = {
-            key: one for body in bodies.values() for key, one in _GIVEN.validate_json(body).items()
+        stored = {
+            key: item
+            for body in bodies.values()
+            for key, item in _REPLIES_ADAPTER.validate_json(body).items()
         }
-        return {key: one.came for key, one in told.items()}
+        return {key: item.reply for key, item in stored.items()}
 
     def _name(self, record: BatchRecord, suffix: str) -> str:
         return f"{self._folder}/{record.name}.{suffix}"
 
     def _record(self, name: str, body: bytes) -> BatchRecord:
         try:
-            return _RECORD.validate_json(body)
+            return _RECORD_ADAPTER.validate_json(body)
         except ValidationError as error:
             raise StoreError(
                 f"{self._objects.where}: {name} is no record of a batch; restore the file"
             ) from error
 
 
-class Inbox:
+class BatchResults:
     """What the batches of a round brought, in a file, until the hearings have made use of it."""
 
     def __init__(self, folder: Path) -> None:
@@ -192,33 +198,33 @@ class Inbox:
         self._file.execute("pragma synchronous = off")
         self._file.execute("create table came (key text primary key, body blob) without rowid")
 
-    def put(self, lines: Sequence[tuple[str, Came]]) -> None:
+    def add(self, lines: Sequence[tuple[str, PaidReply]]) -> None:
         """Keep them; those that are there already are the same."""
-        rows = [(key, _TOLD.dump_json(_Told.of(came))) for key, came in lines]
+        rows = [(key, _REPLY_ADAPTER.dump_json(_StoredReply.of(reply))) for key, reply in lines]
         with self._lock:
             self._file.execute("begin")
             self._file.executemany("insert or replace into came values (?, ?)", rows)
             self._file.execute("commit")
 
-    def take(self, key: str) -> Came | None:
+    def pop(self, key: str) -> PaidReply | None:
         """What came of an ask, once."""
         sql = "delete from came where key = ? returning body"
         with self._lock:
-            found = self._file.execute(sql, (key,)).fetchone()
-        return None if found is None else _TOLD.validate_json(found[0]).came
+            row = self._file.execute(sql, (key,)).fetchone()
+        return None if row is None else _REPLY_ADAPTER.validate_json(row[0]).reply
 
-    def rest(self) -> dict[str, Came]:
+    def pop_all(self) -> dict[str, PaidReply]:
         """What nobody took, taken."""
         with self._lock:
-            found = self._file.execute("delete from came returning key, body").fetchall()
-        return {key: _TOLD.validate_json(body).came for key, body in found}
+            rows = self._file.execute("delete from came returning key, body").fetchall()
+        return {key: _REPLY_ADAPTER.validate_json(body).reply for key, body in rows}
 
     def close(self) -> None:
         """Let go of the file."""
         self._file.close()
 
 
-class Keys:
+class BatchedKeys:
     """The asks that were ever part of a batch of a run; 16 bytes of each key."""
 
     def __init__(self) -> None:

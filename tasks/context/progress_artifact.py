@@ -9,18 +9,18 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
-from assizes.tasks.context.run_context import watcher
+from assizes.tasks.context.run_context import progress_reporter
 from assizes.tasks.reports.render.artifacts import artifact_key
-from assizes.tasks.runtime.progress import EVERY_S, Progress
+from assizes.tasks.runtime.progress import UPDATE_INTERVAL_S, ProgressArtifact
 
 KEY: Final = "assizes-progress"
 
-LONG_S: Final = 10.0
+SHOW_AFTER_S: Final = 10.0
 """A run that takes no longer has no such artifact."""
 
 
 @dataclass
-class _Count:
+class _StageCount:
     """What was told last."""
 
     stage: str = ""
@@ -36,67 +36,67 @@ class _Count:
 
     def line(self, began: float, now: float) -> str:
         """How far it is, and how long the rest takes at the speed so far."""
-        said = f"{self.stage}: {self.done} of {self.total} cases"
-        left = self.total - self.done
-        if self.done and left:
-            said += f", about {(now - began) * left / self.done / 60:.1f} minutes left"
-        return said
+        text = f"{self.stage}: {self.done} of {self.total} cases"
+        remaining = self.total - self.done
+        if self.done and remaining:
+            text += f", about {(now - began) * remaining / self.done / 60:.1f} minutes left"
+        return text
 
 
 @asynccontextmanager
-async def progress_shown(name: str, after_s: float = LONG_S) -> AsyncIterator[None]:
+async def show_progress(name: str, after_s: float = SHOW_AFTER_S) -> AsyncIterator[None]:
     """Show how far a run is, at most once a second; whoever watches already is told as before.
 
     Args:
         name: of the run; its artifact keeps one key.
         after_s: only for a run that takes longer.
     """
-    before = watcher.get()
-    count = _Count()
+    before = progress_reporter.get()
+    count = _StageCount()
 
     def report(stage: str, done: int, total: int) -> None:
         before(stage, done, total)
         count.note(stage, done, total)
 
-    token = watcher.set(report)
-    shown = _Shown(Progress(f"{KEY}-{artifact_key(name)}"), count)
-    showing = asyncio.create_task(shown.keep(after_s))
+    token = progress_reporter.set(report)
+    display = _ProgressDisplay(ProgressArtifact(f"{KEY}-{artifact_key(name)}"), count)
+    update_task = asyncio.create_task(display.send_updates(after_s))
     try:
         yield
     finally:
-        watcher.reset(token)
-        showing.cancel()
+        progress_reporter.reset(token)
+        update_task.cancel()
         with suppress(asyncio.CancelledError):
-            await showing
-        await shown.end()
+            await update_task
+        await display.end()
 
 
-class _Shown:
+class _ProgressDisplay:
     """The artifact of one run, once the run has taken long enough."""
 
-    def __init__(self, progress: Progress, count: _Count) -> None:
+    def __init__(self, progress: ProgressArtifact, count: _StageCount) -> None:
         self._progress = progress
         self._count = count
         self._began = time.monotonic()
-        self._told: tuple[str, int, int] | None = None
+        self._last_sent: tuple[str, int, int] | None = None
 
-    async def keep(self, after_s: float) -> None:
+    async def send_updates(self, after_s: float) -> None:
         """Tell what has changed, until cancelled."""
         await asyncio.sleep(after_s)
         while True:
-            await self._tell()
-            await asyncio.sleep(EVERY_S)
+            await self._send_update()
+            await asyncio.sleep(UPDATE_INTERVAL_S)
 
     async def end(self) -> None:
         """Tell the end of what was shown."""
-        if self._told is not None:
-            await self._tell()
-            await self._progress.end()
+        if self._last_sent is not None:
+            await self._send_update()
+            await self._progress.flush()
 
-    async def _tell(self) -> None:
+    async def _send_update(self) -> None:
         count = self._count
         now = (count.stage, count.done, count.total)
-        if count.total and now != self._told:
-            self._told = now
+        if count.total and now != self._last_sent:
+            self._last_sent = now
             line = count.line(self._began, time.monotonic())
-            await self._progress.tell(count.done / count.total, line)
+            await self._progress.update(count.done / count.total, line)

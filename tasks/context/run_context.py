@@ -11,23 +11,23 @@ from contextvars import ContextVar
 from traceback import clear_frames
 from typing import TYPE_CHECKING, Any
 
-from assizes.judge.catalog import Court, court
+from assizes.judge.catalog import JudgePanel, resolve_judges
 from assizes.judge.config.prices import Price
 from assizes.judge.config.run import LimitsConfig, RunConfig
-from assizes.judge.engine.batching import Answers, Came, Gatherer, Note
-from assizes.judge.engine.hearings import Engine, Means
+from assizes.judge.engine.batching import AskCallback, AskCollector, BatchAnswers, PaidReply
+from assizes.judge.engine.hearings import Engine, EngineDependencies
 from assizes.judge.engine.ledger import OpenLedger
 from assizes.judge.engine.reply_cache import ReplyCache
 from assizes.judge.errors import AssizesError
-from assizes.judge.model_assignment import Seats, callable_seats, seats
-from assizes.tasks.distribute.partitions import check_spread, check_store
-from assizes.tasks.intake.preprocessing import Treatment
-from assizes.tasks.runtime.termination import heeding_termination
-from assizes.tasks.sandbox.sql_runner import SandboxClerk
+from assizes.judge.model_assignment import ModelAssignment, assign_callable_models, assign_models
+from assizes.tasks.distribute.partitions import check_distributable, check_store
+from assizes.tasks.intake.preprocessing import CasePreprocessor
+from assizes.tasks.runtime.termination import handle_sigterm
+from assizes.tasks.sandbox.sql_runner import SandboxSqlRunner
 from assizes.tasks.sources.objects import Spool
 from assizes.tasks.spending.ledger import SqliteLedger, stop_line
 from assizes.tasks.spending.ledger_file import probe_ledger
-from assizes.tasks.spending.reply_cache import FileReplies, OwnReplies
+from assizes.tasks.spending.reply_cache import FileReplyCache, RunReplyCache
 from assizes.tasks.store import Store, open_store
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Room:
+class RunContext:
     """Court, engine, store and spool of one run. One slot pool serves all shards.
 
     A plain class on purpose: Prefect looks into dataclasses and containers for task inputs, and
@@ -44,20 +44,27 @@ class Room:
     """
 
     def __init__(
-        self, config: RunConfig, court: Court, store: Store, seats: Seats, treatment: Treatment
+        self,
+        config: RunConfig,
+        judge_panel: JudgePanel,
+        store: Store,
+        assignment: ModelAssignment,
+        preprocessor: CasePreprocessor,
     ) -> None:
         """Bind together what was opened before."""
         self.config = config
-        self.court = court
+        self.judge_panel = judge_panel
         self.store = store
-        self.seats = seats
+        self.assignment = assignment
         self.spool = Spool.of(config.transcripts)
-        self.treatment = treatment
-        self.clerk = SandboxClerk.of(config)
-        self.given: Mapping[str, Came] = {}
-        self._replies = FileReplies(config.cache.uri, config.cache.storage_options)
+        self.preprocessor = preprocessor
+        self.sql_runner = SandboxSqlRunner.of(config)
+        self.first_attempts: Mapping[str, PaidReply] = {}
+        self._reply_cache = FileReplyCache(config.cache.uri, config.cache.storage_options)
         # Only what costs something must not be asked for twice.
-        self._turns = self._replies.turns() if seats.costs else None
+        self._request_locks = (
+            self._reply_cache.request_locks() if assignment.has_paid_calls else None
+        )
         self.ledger: SqliteLedger | None = None
         self._leases = _leases(config.limits)
         self._engine: Engine | None = None
@@ -66,21 +73,23 @@ class Room:
         """What each model's tokens cost, as a run's record keeps it; null where nobody knows."""
         return {
             model.name: model.price.model_dump(mode="json") if model.price else None
-            for model in self.seats.models
+            for model in self.assignment.models
         }
 
-    def pin(self, prices: Mapping[str, Any]) -> None:
+    def pin_prices(self, prices: Mapping[str, Any]) -> None:
         """Go by the prices that the run was begun with, whatever newer ones there are.
 
         One that was not known then is the one known now.
         """
-        known = {name: price for name, price in prices.items() if price is not None}
-        if known.items() <= self.prices().items():
+        known_prices = {name: price for name, price in prices.items() if price is not None}
+        if known_prices.items() <= self.prices().items():
             return
-        pinned = {name: Price.model_validate(price) for name, price in known.items()}
+        pinned = {name: Price.model_validate(price) for name, price in known_prices.items()}
         limits = self.config.limits
         limits = limits.model_copy(update={"prices": {**limits.prices, **pinned}})
-        self.seats = seats(self.config.model_copy(update={"limits": limits}), self.court)
+        self.assignment = assign_models(
+            self.config.model_copy(update={"limits": limits}), self.judge_panel
+        )
 
     def engine_for(self, run_id: str) -> Engine:
         """The engine that answers a run's asks; a room hears one run.
@@ -89,23 +98,29 @@ class Room:
             StoreError: when the ledger cannot be opened.
         """
         if self._engine is None:
-            means = Means(
+            dependencies = EngineDependencies(
                 run_id=run_id,
                 cache=self._cache_for(run_id),
-                turns=self._turns if self.seats.keeps else None,
+                request_locks=self._request_locks
+                if self.assignment.has_cacheable_replies
+                else None,
                 ledger=self.ledger_for(run_id) or OpenLedger(),
                 leases=self._leases,
-                clerk=self.clerk,
-                given=self.given,
+                sql_runner=self.sql_runner,
+                batch_replies=self.first_attempts,
             )
-            limits, own = self.config.limits, self.seats.own
-            self._engine = Engine(self.seats.shared, limits, means, models=own)
+            limits, own_models = self.config.limits, self.assignment.own
+            self._engine = Engine(self.assignment.shared, limits, dependencies, models=own_models)
         return self._engine
 
-    def gatherer(self, run_id: str, answers: Answers, note: Note) -> Gatherer:
+    def ask_collector(self, run_id: str, answers: BatchAnswers, note: AskCallback) -> AskCollector:
         """An engine that asks nobody, and notes what the hearings would ask."""
-        means = Means(run_id=run_id, cache=self._cache_for(run_id), clerk=self.clerk)
-        return Gatherer(self.seats.shared, means, self.seats.own, answers, note)
+        dependencies = EngineDependencies(
+            run_id=run_id, cache=self._cache_for(run_id), sql_runner=self.sql_runner
+        )
+        return AskCollector(
+            self.assignment.shared, dependencies, self.assignment.own, answers, note
+        )
 
     def ledger_for(self, run_id: str) -> SqliteLedger | None:
         """Where a run's calls are counted; null where no model of it costs anything.
@@ -113,7 +128,7 @@ class Room:
         Raises:
             StoreError: when the ledger cannot be opened.
         """
-        if self.ledger is None and self.seats.costs:
+        if self.ledger is None and self.assignment.has_paid_calls:
             limits = self.config.limits
             self.ledger = SqliteLedger(limits.ledger, run_id, limits)
             if at := self.ledger.resumed_after:
@@ -124,14 +139,14 @@ class Room:
         """Ask no model any more: as `heed_stop` where someone stopped the run."""
         self.engine_for(run_id).stop("halted", why)
 
-    def heed_stop(self) -> None:
+    def check_stop(self) -> None:
         """Where someone stopped the run that sits here, ask no model any more.
 
         What waits for a limit or a pause ends at once; calls in flight are waited for and kept.
         """
         if self.ledger is None or self._engine is None:
             return
-        if (at := self.ledger.stopped()) is not None:
+        if (at := self.ledger.stopped_at()) is not None:
             self._engine.stop("halted", stop_line(at))
 
     async def aclose(self) -> None:
@@ -142,9 +157,9 @@ class Room:
         """
         async with AsyncExitStack() as closing:
             closing.push_async_callback(asyncio.to_thread, self.spool.close)
-            closing.push_async_callback(self.clerk.aclose)
-            if self._turns is not None:
-                closing.callback(self._turns.close)
+            closing.push_async_callback(self.sql_runner.aclose)
+            if self._request_locks is not None:
+                closing.callback(self._request_locks.close)
             if self._leases is not None:
                 closing.push_async_callback(self._leases.aclose)
             if self.ledger is not None:
@@ -153,10 +168,10 @@ class Room:
                 closing.push_async_callback(self._engine.aclose)
 
     def _cache_for(self, run_id: str) -> ReplyCache | None:
-        if not self.seats.keeps:
+        if not self.assignment.has_cacheable_replies:
             return None
         refreshing = self.config.cache.use == "refresh"
-        return OwnReplies(self._replies, run_id) if refreshing else self._replies
+        return RunReplyCache(self._reply_cache, run_id) if refreshing else self._reply_cache
 
 
 def _leases(limits: LimitsConfig) -> PrefectLeases | None:
@@ -169,7 +184,7 @@ def _leases(limits: LimitsConfig) -> PrefectLeases | None:
 
 
 @asynccontextmanager
-async def sitting(config: RunConfig) -> AsyncIterator[Room]:
+async def open_run_context(config: RunConfig) -> AsyncIterator[RunContext]:
     """Open a room for a run.
 
     Raises:
@@ -178,29 +193,29 @@ async def sitting(config: RunConfig) -> AsyncIterator[Room]:
             that are wanted.
         StoreError: when the store cannot be opened for writing.
     """
-    spread = config.runner.kind != "local"
-    if spread:
-        await _check_spread(config)
-    bench = court(config.judge)
-    seats = await asyncio.to_thread(callable_seats, config, bench)
-    treatment = await asyncio.to_thread(Treatment.of, config)
-    if seats.costs:
+    is_distributed = config.runner.kind != "local"
+    if is_distributed:
+        await _check_distributable(config)
+    judge_panel = resolve_judges(config.judge)
+    assignment = await asyncio.to_thread(assign_callable_models, config, judge_panel)
+    preprocessor = await asyncio.to_thread(CasePreprocessor.from_config, config)
+    if assignment.has_paid_calls:
         await asyncio.to_thread(probe_ledger, config.limits.ledger)
     async with AsyncExitStack() as closing:
         store = await asyncio.to_thread(open_store, config.store, writing=True)
         closing.push_async_callback(asyncio.to_thread, store.close)
-        if spread:
+        if is_distributed:
             check_store(config, store)
-        room = Room(config, bench, store, seats, treatment)
-        closing.push_async_callback(room.aclose)
-        closing.push(_forgetting)
-        closing.enter_context(settled_heap())
-        closing.enter_context(heeding_termination())
-        yield room
+        context = RunContext(config, judge_panel, store, assignment, preprocessor)
+        closing.push_async_callback(context.aclose)
+        closing.push(_clear_frames_on_error)
+        closing.enter_context(freeze_heap())
+        closing.enter_context(handle_sigterm())
+        yield context
 
 
-async def _check_spread(config: RunConfig) -> None:
-    check_spread(config)
+async def _check_distributable(config: RunConfig) -> None:
+    check_distributable(config)
     if config.runner.kind == "workers":
         from assizes.tasks.distribute.work_pool import check_work_pool
 
@@ -208,7 +223,7 @@ async def _check_spread(config: RunConfig) -> None:
 
 
 @contextmanager
-def settled_heap() -> Iterator[None]:
+def freeze_heap() -> Iterator[None]:
     """What was there before, above all a million objects of imported modules, is not garbage: the
     collector need not go through it again and again while cases are judged.
     """
@@ -219,29 +234,29 @@ def settled_heap() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _forgetting(_kind: object, error: BaseException | None, _trace: object) -> None:
+def _clear_frames_on_error(_kind: object, error: BaseException | None, _trace: object) -> None:
     """Leaving by an error: it goes on, but holds on to nothing."""
     if error is not None:
-        forget_frames(error)
+        clear_error_frames(error)
 
 
-def forget_frames(error: BaseException) -> None:
+def clear_error_frames(error: BaseException) -> None:
     """Drop what an error holds on to: the values in its frames, and the cause of one of ours, whose
     message says it already.
 
     Prefect keeps errors until the interpreter ends, and a connection or an error of DuckDB that
     lives as long makes it print a report of leaked objects.
     """
-    told: BaseException | None = error
-    while told is not None:
-        clear_frames(told.__traceback__)
-        before = told.__cause__ or told.__context__
-        if isinstance(told, AssizesError):
-            told.__cause__ = told.__context__ = None
-        told = before
+    current: BaseException | None = error
+    while current is not None:
+        clear_frames(current.__traceback__)
+        before = current.__cause__ or current.__context__
+        if isinstance(current, AssizesError):
+            current.__cause__ = current.__context__ = None
+        current = before
 
 
-Watcher = Callable[[str, int, int], None]
+ProgressReporter = Callable[[str, int, int], None]
 """Told what is going on: a stage (`reading`, `judging`), how many are done, how many there are.
 
 A number above 0 of those there are begins a stage, or says anew how many are done of it. With 0 it
@@ -249,9 +264,9 @@ is told how many more are done; of `reading`, of which nobody knows the end, how
 """
 
 
-def _nobody(_stage: str, _done: int, _total: int) -> None:
+def _ignore_progress(_stage: str, _done: int, _total: int) -> None:
     """The default: nobody watches."""
 
 
-watcher: ContextVar[Watcher] = ContextVar("watcher", default=_nobody)
+progress_reporter: ContextVar[ProgressReporter] = ContextVar("watcher", default=_ignore_progress)
 """Set by whoever shows progress; flows and tasks report to it and never draw themselves."""

@@ -10,13 +10,13 @@ from uuid import uuid4
 
 from assizes.judge.config.run import CacheConfig
 from assizes.judge.errors import ConfigurationError
-from assizes.tasks.context.run_context import Room
-from assizes.tasks.distribute.partitions import limited
+from assizes.tasks.context.run_context import RunContext
+from assizes.tasks.distribute.partitions import has_spending_limit
 from assizes.tasks.spending.ledger_file import has_claim
 from assizes.tasks.store.objects.protocol import Objects, objects_at
 
 
-def set_seal(room: Room, run_id: str) -> str | None:
+def create_shared_state_check(context: RunContext, run_id: str) -> str | None:
     """Leave a mark beside the kept replies; what the partitions of a run must find.
 
     Null where no model costs anything. With a limit of money or calls the ledger is part of it.
@@ -24,36 +24,39 @@ def set_seal(room: Room, run_id: str) -> str | None:
     Raises:
         StoreError: when the cache or the ledger cannot be written.
     """
-    if not room.seats.costs:
+    if not context.assignment.has_paid_calls:
         return None
     token = uuid4().hex
-    cache = room.config.cache
-    name = _name(run_id)
-    objects = _objects(cache)
+    cache = context.config.cache
+    name = _token_name(run_id)
+    objects = _cache_objects(cache)
     if not objects.create(name, token.encode()):
         token = objects.read([name])[name].decode()
-    if limited(room.config.limits) and (ledger := room.ledger_for(run_id)) is not None:
-        ledger.claims(_claim(token), "")
+    if (
+        has_spending_limit(context.config.limits)
+        and (ledger := context.ledger_for(run_id)) is not None
+    ):
+        ledger.claims(_token_claim(token), "")
     return token
 
 
-def see_seal(room: Room, run_id: str, seal: str | None) -> None:
+def verify_shared_state(context: RunContext, run_id: str, token: str | None) -> None:
     """See that this process reaches the replies, and where money is limited the ledger, of a run.
 
     Raises:
         ConfigurationError: when it does not; nothing has been asked.
         StoreError: when the cache or the ledger cannot be read.
     """
-    if seal is None:
+    if token is None:
         return
-    cache, limits = room.config.cache, room.config.limits
-    name = _name(run_id)
-    if _objects(cache).read([name]).get(name) != seal.encode():
+    cache, limits = context.config.cache, context.config.limits
+    name = _token_name(run_id)
+    if _cache_objects(cache).read([name]).get(name) != token.encode():
         raise ConfigurationError(
             f"[cache] uri {cache.uri!r} is not there for every worker: replies paid for by one would "
             "be paid for again by another; give a folder all of them reach, or s3://bucket/prefix"
         )
-    if limited(limits) and not has_claim(limits.ledger, run_id, _claim(seal)):
+    if has_spending_limit(limits) and not has_claim(limits.ledger, run_id, _token_claim(token)):
         raise ConfigurationError(
             f"[limits] ledger {limits.ledger!r} is not the same file for every worker: each would "
             "spend the whole budget; keep workers with a budget on one machine, or leave out "
@@ -61,13 +64,13 @@ def see_seal(room: Room, run_id: str, seal: str | None) -> None:
         )
 
 
-def _claim(seal: str) -> str:
-    return f"seal:{seal}"
+def _token_claim(token: str) -> str:
+    return f"seal:{token}"
 
 
-def _name(run_id: str) -> str:
+def _token_name(run_id: str) -> str:
     return f"seals/{run_id}"
 
 
-def _objects(cache: CacheConfig) -> Objects:
+def _cache_objects(cache: CacheConfig) -> Objects:
     return objects_at(cache.uri, cache.storage_options)

@@ -21,19 +21,19 @@ from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.exceptions import ObjectNotFound, PrefectException
 from prefect.states import Cancelled
 
-from assizes.tasks.distribute.heartbeat import HALT
-from assizes.tasks.distribute.partitions import DONE, Ended
+from assizes.tasks.distribute.heartbeat import HALT_LABEL
+from assizes.tasks.distribute.partitions import JUDGED_STATE, PartitionEnd
 
 log = logging.getLogger(__name__)
 
-_PAGE: Final = 200
+_PAGE_SIZE: Final = 200
 """Flow runs in one answer of the server, at most."""
 
-_GONE: Final = 404
+_NOT_FOUND: Final = 404
 
-_OPEN: Final = [StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.PAUSED]
+_OPEN_STATES: Final = [StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.PAUSED]
 
-_WORDLESS: Final = ("Failed", "Crashed", "Deleted")
+_STATES_WITHOUT_REASON: Final = ("Failed", "Crashed", "Deleted")
 """How a flow run ends that could not say why: another process may do better."""
 
 
@@ -42,66 +42,68 @@ def tags_of(run_id: str) -> list[str]:
     return ["assizes", f"run:{run_id}"]
 
 
-async def open_runs(
+async def open_flow_runs(
     client: PrefectClient, tags: Sequence[str], deployment_id: UUID | None = None
 ) -> list[FlowRun]:
     """Flow runs with all these tags that have not ended, of one deployment or wherever they are
     from.
     """
-    states = FlowRunFilterState(type=FlowRunFilterStateType(any_=_OPEN))
-    wanted = FlowRunFilter(tags=FlowRunFilterTags(all_=list(tags)), state=states)
+    states = FlowRunFilterState(type=FlowRunFilterStateType(any_=_OPEN_STATES))
+    run_filter = FlowRunFilter(tags=FlowRunFilterTags(all_=list(tags)), state=states)
     if deployment_id is not None:
-        wanted.deployment_id = FlowRunFilterDeploymentId(any_=[deployment_id])
-    found: list[FlowRun] = []
+        run_filter.deployment_id = FlowRunFilterDeploymentId(any_=[deployment_id])
+    flow_runs: list[FlowRun] = []
     while True:
-        page = await client.read_flow_runs(flow_run_filter=wanted, limit=_PAGE, offset=len(found))
-        found += page
-        if len(page) < _PAGE:
-            return found
+        page = await client.read_flow_runs(
+            flow_run_filter=run_filter, limit=_PAGE_SIZE, offset=len(flow_runs)
+        )
+        flow_runs += page
+        if len(page) < _PAGE_SIZE:
+            return flow_runs
 
 
-async def runs_of(client: PrefectClient, ids: Sequence[UUID]) -> dict[UUID, FlowRun]:
+async def flow_runs_by_id(client: PrefectClient, ids: Sequence[UUID]) -> dict[UUID, FlowRun]:
     """Flow runs by id, in one request for two hundred; one that was deleted is missing."""
-    found: dict[UUID, FlowRun] = {}
-    for start in range(0, len(ids), _PAGE):
-        wanted = FlowRunFilter(id=FlowRunFilterId(any_=list(ids[start : start + _PAGE])))
-        page = await client.read_flow_runs(flow_run_filter=wanted, limit=_PAGE)
-        found |= {one.id: one for one in page}
-    return found
+    flow_runs: dict[UUID, FlowRun] = {}
+    for start in range(0, len(ids), _PAGE_SIZE):
+        run_filter = FlowRunFilter(id=FlowRunFilterId(any_=list(ids[start : start + _PAGE_SIZE])))
+        page = await client.read_flow_runs(flow_run_filter=run_filter, limit=_PAGE_SIZE)
+        flow_runs |= {flow_run.id: flow_run for flow_run in page}
+    return flow_runs
 
 
-async def halt(client: PrefectClient, tags: Sequence[str], why: str) -> None:
+async def halt_flow_runs(client: PrefectClient, tags: Sequence[str], why: str) -> None:
     """Cancel flow runs that have not begun, and let the others end by themselves.
 
     A server that cannot be reached is only a warning.
     """
     try:
-        for run in await open_runs(client, tags):
-            if HALT not in run.labels:
-                await call_back(client, run, why)
+        for run in await open_flow_runs(client, tags):
+            if HALT_LABEL not in run.labels:
+                await halt_flow_run(client, run, why)
     except (httpx.HTTPError, PrefectException) as error:
         log.warning("the partitions with %s could not be called back: %s", list(tags), error)
 
 
-async def call_back(client: PrefectClient, run: FlowRun, why: str) -> None:
+async def halt_flow_run(client: PrefectClient, run: FlowRun, why: str) -> None:
     """Let a flow run that was open when it was read begin no further call.
 
     Cancelling one that runs would kill its process with the calls it has in flight, and no other
     state may be set on it: it may have ended since, and Prefect would let it leave that end.
     """
     try:
-        await client.update_flow_run_labels(run.id, {HALT: why})
+        await client.update_flow_run_labels(run.id, {HALT_LABEL: why})
         if run.state is None or not run.state.is_running():
             await client.set_flow_run_state(run.id, Cancelled(message=why), force=True)
     except ObjectNotFound:  # it was deleted
         return
     except httpx.HTTPStatusError as error:
-        if error.response.status_code != _GONE:
+        if error.response.status_code != _NOT_FOUND:
             raise
 
 
-def ended(state: State[Any] | None, *, stale: bool = False) -> Ended:
+def partition_end(state: State[Any] | None, *, stale: bool = False) -> PartitionEnd:
     """How a flow run ended, by its last state."""
-    name = (state.name if state is not None else None) or DONE
+    name = (state.name if state is not None else None) or JUDGED_STATE
     message = (state.message if state is not None else None) or f"its flow run is {name}"
-    return Ended(name, message, lost=name in _WORDLESS, stale=stale)
+    return PartitionEnd(name, message, lost=name in _STATES_WITHOUT_REASON, stale=stale)

@@ -15,8 +15,8 @@ from assizes.judge.rows import as_json
 from assizes.tasks.intake.shard import Shard
 from assizes.tasks.store import Store
 
-DONE: Final = "Judged"
-LEFT: Final = "Left"
+JUDGED_STATE: Final = "Judged"
+LEFT_STATE: Final = "Left"
 """Names of the last state of a partition: every shard of it is committed; some could not be."""
 
 _LOCAL: Final = ("file://", "local://")
@@ -36,7 +36,7 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class PartitionJob:
     """A partition as another process is told to judge it: the parameters of `judge_partition`."""
 
     config: RunConfig
@@ -56,7 +56,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class PartitionEnd:
     """How the flow run of a partition ended.
 
     Attributes:
@@ -73,7 +73,7 @@ class Ended:
 
 
 def partitions(
-    shards: Sequence[Shard], size: int, done: Collection[str], taken: Collection[str]
+    shards: Sequence[Shard], size: int, done: Collection[str], in_progress: Collection[str]
 ) -> Iterator[Partition]:
     """The plan in pieces of `size` shards, wherever it stands: the same piece has the same shards.
 
@@ -81,17 +81,19 @@ def partitions(
         shards: of the whole plan.
         size: shards in a partition.
         done: shards that are committed; a piece of nothing else is left out.
-        taken: shards that somebody is at work on.
+        in_progress: shards that somebody is at work on.
     """
     for number, start in enumerate(range(0, len(shards), size)):
         piece = tuple(
-            one.shard_id for one in shards[start : start + size] if one.shard_id not in taken
+            shard.shard_id
+            for shard in shards[start : start + size]
+            if shard.shard_id not in in_progress
         )
         if any(shard_id not in done for shard_id in piece):
             yield Partition(number, piece)
 
 
-def check_spread(config: RunConfig) -> None:
+def check_distributable(config: RunConfig) -> None:
     """See that other processes, perhaps on other machines, can judge parts of a run.
 
     Raises:
@@ -143,13 +145,15 @@ def check_store(config: RunConfig, store: Store) -> None:
         )
 
 
-def orders_config(config: RunConfig) -> RunConfig:
+def partition_config(config: RunConfig) -> RunConfig:
     """The configuration that a partition is judged by: here is where the process is that judges.
 
     What lies on a local disk is named absolutely. None of it counts for a run's identity.
     """
     update: dict[str, Any] = {
-        name: getattr(config, name).model_copy(update={"uri": absolute(getattr(config, name).uri)})
+        name: getattr(config, name).model_copy(
+            update={"uri": absolute_uri(getattr(config, name).uri)}
+        )
         for name in ("store", "cache", "report")
         if "duckdb://" not in getattr(config, name).uri
     }
@@ -159,14 +163,14 @@ def orders_config(config: RunConfig) -> RunConfig:
     return config.model_copy(update=update)
 
 
-def absolute(uri: str) -> str:
+def absolute_uri(uri: str) -> str:
     """A local path from the root on; a URI as it is."""
     if "://" in uri:
         return uri
     return str(Path(uri).expanduser().absolute())
 
 
-def limited(limits: LimitsConfig) -> bool:
+def has_spending_limit(limits: LimitsConfig) -> bool:
     """Whether what may be spent is limited, so that every call must be counted in one place."""
     bounds: Mapping[str, Any] = limits.model_dump(
         include={"budget_usd", "budget_usd_per_day", "max_asks", "max_asks_per_day"}

@@ -27,13 +27,13 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 from tenacity.wait import wait_random_exponential
 
 from assizes.judge.config.run import LimitsConfig
-from assizes.judge.engine.limits.rate_limiter import MINUTE_S, Block, Leased, Pace
+from assizes.judge.engine.limits.rate_limiter import MINUTE_S, LeaseBlock, LeasedRate, RateLimit
 from assizes.judge.errors import AssizesError, ConfigurationError
-from assizes.tasks.distribute.slot_queue import Look, Taken, due
+from assizes.tasks.distribute.slot_queue import LimitSnapshot, SlotLease, slot_times
 
 log = logging.getLogger(__name__)
 
-SHARED: Final = 0.98
+LEASED_SHARE: Final = 0.98
 """Share of a limit that is leased: units may be used a little after their time, and what
 processes send at the same time does not arrive so."""
 
@@ -50,13 +50,13 @@ FIRST_PAUSE_S: Final = 0.2
 LONGEST_PAUSE_S: Final = 5.0
 """Between tries to reach a server that does not answer, or says that it is busy."""
 
-LOST_S: Final = 120.0
+GIVE_UP_AFTER_S: Final = 120.0
 """A server that does not answer for so long is given up."""
 
-QUIET_S: Final = 3.0
+QUIET_OUTAGE_S: Final = 3.0
 """So long that is nobody's concern: units are leased ahead."""
 
-_OVER: Final = 422
+_TOO_MANY_SLOTS: Final = 422
 """What the server says where more slots are wanted than there are."""
 
 T = TypeVar("T")
@@ -84,7 +84,7 @@ class SharedLimit:
     @property
     def decay(self) -> float:
         """Slots that become free in a second."""
-        return SHARED * self.slots / MINUTE_S
+        return LEASED_SHARE * self.slots / MINUTE_S
 
 
 def shared_limits(
@@ -93,17 +93,17 @@ def shared_limits(
     """The limits of a model's requests and of its tokens that all runs share; null for none."""
     stem = f"{limits.shared}-{re.sub(r'[^a-z0-9._-]+', '-', model.lower())}"
 
-    def one(what: str, per_minute: int | None, slots: int) -> SharedLimit | None:
+    def shared_limit(what: str, per_minute: int | None, slots: int) -> SharedLimit | None:
         shares = limits.shared is not None and per_minute is not None
         return SharedLimit(f"{stem}-{what}", per_minute or 0, slots) if shares else None
 
     return (
-        one("requests", limits.requests_per_minute, SLOTS_PER_REQUEST),
-        one("tokens", limits.tokens_per_minute, SLOTS_PER_TOKEN),
+        shared_limit("requests", limits.requests_per_minute, SLOTS_PER_REQUEST),
+        shared_limit("tokens", limits.tokens_per_minute, SLOTS_PER_TOKEN),
     )
 
 
-async def _refuse_now(response: httpx.Response) -> None:
+async def _raise_when_busy(response: httpx.Response) -> None:
     """Prefect's client waits for two seconds before it says that the server was busy, even where it
     is to try no more. Conflicts in the server's database are over in milliseconds.
     """
@@ -111,7 +111,7 @@ async def _refuse_now(response: httpx.Response) -> None:
         response.raise_for_status()
 
 
-_IMPATIENT: Final = {"event_hooks": {"response": [_refuse_now]}}
+_NO_WAIT_SETTINGS: Final = {"event_hooks": {"response": [_raise_when_busy]}}
 
 
 class PrefectLeases:
@@ -125,34 +125,36 @@ class PrefectLeases:
 
     def __init__(self, limits: LimitsConfig) -> None:
         self._limits = limits
-        self._keepers: list[_Keeper] = []
+        self._leasers: list[_LimitLeaser] = []
 
-    def paces(self, model: str, wake: Callable[[], None]) -> tuple[Pace | None, Pace | None]:
+    def rate_limits(
+        self, model: str, wake: Callable[[], None]
+    ) -> tuple[RateLimit | None, RateLimit | None]:
         """The shared paces of a model's requests and of its tokens."""
         requests, tokens = shared_limits(self._limits, model)
-        return self._pace(requests, wake), self._pace(tokens, wake)
+        return self._leased_rate(requests, wake), self._leased_rate(tokens, wake)
 
-    def _pace(self, limit: SharedLimit | None, wake: Callable[[], None]) -> Pace | None:
+    def _leased_rate(self, limit: SharedLimit | None, wake: Callable[[], None]) -> RateLimit | None:
         if limit is None:
             return None
-        keeper = _Keeper(_Leasing(limit), wake)
-        self._keepers.append(keeper)
-        return keeper.pace
+        leaser = _LimitLeaser(_ServerLimit(limit), wake)
+        self._leasers.append(leaser)
+        return leaser.rate
 
     async def aclose(self) -> None:
         """Lease no more. What is leased and not used is lost to the others for about a second."""
-        for keeper in self._keepers:
-            await keeper.aclose()
+        for leaser in self._leasers:
+            await leaser.aclose()
 
 
-class _Keeper:
+class _LimitLeaser:
     """Leases units of one limit ahead of who uses them, as long as somebody wants some."""
 
-    def __init__(self, limit: _Leasing, wake: Callable[[], None]) -> None:
-        self.pace = Leased(limit.per_minute, self._want)
+    def __init__(self, limit: _ServerLimit, wake: Callable[[], None]) -> None:
+        self.rate = LeasedRate(limit.per_minute, self._request_units)
         self._limit = limit
         self._wake = wake
-        self._wanted = asyncio.Event()
+        self._units_wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     async def aclose(self) -> None:
@@ -160,23 +162,23 @@ class _Keeper:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    def _want(self) -> None:
-        self._wanted.set()
+    def _request_units(self) -> None:
+        self._units_wanted.set()
         if self._task is None:
-            self._task = asyncio.create_task(self._keep())
-            self._task.add_done_callback(self._ended)
+            self._task = asyncio.create_task(self._lease_ahead())
+            self._task.add_done_callback(self._report_end)
 
-    async def _keep(self) -> None:
-        async with self._limit.opened():
+    async def _lease_ahead(self) -> None:
+        async with self._limit.open_client():
             while True:
-                await self._wanted.wait()
-                self._wanted.clear()
-                if (missing := self.pace.missing(_now())) >= 0:
-                    self.pace.add(await self._limit.lease(missing))
-                    self.pace.counts_at_most(self._limit.per_minute)
+                await self._units_wanted.wait()
+                self._units_wanted.clear()
+                if (missing := self.rate.missing_units(_now())) >= 0:
+                    self.rate.add(await self._limit.lease(missing))
+                    self.rate.counts_at_most(self._limit.per_minute)
                     self._wake()  # wants more, where somebody waits and not enough is ahead
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _report_end(self, task: asyncio.Task[None]) -> None:
         """Who waits is told why nothing will come."""
         if task.cancelled() or (error := task.exception()) is None:
             return
@@ -184,11 +186,11 @@ class _Keeper:
             log.error("the limit %s cannot be kept", self._limit.name, exc_info=error)
             what = f"{type(error).__name__}: {error}"
             error = AssizesError(f"[limits] shared: {self._limit.name} cannot be kept: {what}")
-        self.pace.fail(error)
+        self.rate.fail(error)
         self._wake()
 
 
-class _Leasing:
+class _ServerLimit:
     """One limit on the Prefect server, as this process leases of it.
 
     Another run may set it lower than this one's configuration says: `per_minute` is what holds.
@@ -199,13 +201,13 @@ class _Leasing:
         self.name = limit.name
         self._limit = limit
         self._slots = limit.slots_each
-        self._took_s = 0.0
+        self._round_trip_s = 0.0
         self._client: PrefectClient
         self._unreachable = False
-        self._away_since: float | None = None
+        self._unreachable_since: float | None = None
 
     @contextlib.asynccontextmanager
-    async def opened(self) -> AsyncIterator[None]:
+    async def open_client(self) -> AsyncIterator[None]:
         """Hold a client, and see that the limit is as configured.
 
         Raises:
@@ -213,25 +215,25 @@ class _Leasing:
         """
         # One layer of retries is enough: ours gives up later and tries more often.
         with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
-            async with get_client(httpx_settings=_IMPATIENT) as self._client:
-                await self._reached(self._upsert)
+            async with get_client(httpx_settings=_NO_WAIT_SETTINGS) as self._client:
+                await self._call_server(self._upsert)
                 yield
 
-    async def lease(self, units: float) -> Block:
+    async def lease(self, units: float) -> LeaseBlock:
         """A block of at least so many units; larger ones from a server that takes its time.
 
         Raises:
             ConfigurationError: when the limit is missing or switched off.
             AssizesError: when the server does not lease anything.
         """
-        least_s = max(BLOCK_S, min(2 * self._took_s, LONGEST_BLOCK_S))
+        least_s = max(BLOCK_S, min(2 * self._round_trip_s, LONGEST_BLOCK_S))
         units = max(1.0, units, self.per_minute * least_s / MINUTE_S)
-        taken = await self._reached(partial(self._take, units))
-        after = await self._reached(self._look)
-        self._took_s = after.until - taken.before.since
-        start, end = due(taken, after)
-        units = taken.slots / self._slots
-        return Block(at=start, units=units, rate=units / (end - start))
+        slot_lease = await self._call_server(partial(self._take_units, units))
+        after = await self._call_server(self._read_limit)
+        self._round_trip_s = after.answered_at - slot_lease.queue_before.asked_at
+        start, end = slot_times(slot_lease, after)
+        units = slot_lease.slots / self._slots
+        return LeaseBlock(at=start, units=units, rate=units / (end - start))
 
     async def _upsert(self) -> None:
         limit = self._limit
@@ -239,61 +241,63 @@ class _Leasing:
             limit.name, limit.slots, limit.decay
         )
 
-    async def _take(self, units: float) -> Taken:
+    async def _take_units(self, units: float) -> SlotLease:
         """Slots of so many units, or of the whole limit where that is less."""
         try:
-            return await self._taken(units)
+            return await self._take_slots(units)
         except httpx.HTTPStatusError as error:
-            if error.response.status_code != _OVER:
+            if error.response.status_code != _TOO_MANY_SLOTS:
                 raise
-        return await self._taken(units)  # another run has just set it lower
+        return await self._take_slots(units)  # another run has just set it lower
 
-    async def _taken(self, units: float) -> Taken:
-        before = await self._look()
+    async def _take_slots(self, units: float) -> SlotLease:
+        before = await self._read_limit()
         slots = math.ceil(round(min(units, self.per_minute) * self._slots, 6))
         since = _now()
         response = await self._client.increment_concurrency_slots([self.name], slots, "rate_limit")
         if not response.json():
-            raise self._gone("is not there any more")
-        return Taken(before, since, _now(), slots)
+            raise self._missing_limit("is not there any more")
+        return SlotLease(before, since, _now(), slots)
 
-    async def _look(self) -> Look:
+    async def _read_limit(self) -> LimitSnapshot:
         since = _now()
         try:
             limit = await self._client.read_global_concurrency_limit_by_name(self.name)
         except ObjectNotFound:
-            raise self._gone("is not there any more") from None
+            raise self._missing_limit("is not there any more") from None
         if not limit.active or not limit.limit:
-            raise self._gone("is switched off")
+            raise self._missing_limit("is switched off")
         self.per_minute = min(self._limit.per_minute, limit.limit / self._slots)
-        return Look(since, _now(), limit.active_slots or 0, limit.slot_decay_per_second or 1.0)
+        return LimitSnapshot(
+            since, _now(), limit.active_slots or 0, limit.slot_decay_per_second or 1.0
+        )
 
-    def _gone(self, what: str) -> ConfigurationError:
+    def _missing_limit(self, what: str) -> ConfigurationError:
         return ConfigurationError(
             f"[limits] shared: the limit {self.name!r} {what} on the Prefect server; "
             "a new run sets it up, or leave `shared` out"
         )
 
-    async def _reached(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _call_server(self, ask: Callable[[], Awaitable[T]]) -> T:
         """What the server answers, as soon as it does.
 
         Raises:
             AssizesError: when it answers that it never will, or nothing of use for two minutes.
         """
-        self._away_since = None
+        self._unreachable_since = None
         try:
             async for attempt in AsyncRetrying(
-                retry=retry_if_exception(_passes),
+                retry=retry_if_exception(_is_transient),
                 wait=wait_random_exponential(FIRST_PAUSE_S, LONGEST_PAUSE_S),
                 stop=self._is_lost,
-                before_sleep=self._complain,
+                before_sleep=self._warn_once,
                 reraise=True,
             ):
                 with attempt:
                     answer = await ask()
         except (httpx.HTTPStatusError, httpx.TransportError, ObjectAlreadyExists) as error:
-            what = "does not lease" if _passes(error) else "refuses"
-            waited = f" for {LOST_S:g} s" if _passes(error) else ""
+            what = "does not lease" if _is_transient(error) else "refuses"
+            waited = f" for {GIVE_UP_AFTER_S:g} s" if _is_transient(error) else ""
             raise AssizesError(
                 f"[limits] shared: the Prefect server {what} the limit {self.name!r}{waited} "
                 f"({_reason(error)})"
@@ -307,17 +311,17 @@ class _Leasing:
         """Whether the server was away for too long; one that says 423 is there."""
         error = state.outcome.exception() if state.outcome is not None else None
         if isinstance(error, httpx.HTTPStatusError) and error.response.status_code == 423:
-            self._away_since = None
+            self._unreachable_since = None
             return False
         now = time.monotonic()
-        if self._away_since is None:
-            self._away_since = now
-        return now - self._away_since >= LOST_S
+        if self._unreachable_since is None:
+            self._unreachable_since = now
+        return now - self._unreachable_since >= GIVE_UP_AFTER_S
 
-    def _complain(self, state: RetryCallState) -> None:
+    def _warn_once(self, state: RetryCallState) -> None:
         """Once, however long it takes."""
         lasts_s = state.seconds_since_start or 0.0
-        if self._unreachable or lasts_s < QUIET_S or state.outcome is None:
+        if self._unreachable or lasts_s < QUIET_OUTAGE_S or state.outcome is None:
             return
         self._unreachable = True
         log.warning(
@@ -337,7 +341,7 @@ def _reason(error: BaseException | None) -> str:
     return str(error) or type(error).__name__
 
 
-def _passes(error: BaseException) -> bool:
+def _is_transient(error: BaseException) -> bool:
     """Whether it may be otherwise the next time; 423 is a limit that is leased a minute ahead."""
     if isinstance(error, httpx.HTTPStatusError):
         status = error.response.status_code

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class LimitSnapshot:
     """What the server said of a limit's slots.
 
     Args:
@@ -25,20 +25,20 @@ class Look:
         decay: how many become free in a second.
     """
 
-    since: float
-    until: float
+    asked_at: float
+    answered_at: float
     occupied: float
     decay: float
 
     @property
-    def end(self) -> tuple[float, float]:
+    def all_free_at(self) -> tuple[float, float]:
         """The earliest and the latest time at which all will have become free."""
         ahead_s = self.occupied / self.decay
-        return self.since + ahead_s, self.until + ahead_s
+        return self.asked_at + ahead_s, self.answered_at + ahead_s
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class SlotLease:
     """Slots that this process took.
 
     Args:
@@ -48,23 +48,23 @@ class Taken:
         slots: how many.
     """
 
-    before: Look
-    since: float
-    until: float
+    queue_before: LimitSnapshot
+    asked_at: float
+    taken_at: float
     slots: int
 
 
-def due(taken: Taken, after: Look) -> tuple[float, float]:
+def slot_times(lease: SlotLease, queue_after: LimitSnapshot) -> tuple[float, float]:
     """When the slots are due: from the one time to the other, never faster than slots become free.
 
     Args:
-        taken: the slots.
-        after: the queue with them in it.
+        lease: the slots.
+        queue_after: the queue with them in it.
     """
-    lasts_s = taken.slots / after.decay
-    earliest, latest = taken.before.end
-    earliest, latest = max(earliest, taken.since), max(latest, taken.until)
-    ends_earliest, ends_latest = after.end
+    lasts_s = lease.slots / queue_after.decay
+    earliest, latest = lease.queue_before.all_free_at
+    earliest, latest = max(earliest, lease.asked_at), max(latest, lease.taken_at)
+    ends_earliest, ends_latest = queue_after.all_free_at
     if latest + lasts_s < ends_earliest:  # others took some meanwhile
         return (earliest + latest) / 2, (ends_earliest + ends_latest) / 2
     end = (max(earliest + lasts_s, ends_earliest) + min(latest + lasts_s, ends_latest)) / 2

@@ -21,9 +21,15 @@ from tenacity import retry, retry_if_exception, stop_after_delay, wait_random_ex
 
 from assizes.judge.config.runner import RunnerConfig
 from assizes.judge.errors import AssizesError, ConfigurationError, Inconclusive
-from assizes.tasks.distribute.flow_runs import ended, halt, open_runs, runs_of, tags_of
-from assizes.tasks.distribute.heartbeat import BEAT
-from assizes.tasks.distribute.partitions import Ended, Order, Partition
+from assizes.tasks.distribute.flow_runs import (
+    flow_runs_by_id,
+    halt_flow_runs,
+    open_flow_runs,
+    partition_end,
+    tags_of,
+)
+from assizes.tasks.distribute.heartbeat import HEARTBEAT_LABEL
+from assizes.tasks.distribute.partitions import Partition, PartitionEnd, PartitionJob
 
 log = logging.getLogger(__name__)
 
@@ -31,21 +37,21 @@ DEPLOYMENT: Final = "judge-partition/assizes"
 
 _KIND: Final = '[runner] kind = "workers"'
 
-LOOK_S: Final = 2.0
+POLL_INTERVAL_S: Final = 2.0
 """One request looks at all partitions that are out."""
 
-AWAY_S: Final = 600.0
+SERVER_GIVE_UP_S: Final = 600.0
 """A Prefect server that does not answer for so long is given up."""
 
-PENDING_S: Final = 600.0
+PENDING_LIMIT_S: Final = 600.0
 """So long may a worker take to start the process it has promised."""
 
-UNTAKEN_S: Final = 60.0
-NOBODY_S: Final = 1800.0
+NO_WORKER_WARNING_S: Final = 60.0
+NO_WORKER_GIVE_UP_S: Final = 1800.0
 """Partitions that no worker takes up: when that is said, and when they are given up."""
 
 
-def _passes(error: BaseException) -> bool:
+def _is_transient(error: BaseException) -> bool:
     """Whether the server may take it the next time."""
     if isinstance(error, httpx.HTTPStatusError):
         return error.response.status_code == 429 or error.response.status_code >= 500
@@ -61,7 +67,7 @@ async def work_pool(config: RunnerConfig, run_id: str) -> AsyncIterator[WorkPool
     """
     _check_server()
     async with get_client() as client:
-        pool = WorkPool(client, config, run_id, await _deployment(client, config))
+        pool = WorkPool(client, config, run_id, await _deployment_id(client, config))
         watch = asyncio.create_task(pool.watch())
         try:
             yield pool
@@ -79,16 +85,16 @@ async def check_work_pool(config: RunnerConfig) -> None:
     """
     _check_server()
     async with get_client() as client:
-        await _deployment(client, config)
+        await _deployment_id(client, config)
 
 
 @dataclass
-class _Watched:
+class _WatchedRun:
     """A flow run that is out: what it showed last, and since when."""
 
-    ends: asyncio.Future[Ended]
-    shown: tuple[object, ...] = ()
-    since: float = 0.0
+    ending: asyncio.Future[PartitionEnd]
+    last_seen: tuple[object, ...] = ()
+    unchanged_since: float = 0.0
 
 
 class WorkPool:
@@ -101,78 +107,78 @@ class WorkPool:
         self._config = config
         self._run_id = run_id
         self._deployment_id = deployment_id
-        self._out: dict[UUID, _Watched] = {}
-        self._found: dict[Partition, UUID] = {}
-        self._answered = self._taken = time.monotonic()
-        self._complained = False
-        self._unwatched: str | None = None
+        self._watched_runs: dict[UUID, _WatchedRun] = {}
+        self._open_runs: dict[Partition, UUID] = {}
+        self._last_answer_at = self._last_taken_at = time.monotonic()
+        self._has_warned = False
+        self._unwatched_reason: str | None = None
 
-    async def found(self) -> list[Partition]:
+    async def open_partitions(self) -> list[Partition]:
         """Partitions that an earlier sitting, or another process, gave out and that are out still."""
-        for one in await open_runs(self._client, tags_of(self._run_id), self._deployment_id):
-            given = one.parameters
-            piece = Partition(int(given["partition"]), tuple(given["shard_ids"]))
-            self._found[piece] = one.id
-        return list(self._found)
+        for run in await open_flow_runs(self._client, tags_of(self._run_id), self._deployment_id):
+            parameters = run.parameters
+            partition = Partition(int(parameters["partition"]), tuple(parameters["shard_ids"]))
+            self._open_runs[partition] = run.id
+        return list(self._open_runs)
 
-    async def judge(self, order: Order, attempt: int) -> Ended:
+    async def judge(self, order: PartitionJob, attempt: int) -> PartitionEnd:
         """Let workers judge a partition; the same attempt again is the same flow run.
 
         One that was found out is waited for, and how it ends is another sitting's business.
         """
-        own = self._found.pop(order.partition, None)
-        if own is not None:
-            return replace(await self._end(own), stale=True)
+        flow_run_id = self._open_runs.pop(order.partition, None)
+        if flow_run_id is not None:
+            return replace(await self._wait_for_end(flow_run_id), stale=True)
         try:
-            run = await self._given_out(order, attempt)
+            run = await self._submit_partition(order, attempt)
         except (httpx.HTTPError, PrefectException) as error:  # such as: the deployment was deleted
             why = " ".join(str(error).split()) or type(error).__name__
-            return Ended("AssizesError", f"the Prefect server takes no partition: {why}")
+            return PartitionEnd("AssizesError", f"the Prefect server takes no partition: {why}")
         if run.state is not None and run.state.is_final():
-            return ended(run.state, stale=True)
-        return await self._end(run.id)
+            return partition_end(run.state, stale=True)
+        return await self._wait_for_end(run.id)
 
-    async def _end(self, own: UUID) -> Ended:
+    async def _wait_for_end(self, flow_run_id: UUID) -> PartitionEnd:
         """Wait until a flow run has ended, or is given up."""
-        if self._unwatched is not None:
-            return Ended(AssizesError.__name__, self._unwatched)
+        if self._unwatched_reason is not None:
+            return PartitionEnd(AssizesError.__name__, self._unwatched_reason)
         now = time.monotonic()
-        watched = _Watched(asyncio.get_running_loop().create_future(), since=now)
-        if not self._out:
-            self._taken = self._answered = now
-        self._out[own] = watched
+        watched = _WatchedRun(asyncio.get_running_loop().create_future(), unchanged_since=now)
+        if not self._watched_runs:
+            self._last_taken_at = self._last_answer_at = now
+        self._watched_runs[flow_run_id] = watched
         try:
-            return await watched.ends
+            return await watched.ending
         finally:
-            self._out.pop(own, None)
+            self._watched_runs.pop(flow_run_id, None)
 
     async def halt(self, why: str) -> None:
         """Call back what nobody took up; let the others begin no further call."""
-        await halt(self._client, tags_of(self._run_id), why)
+        await halt_flow_runs(self._client, tags_of(self._run_id), why)
 
     async def watch(self) -> None:
         """Look at what is out, until cancelled."""
         try:
             while True:
-                await asyncio.sleep(LOOK_S)
-                if self._out:
+                await asyncio.sleep(POLL_INTERVAL_S)
+                if self._watched_runs:
                     try:
-                        await self._look()
+                        await self._poll_runs()
                     except AssizesError as error:
-                        self._fail(error)
+                        self._fail_all(error)
                     except (httpx.HTTPError, PrefectException) as error:
-                        self._away(error)
+                        self._note_unreachable(error)
         finally:
-            self._unwatched = "the partitions are not watched any more"
-            self._fail(AssizesError(self._unwatched))
+            self._unwatched_reason = "the partitions are not watched any more"
+            self._fail_all(AssizesError(self._unwatched_reason))
 
     @retry(
-        retry=retry_if_exception(_passes),
+        retry=retry_if_exception(_is_transient),
         wait=wait_random_exponential(1.0, 30.0),
-        stop=stop_after_delay(AWAY_S),
+        stop=stop_after_delay(SERVER_GIVE_UP_S),
         reraise=True,
     )
-    async def _given_out(self, order: Order, attempt: int) -> FlowRun:
+    async def _submit_partition(self, order: PartitionJob, attempt: int) -> FlowRun:
         return await self._client.create_flow_run_from_deployment(
             self._deployment_id,
             parameters=order.parameters(),
@@ -181,80 +187,82 @@ class WorkPool:
             idempotency_key=order.partition.key(self._run_id, attempt),
         )
 
-    async def _look(self) -> None:
-        wanted = list(self._out)
-        runs = await runs_of(self._client, wanted)
-        now = self._answered = time.monotonic()
-        for own in wanted:
-            if (watched := self._out.get(own)) is None:
+    async def _poll_runs(self) -> None:
+        run_ids = list(self._watched_runs)
+        runs = await flow_runs_by_id(self._client, run_ids)
+        now = self._last_answer_at = time.monotonic()
+        for run_id in run_ids:
+            if (watched := self._watched_runs.get(run_id)) is None:
                 continue
-            if (run := runs.get(own)) is None:
-                _tell(watched, Ended("Deleted", "its flow run is gone", lost=True))
+            if (run := runs.get(run_id)) is None:
+                _set_ending(watched, PartitionEnd("Deleted", "its flow run is gone", lost=True))
             elif run.state is not None and run.state.is_final():
-                _tell(watched, ended(run.state))
+                _set_ending(watched, partition_end(run.state))
             else:
-                await self._see_life(watched, run, now)
-        self._see_takers(runs.values(), now)
+                await self._check_liveness(watched, run, now)
+        self._check_workers(runs.values(), now)
 
-    async def _see_life(self, watched: _Watched, run: FlowRun, now: float) -> None:
+    async def _check_liveness(self, watched: _WatchedRun, run: FlowRun, now: float) -> None:
         """Close a flow run that shows none: the machine its process ran on may be gone."""
-        shown = (run.state and run.state.id, run.labels.get(BEAT))
-        if shown != watched.shown:
-            watched.shown, watched.since = shown, now
-        silent_s = now - watched.since
+        life_signs = (run.state and run.state.id, run.labels.get(HEARTBEAT_LABEL))
+        if life_signs != watched.last_seen:
+            watched.last_seen, watched.unchanged_since = life_signs, now
+        silent_s = now - watched.unchanged_since
         if run.state is None or silent_s <= self._patience_s(run.state):
             return
         message = f"no sign of life for {silent_s:.0f} s"
         await self._client.set_flow_run_state(run.id, Crashed(message=message), force=True)
-        _tell(watched, Ended("Crashed", message, lost=True))
+        _set_ending(watched, PartitionEnd("Crashed", message, lost=True))
 
     def _patience_s(self, state: Any) -> float:
         if state.is_scheduled() or state.is_paused():
             return float("inf")
-        return PENDING_S if state.is_pending() else self._config.lost_after_s
+        return PENDING_LIMIT_S if state.is_pending() else self._config.lost_after_s
 
-    def _see_takers(self, runs: Iterable[FlowRun], now: float) -> None:
+    def _check_workers(self, runs: Iterable[FlowRun], now: float) -> None:
         """Say it when no worker takes up anything, and in the end wait no longer.
 
         Raises:
             Inconclusive: when none has for half an hour.
         """
         if not all(run.state is not None and run.state.is_scheduled() for run in runs):
-            self._taken, self._complained = now, False
-        waited_s = now - self._taken
-        if waited_s > UNTAKEN_S and not self._complained:
-            self._complained = True
+            self._last_taken_at, self._has_warned = now, False
+        waited_s = now - self._last_taken_at
+        if waited_s > NO_WORKER_WARNING_S and not self._has_warned:
+            self._has_warned = True
             log.warning(
                 "no worker has taken up a partition for %d s; `prefect worker start --pool %s` starts "
                 "one, and the flow run of the whole takes up a place of its own",
                 waited_s,
                 self._config.work_pool,
             )
-        if waited_s > NOBODY_S:
+        if waited_s > NO_WORKER_GIVE_UP_S:
             raise Inconclusive(
                 f"no worker of the work pool {self._config.work_pool!r} took up a partition for "
-                f"{NOBODY_S:.0f} s"
+                f"{NO_WORKER_GIVE_UP_S:.0f} s"
             )
 
-    def _away(self, error: Exception) -> None:
+    def _note_unreachable(self, error: Exception) -> None:
         """What was silent while nobody could be asked is not dead."""
         now = time.monotonic()
-        for watched in self._out.values():
-            watched.since = now
-        if now - self._answered > AWAY_S:
+        for watched in self._watched_runs.values():
+            watched.unchanged_since = now
+        if now - self._last_answer_at > SERVER_GIVE_UP_S:
             why = str(error) or type(error).__name__
-            self._fail(
-                AssizesError(f"the Prefect server does not answer for {AWAY_S:.0f} s: {why}")
+            self._fail_all(
+                AssizesError(
+                    f"the Prefect server does not answer for {SERVER_GIVE_UP_S:.0f} s: {why}"
+                )
             )
 
-    def _fail(self, error: AssizesError) -> None:
-        for watched in self._out.values():
-            _tell(watched, Ended(type(error).__name__, str(error)))
+    def _fail_all(self, error: AssizesError) -> None:
+        for watched in self._watched_runs.values():
+            _set_ending(watched, PartitionEnd(type(error).__name__, str(error)))
 
 
-def _tell(watched: _Watched, how: Ended) -> None:
-    if not watched.ends.done():
-        watched.ends.set_result(how)
+def _set_ending(watched: _WatchedRun, ending: PartitionEnd) -> None:
+    if not watched.ending.done():
+        watched.ending.set_result(ending)
 
 
 def _check_server() -> None:
@@ -266,17 +274,17 @@ def _check_server() -> None:
         )
 
 
-async def _deployment(client: PrefectClient, config: RunnerConfig) -> UUID:
+async def _deployment_id(client: PrefectClient, config: RunnerConfig) -> UUID:
     try:
-        found = await client.read_deployment_by_name(DEPLOYMENT)
+        deployment = await client.read_deployment_by_name(DEPLOYMENT)
     except ObjectNotFound:
         raise ConfigurationError(
             f"{_KIND}: there is no deployment {DEPLOYMENT!r} on {PREFECT_API_URL.value()}; `assizes "
             "deploy` registers it"
         ) from None
-    if found.work_pool_name != config.work_pool:
+    if deployment.work_pool_name != config.work_pool:
         raise ConfigurationError(
-            f"{_KIND}: deployment {DEPLOYMENT!r} is for the work pool {found.work_pool_name!r}, "
+            f"{_KIND}: deployment {DEPLOYMENT!r} is for the work pool {deployment.work_pool_name!r}, "
             f"[runner] work_pool is {config.work_pool!r}; `assizes deploy` registers it anew"
         )
-    return found.id
+    return deployment.id

@@ -12,7 +12,7 @@ from assizes.tasks.runs.anchor_runs import anchor_config
 from assizes.tasks.runs.canary_runs import canary_config, likely_canaries
 
 
-async def forecast_with_anchors(config: RunConfig, on: date | None = None) -> RunForecast:
+async def forecast_with_anchors(config: RunConfig, day: date | None = None) -> RunForecast:
     """What a run would ask, cost and take, and beside it what its anchors would.
 
     Anchors that could not be judged leave the forecast without them, as they leave the run; an
@@ -22,29 +22,29 @@ async def forecast_with_anchors(config: RunConfig, on: date | None = None) -> Ru
         ConfigurationError: the judges, the models or the transcripts cannot work.
         Inconclusive: there is nothing to judge.
     """
-    found = await forecast(config, on)
+    run_forecast = await forecast(config, day)
     if config.anchors.uri is None or config.cache.use == "replay_only":
-        return found
+        return run_forecast
     try:
         anchors = await forecast(anchor_config(config))
     except AssizesError as error:
-        said = f"the anchors are not counted: {' '.join(str(error).split())}"
-        return found.model_copy(update={"assumptions": (*found.assumptions, said)})
-    found = found.model_copy(update={"anchors": anchors})
-    return await _with_canaries(found, config)
+        note = f"the anchors are not counted: {' '.join(str(error).split())}"
+        return run_forecast.model_copy(update={"assumptions": (*run_forecast.assumptions, note)})
+    run_forecast = run_forecast.model_copy(update={"anchors": anchors})
+    return await _with_canaries(run_forecast, config)
 
 
-async def _with_canaries(found: RunForecast, config: RunConfig) -> RunForecast:
+async def _with_canaries(run_forecast: RunForecast, config: RunConfig) -> RunForecast:
     """The same with the canaries that are planted in the anchors."""
     settings = config.calibration.model_copy(update={"labels": config.anchors.labels})
     if not settings.canaries or settings.labels is None:
-        return found
+        return run_forecast
     try:
         chosen = likely_canaries(settings)
         if not chosen:
-            return found
+            return run_forecast
         canaries = await forecast(canary_config(anchor_config(config), chosen, config.name))
     except AssizesError as error:
-        said = f"the canaries are not counted: {' '.join(str(error).split())}"
-        return found.model_copy(update={"assumptions": (*found.assumptions, said)})
-    return found.model_copy(update={"canaries": canaries})
+        note = f"the canaries are not counted: {' '.join(str(error).split())}"
+        return run_forecast.model_copy(update={"assumptions": (*run_forecast.assumptions, note)})
+    return run_forecast.model_copy(update={"canaries": canaries})

@@ -12,48 +12,48 @@ from typing import Final
 import polars as pl
 
 from assizes.judge.case import Case
-from assizes.judge.catalog import Court, court, fingerprints
+from assizes.judge.catalog import JudgePanel, fingerprints, resolve_judges
 from assizes.judge.config.run import RunConfig
 from assizes.judge.engine.reply_cache import ReplyCache
 from assizes.judge.errors import Inconclusive, NoStore, StoreBusy
-from assizes.judge.forecast.ask_forecast import Bench, Forecaster
+from assizes.judge.forecast.ask_forecast import AskGroup, Forecaster
 from assizes.judge.forecast.run_forecast import (
-    Figures,
-    Past,
+    ForecastFigures,
+    ForecastInputs,
+    PastReplies,
     RunForecast,
-    Scene,
     Spendings,
     spending_limits,
     total,
 )
-from assizes.judge.model_assignment import Seats, seats
+from assizes.judge.model_assignment import ModelAssignment, assign_models
 from assizes.judge.models.model import OFFLINE_PROVIDER
 from assizes.judge.rows import COMPLETE
-from assizes.judge.verdicts.executions import collected
-from assizes.tasks.context.run_context import watcher
-from assizes.tasks.intake.preprocessing import Treatment
-from assizes.tasks.intake.scan import Choice, Handling
+from assizes.judge.verdicts.executions import collect_rows
+from assizes.tasks.context.run_context import progress_reporter
+from assizes.tasks.intake.preprocessing import CasePreprocessor
+from assizes.tasks.intake.scan import RecordSelector, ScanPolicy
 from assizes.tasks.intake.shard import Shard
-from assizes.tasks.intake.shards import Plan, Record, plan_intake, read_shard
+from assizes.tasks.intake.shards import Plan, ShardRecord, plan_intake, read_shard
 from assizes.tasks.judge_shard import hear_all
-from assizes.tasks.runs.incremental import run_choice
+from assizes.tasks.runs.incremental import record_selector
 from assizes.tasks.runs.run_ids import chosen_run_id, content_run_id
-from assizes.tasks.sandbox.sql_runner import SandboxClerk
+from assizes.tasks.sandbox.sql_runner import SandboxSqlRunner
 from assizes.tasks.sources.objects import Spool
-from assizes.tasks.spending.ledger_file import spent_by, spent_today
-from assizes.tasks.spending.reply_cache import FileReplies, OwnReplies
+from assizes.tasks.spending.ledger_file import run_spending, spending_today
+from assizes.tasks.spending.reply_cache import FileReplyCache, RunReplyCache
 from assizes.tasks.store import Store, open_store
 
-WHOLE_UP_TO: Final = 2000
+MAX_UNSAMPLED_CASES: Final = 2000
 """Runs of so many cases are heard whole; of larger ones a sample."""
 
-SAMPLE: Final = 1000
-AT_ONCE: Final = 32
-PAST_RUNS: Final = 3
+SAMPLE_SIZE: Final = 1000
+CONCURRENT_CASES: Final = 32
+PAST_RUN_COUNT: Final = 3
 """So many earlier runs say how long replies are and how long calls take."""
 
 
-async def forecast(config: RunConfig, on: date | None = None) -> RunForecast:
+async def forecast(config: RunConfig, day: date | None = None) -> RunForecast:
     """What a run of this configuration would ask, cost and take.
 
     No model is called, no key is needed, and neither store nor cache is written to.
@@ -63,99 +63,106 @@ async def forecast(config: RunConfig, on: date | None = None) -> RunForecast:
         UnknownRun: the run whose leavings are to be taken up is not in the store.
         Inconclusive: there is nothing to judge.
     """
-    bench = court(config.judge)
-    found = await asyncio.to_thread(seats, config, bench)
-    treatment = await asyncio.to_thread(Treatment.of, config)
-    choice = await asyncio.to_thread(_left_before, config, bench, on)
-    spool, clerk = Spool.of(config.transcripts), SandboxClerk.of(config)
+    judge_panel = resolve_judges(config.judge)
+    assignment = await asyncio.to_thread(assign_models, config, judge_panel)
+    preprocessor = await asyncio.to_thread(CasePreprocessor.from_config, config)
+    selector = await asyncio.to_thread(_load_record_selector, config, judge_panel, day)
+    spool, sql_runner = Spool.of(config.transcripts), SandboxSqlRunner.of(config)
     try:
         intake = await asyncio.to_thread(
             plan_intake,
             config.transcripts,
             config.shard_size,
             spool,
-            date=on,
-            on_progress=lambda read: watcher.get()("reading", read, 0),
-            handling=Handling(choice, treatment),
+            date=day,
+            on_progress=lambda read: progress_reporter.get()("reading", read, 0),
+            policy=ScanPolicy(selector, preprocessor),
         )
-        known = await asyncio.to_thread(_Known, config, bench, found, intake)
-        forecaster = Forecaster(found, known.replies(), clerk)
-        heard = await _heard(
+        prior = await asyncio.to_thread(_PriorState, config, judge_panel, assignment, intake)
+        forecaster = Forecaster(assignment, prior.replies(), sql_runner)
+        heard_count = await _hear_cases(
             forecaster,
-            bench,
+            judge_panel,
             intake,
-            lambda shard: list(read_shard(shard, config.transcripts, spool, treatment)),
+            lambda shard: list(read_shard(shard, config.transcripts, spool, preprocessor)),
         )
     finally:
-        await clerk.aclose()
+        await sql_runner.aclose()
         await asyncio.to_thread(spool.close)
-    if not heard:
+    if not heard_count:
         raise Inconclusive("no_data: every transcript has changed or gone since it was listed")
-    models = {model.name: model for model in found.models}
-    scene = Scene(config, models, known.past, intake.due / heard)
-    return _told(Figures(scene, forecaster.tallies), known, intake, heard)
+    models = {model.name: model for model in assignment.models}
+    scene = ForecastInputs(config, models, prior.past, intake.due / heard_count)
+    return _build_forecast(ForecastFigures(scene, forecaster.tallies), prior, intake, heard_count)
 
 
-def _left_before(config: RunConfig, bench: Court, on: date | None) -> Choice | None:
+def _load_record_selector(
+    config: RunConfig, judge_panel: JudgePanel, day: date | None
+) -> RecordSelector | None:
     """What earlier runs left; the store is read only for a run that asks for it."""
     if config.transcripts.again is None and not config.transcripts.since_last:
-        return run_choice(None, config, bench, on)
+        return record_selector(None, config, judge_panel, day)
     try:
         with open_store(config.store) as store:
-            return run_choice(store, config, bench, on)
+            return record_selector(store, config, judge_panel, day)
     except NoStore:
         if config.transcripts.again is not None:
             raise
-        return run_choice(None, config, bench, on)
+        return record_selector(None, config, judge_panel, day)
 
 
-async def _heard(
-    forecaster: Forecaster, bench: Court, intake: Plan, read: Callable[[Shard], list[Record]]
+async def _hear_cases(
+    forecaster: Forecaster,
+    judge_panel: JudgePanel,
+    intake: Plan,
+    read: Callable[[Shard], list[ShardRecord]],
 ) -> int:
     """Hear every case, or of many a sample; how many were heard."""
-    shards = list(_sampled(intake) if intake.due > WHOLE_UP_TO else intake.shards)
-    report = watcher.get()
-    report("foreseeing", 0, sum(len(shard.due()) for shard in shards))
-    slots, heard = asyncio.Semaphore(AT_ONCE), 0
+    shards = list(_sampled_shards(intake) if intake.due > MAX_UNSAMPLED_CASES else intake.shards)
+    report = progress_reporter.get()
+    report("foreseeing", 0, sum(len(shard.due_positions()) for shard in shards))
+    slots, heard_count = asyncio.Semaphore(CONCURRENT_CASES), 0
 
     async def hear(case: Case) -> None:
         async with slots:
-            await hear_all(forecaster, bench, case)
+            await hear_all(forecaster, judge_panel, case)
         report("foreseeing", 1, 0)
 
     for shard in shards:
         records = await asyncio.to_thread(read, shard)
         cases = [record.case for record in records if record.case is not None]
         await asyncio.gather(*map(hear, cases))
-        heard += len(cases)
-    return heard
+        heard_count += len(cases)
+    return heard_count
 
 
-def _sampled(intake: Plan) -> Iterator[Shard]:
+def _sampled_shards(intake: Plan) -> Iterator[Shard]:
     """The shards cut down to a sample of the cases, the same one every time."""
-    places = [(shard, position) for shard in intake.shards for position in shard.due()]
-    drawn = sorted(places, key=lambda place: _lot(place[0].uri, place[1]))[:SAMPLE]
-    taken: dict[str, set[int]] = {}
-    for shard, position in drawn:
-        taken.setdefault(shard.shard_id, set()).add(position)
+    places = [(shard, position) for shard in intake.shards for position in shard.due_positions()]
+    sample = sorted(places, key=lambda place: _sample_key(place[0].uri, place[1]))[:SAMPLE_SIZE]
+    drawn_positions: dict[str, set[int]] = {}
+    for shard, position in sample:
+        drawn_positions.setdefault(shard.shard_id, set()).add(position)
     for shard in intake.shards:
-        if shard.shard_id in taken:
-            yield replace(shard, take=tuple(sorted(taken[shard.shard_id])), rejected=())
+        if shard.shard_id in drawn_positions:
+            yield replace(shard, take=tuple(sorted(drawn_positions[shard.shard_id])), rejected=())
 
 
-def _lot(uri: str, position: int) -> bytes:
+def _sample_key(uri: str, position: int) -> bytes:
     return hashlib.blake2b(f"{uri}\x00{position}".encode(errors="replace"), digest_size=8).digest()
 
 
-class _Known:
+class _PriorState:
     """What store, ledger and cache say about the run and about earlier ones."""
 
-    def __init__(self, config: RunConfig, bench: Court, found: Seats, intake: Plan) -> None:
+    def __init__(
+        self, config: RunConfig, judge_panel: JudgePanel, assignment: ModelAssignment, intake: Plan
+    ) -> None:
         self.config = config
-        self.seats = found
-        self.run_id = content_run_id(config, intake, fingerprints(bench))
+        self.assignment = assignment
+        self.run_id = content_run_id(config, intake, fingerprints(judge_panel))
         self.status: str | None = None
-        self.past: Mapping[Bench, Past] = {}
+        self.past: Mapping[AskGroup, PastReplies] = {}
         self.notes: list[str] = []
         try:
             with open_store(config.store) as store:
@@ -165,65 +172,69 @@ class _Known:
         except NoStore:  # a run makes it
             pass
         ledger = config.limits.ledger
-        self.spent = Spendings(spent_by(ledger, self.run_id), spent_today(ledger))
+        self.spent = Spendings(run_spending(ledger, self.run_id), spending_today(ledger))
 
     def _read(self, store: Store) -> None:
-        self.run_id = chosen_run_id(self.run_id, self.config, store, costs=self.seats.costs)
+        self.run_id = chosen_run_id(
+            self.run_id, self.config, store, costs=self.assignment.has_paid_calls
+        )
         runs = store.runs()
-        own = runs.filter(pl.col("run_id") == self.run_id)
-        self.status = None if own.is_empty() else str(own["status"][0])
-        earlier = runs.filter(pl.col("status") == COMPLETE)["run_id"].head(PAST_RUNS)
+        own_rows = runs.filter(pl.col("run_id") == self.run_id)
+        self.status = None if own_rows.is_empty() else str(own_rows["status"][0])
+        earlier = runs.filter(pl.col("status") == COMPLETE)["run_id"].head(PAST_RUN_COUNT)
         self.past = _past(store, earlier)
 
     def replies(self) -> ReplyCache | None:
         """The kept replies that the run would take."""
-        if not self.seats.keeps:
+        if not self.assignment.has_cacheable_replies:
             return None
         cache = self.config.cache
-        replies = FileReplies(cache.uri, cache.storage_options)
-        return OwnReplies(replies, self.run_id) if cache.use == "refresh" else replies
+        replies = FileReplyCache(cache.uri, cache.storage_options)
+        return RunReplyCache(replies, self.run_id) if cache.use == "refresh" else replies
 
 
-def _past(store: Store, runs: Iterable[str]) -> dict[Bench, Past]:
+def _past(store: Store, runs: Iterable[str]) -> dict[AskGroup, PastReplies]:
     """Mean reply tokens and seconds by bench, over single good calls."""
     asks = [store.scan(run_id, "asks") for run_id in runs]
     if not asks:
         return {}
     good = pl.col("error").is_null() & (pl.col("attempts") <= 1) & (pl.col("output_tokens") > 0)
-    rows = collected(
+    rows = collect_rows(
         pl.concat(asks)
         .filter(good)
         .group_by("judge", "model", "round")
         .agg(pl.len(), pl.col("output_tokens").mean(), pl.col("latency_ms").mean())
     )
     return {
-        Bench(judge, model, round_): Past(replies, tokens, latency_ms / 1000)
+        AskGroup(judge, model, round_): PastReplies(replies, tokens, latency_ms / 1000)
         for judge, model, round_, replies, tokens, latency_ms in rows.iter_rows()
     }
 
 
-def _told(figures: Figures, known: _Known, intake: Plan, heard: int) -> RunForecast:
-    config, judges = known.config, figures.judges
-    expected = total(one.expected_usd for one in judges)
-    worst = total(one.worst_usd for one in judges)
-    providers = {model.name: model.provider for model in known.seats.models}
-    calls = sum(one.to_put for one in judges if providers[one.model] != OFFLINE_PROVIDER)
+def _build_forecast(
+    figures: ForecastFigures, prior: _PriorState, intake: Plan, heard_count: int
+) -> RunForecast:
+    config, judges = prior.config, figures.judges
+    expected = total(judge.expected_usd for judge in judges)
+    worst = total(judge.worst_usd for judge in judges)
+    providers = {model.name: model.provider for model in prior.assignment.models}
+    calls = sum(judge.to_put for judge in judges if providers[judge.model] != OFFLINE_PROVIDER)
     counts = ("read", "due", "duplicates", "rejected", "unselected")
     return RunForecast(
-        run_id=known.run_id,
-        status=known.status,
+        run_id=prior.run_id,
+        status=prior.status,
         transcripts={name: getattr(intake, name) for name in counts},
-        sampled=heard if heard < intake.due else None,
-        asks=sum(one.asks for one in judges),
-        kept=sum(one.kept for one in judges),
-        same=sum(one.same for one in judges),
-        to_put=sum(one.to_put for one in judges),
-        input_tokens=sum(one.input_tokens for one in judges),
-        output_tokens=sum(one.output_tokens for one in judges),
+        sampled=heard_count if heard_count < intake.due else None,
+        asks=sum(judge.asks for judge in judges),
+        kept=sum(judge.kept for judge in judges),
+        same=sum(judge.same for judge in judges),
+        to_put=sum(judge.to_put for judge in judges),
+        input_tokens=sum(judge.input_tokens for judge in judges),
+        output_tokens=sum(judge.output_tokens for judge in judges),
         expected_usd=expected,
         worst_usd=worst,
         minutes=figures.minutes(),
         judges=judges,
-        limits=tuple(spending_limits(config, (expected, worst), calls, known.spent)),
-        assumptions=(*figures.assumptions(), *known.notes),
+        limits=tuple(spending_limits(config, (expected, worst), calls, prior.spent)),
+        assumptions=(*figures.assumptions(), *prior.notes),
     )

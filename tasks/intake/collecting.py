@@ -5,12 +5,12 @@ from __future__ import annotations
 from assizes.judge.config.run import TranscriptsConfig
 from assizes.judge.errors import Inconclusive
 from assizes.tasks.intake.manifests import transcript_sources
-from assizes.tasks.intake.scan import AS_IT_IS, Scan
+from assizes.tasks.intake.scan import DEFAULT_SCAN_POLICY, Scan
 from assizes.tasks.sources.objects import Spool
-from assizes.tasks.sources.pinned import Source
+from assizes.tasks.sources.pinned import TranscriptSource
 
 
-class Collected:
+class TranscriptCounter:
     """The cases a configuration means, in objects that come and grow while one looks.
 
     Every look lists the objects and reads those that are new or have changed, with the reader of a
@@ -20,9 +20,9 @@ class Collected:
     def __init__(self, config: TranscriptsConfig) -> None:
         """Nothing is known before the first look; the place may be set anew between looks."""
         self.config = config
-        self._cases: dict[Source, frozenset[bytes]] = {}
+        self._cases: dict[TranscriptSource, frozenset[bytes]] = {}
 
-    def look(self) -> int:
+    def count_cases(self) -> int:
         """How many cases there are now; one that stands in two objects is one.
 
         Raises:
@@ -40,7 +40,7 @@ class Collected:
             }
         return len(frozenset().union(*self._cases.values()))
 
-    def _read(self, source: Source, spool: Spool) -> frozenset[bytes]:
-        scan = Scan(self.config, spool, lambda _: None, AS_IT_IS)
+    def _read(self, source: TranscriptSource, spool: Spool) -> frozenset[bytes]:
+        scan = Scan(self.config, spool, lambda _: None, DEFAULT_SCAN_POLICY)
         scan.read(source)
         return frozenset(scan.identities)

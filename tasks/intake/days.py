@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from assizes.judge.config.run import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError, Inconclusive
 from assizes.tasks.sources.objects import expand, list_sources
-from assizes.tasks.sources.pinned import Source, until_magic
+from assizes.tasks.sources.pinned import TranscriptSource, parts_before_pattern
 
 if TYPE_CHECKING:
     from assizes.tasks.intake.shards import Plan
@@ -68,20 +68,20 @@ def check_dated(uri: str) -> None:
         )
 
 
-def covering(uri: str, days: Sequence[date]) -> str:
+def covering_uri(uri: str, days: Sequence[date]) -> str:
     """One URI for several days: a pattern where the date stands, which may take in further days.
 
     A URI without a place for a date stays as it is.
     """
 
-    def filled(found: re.Match[str]) -> str:
-        names = [expand(found[0], day).split("/") for day in days]
-        return "/".join(map(_any_of, zip(*names, strict=True)))
+    def date_pattern(match: re.Match[str]) -> str:
+        names = [expand(match[0], day).split("/") for day in days]
+        return "/".join(map(_step_pattern, zip(*names, strict=True)))
 
-    return _PLACEHOLDER.sub(filled, uri)
+    return _PLACEHOLDER.sub(date_pattern, uri)
 
 
-def day_sources(config: TranscriptsConfig, day: date | None) -> list[Source]:
+def day_sources(config: TranscriptsConfig, day: date | None) -> list[TranscriptSource]:
     """The objects of a run, those of one day where the URI has a place for it.
 
     A local folder that is not there yet, for a day, is a day without transcripts.
@@ -99,17 +99,17 @@ def day_sources(config: TranscriptsConfig, day: date | None) -> list[Source]:
         raise NothingDue(str(error)) from None
 
 
-def _any_of(names: Sequence[str]) -> str:
+def _step_pattern(names: Sequence[str]) -> str:
     """A pattern for one step of a path."""
     if len({len(name) for name in names}) > 1:
         return "*"
-    return "".join(map(_one_of, zip(*names, strict=True)))
+    return "".join(map(_char_pattern, zip(*names, strict=True)))
 
 
-def _one_of(chars: Sequence[str]) -> str:
+def _char_pattern(chars: Sequence[str]) -> str:
     """A pattern for one place in a name."""
-    found = sorted(set(chars))
-    return found[0] if len(found) == 1 else "[" + "".join(found) + "]"
+    choices = sorted(set(chars))
+    return choices[0] if len(choices) == 1 else "[" + "".join(choices) + "]"
 
 
 def _is_missing(template: str, uri: str) -> bool:
@@ -118,5 +118,5 @@ def _is_missing(template: str, uri: str) -> bool:
     if scheme not in ("", "file"):
         return False
     before = _PLACEHOLDER.split(template.rpartition("://")[2])[0]
-    above = Path(*until_magic(Path(f"{before}x").parts[:-1]))
-    return above.is_dir() and not Path(*until_magic(Path(rest).parts)).exists()
+    above = Path(*parts_before_pattern(Path(f"{before}x").parts[:-1]))
+    return above.is_dir() and not Path(*parts_before_pattern(Path(rest).parts)).exists()

@@ -14,14 +14,14 @@ import polars as pl
 from assizes.judge.case import Case, Expected
 from assizes.judge.errors import ConfigurationError, DataError
 from assizes.judge.formats.shared.parsing import strict_json
-from assizes.judge.ground_truth import FIELDS, GroundTruthConfig, joined, truth_of
-from assizes.judge.privacy.credentials import masked
+from assizes.judge.ground_truth import FIELDS, GroundTruthConfig, add_ground_truth, truth_of
+from assizes.judge.privacy.credentials import mask_credentials
 from assizes.judge.summary.reconcile import reconcile
 from assizes.tasks.sources.foreign_tables import parquet_rows
-from assizes.tasks.sources.whole_files import whole_file
+from assizes.tasks.sources.whole_files import read_whole_file
 
 _WHERE: Final = "[ground_truth]"
-_SHOWN: Final = 3
+_MAX_EXAMPLES: Final = 3
 
 Rows = list[tuple[str, Mapping[str, Any]]]
 """What a row is called in messages, and its cells."""
@@ -45,7 +45,7 @@ class GroundTruth:
     def case(self, case: Case) -> Case:
         """The case with what the file says of it, for all its repetitions."""
         truth = self.values.get(case.case_id)
-        return case if truth is None else joined(case, truth)
+        return case if truth is None else add_ground_truth(case, truth)
 
     def counts(self, read: Iterable[str]) -> dict[str, int]:
         """Rows and cases that found each other, and those that did not.
@@ -58,23 +58,23 @@ class GroundTruth:
             Unreconciled: a row is nowhere, or twice.
         """
         cases = set(read)
-        strangers = self.values.keys() - cases
-        if strangers and self.refuse:
-            shown = ", ".join(map(repr, sorted(strangers)[:_SHOWN]))
+        unmatched_ids = self.values.keys() - cases
+        if unmatched_ids and self.refuse:
+            examples = ", ".join(map(repr, sorted(unmatched_ids)[:_MAX_EXAMPLES]))
             raise ConfigurationError(
-                f"{_WHERE} {masked(self.uri)!r}: {len(strangers)} rows name no case that was read: {shown}; "
+                f"{_WHERE} {mask_credentials(self.uri)!r}: {len(unmatched_ids)} rows name no case that was read: {examples}; "
                 "take them out, or set unmatched = 'count'"
             )
         matched = len(cases & self.values.keys())
-        told = {
+        match_counts = {
             "rows": len(self.values),
             "joined": matched,
-            "rows_without_case": len(strangers),
+            "rows_without_case": len(unmatched_ids),
             "cases_without_row": len(cases) - matched,
         }
-        parts = {name: told[name] for name in ("joined", "rows_without_case")}
-        reconcile("rows of ground truth", told["rows"], parts)
-        return told
+        parts = {name: match_counts[name] for name in ("joined", "rows_without_case")}
+        reconcile("rows of ground truth", match_counts["rows"], parts)
+        return match_counts
 
 
 def ground_truth(config: GroundTruthConfig) -> GroundTruth | None:
@@ -86,7 +86,7 @@ def ground_truth(config: GroundTruthConfig) -> GroundTruth | None:
     """
     if config.uri is None:
         return None
-    data = whole_file(config.uri, config.storage_options, f"{_WHERE} uri")
+    data = read_whole_file(config.uri, config.storage_options, f"{_WHERE} uri")
     rows = _rows(config.uri, data)
     columns = _columns(config, {name for _, row in rows for name in row})
     values: dict[str, Expected] = {}
@@ -106,7 +106,7 @@ def _rows(uri: str, data: bytes) -> Rows:
         return list(_json_rows(uri, data))
     if suffix not in (".csv", ".parquet"):
         raise ConfigurationError(
-            f"{_WHERE} uri: {masked(uri)!r} is of no known kind; wanted .jsonl, .csv or .parquet"
+            f"{_WHERE} uri: {mask_credentials(uri)!r} is of no known kind; wanted .jsonl, .csv or .parquet"
         )
     try:
         if suffix == ".csv":
@@ -115,7 +115,9 @@ def _rows(uri: str, data: bytes) -> Rows:
             rows = parquet_rows(data)
     except (pl.exceptions.PolarsError, OSError, DataError) as error:
         why = str(error).strip().partition("\n")[0]
-        raise ConfigurationError(f"{_WHERE} {masked(uri)!r}: no {suffix[1:]} file: {why}") from None
+        raise ConfigurationError(
+            f"{_WHERE} {mask_credentials(uri)!r}: no {suffix[1:]} file: {why}"
+        ) from None
     return [(f"row {number}", row) for number, row in enumerate(rows, 1)]
 
 
@@ -127,11 +129,11 @@ def _json_rows(uri: str, data: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]
             row = strict_json(line)
         except DataError as error:
             raise ConfigurationError(
-                f"{_WHERE} {masked(uri)!r} line {number}: {error.detail}"
+                f"{_WHERE} {mask_credentials(uri)!r} line {number}: {error.detail}"
             ) from None
         if not isinstance(row, dict):
             raise ConfigurationError(
-                f"{_WHERE} {masked(uri)!r} line {number}: wanted a JSON object"
+                f"{_WHERE} {mask_credentials(uri)!r} line {number}: wanted a JSON object"
             )
         yield f"line {number}", row
 
@@ -171,4 +173,4 @@ def _truth(
 
 
 def _fault(config: GroundTruthConfig, place: str, why: str) -> ConfigurationError:
-    return ConfigurationError(f"{_WHERE} {masked(config.uri or '')!r} {place}: {why}")
+    return ConfigurationError(f"{_WHERE} {mask_credentials(config.uri or '')!r} {place}: {why}")

@@ -13,8 +13,8 @@ from assizes.judge.errors import ConfigurationError, DataError
 from assizes.judge.formats.shared.parsing import strict_json
 from assizes.tasks.intake.days import NothingDue, day_sources
 from assizes.tasks.sources.links import LINK
-from assizes.tasks.sources.objects import Spool, relisted
-from assizes.tasks.sources.pinned import BOM, Source
+from assizes.tasks.sources.objects import Spool, refresh_source
+from assizes.tasks.sources.pinned import BOM, TranscriptSource
 
 _ACCEPTED: Final = "one URI a line, or a JSON list of them"
 _SCHEMES: Final = ("s3", "file")
@@ -22,7 +22,7 @@ _SCHEMES: Final = ("s3", "file")
 
 def transcript_sources(
     config: TranscriptsConfig, day: dt.date | None, spool: Spool
-) -> list[Source]:
+) -> list[TranscriptSource]:
     """The objects of a run: those at the configured place, or those that the manifests there name.
 
     An object that a manifest names and that is not there is passed on by its name: who reads it
@@ -32,37 +32,41 @@ def transcript_sources(
         ConfigurationError: the place cannot be reached, or a manifest is none.
         NothingDue: there is no transcript.
     """
-    found = day_sources(config, day)
+    sources = day_sources(config, day)
     if not config.manifest:
-        return found
+        return sources
     roots = config.manifest_roots
-    names = sorted({name for manifest in found for name in _names(manifest, spool, roots)})
+    names = sorted({name for manifest in sources for name in _names(manifest, spool, roots)})
     if not names:
-        raise NothingDue(f"no transcripts: the manifest {found[0].uri!r} names no object")
-    return [as_it_is_now(Source(name, "", 0), config.storage_options) for name in names]
+        raise NothingDue(f"no transcripts: the manifest {sources[0].uri!r} names no object")
+    return [
+        refresh_if_present(TranscriptSource(name, "", 0), config.storage_options) for name in names
+    ]
 
 
-def as_it_is_now(source: Source, storage_options: Mapping[str, Any]) -> Source:
+def refresh_if_present(
+    source: TranscriptSource, storage_options: Mapping[str, Any]
+) -> TranscriptSource:
     """An object as it is now; one that is gone as it was.
 
     Raises:
         ConfigurationError: the bucket cannot be reached.
     """
     try:
-        return source if source.etag == LINK else relisted(source, storage_options)
+        return source if source.etag == LINK else refresh_source(source, storage_options)
     except DataError:
         return source
 
 
-def _names(manifest: Source, spool: Spool, more: Sequence[str]) -> Iterator[str]:
+def _names(manifest: TranscriptSource, spool: Spool, more: Sequence[str]) -> Iterator[str]:
     """The URIs a manifest holds, those without a root taken from its own folder.
 
     Whoever writes it chooses among the transcripts, not among the files of this machine.
     """
     where = f"[transcripts] manifest {manifest.uri!r}"
     folder = manifest.uri.rpartition("/")[0]
-    roots = [_root_of(manifest.uri), *(_plain(one) for one in more)]
-    for name in _said(manifest, spool, where, folder):
+    roots = [_root_of(manifest.uri), *(_local_root(extra_root) for extra_root in more)]
+    for name in _absolute_names(manifest, spool, where, folder):
         if not any(_is_below(name, root) for root in roots):
             raise ConfigurationError(
                 f"{where}: {name!r} lies elsewhere; accepted: what is below "
@@ -79,7 +83,7 @@ def _root_of(uri: str) -> str:
     )
 
 
-def _plain(root: str) -> str:
+def _local_root(root: str) -> str:
     return root.removeprefix("file://").rstrip("/") or "/"
 
 
@@ -92,14 +96,16 @@ def _is_below(name: str, root: str) -> bool:
     return real.is_relative_to(Path(root).resolve())
 
 
-def _said(manifest: Source, spool: Spool, where: str, folder: str) -> Iterator[str]:
+def _absolute_names(
+    manifest: TranscriptSource, spool: Spool, where: str, folder: str
+) -> Iterator[str]:
     for number, name in enumerate(_entries(manifest, spool, where), 1):
         if not isinstance(name, str) or not name.strip() or "\0" in name:
             raise ConfigurationError(f"{where}: entry {number} is no text; wanted {_ACCEPTED}")
         scheme, parted, rest = name.strip().rpartition("://")
         if parted and scheme not in _SCHEMES:
-            known = [f"{one}://" for one in _SCHEMES]
-            raise ConfigurationError.unknown("scheme", f"{scheme}://", known, where)
+            known_schemes = [f"{known_scheme}://" for known_scheme in _SCHEMES]
+            raise ConfigurationError.unknown("scheme", f"{scheme}://", known_schemes, where)
         if scheme == "s3":
             yield f"s3://{rest}"
         elif parted or rest.startswith("/") or not folder:
@@ -108,7 +114,7 @@ def _said(manifest: Source, spool: Spool, where: str, folder: str) -> Iterator[s
             yield f"{folder}/{PurePosixPath(rest).as_posix()}"
 
 
-def _entries(manifest: Source, spool: Spool, where: str) -> list[Any]:
+def _entries(manifest: TranscriptSource, spool: Spool, where: str) -> list[Any]:
     try:
         path = spool.path(manifest)
     except DataError as error:

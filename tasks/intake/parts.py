@@ -12,7 +12,7 @@ from assizes.tasks.intake.days import check_dated, days_between, yesterday
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RunPart:
     """What one run of several is about: a day, or a place of its own.
 
     Attributes:
@@ -20,13 +20,13 @@ class Part:
         uri: that place; null: as configured.
     """
 
-    on: date | None = None
+    day: date | None = None
     uri: str | None = None
 
     @property
     def label(self) -> str:
         """What people call it."""
-        return self.on.isoformat() if self.on else str(self.uri)
+        return self.day.isoformat() if self.day else str(self.uri)
 
     def config(self, config: RunConfig) -> RunConfig:
         """The configuration of its run."""
@@ -38,7 +38,7 @@ class Part:
 
 def backfill_parts(
     config: RunConfig, since: date | None, until: date | None, uris: Sequence[str] | None
-) -> list[Part]:
+) -> list[RunPart]:
     """What a backfill goes through, in its order.
 
     Raises:
@@ -48,7 +48,7 @@ def backfill_parts(
     if uris:
         if since or until:
             raise ConfigurationError("backfill: give days or places, not both")
-        return [Part(uri=uri) for uri in dict.fromkeys(uris)]
+        return [RunPart(uri=uri) for uri in dict.fromkeys(uris)]
     if since is None:
         raise ConfigurationError(
             "backfill: give the first day of a range (--from; since) or places (--uri; uris)"
@@ -56,4 +56,4 @@ def backfill_parts(
     check_dated(config.transcripts.uri)
     last = until or yesterday(datetime.now(UTC), config.nightly.time_zone)
     days = days_between(since, last)
-    return [Part(day) for day in (days if config.backfill.order == "oldest" else reversed(days))]
+    return [RunPart(day) for day in (days if config.backfill.order == "oldest" else reversed(days))]

@@ -9,10 +9,10 @@ from assizes.judge.case import Case
 from assizes.judge.config.privacy import PrivacyConfig
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import DataError
-from assizes.judge.injection.canaries import planted
-from assizes.judge.privacy.secret_masking import own_rules, without_own
+from assizes.judge.injection.canaries import plant_attack
+from assizes.judge.privacy.secret_masking import mask_process_secrets, process_secret_rules
 from assizes.judge.redaction.redaction import (
-    EVERYTHING,
+    FULL_REDACTOR,
     Placeholders,
     Redactor,
     pseudonym,
@@ -21,14 +21,14 @@ from assizes.judge.redaction.redaction import (
 )
 from assizes.tasks.intake.ground_truth import GroundTruth, ground_truth
 
-_TOLD: Final = frozenset(
+_TEXT_COLUMNS: Final = frozenset(
     {"agent", "agent_version", "details", "error", "label", "reason", "reply", "summary", "tags"}
     | {"trail", "failure_code"}
 )
 """Columns that hold words of a transcript, or of a model about it."""
 
 
-class Treatment:
+class CasePreprocessor:
     """The way from a record's case to the case that is heard, the same in planning and judging."""
 
     def __init__(
@@ -41,15 +41,16 @@ class Treatment:
         """
         self.truth = truth
         self._canaries = canaries
-        self._all = redactor(privacy)
-        self._raw = privacy.send == "raw"
-        self._sent = secrets_only(privacy) if self._raw else self._all
-        self._excerpts = Redactor(
-            (*own_rules(), *EVERYTHING.rules, *self._all.rules), self._all.finder
+        self._redactor = redactor(privacy)
+        self._sends_raw = privacy.send == "raw"
+        self._sent_redactor = secrets_only(privacy) if self._sends_raw else self._redactor
+        self._excerpt_redactor = Redactor(
+            (*process_secret_rules(), *FULL_REDACTOR.rules, *self._redactor.rules),
+            self._redactor.finder,
         )
 
     @classmethod
-    def of(cls, config: RunConfig) -> Treatment:
+    def from_config(cls, config: RunConfig) -> CasePreprocessor:
         """As configured.
 
         Raises:
@@ -62,66 +63,75 @@ class Treatment:
         )
 
     @property
-    def digest(self) -> str | None:
+    def truth_digest(self) -> str | None:
         """Of the ground truth; null where there is none."""
         return self.truth.digest if self.truth is not None else None
 
-    def case(self, case: Case) -> Case:
+    def prepared_case(self, case: Case) -> Case:
         """The case as models see it."""
         case = self.truth.case(case) if self.truth else case
-        return self._sent.case(planted(case) if self._canaries else case)
+        return self._sent_redactor.redact_case(plant_attack(case) if self._canaries else case)
 
-    def shown(self, case: Case) -> Case:
+    def displayed_case(self, case: Case) -> Case:
         """A case as people see it: redacted also where it was sent raw."""
-        return self._all.case(case) if self._raw else case
+        return self._redactor.redact_case(case) if self._sends_raw else case
 
-    def shown_text(self, text: str) -> str:
+    def displayed_text(self, text: str) -> str:
         """The same for a text made from a case."""
-        return self._all.text(text) if self._raw else text
+        return self._redactor.redact_text(text) if self._sends_raw else text
 
-    def excerpt(self, text: str) -> str:
+    def redacted_excerpt(self, text: str) -> str:
         """The beginning of a record that was not read, without anything that any rule finds."""
-        return self._excerpts.text(text)
+        return self._excerpt_redactor.redact_text(text)
 
-    def fault(self, error: DataError) -> DataError:
+    def redacted_fault(self, error: DataError) -> DataError:
         """What was wrong with a record, which may quote it."""
-        detail = self._excerpts.text(error.detail)
+        detail = self._excerpt_redactor.redact_text(error.detail)
         return error if detail == error.detail else DataError(error.code, detail)
 
-    def rows(
+    def redacted_rows(
         self, case: Case, tables: Mapping[str, list[dict[str, Any]]]
     ) -> Mapping[str, list[dict[str, Any]]]:
         """The rows of a case as they are stored: redacted where the case was sent raw.
 
         What a provider or a judge says may hold a secret of this process that no case does.
         """
-        if not self._raw:
-            return {table: [_told(row) for row in rows] for table, rows in tables.items()}
-        known = Placeholders()
-        self._all.case(case, known)  # numbers the placeholders as a redacted case would have them
-        return {table: [self._row(row, known) for row in rows] for table, rows in tables.items()}
+        if not self._sends_raw:
+            return {
+                table: [_without_own_secrets(row) for row in rows] for table, rows in tables.items()
+            }
+        placeholders = Placeholders()
+        self._redactor.redact_case(
+            case, placeholders
+        )  # numbers the placeholders as a redacted case would have them
+        return {
+            table: [self._redacted_row(row, placeholders) for row in rows]
+            for table, rows in tables.items()
+        }
 
-    def _row(self, plain: Mapping[str, Any], known: Placeholders) -> dict[str, Any]:
-        row = _told(plain)
-        shown = {
-            name: self._all.text(value, known)
-            if name in _TOLD and isinstance(value, str)
+    def _redacted_row(self, plain: Mapping[str, Any], placeholders: Placeholders) -> dict[str, Any]:
+        row = _without_own_secrets(plain)
+        redacted_row = {
+            name: self._redactor.redact_text(value, placeholders)
+            if name in _TEXT_COLUMNS and isinstance(value, str)
             else value
             for name, value in row.items()
         }
         cluster = row.get("cluster")
-        if cluster is not None and self._all.text(cluster) != cluster:
-            shown["cluster"] = pseudonym(cluster)
-        return shown
+        if cluster is not None and self._redactor.redact_text(cluster) != cluster:
+            redacted_row["cluster"] = pseudonym(cluster)
+        return redacted_row
 
 
-def _told(row: Mapping[str, Any]) -> dict[str, Any]:
+def _without_own_secrets(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row without the secrets of this process."""
     return {
-        name: without_own(value) if name in _TOLD and isinstance(value, str) else value
+        name: mask_process_secrets(value)
+        if name in _TEXT_COLUMNS and isinstance(value, str)
+        else value
         for name, value in row.items()
     }
 
 
-AS_READ: Final = Treatment(PrivacyConfig())
+DEFAULT_PREPROCESSOR: Final = CasePreprocessor(PrivacyConfig())
 """Where nothing is configured: secrets are hidden, nothing is joined."""

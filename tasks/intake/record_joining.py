@@ -15,12 +15,12 @@ from typing import IO, Any, Final, NamedTuple
 
 from assizes.judge.errors import DataError
 from assizes.judge.formats import Format
-from assizes.judge.formats.shared.containers import Gathered
+from assizes.judge.formats.shared.containers import PieceFormat
 from assizes.judge.formats.shared.parsing import strict_json
-from assizes.tasks.sources.archives import is_archive, spread
-from assizes.tasks.sources.links import Home, is_file, leads_out
+from assizes.tasks.sources.archives import archive_to_lines, is_archive
+from assizes.tasks.sources.links import SourceFolder, is_file, link_error
 from assizes.tasks.sources.objects import Spool
-from assizes.tasks.sources.pinned import BOM, Source
+from assizes.tasks.sources.pinned import BOM, TranscriptSource
 
 _MANIFEST_BYTES: Final = 1 << 20
 
@@ -28,12 +28,12 @@ _STRAY: Final = "\0"
 """Begins the name of what is no piece; JSON that is taken in holds no such character in an id."""
 
 
-class _Place(NamedTuple):
+class _PieceRange(NamedTuple):
     offset: int
     size: int
 
 
-def plain_path(spool: Spool, source: Source) -> Path:
+def plain_path(spool: Spool, source: TranscriptSource) -> Path:
     """The local file of a source; of an archive its records as lines.
 
     Raises:
@@ -43,38 +43,46 @@ def plain_path(spool: Spool, source: Source) -> Path:
     path = spool.path(source)
     if not is_archive(path):
         return path
-    return spool.made(source, "lines", lambda target: spread(path, target, spool.bounds))
+    return spool.derived_path(
+        source, "lines", lambda target: archive_to_lines(path, target, spool.bounds)
+    )
 
 
-def lines_path(spool: Spool, source: Source, format_: Format) -> Path:
+def lines_path(spool: Spool, source: TranscriptSource, format_: Format) -> Path:
     """The file of lines in which a format finds its records.
 
     Raises:
         DataError: as `plain_path`; `too_large` for pieces in a document that is; `vanished` for an
             object that a manifest names and that is not there.
     """
-    if not isinstance(format_, Gathered):
+    if not isinstance(format_, PieceFormat):
         return plain_path(spool, source)
-    return gathered_together(spool, [source], format_)
+    return joined_lines_path(spool, [source], format_)
 
 
-def gathered_together(spool: Spool, sources: Sequence[Source], format_: Gathered) -> Path:
+def joined_lines_path(
+    spool: Spool, sources: Sequence[TranscriptSource], format_: PieceFormat
+) -> Path:
     """One file of lines, one a conversation, from all that the objects hold or name.
 
     Raises:
         DataError: as `lines_path`.
     """
     paths = [
-        plain_path(spool, one)
+        plain_path(spool, named_source)
         for source in sources
-        for one in _named(spool, source, format_) or [source]
+        for named_source in _manifest_sources(spool, source, format_) or [source]
     ]
     cap = spool.bounds.document_bytes
-    kind = "\n".join([format_.name, *(f"{one.uri} {one.etag}" for one in sources[1:])])
-    return spool.made(sources[0], kind, lambda target: gather(paths, target, format_, cap))
+    kind = "\n".join(
+        [format_.name, *(f"{other_source.uri} {other_source.etag}" for other_source in sources[1:])]
+    )
+    return spool.derived_path(
+        sources[0], kind, lambda target: write_joined_lines(paths, target, format_, cap)
+    )
 
 
-def named_by(spool: Spool, source: Source, format_: Format) -> str | None:
+def manifest_digest(spool: Spool, source: TranscriptSource, format_: Format) -> str | None:
     """What pins the objects that a manifest names, 32 hex digits; null for one that names none.
 
     They are pinned when a spool first asks for them: whoever finds the same digest reads the same
@@ -83,42 +91,54 @@ def named_by(spool: Spool, source: Source, format_: Format) -> str | None:
     Raises:
         DataError: `vanished` for one that is not there.
     """
-    found = _named(spool, source, format_) if isinstance(format_, Gathered) else []
-    if not found:
+    sources = _manifest_sources(spool, source, format_) if isinstance(format_, PieceFormat) else []
+    if not sources:
         return None
-    body = json.dumps([[one.uri, one.etag] for one in found])
+    body = json.dumps([[named_source.uri, named_source.etag] for named_source in sources])
     return hashlib.blake2b(body.encode(), digest_size=16).hexdigest()
 
 
-def check_named(spool: Spool, source: Source, format_: Format, planned: str) -> None:
+def check_manifest_digest(
+    spool: Spool, source: TranscriptSource, format_: Format, planned: str
+) -> None:
     """See that the objects a manifest names are those that were planned.
 
     Raises:
         DataError: `changed`, or `vanished`.
     """
-    if named_by(spool, source, format_) != planned:
+    if manifest_digest(spool, source, format_) != planned:
         raise DataError("changed", f"{source.uri!r} names objects that are no longer as planned")
 
 
-def _named(spool: Spool, source: Source, format_: Gathered) -> list[Source]:
+def _manifest_sources(
+    spool: Spool, source: TranscriptSource, format_: PieceFormat
+) -> list[TranscriptSource]:
     """The objects that a manifest names, as they were when the spool was first asked for them."""
     path = plain_path(spool, source)
     if path.stat().st_size > _MANIFEST_BYTES or not (keys := _keys(path, format_)):
         return []
     base = f"{source.uri.rsplit('/', 2)[0]}/" if source.uri.count("/") > 1 else ""
     # A key counts from the bucket, wherever a copy of the export lies: its last two steps are sure.
-    wanted = dict.fromkeys(f"{base}{_steps(key)}" for key in keys)
-    home = None if "://" in base else Home(Path(base))
-    for uri in wanted:
-        if home is not None and is_file(uri) and not home.holds(Path(uri)):
-            raise leads_out(uri)
+    uris = dict.fromkeys(f"{base}{_steps(key)}" for key in keys)
+    home = None if "://" in base else SourceFolder(Path(base))
+    for uri in uris:
+        if home is not None and is_file(uri) and not home.contains(Path(uri)):
+            raise link_error(uri)
 
-    def listed(target: Path) -> None:
-        found = [spool.listed(uri) for uri in wanted]
-        target.write_text(json.dumps([[one.uri, one.etag, one.size] for one in found]), "utf-8")
+    def write_listing(target: Path) -> None:
+        sources = [spool.current_source(uri) for uri in uris]
+        target.write_text(
+            json.dumps(
+                [
+                    [named_source.uri, named_source.etag, named_source.size]
+                    for named_source in sources
+                ]
+            ),
+            "utf-8",
+        )
 
-    kept = spool.made(source, f"named\n{format_.name}", listed)
-    return [Source(*one) for one in json.loads(kept.read_text("utf-8"))]
+    listing = spool.derived_path(source, f"named\n{format_.name}", write_listing)
+    return [TranscriptSource(*fields) for fields in json.loads(listing.read_text("utf-8"))]
 
 
 def _steps(key: str) -> str:
@@ -133,60 +153,64 @@ def _steps(key: str) -> str:
     return "/".join(steps)
 
 
-def _keys(path: Path, format_: Gathered) -> list[str]:
+def _keys(path: Path, format_: PieceFormat) -> list[str]:
     try:
-        return format_.others(strict_json(path.read_bytes()))
+        return format_.other_objects(strict_json(path.read_bytes()))
     except DataError:
         return []
 
 
-def gather(paths: Iterable[Path], target: Path, format_: Gathered, document_bytes: int) -> None:
+def write_joined_lines(
+    paths: Iterable[Path], target: Path, format_: PieceFormat, document_bytes: int
+) -> None:
     """Write one line a conversation; what is no piece of one stays a line of its own.
 
     Raises:
         DataError: `too_large`, or what is wrong with a document.
     """
-    parts: dict[str, list[_Place]] = {}
+    parts: dict[str, list[_PieceRange]] = {}
     wholes: dict[str, str] = {}
-    values = (one for path in paths for one in _values(path, document_bytes))
+    values = (entry for path in paths for entry in _values(path, document_bytes))
     with tempfile.TemporaryFile(dir=target.parent) as pieces:
         for number, (value, line) in enumerate(values):
             try:
-                found = list(format_.pieces(value if line is None else strict_json(line)))
+                new_pieces = list(format_.pieces(value if line is None else strict_json(line)))
             except DataError:
-                stray = _dumped(value) if line is None else line
-                parts[f"{_STRAY}{number}"] = [_put(pieces, stray)]
+                stray = _json_bytes(value) if line is None else line
+                parts[f"{_STRAY}{number}"] = [_append_piece(pieces, stray)]
                 continue
-            for piece in found:
-                parts.setdefault(piece.part, []).append(_put(pieces, _dumped(piece.value)))
-                if piece.whole is not None:
-                    wholes.setdefault(piece.part, piece.whole)
+            for piece in new_pieces:
+                parts.setdefault(piece.part, []).append(
+                    _append_piece(pieces, _json_bytes(piece.value))
+                )
+                if piece.conversation_id is not None:
+                    wholes.setdefault(piece.part, piece.conversation_id)
         with target.open("wb") as out:
-            out.writelines(_conversations(pieces, _joined(parts, wholes), format_))
+            out.writelines(_conversations(pieces, _places_by_conversation(parts, wholes), format_))
 
 
-def _joined(
-    parts: dict[str, list[_Place]], wholes: dict[str, str]
-) -> Iterator[tuple[bool, list[_Place]]]:
+def _places_by_conversation(
+    parts: dict[str, list[_PieceRange]], wholes: dict[str, str]
+) -> Iterator[tuple[bool, list[_PieceRange]]]:
     """Whether they are pieces, and where, of each conversation in the order they begin."""
-    found: dict[str, list[_Place]] = {}
+    conversations: dict[str, list[_PieceRange]] = {}
     for part, places in parts.items():
-        found.setdefault(wholes.get(part, part), []).extend(places)
-    for name, places in found.items():
+        conversations.setdefault(wholes.get(part, part), []).extend(places)
+    for name, places in conversations.items():
         yield not name.startswith(_STRAY), places
 
 
 def _conversations(
-    pieces: IO[bytes], joined: Iterable[tuple[bool, list[_Place]]], format_: Gathered
+    pieces: IO[bytes], joined: Iterable[tuple[bool, list[_PieceRange]]], format_: PieceFormat
 ) -> Iterator[bytes]:
-    splits = type(format_).apart is not Gathered.apart
+    splits = type(format_).split_conversation is not PieceFormat.split_conversation
     for are_pieces, places in joined:
-        texts = [_get(pieces, place) for place in places]
+        texts = [_read_piece(pieces, place) for place in places]
         if not are_pieces:
             yield texts[0] + b"\n"
         elif splits:
-            for one in format_.apart([strict_json(text) for text in texts]):
-                yield _dumped(one) + b"\n"
+            for conversation in format_.split_conversation([strict_json(text) for text in texts]):
+                yield _json_bytes(conversation) + b"\n"
         else:
             yield b"[" + b",".join(texts) + b"]\n"
 
@@ -200,7 +224,7 @@ def _values(path: Path, document_bytes: int) -> Iterator[tuple[Any, bytes | None
                 f"a document of {size} bytes; [transcripts] max_document_mb allows fewer",
             )
         whole = strict_json(path.read_bytes())
-        yield from ((one, None) for one in (whole if isinstance(whole, list) else [whole]))
+        yield from ((item, None) for item in (whole if isinstance(whole, list) else [whole]))
         return
     with path.open("rb") as stream:
         for line in stream:
@@ -218,15 +242,15 @@ def _is_document(path: Path) -> bool:
     return first[-1:] in (b"{", b"[", b",", b":")
 
 
-def _put(pieces: IO[bytes], text: bytes) -> _Place:
+def _append_piece(pieces: IO[bytes], text: bytes) -> _PieceRange:
     offset = pieces.tell()
-    return _Place(offset, pieces.write(text))
+    return _PieceRange(offset, pieces.write(text))
 
 
-def _get(pieces: IO[bytes], place: _Place) -> bytes:
+def _read_piece(pieces: IO[bytes], place: _PieceRange) -> bytes:
     pieces.seek(place.offset)
     return pieces.read(place.size)
 
 
-def _dumped(value: Any) -> bytes:
+def _json_bytes(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

@@ -15,16 +15,16 @@ import polars as pl
 from assizes.judge.case import Case
 from assizes.judge.config.run import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError, DataError
-from assizes.judge.families.custom.references import referenced, refused
-from assizes.judge.formats import Format, detect, pinned
-from assizes.judge.formats.shared.documents import Unread
+from assizes.judge.families.custom.references import load_reference, reference_error
+from assizes.judge.formats import Format, detect_format, resolve_format
+from assizes.judge.formats.shared.documents import UnreadableRecord
 from assizes.judge.formats.shared.parsing import check_numbers, check_size, wide_encoding
-from assizes.judge.selection import facts, kept
+from assizes.judge.selection import facts, filter_mask
 from assizes.tasks.intake.record_joining import lines_path
-from assizes.tasks.sources.bounds import record_bytes
-from assizes.tasks.sources.lines import Raw, canonical, line_records, sha256_of
+from assizes.tasks.sources.bounds import max_record_bytes
+from assizes.tasks.sources.lines import RawRecord, canonical_json, line_records, sha256_of
 from assizes.tasks.sources.objects import Spool
-from assizes.tasks.sources.pinned import BOM, Source
+from assizes.tasks.sources.pinned import BOM, TranscriptSource
 
 EXCERPT_CHARS: Final = 80
 """The most a reject shows of its record."""
@@ -36,8 +36,12 @@ _REDACT: Final = "[transcripts] redact"
 
 
 def raw_records(
-    place: tuple[Source, Spool], format_: Format, config: TranscriptsConfig, start: int, offset: int
-) -> Iterator[Raw]:
+    place: tuple[TranscriptSource, Spool],
+    format_: Format,
+    config: TranscriptsConfig,
+    start: int,
+    offset: int,
+) -> Iterator[RawRecord]:
     """Records from a position on; what is wrong with the whole object is raised here, at once.
 
     Args:
@@ -51,41 +55,45 @@ def raw_records(
         DataError: the object as a whole cannot be read.
     """
     source, spool = place
-    cap_bytes = record_bytes(config)
+    cap_bytes = max_record_bytes(config)
     if format_.by_line:
         path = lines_path(spool, source, format_)
-        return _lines(path, start, offset, cap_bytes, spool.broken(source))
-    records = spool.parsed(source, format_.records)
+        return _lines(path, start, offset, cap_bytes, spool.salvage_fault(source))
+    records = spool.document_records(source, format_.records)
     check = spool.path(source).stat().st_size > cap_bytes
     return (
-        _parsed(position, records[position], cap_bytes if check else None)
+        _document_record(position, records[position], cap_bytes if check else None)
         for position in range(start, len(records))
     )
 
 
 def _lines(
     path: Path, start: int, offset: int, cap_bytes: int, broken: DataError | None
-) -> Iterator[Raw]:
+) -> Iterator[RawRecord]:
     """The lines of a file, and behind those that were salvaged one record for the rest."""
     position = start
     for raw in line_records(path, start, offset, cap_bytes):
         yield raw
         position = raw.position + 1
     if broken is not None:
-        yield Raw(position, path.stat().st_size, b"", broken)
+        yield RawRecord(position, path.stat().st_size, b"", broken)
 
 
-def _parsed(position: int, record: Any, cap_bytes: int | None) -> Raw:
+def _document_record(position: int, record: Any, cap_bytes: int | None) -> RawRecord:
     """A record of a document; no document under the cap holds one over it."""
-    if isinstance(record, Unread):
+    if isinstance(record, UnreadableRecord):
         body = record.body
-        return Raw(position, None, body[:_HEAD_BYTES], record.fault, sha256_of(Raw(0, None, body)))
-    if cap_bytes is None or (size := len(canonical(record))) <= cap_bytes:
-        return Raw(position, None, record)
+        return RawRecord(
+            position, None, body[:_HEAD_BYTES], record.fault, sha256_of(RawRecord(0, None, body))
+        )
+    if cap_bytes is None or (size := len(canonical_json(record))) <= cap_bytes:
+        return RawRecord(position, None, record)
     fault = DataError(
         "too_large", f"a record of {size} bytes; [transcripts] max_record_mb allows fewer"
     )
-    return Raw(position, None, record)._replace(fault=fault, sha256=sha256_of(Raw(0, None, record)))
+    return RawRecord(position, None, record)._replace(
+        fault=fault, sha256=sha256_of(RawRecord(0, None, record))
+    )
 
 
 def head_of(path: Path) -> bytes:
@@ -103,12 +111,12 @@ def format_of(config: TranscriptsConfig, head: bytes, path: Path) -> Format:
     Raises:
         DataError: `format`, when it shows none that is known, or `encoding`.
     """
-    if (found := wide_encoding(head)) is not None:
-        raise DataError("encoding", f"{found}, wanted UTF-8; convert the file (iconv -t UTF-8)")
+    if (encoding := wide_encoding(head)) is not None:
+        raise DataError("encoding", f"{encoding}, wanted UTF-8; convert the file (iconv -t UTF-8)")
     if config.format != "auto":
-        return pinned(config.format, head)
+        return resolve_format(config.format, head)
     try:
-        return detect(head)
+        return detect_format(head)
     except DataError:
         if (by_line := _line_format(path)) is not None:
             return by_line
@@ -120,12 +128,12 @@ def _line_format(path: Path) -> Format | None:
     for raw in islice(line_records(path, 0, 0, _HEAD_BYTES), _LINES_TRIED):
         if raw.fault is None and raw.body.startswith(b"{") and raw.body.endswith(b"}"):
             with suppress(DataError):
-                if (format_ := detect(raw.body)).by_line:
+                if (format_ := detect_format(raw.body)).by_line:
                     return format_
     return None
 
 
-def case_of(raw: Raw, format_: Format, config: TranscriptsConfig) -> Case:
+def case_of(raw: RawRecord, format_: Format, config: TranscriptsConfig) -> Case:
     """The record as a case, with what the configuration says about cases that do not.
 
     Raises:
@@ -141,55 +149,65 @@ def case_of(raw: Raw, format_: Format, config: TranscriptsConfig) -> Case:
         update["agent"] = config.agent
     if case.agent_version is None and config.agent_version is not None:
         update["agent_version"] = config.agent_version
-    if config.writes is not None and not _says_writes(case):
+    if config.writes is not None and not _has_declared_writes(case):
         update["expected"] = case.expected.model_copy(update={"writes": config.writes})
     case = case.model_copy(update=update) if update else case
-    return redacted(case, config.redact) if config.redact else case
+    return redact_case(case, config.redact) if config.redact else case
 
 
-def redacted(case: Case, reference: str) -> Case:
+def redact_case(case: Case, reference: str) -> Case:
     """The case as the configured function lets it through; nobody sees the other one.
 
     Raises:
         ConfigurationError: when the function cannot be had, or did not return the same case.
     """
-    hide = referenced(reference, _REDACT, "wanted module:function, Case -> Case")
-    if not callable(hide):
-        raise refused(_REDACT, reference, f"is a {type(hide).__name__}, wanted a function")
-    left = hide(case)
-    if not isinstance(left, Case):
-        raise refused(_REDACT, reference, f"returned a {type(left).__name__}, wanted a Case")
-    if (left.case_id, left.repetition) != (case.case_id, case.repetition):
-        raise refused(_REDACT, reference, "changed a case's identity; hash ids at the source")
-    return left
+    redact = load_reference(reference, _REDACT, "wanted module:function, Case -> Case")
+    if not callable(redact):
+        raise reference_error(
+            _REDACT, reference, f"is a {type(redact).__name__}, wanted a function"
+        )
+    result = redact(case)
+    if not isinstance(result, Case):
+        raise reference_error(
+            _REDACT, reference, f"returned a {type(result).__name__}, wanted a Case"
+        )
+    if (result.case_id, result.repetition) != (case.case_id, case.repetition):
+        raise reference_error(
+            _REDACT, reference, "changed a case's identity; hash ids at the source"
+        )
+    return result
 
 
-def _says_writes(case: Case) -> bool:
+def _has_declared_writes(case: Case) -> bool:
     return case.expected.writes is not None or any(
         tool.writes is not None for tool in case.transcript.tools
     )
 
 
-def wanted(cases: Sequence[Case], config: TranscriptsConfig) -> list[bool]:
+def selection_flags(cases: Sequence[Case], config: TranscriptsConfig) -> list[bool]:
     """Whether the configuration's `where` and `filter` mean each of some cases.
 
     Raises:
         ConfigurationError: the filter cannot be worked out on a case.
     """
-    meant = [
-        all(_said(one, name) == value for name, value in config.where.items()) for one in cases
+    where_matches = [
+        all(_case_attribute(case, name) == value for name, value in config.where.items())
+        for case in cases
     ]
     if config.filter is None:
-        return meant
+        return where_matches
     try:
-        passes = kept([facts(one) for one in cases], config.filter)
+        filter_matches = filter_mask([facts(case) for case in cases], config.filter)
     except pl.exceptions.PolarsError as error:
         why = str(error).strip().partition("\n")[0]
         raise ConfigurationError(f"[transcripts] filter: {config.filter!r}: {why}") from None
-    return [both and passed for both, passed in zip(meant, passes, strict=True)]
+    return [
+        where_match and filter_match
+        for where_match, filter_match in zip(where_matches, filter_matches, strict=True)
+    ]
 
 
-def _said(case: Case, name: str) -> str | None:
+def _case_attribute(case: Case, name: str) -> str | None:
     fields = {"agent": case.agent, "agent_version": case.agent_version}
     return fields[name] if name in fields else case.tags.get(name)
 
@@ -204,18 +222,20 @@ def digest(text: str, size: int) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).digest()
 
 
-def excerpt_of(body: Any, hidden: Callable[[str], str] = str) -> str:
+def excerpt_of(body: Any, mask: Callable[[str], str] = str) -> str:
     """How a record begins, in printable characters only.
 
     Args:
         body: bytes or a parsed value.
-        hidden: takes out what nobody is to see, before the text is cut: half a key is not known
+        mask: takes out what nobody is to see, before the text is cut: half a key is not known
             for one.
     """
     if isinstance(body, bytes):
         text = body[:_EXCERPT_FROM_BYTES].decode("utf-8", "backslashreplace")
     else:
         text = json.dumps(body, ensure_ascii=False)[:_EXCERPT_FROM_BYTES]
-    start = hidden(text)[:EXCERPT_CHARS]
-    shown = (c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in start)
-    return "".join(shown)[:EXCERPT_CHARS]
+    start = mask(text)[:EXCERPT_CHARS]
+    printable = (
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in start
+    )
+    return "".join(printable)[:EXCERPT_CHARS]

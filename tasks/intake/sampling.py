@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from assizes.judge.selection import SelectionConfig, Stratum, drawn
+from assizes.judge.selection import SelectionConfig, Stratum, draw_sample
 from assizes.judge.summary.population import PopulationNumber
-from assizes.tasks.intake.scan import DUE, UNSELECTED, Scanned
+from assizes.tasks.intake.scan import DUE, UNSELECTED, ScannedObject
 
 
-def sampled(objects: Iterable[Scanned], config: SelectionConfig) -> dict[str, Any]:
+def sample_cases(objects: Iterable[ScannedObject], config: SelectionConfig) -> dict[str, Any]:
     """Leave out what is not drawn, and what is over the limit.
 
     Returns:
@@ -25,62 +25,68 @@ def sampled(objects: Iterable[Scanned], config: SelectionConfig) -> dict[str, An
     return {
         "by": list(config.stratify_by),
         "seed": config.seed,
-        "strata": [one.model_dump() for one in strata],
+        "strata": [stratum.model_dump() for stratum in strata],
         "limited": cut,
     }
 
 
-def _draw(objects: list[Scanned], config: SelectionConfig) -> tuple[Stratum, ...]:
+def _draw(objects: list[ScannedObject], config: SelectionConfig) -> tuple[Stratum, ...]:
     """Leave out what is not drawn; how the rest was drawn. Nothing where all is judged.
 
     Of cases with repetitions that lie in different strata the first one read decides.
     """
-    if not config.draws:
+    if not config.is_sampled:
         return ()
     strata: dict[str, str] = {}
     for scanned in objects:
-        for position, (case_id, name) in scanned.lots.items():
+        for position, (case_id, name) in scanned.sample_keys.items():
             if scanned.fates[position] == DUE:
                 strata.setdefault(case_id, name)
-    taken, told = drawn(strata, config)
+    drawn_ids, drawn_strata = draw_sample(strata, config)
     for scanned in objects:
-        for position, (case_id, _) in scanned.lots.items():
-            if scanned.fates[position] == DUE and case_id not in taken:
+        for position, (case_id, _) in scanned.sample_keys.items():
+            if scanned.fates[position] == DUE and case_id not in drawn_ids:
                 scanned.fates[position] = UNSELECTED
-        scanned.lots = {}
-    return told
+        scanned.sample_keys = {}
+    return drawn_strata
 
 
-def _limit(objects: list[Scanned], most: int) -> int:
+def _limit(objects: list[ScannedObject], max_cases: int) -> int:
     """Judge the first cases only; how many were left out by that."""
-    left, cut = most, 0
+    remaining, cut = max_cases, 0
     for scanned in objects:
         for position, fate in enumerate(scanned.fates):
-            if fate == DUE and left:
-                left -= 1
+            if fate == DUE and remaining:
+                remaining -= 1
             elif fate == DUE:
                 scanned.fates[position] = UNSELECTED
                 cut += 1
     return cut
 
 
-def told(
-    found: Mapping[str, Any], truth: Mapping[str, int], of_all: Mapping[str, PopulationNumber]
+def warning_lines(
+    design: Mapping[str, Any], truth: Mapping[str, int], of_all: Mapping[str, PopulationNumber]
 ) -> tuple[str, ...]:
     """What a reader of the run must know of its sample and its ground truth, one line each.
 
     Args:
-        found: the design of the plan.
+        design: the design of the plan.
         truth: its counts of ground truth.
         of_all: what the numbers are for all cases that could have been drawn.
     """
     lines = []
-    if found.get("strata"):
-        cases, taken = (sum(one[name] for one in found["strata"]) for name in ("cases", "drawn"))
-        numbers = "".join(f"; {name} of all {_shown(one)}" for name, one in of_all.items())
-        lines.append(f"sampled: {taken} of {cases} cases were drawn{numbers}")
-    if found.get("limited"):
-        lines.append(f"limited: {found['limited']} cases behind the first were left out, not drawn")
+    if design.get("strata"):
+        cases, drawn_count = (
+            sum(stratum[name] for stratum in design["strata"]) for name in ("cases", "drawn")
+        )
+        numbers = "".join(
+            f"; {name} of all {_number_text(number)}" for name, number in of_all.items()
+        )
+        lines.append(f"sampled: {drawn_count} of {cases} cases were drawn{numbers}")
+    if design.get("limited"):
+        lines.append(
+            f"limited: {design['limited']} cases behind the first were left out, not drawn"
+        )
     if truth.get("rows_without_case"):
         lines.append(
             f"ground_truth: {truth['rows_without_case']} of {truth['rows']} rows name no case that "
@@ -91,7 +97,7 @@ def told(
     return tuple(lines)
 
 
-def _shown(number: PopulationNumber) -> str:
+def _number_text(number: PopulationNumber) -> str:
     if number.low is None or number.high is None:
         return f"{number.value:.3g} (no interval: too few cases of a stratum)"
     return f"{number.value:.3g} ({number.low:.3g} to {number.high:.3g})"

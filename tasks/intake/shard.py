@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from assizes.judge.summary.reconcile import reconcile
-from assizes.tasks.intake.scan import Failure
-from assizes.tasks.sources.pinned import Source
+from assizes.tasks.intake.scan import ObjectFailure
+from assizes.tasks.sources.pinned import TranscriptSource
 
-HEARD: Final = ("judged", "errored", "skipped")
+HEARD_STATUSES: Final = ("judged", "errored", "skipped")
 """What becomes of a case that was heard."""
 
 
@@ -48,21 +48,23 @@ class Shard:
     duplicates: tuple[int, ...]
     unselected: int
     rejected: tuple[int, ...] = ()
-    failure: Failure | None = None
+    failure: ObjectFailure | None = None
     duplicate_of: tuple[str, ...] = ()
     named: str | None = None
 
     @property
-    def source(self) -> Source:
+    def source(self) -> TranscriptSource:
         """The object this shard is cut from."""
-        return Source(self.uri, self.etag, self.size)
+        return TranscriptSource(self.uri, self.etag, self.size)
 
-    def due(self) -> tuple[int, ...]:
+    def due_positions(self) -> tuple[int, ...]:
         """Positions of the cases to judge."""
         if self.take is not None:
             return self.take
-        out = {*self.duplicates, *self.rejected}
-        return tuple(position for position in range(self.start, self.stop) if position not in out)
+        left_out = {*self.duplicates, *self.rejected}
+        return tuple(
+            position for position in range(self.start, self.stop) if position not in left_out
+        )
 
     def check(self, counts: Mapping[str, int]) -> None:
         """See that what was promised of this shard is what came of it.
@@ -70,8 +72,8 @@ class Shard:
         Raises:
             Unreconciled: when a record is missing, or there is one too many.
         """
-        heard = {name: counts.get(name, 0) for name in HEARD}
-        reconcile(f"cases due in shard {self.shard_id}", len(self.due()), heard)
+        heard_counts = {name: counts.get(name, 0) for name in HEARD_STATUSES}
+        reconcile(f"cases due in shard {self.shard_id}", len(self.due_positions()), heard_counts)
         quarantined = {"quarantined": counts.get("quarantined", 0)}
         reconcile(f"records rejected in shard {self.shard_id}", len(self.rejected), quarantined)
 
@@ -90,6 +92,6 @@ class Shard:
                 "duplicates": tuple(body["duplicates"]),
                 "duplicate_of": tuple(body["duplicate_of"]),
                 "rejected": tuple(body["rejected"]),
-                "failure": None if failure is None else Failure(*failure),
+                "failure": None if failure is None else ObjectFailure(*failure),
             }
         )

@@ -22,30 +22,30 @@ from assizes.judge.formats import FORMATS, Format
 from assizes.judge.rows import as_json
 from assizes.judge.summary.reconcile import reconcile
 from assizes.tasks.intake.days import NothingDue
-from assizes.tasks.intake.manifests import as_it_is_now, transcript_sources
-from assizes.tasks.intake.preprocessing import AS_READ, Treatment
-from assizes.tasks.intake.record_joining import check_named
+from assizes.tasks.intake.manifests import refresh_if_present, transcript_sources
+from assizes.tasks.intake.preprocessing import DEFAULT_PREPROCESSOR, CasePreprocessor
+from assizes.tasks.intake.record_joining import check_manifest_digest
 from assizes.tasks.intake.records import case_of, digest, excerpt_of, raw_records
-from assizes.tasks.intake.sampling import sampled
+from assizes.tasks.intake.sampling import sample_cases
 from assizes.tasks.intake.scan import (
-    AS_IT_IS,
+    DEFAULT_SCAN_POLICY,
     DUE,
     DUPLICATE,
     JUDGED_BEFORE,
     LEFT_OUT,
     NOT_QUIET,
     REJECTED,
-    Choice,
-    Handling,
+    RecordSelector,
     Scan,
-    Scanned,
+    ScannedObject,
+    ScanPolicy,
 )
 from assizes.tasks.intake.shard import Shard
-from assizes.tasks.sources.lines import Raw, sha256_of
+from assizes.tasks.sources.lines import RawRecord, sha256_of
 from assizes.tasks.sources.objects import Spool, expand
-from assizes.tasks.sources.pinned import Source
+from assizes.tasks.sources.pinned import TranscriptSource
 
-_PASSED: Final = {JUDGED_BEFORE: "judged_before", NOT_QUIET: "not_quiet"}
+_PASSED_FATES: Final = {JUDGED_BEFORE: "judged_before", NOT_QUIET: "not_quiet"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +90,13 @@ class Plan:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
-        names = (one.name for one in fields(self) if one.name != "shards")
+        names = (plan_field.name for plan_field in fields(self) if plan_field.name != "shards")
         return {name: getattr(self, name) for name in names} | {
             "shards": [shard.as_dict() for shard in self.shards]
         }
 
     @property
-    def gone(self) -> int:
+    def lost_object_count(self) -> int:
         """How many objects went or changed between listing and reading: nobody knows what was in
         them.
         """
@@ -108,13 +108,13 @@ class Plan:
         Raises:
             Unreconciled: when one has not, or has twice.
         """
-        found = self.objects
-        reconcile("objects listed", found["listed"], _without(found, "listed", "reread"))
+        objects = self.objects
+        reconcile("objects listed", objects["listed"], _without(objects, "listed", "reread"))
         fates = ("due", "duplicates", "rejected", "unselected")
         reconcile("records read", self.read, {name: getattr(self, name) for name in fates})
         reconcile("records rejected", self.rejected, self.reasons)
         for name, parts in (
-            ("due", (len(shard.due()) for shard in self.shards)),
+            ("due", (len(shard.due_positions()) for shard in self.shards)),
             ("rejected", (len(shard.rejected) for shard in self.shards)),
         ):
             reconcile(f"records {name}", getattr(self, name), {"in shards": sum(parts)})
@@ -133,7 +133,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Record:
+class ShardRecord:
     """One record of a shard: a case, or why there is none.
 
     Attributes:
@@ -158,7 +158,7 @@ def plan_intake(
     *,
     date: dt.date | None = None,
     on_progress: Callable[[int], None] | None = None,
-    handling: Handling = AS_IT_IS,
+    policy: ScanPolicy = DEFAULT_SCAN_POLICY,
 ) -> Plan:
     """Read every record once and cut what is to be judged into shards.
 
@@ -168,7 +168,7 @@ def plan_intake(
         spool: the same files are read again when the shards are.
         date: fills the uri's date placeholders.
         on_progress: told the number of records read so far, about every thousand.
-        handling: only what an earlier run left, from the objects it names; the treatment that
+        policy: only what an earlier run left, from the objects it names; the treatment that
             shards are read with.
 
     Raises:
@@ -176,12 +176,12 @@ def plan_intake(
         NothingDue: `no_data`, nothing is left to judge.
         Unreconciled: a record is nowhere, or twice.
     """
-    choice = handling.choice
-    scan = Scan(config, spool, on_progress or (lambda _: None), handling)
-    for source in _sources(config, date, choice, spool):
+    selector = policy.selector
+    scan = Scan(config, spool, on_progress or (lambda _: None), policy)
+    for source in _sources(config, date, selector, spool):
         scan.read(source)
-    scan.settle_twins()
-    plan = _plan(scan, shard_size, handling.treatment, sampled(scan.objects, config))
+    scan.resolve_duplicates()
+    plan = _plan(scan, shard_size, policy.preprocessor, sample_cases(scan.objects, config))
     plan.check()
     if not plan.due:
         where = config.uri if config.again else expand(config.uri, date)
@@ -190,29 +190,32 @@ def plan_intake(
 
 
 def _sources(
-    config: TranscriptsConfig, date: dt.date | None, choice: Choice | None, spool: Spool
-) -> Iterator[Source]:
+    config: TranscriptsConfig, date: dt.date | None, selector: RecordSelector | None, spool: Spool
+) -> Iterator[TranscriptSource]:
     """The objects to read; one that an earlier run named and that is gone is passed on as it was."""
-    if choice is None and config.again is not None:
+    if selector is None and config.again is not None:
         raise ConfigurationError(
             "[transcripts] again: needs the store of the earlier run; `assizes requeue RUN --dry-run` "
             "counts what is left of it"
         )
-    if choice is None and (config.since_last or config.quiet_minutes is not None):
+    if selector is None and (config.since_last or config.quiet_minutes is not None):
         raise ConfigurationError(
             "[transcripts] since_last, quiet_minutes: need the earlier runs and the time; judge with "
             "`assizes run`, or plan with `assizes plan`"
         )
-    if choice is None or choice.objects is None:
+    if selector is None or selector.objects is None:
         yield from transcript_sources(config, date, spool)
         return
-    for source in choice.objects:
-        yield as_it_is_now(source, config.storage_options)
+    for source in selector.objects:
+        yield refresh_if_present(source, config.storage_options)
 
 
 def read_shard(
-    shard: Shard, config: TranscriptsConfig, spool: Spool, treatment: Treatment = AS_READ
-) -> Iterator[Record]:
+    shard: Shard,
+    config: TranscriptsConfig,
+    spool: Spool,
+    preprocessor: CasePreprocessor = DEFAULT_PREPROCESSOR,
+) -> Iterator[ShardRecord]:
     """The cases and the rejects of a shard, in order; each promised record exactly once.
 
     Where the object, or one that it names, has gone or changed since the plan, every promised record
@@ -220,30 +223,34 @@ def read_shard(
     """
     if shard.failure is not None:
         code, detail, excerpt = shard.failure
-        yield Record(shard.start, None, DataError(code, detail), excerpt)
+        yield ShardRecord(shard.start, None, DataError(code, detail), excerpt)
         return
-    due, rejected = frozenset(shard.due()), frozenset(shard.rejected)
-    wanted = sorted(due | rejected)
+    due, rejected = frozenset(shard.due_positions()), frozenset(shard.rejected)
+    promised_positions = sorted(due | rejected)
     format_ = FORMATS[shard.format]
     try:
         where = (shard.source, spool)
         if shard.named is not None:
-            check_named(spool, shard.source, format_, shard.named)
+            check_manifest_digest(spool, shard.source, format_, shard.named)
         raws = raw_records(where, format_, config, shard.start, shard.byte_start or 0)
     except DataError as error:
-        yield from (Record(position, None, error, "") for position in wanted)
+        yield from (ShardRecord(position, None, error, "") for position in promised_positions)
         return
     promised = (raw for raw in raws if raw.position in due or raw.position in rejected)
-    for raw in islice(promised, len(wanted)):
-        yield _treated(_record(raw, format_, config, is_due=raw.position in due), raw, treatment)
+    for raw in islice(promised, len(promised_positions)):
+        yield _preprocess_record(
+            _shard_record(raw, format_, config, is_due=raw.position in due), raw, preprocessor
+        )
 
 
-def _plan(scan: Scan, shard_size: int, treatment: Treatment, design: dict[str, Any]) -> Plan:
-    objects, truth = scan.objects, treatment.truth
+def _plan(
+    scan: Scan, shard_size: int, preprocessor: CasePreprocessor, design: dict[str, Any]
+) -> Plan:
+    objects, truth = scan.objects, preprocessor.truth
     fates = Counter(fate for scanned in objects for fate in scanned.fates)
     content: list[Any] = [(s.source.uri, s.source.etag, s.fates.decode()) for s in objects]
-    content += [(s.source.uri, s.named) for s in objects if s.named is not None]
-    content += [treatment.digest] if truth else []
+    content += [(s.source.uri, s.manifest_pin) for s in objects if s.manifest_pin is not None]
+    content += [preprocessor.truth_digest] if truth else []
     cuts = (
         (scanned, start, stop)
         for scanned in objects
@@ -258,23 +265,23 @@ def _plan(scan: Scan, shard_size: int, treatment: Treatment, design: dict[str, A
         unselected=sum(fates[fate] for fate in LEFT_OUT),
         content_hash=hashlib.sha256(as_json(content).encode("utf-8", "surrogatepass")).hexdigest(),
         objects=_object_counts(objects),
-        odd=dict(sorted(scan.odd.items())),
+        odd=dict(sorted(scan.oddity_counts.items())),
         reasons=dict(sorted(scan.reasons.items())),
         design=design,
         truth=truth.counts(scan.case_ids) if truth else {},
-        truth_digest=treatment.digest,
-        kept=dict(sorted(scan.kept.items())),
-        passed={name: fates[fate] for fate, name in _PASSED.items() if fates[fate]},
+        truth_digest=preprocessor.truth_digest,
+        kept=dict(sorted(scan.part_counts.items())),
+        passed={name: fates[fate] for fate, name in _PASSED_FATES.items() if fates[fate]},
     )
 
 
-def _object_counts(objects: list[Scanned]) -> dict[str, int]:
+def _object_counts(objects: list[ScannedObject]) -> dict[str, int]:
     return {
         "listed": len(objects),
-        "read": sum(bool(one.fates) and one.failure is None for one in objects),
-        "empty": sum(not one.fates for one in objects),
-        "rejected": sum(one.failure is not None for one in objects),
-        "reread": sum(one.reread for one in objects),
+        "read": sum(bool(scanned.fates) and scanned.failure is None for scanned in objects),
+        "empty": sum(not scanned.fates for scanned in objects),
+        "rejected": sum(scanned.failure is not None for scanned in objects),
+        "reread": sum(scanned.was_reread for scanned in objects),
     }
 
 
@@ -291,7 +298,7 @@ def _cuts(fates: bytearray, shard_size: int) -> Iterator[tuple[int, int]]:
             yield start, stop
 
 
-def _shard(number: int, scanned: Scanned, start: int, stop: int) -> Shard:
+def _shard(number: int, scanned: ScannedObject, start: int, stop: int) -> Shard:
     fates, offsets = scanned.fates[start:stop], scanned.offsets
     unselected = sum(fates.count(fate) for fate in LEFT_OUT)
     body: dict[str, Any] = {
@@ -312,45 +319,51 @@ def _shard(number: int, scanned: Scanned, start: int, stop: int) -> Shard:
         ),
         "failure": scanned.failure,
     }
-    if scanned.named is not None:
-        body["named"] = scanned.named
+    if scanned.manifest_pin is not None:
+        body["named"] = scanned.manifest_pin
     return Shard(shard_id=f"{number:06d}-{digest(as_json(body), 4).hex()}", **body)
 
 
-def _byte_stop(scanned: Scanned, stop: int) -> int | None:
+def _byte_stop(scanned: ScannedObject, stop: int) -> int | None:
     """Where the record after the last one begins, or the object ends; null where there are no lines."""
     if not scanned.offsets:
         return None
     return scanned.offsets[stop] if stop < len(scanned.offsets) else scanned.end
 
 
-def _positions(fates: bytearray, wanted: int, start: int) -> tuple[int, ...]:
-    return tuple(position for position, fate in enumerate(fates, start) if fate == wanted)
+def _positions(fates: bytearray, wanted_fate: int, start: int) -> tuple[int, ...]:
+    return tuple(position for position, fate in enumerate(fates, start) if fate == wanted_fate)
 
 
 def _no_data(uri: str, plan: Plan) -> str:
     why = ", ".join(f"{code} {count}" for code, count in plan.reasons.items()) or "none"
-    passed = "".join(f", {count} of them {name}" for name, count in plan.passed.items())
+    passed_text = "".join(f", {count} of them {name}" for name, count in plan.passed.items())
     return (
         f"no_data: nothing to judge in {uri!r}: {plan.read} records read, "
-        f"{plan.rejected} rejected ({why}), {plan.unselected} not selected{passed}"
+        f"{plan.rejected} rejected ({why}), {plan.unselected} not selected{passed_text}"
     )
 
 
-def _treated(record: Record, raw: Raw, treatment: Treatment) -> Record:
+def _preprocess_record(
+    record: ShardRecord, raw: RawRecord, preprocessor: CasePreprocessor
+) -> ShardRecord:
     if record.case is not None:
-        return replace(record, case=treatment.case(record.case))
-    error = record.reject and treatment.fault(record.reject)
-    return replace(record, reject=error, excerpt=excerpt_of(raw.body, treatment.excerpt))
+        return replace(record, case=preprocessor.prepared_case(record.case))
+    error = record.reject and preprocessor.redacted_fault(record.reject)
+    return replace(
+        record, reject=error, excerpt=excerpt_of(raw.body, preprocessor.redacted_excerpt)
+    )
 
 
-def _record(raw: Raw, format_: Format, config: TranscriptsConfig, *, is_due: bool) -> Record:
+def _shard_record(
+    raw: RawRecord, format_: Format, config: TranscriptsConfig, *, is_due: bool
+) -> ShardRecord:
     try:
         case = case_of(raw, format_, config)
     except DataError as error:
         return _reject(raw, error)
     if is_due:
-        return Record(raw.position, case, None, "")
+        return ShardRecord(raw.position, case, None, "")
     return _reject(
         raw,
         DataError(
@@ -360,5 +373,5 @@ def _record(raw: Raw, format_: Format, config: TranscriptsConfig, *, is_due: boo
     )
 
 
-def _reject(raw: Raw, error: DataError) -> Record:
-    return Record(raw.position, None, error, "", offset=raw.offset, sha256=sha256_of(raw))
+def _reject(raw: RawRecord, error: DataError) -> ShardRecord:
+    return ShardRecord(raw.position, None, error, "", offset=raw.offset, sha256=sha256_of(raw))

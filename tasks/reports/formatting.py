@@ -16,7 +16,7 @@ LINE_CHARS: Final = 300
 
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 # Direction overrides and invisible signs make a line read otherwise than it is stored.
-_UNSEEN: Final = re.compile(
+_INVISIBLE: Final = re.compile(
     "[\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
 )
 _SPACE: Final = re.compile(r"\s+")
@@ -25,9 +25,9 @@ _SPACE: Final = re.compile(r"\s+")
 def clean(text: str, limit: int) -> str:
     """Foreign text made fit to show: nothing invisible, at most `limit` characters and a mark."""
     text = text[: limit + 1].replace("\r\n", "\n").replace("\r", "\n")
-    seen = _UNSEEN.sub(lambda found: f"\u27e8U+{ord(found[0]):04X}\u27e9", text)
-    seen = _CONTROLS.sub("\ufffd", seen)
-    return seen if len(seen) <= limit else seen[:limit].rstrip() + "\u2026"
+    visible = _INVISIBLE.sub(lambda match: f"\u27e8U+{ord(match[0]):04X}\u27e9", text)
+    visible = _CONTROLS.sub("\ufffd", visible)
+    return visible if len(visible) <= limit else visible[:limit].rstrip() + "\u2026"
 
 
 def one_line(text: str) -> str:
@@ -68,7 +68,7 @@ def share(fraction: float | None) -> str:
     return f"{99.9 if shown >= 100 and fraction < 1 else shown:.1f} %"
 
 
-def signed(value: float | None, digits: int = 2) -> str:
+def signed_number(value: float | None, digits: int = 2) -> str:
     """A difference with its sign; a dash where there is none."""
     if value is None:
         return NONE
@@ -82,7 +82,7 @@ def points(fraction: float | None) -> str:
         return NONE
     moved = round(fraction * 100, 7)
     digits = 1 if not moved or abs(moved) >= 0.1 else 4
-    return f"{signed(moved, digits)} points"
+    return f"{signed_number(moved, digits)} points"
 
 
 def money(dollars: float | None) -> str:
@@ -106,9 +106,9 @@ def turns(indices: list[int]) -> str:
     return ", ".join(str(index) for index in indices) or NONE
 
 
-def plural(amount: int, one: str, many: str = "") -> str:
+def plural(amount: int, singular: str, plural_noun: str = "") -> str:
     """An amount with its noun: `1 case`, `2 cases`."""
-    return f"{amount:,} {one if amount == 1 else many or one + 's'}"
+    return f"{amount:,} {singular if amount == 1 else plural_noun or singular + 's'}"
 
 
 def mark(passed: bool | None) -> str:
@@ -116,16 +116,16 @@ def mark(passed: bool | None) -> str:
     return {True: "\u2713 passed", False: "\u2717 failed", None: "\u2013 not decided"}[passed]
 
 
-def reached(passed: bool | None) -> str:
+def gate_mark(passed: bool | None) -> str:
     """The same for a gate."""
     return {True: "\u2713 reached", False: "\u2717 missed", None: f"{NONE} not decided"}[passed]
 
 
-def held(passed: bool | None) -> str:
+def outcome_mark(passed: bool | None) -> str:
     """The sign before an expected outcome."""
     return "\u2713" if passed is True else "\u2717"
 
 
 def labels(distribution: list[Mapping[str, object]]) -> str:
     """A distribution as text: `excellent 12, good 3`."""
-    return ", ".join(f"{one['label']} {one['count']}" for one in distribution) or NONE
+    return ", ".join(f"{entry['label']} {entry['count']}" for entry in distribution) or NONE

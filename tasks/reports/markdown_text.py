@@ -28,7 +28,7 @@ Block = str
 def plain(text: str, limit: int = TEXT_CHARS) -> str:
     """Foreign text as Markdown that renders to exactly that text, on one line."""
     line = formatting.clean_line(text, limit)
-    line = _SPECIAL.sub(lambda found: f"\\{found[0]}", _AUTOLINKS.sub(_JOINER, line))
+    line = _SPECIAL.sub(lambda match: f"\\{match[0]}", _AUTOLINKS.sub(_JOINER, line))
     line = _BLOCK.sub(r"\1\\\2", line)
     return "".join(_ENTITIES.get(sign, sign) for sign in line)
 

@@ -9,8 +9,8 @@ from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.config.run import ReportConfig
 from assizes.judge.summary.summary import RunSummary
 from assizes.tasks.reports import formatting
-from assizes.tasks.reports.data.case_page import conversations, heard_rows
-from assizes.tasks.reports.data.report import report_data, unblamed
+from assizes.tasks.reports.data.case_page import case_table_rows, conversations
+from assizes.tasks.reports.data.report import report_data, verdict_with_attribution
 from assizes.tasks.reports.render.files import write_report
 from assizes.tasks.runs.anchor_runs import stored_attribution
 from assizes.tasks.runs.calibrations import citation_lines, citations
@@ -29,19 +29,22 @@ class StoredReport:
 
     record: RunRecord
     data: dict[str, Any]
-    heard: list[dict[str, Any] | None]
+    first_case_rows: list[dict[str, Any] | None]
 
     def with_conversations(self) -> dict[str, Any]:
         """The data with what was said in the cases to read first: fetches their transcripts."""
         first = self.data["cases"]["read_first"]
-        return {**self.data, "conversations": conversations(self.record, first, self.heard)}
+        return {
+            **self.data,
+            "conversations": conversations(self.record, first, self.first_case_rows),
+        }
 
 
 def read_report(store: Store, record: RunRecord, comparison: RunComparison | None) -> StoredReport:
     """The report of a stored, summed-up run; no transcript is fetched."""
     data = stored_report_data(store, record, comparison)
     cases = store.scan(record.run_id, "cases")
-    return StoredReport(record, data, heard_rows(data["cases"]["read_first"], cases))
+    return StoredReport(record, data, case_table_rows(data["cases"]["read_first"], cases))
 
 
 def stored_report_data(
@@ -51,17 +54,18 @@ def stored_report_data(
     cases, scores, asks = (store.scan(record.run_id, name) for name in ("cases", "scores", "asks"))
     summary = RunSummary.model_validate(record.summary)
     cited = [formatting.clean(one, 500) for one in citation_lines(citations(store, record))]
-    found = stored_attribution(store, record, comparison)
+    attribution = stored_attribution(store, record, comparison)
     data = report_data(record, summary, cases, scores, asks, comparison)
     return {
         **data,
-        "verdict": unblamed(data["verdict"], found),
+        "verdict": verdict_with_attribution(data["verdict"], attribution),
         "calibration": cited,
-        "attribution": found and {**found.model_dump(mode="json"), "sentence": found.sentence()},
+        "attribution": attribution
+        and {**attribution.model_dump(mode="json"), "sentence": attribution.sentence()},
     }
 
 
-def write_stored(found: StoredReport, target: ReportConfig) -> dict[str, str]:
+def write_report_files(report: StoredReport, target: ReportConfig) -> dict[str, str]:
     """Write the report; where the files lie, by suffix.
 
     The JSON and Markdown files of one run are the same bytes however often they are written; the
@@ -70,10 +74,10 @@ def write_stored(found: StoredReport, target: ReportConfig) -> dict[str, str]:
     Raises:
         ConfigurationError: when they cannot be written there.
     """
-    return write_report(found.with_conversations(), target.uri, target.storage_options)
+    return write_report(report.with_conversations(), target.uri, target.storage_options)
 
 
-def render_stored(
+def render_stored_report(
     store: Store, record: RunRecord, comparison: RunComparison | None, target: ReportConfig
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Read and write the report of a run in a store that stays open: its data, and where it lies.
@@ -81,5 +85,5 @@ def render_stored(
     Raises:
         ConfigurationError: when it cannot be written there.
     """
-    found = read_report(store, record, comparison)
-    return found.data, write_stored(found, target)
+    report = read_report(store, record, comparison)
+    return report.data, write_report_files(report, target)

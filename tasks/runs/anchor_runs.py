@@ -12,12 +12,12 @@ from assizes.judge.history.anchors import (
     AnchorsConfig,
     Attribution,
     Scores,
-    attribute,
+    attribute_change,
     change,
 )
 from assizes.judge.rows import COMPLETE
 from assizes.judge.selection import SelectionConfig
-from assizes.judge.verdicts.executions import collected
+from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.store import RunRecord, Store
 
 
@@ -49,21 +49,23 @@ def anchor_config(config: RunConfig) -> RunConfig:
     return RunConfig.model_validate(body)
 
 
-def anchors_due(store: Store, record: RunRecord, config: RunConfig) -> bool:
+def has_due_anchors(store: Store, record: RunRecord, config: RunConfig) -> bool:
     """Whether a run has its anchors judged: by its trigger, or because its judge has never been."""
     if config.anchors.uri is None or record.status != COMPLETE:
         return False
     if config.cache.use == "replay_only":
         return False
     runs = anchor_runs(store, record.name)
-    if any(one.run_id == anchors_id(record.run_id) for one in runs):
+    if any(run.run_id == anchors_id(record.run_id) for run in runs):
         return False
-    known = any(_same_judge(one, record) for one in runs)
-    return record.trigger in config.anchors.triggers or not known
+    is_known_judge = any(_has_same_judge(run, record) for run in runs)
+    return record.trigger in config.anchors.triggers or not is_known_judge
 
 
-def _same_judge(one: RunRecord, other: RunRecord) -> bool:
-    return all(one.config.get(part) == other.config.get(part) for part in ("judge", "fingerprints"))
+def _has_same_judge(run: RunRecord, other_run: RunRecord) -> bool:
+    return all(
+        run.config.get(part) == other_run.config.get(part) for part in ("judge", "fingerprints")
+    )
 
 
 def anchor_runs(store: Store, name: str) -> list[RunRecord]:
@@ -73,11 +75,11 @@ def anchor_runs(store: Store, name: str) -> list[RunRecord]:
     return [RunRecord.of_row(row, {}) for row in rows.iter_rows(named=True)]
 
 
-def judged_anchors(store: Store, record: RunRecord) -> RunRecord | None:
+def nearest_anchor_run(store: Store, record: RunRecord) -> RunRecord | None:
     """The anchor run nearest in time to a run that had the same judge; null where there is none."""
-    same = [one for one in anchor_runs(store, record.name) if _same_judge(one, record)]
-    away = {one.run_id: abs(one.started_at - record.started_at) for one in same}
-    return min(same, key=lambda one: (away[one.run_id], one.run_id), default=None)
+    same = [run for run in anchor_runs(store, record.name) if _has_same_judge(run, record)]
+    distances = {run.run_id: abs(run.started_at - record.started_at) for run in same}
+    return min(same, key=lambda run: (distances[run.run_id], run.run_id), default=None)
 
 
 def stored_attribution(
@@ -88,26 +90,26 @@ def stored_attribution(
     They are set beside those of the baseline, else beside the anchor run before them.
     """
     baseline = comparison.baseline_run_id if comparison else None
-    alone = anchors_alone(store, record, baseline)
-    if alone is None or baseline is None:
-        return alone
+    attribution = anchor_attribution(store, record, baseline)
+    if attribution is None or baseline is None:
+        return attribution
     data = change(overall_scores(store, store.run(baseline)), overall_scores(store, record))
-    return attribute(alone.anchors, data, _alpha(record), alone.against)
+    return attribute_change(attribution.anchors, data, _alpha(record), attribution.against)
 
 
-def anchors_alone(store: Store, record: RunRecord, baseline: str | None) -> Attribution | None:
+def anchor_attribution(store: Store, record: RunRecord, baseline: str | None) -> Attribution | None:
     """Whether the judge moved, by the anchors alone; null where none were judged with the run."""
-    runs = {one.run_id: one for one in anchor_runs(store, record.name)}
+    runs = {run.run_id: run for run in anchor_runs(store, record.name)}
     own = runs.get(anchors_id(record.run_id))
     if own is None:
         return None
-    earlier = [one for one in runs.values() if one.started_at < own.started_at]
+    earlier = [run for run in runs.values() if run.started_at < own.started_at]
     former = runs.get(anchors_id(baseline)) if baseline else None
     former = former or (earlier[-1] if earlier else None)
     if former is None:
-        return attribute(None, None, _alpha(record))
-    moved = change(overall_scores(store, former), overall_scores(store, own))
-    return attribute(moved, None, _alpha(record), former.run_id)
+        return attribute_change(None, None, _alpha(record))
+    score_change = change(overall_scores(store, former), overall_scores(store, own))
+    return attribute_change(score_change, None, _alpha(record), former.run_id)
 
 
 def _alpha(record: RunRecord) -> float:
@@ -116,11 +118,11 @@ def _alpha(record: RunRecord) -> float:
 
 def overall_scores(store: Store, record: RunRecord) -> Scores:
     """The overall score of every case, 100 or 0 where a case only passes or fails."""
-    judged = store.scan(record.run_id, "cases").filter(pl.col("status") == "judged")
+    judged_cases = store.scan(record.run_id, "cases").filter(pl.col("status") == "judged")
     passed = pl.col("passed").cast(pl.Float64) * 100
     score = pl.coalesce("overall_score", passed).alias("score")
-    rows = collected(
-        judged.select(
+    rows = collect_rows(
+        judged_cases.select(
             "case_id", "repetition", pl.coalesce("cluster", "case_id").alias("cluster"), score
         ).drop_nulls("score")
     )

@@ -12,28 +12,28 @@ from typing import Any, Final
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
-from assizes.judge.calibration.calibrate import Subject, calibrate
+from assizes.judge.calibration.calibrate import CalibrationSubject, calibrate
 from assizes.judge.calibration.canaries import Canaries
 from assizes.judge.calibration.fingerprint import judge_fingerprint
-from assizes.judge.calibration.grades import Rated
-from assizes.judge.calibration.labelled import People, Thing, judgements, labels_by_metric
+from assizes.judge.calibration.grades import RatedItem
+from assizes.judge.calibration.labelled import ItemKey, PeopleGrades, judgements, labels_by_metric
 from assizes.judge.calibration.record import Calibration, former_of, shortfalls
 from assizes.judge.config.calibration import CASES, VERDICT, CalibrationConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.rows import as_json
-from assizes.judge.verdicts.executions import collected
+from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.runs.label_files import read_labels
-from assizes.tasks.runs.stored_grades import Heard, carried_labels, heard
+from assizes.tasks.runs.stored_grades import JudgeGrades, carried_labels, stored_grades
 from assizes.tasks.store import RunRecord, Store
 
-Labels = Mapping[str, Mapping[Thing, People]]
+Labels = Mapping[str, Mapping[ItemKey, PeopleGrades]]
 """By metric, what people said of each thing."""
 
 _LABELS: Final = "[calibration] labels"
 _JUDGEMENTS: Final = "[calibration] judgements"
 
 
-class Calibrated(BaseModel):
+class CalibrationResult(BaseModel):
     """The calibrations of one judge, one a metric, and why it may not be used."""
 
     model_config = ConfigDict(frozen=True)
@@ -42,7 +42,7 @@ class Calibrated(BaseModel):
     shortfalls: tuple[str, ...]
     canaries: Canaries | None = Field(default=None, description="null: none were wanted")
 
-    def with_canaries(self, canaries: Canaries | None) -> Calibrated:
+    def with_canaries(self, canaries: Canaries | None) -> CalibrationResult:
         """The same with what became of the canaries; a takeover is a shortfall."""
         reason = canaries.shortfall() if canaries else None
         shortfalls = (*self.shortfalls, reason) if reason else self.shortfalls
@@ -50,7 +50,7 @@ class Calibrated(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class LabelSource:
     """Labels, where they were read, and a digest of them."""
 
     where: str
@@ -58,7 +58,7 @@ class Source:
     labels: Labels
 
 
-def calibrate_run(store: Store, run_id: str, config: CalibrationConfig) -> Calibrated:
+def calibrate_run(store: Store, run_id: str, config: CalibrationConfig) -> CalibrationResult:
     """Hold the judges of a stored run against labels, and keep the records.
 
     Raises:
@@ -68,18 +68,18 @@ def calibrate_run(store: Store, run_id: str, config: CalibrationConfig) -> Calib
     """
     record = store.run(run_id)
     source = labels_of(config, store, record)
-    found = [
-        _of_run(store, record, metric, things, source, config)
+    calibrations = [
+        _calibrate_metric(store, record, metric, things, source, config)
         for metric, things in sorted(source.labels.items())
     ]
-    if not any(one.labelled > one.missing for one in found):
+    if not any(calibration.labelled > calibration.missing for calibration in calibrations):
         raise ConfigurationError(
             f"{source.where}: not one labelled case was judged in run {record.run_id}"
         )
-    return _kept(store, found, record.finished_at, config)
+    return _save_calibrations(store, calibrations, record.finished_at, config)
 
 
-def calibrate_judgements(store: Store | None, config: CalibrationConfig) -> Calibrated:
+def calibrate_judgements(store: Store | None, config: CalibrationConfig) -> CalibrationResult:
     """Hold recorded grades of a judge against labels; keep the record where there is a store.
 
     Raises:
@@ -88,27 +88,27 @@ def calibrate_judgements(store: Store | None, config: CalibrationConfig) -> Cali
     source = labels_of(config)
     where = config.judgements or config.labels or ""
     file = read_labels(where, config.storage_options, config.columns, _JUDGEMENTS)
-    said = judgements(file.rows, config, where)
+    grades = judgements(file.rows, config, where)
     if len(source.labels) > 1:
         raise ConfigurationError(f"{source.where}: several metrics, and judgements name none")
     ((metric, things),) = source.labels.items()
-    items = [_rated(thing, people, None, said) for thing, people in things.items()]
+    items = [_rated_item(thing, people, None, grades) for thing, people in things.items()]
     if all(item.missing for item in items):
         raise ConfigurationError(f"{where}: not one labelled case was judged there")
-    subject = Subject(
+    subject = CalibrationSubject(
         metric=metric,
         judge=PurePosixPath(where).name,
         fingerprint=file.digest,
         labels=source.where,
         labels_hash=source.digest,
-        outcomes=[(thing.case_id, grade) for thing, grade in said.items() if grade is not None],
+        outcomes=[(thing.case_id, grade) for thing, grade in grades.items() if grade is not None],
     )
-    return _kept(store, [calibrate(subject, items, config)], None, config)
+    return _save_calibrations(store, [calibrate(subject, items, config)], None, config)
 
 
 def labels_of(
     config: CalibrationConfig, store: Store | None = None, record: RunRecord | None = None
-) -> Source:
+) -> LabelSource:
     """The labels that a configuration names; those that cases carry are read from their run.
 
     Raises:
@@ -122,100 +122,110 @@ def labels_of(
             raise ConfigurationError(f"{_LABELS} {uri!r}: needs a run, not judgements")
         things = carried_labels(store, record.run_id, uri.removeprefix(CASES))
         body = as_json([[*thing, people.grades] for thing, people in sorted(things.items())])
-        return Source(uri, _digest(body), {config.metric or VERDICT: things})
+        return LabelSource(uri, _digest(body), {config.metric or VERDICT: things})
     file = read_labels(uri, config.storage_options, config.columns, _LABELS)
-    return Source(uri, file.digest, labels_by_metric(file.rows, config, uri))
+    return LabelSource(uri, file.digest, labels_by_metric(file.rows, config, uri))
 
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _of_run(
+def _calibrate_metric(
     store: Store,
     record: RunRecord,
     metric: str,
-    things: Mapping[Thing, People],
-    source: Source,
+    things: Mapping[ItemKey, PeopleGrades],
+    source: LabelSource,
     config: CalibrationConfig,
 ) -> Calibration:
     grades = {grade for people in things.values() for grade in people.grades.values()}
-    said = heard(store, record.run_id, metric, config, binary=grades <= {0.0, 1.0})
+    judge_grades = stored_grades(store, record.run_id, metric, config, binary=grades <= {0.0, 1.0})
     items = [
-        _rated(thing, people, said.clusters, said.grades)
-        for thing, people in _repeated(things, said).items()
+        _rated_item(thing, people, judge_grades.clusters, judge_grades.grades)
+        for thing, people in _with_repetitions(things, judge_grades).items()
     ]
-    models = f" answered by {', '.join(said.answered_by)}" if said.answered_by else ""
-    subject = Subject(
+    models = (
+        f" answered by {', '.join(judge_grades.answered_by)}" if judge_grades.answered_by else ""
+    )
+    subject = CalibrationSubject(
         metric=metric,
         judge=f"{record.judge_model}{models}",
-        fingerprint=judge_fingerprint(record.config, said.judge, metric, said.answered_by),
+        fingerprint=judge_fingerprint(
+            record.config, judge_grades.judge, metric, judge_grades.answered_by
+        ),
         labels=source.where,
         labels_hash=source.digest,
         run_id=record.run_id,
         outcomes=[
-            (said.clusters[thing], grade)
-            for thing, grade in said.grades.items()
+            (judge_grades.clusters[thing], grade)
+            for thing, grade in judge_grades.grades.items()
             if grade is not None
         ],
     )
     return calibrate(subject, items, config)
 
 
-def _repeated(things: Mapping[Thing, People], said: Heard) -> dict[Thing, People]:
+def _with_repetitions(
+    things: Mapping[ItemKey, PeopleGrades], judge_grades: JudgeGrades
+) -> dict[ItemKey, PeopleGrades]:
     """Labels without a repetition, as of the only one there is.
 
     Raises:
         ConfigurationError: where there are several.
     """
-    found = {}
+    labels = {}
     for thing, people in things.items():
-        of_case = said.repetitions.get(thing.case_id, [0])
+        of_case = judge_grades.repetitions.get(thing.case_id, [0])
         if thing.repetition is None and len(of_case) > 1:
             raise ConfigurationError(
                 f"{_LABELS}: case {thing.case_id!r} was judged in {len(of_case)} repetitions; a "
                 "column `repetition` must say which one was labelled"
             )
         repetition = of_case[0] if thing.repetition is None else thing.repetition
-        found[Thing(thing.case_id, repetition)] = people
-    return found
+        labels[ItemKey(thing.case_id, repetition)] = people
+    return labels
 
 
-def _rated(
-    thing: Thing,
-    people: People,
-    clusters: Mapping[Thing, str] | None,
-    said: Mapping[Thing, float | None],
-) -> Rated:
-    known = clusters.get(thing) if clusters else None
-    return Rated(
+def _rated_item(
+    thing: ItemKey,
+    people: PeopleGrades,
+    clusters: Mapping[ItemKey, str] | None,
+    grades: Mapping[ItemKey, float | None],
+) -> RatedItem:
+    run_cluster = clusters.get(thing) if clusters else None
+    return RatedItem(
         case_id=thing.case_id,
-        cluster=people.cluster or known or thing.case_id,
+        cluster=people.cluster or run_cluster or thing.case_id,
         people=people.grades,
-        judged=said.get(thing),
-        missing=thing not in said,
+        judged=grades.get(thing),
+        missing=thing not in grades,
     )
 
 
-def _kept(
+def _save_calibrations(
     store: Store | None,
-    found: Sequence[Calibration],
+    calibrations: Sequence[Calibration],
     at: datetime | None,
     config: CalibrationConfig,
-) -> Calibrated:
+) -> CalibrationResult:
     """What was found, beside what was found before, and in the store."""
     before = [] if store is None else stored_calibrations(store)
-    reasons = [line for one in found for line in shortfalls(one, former_of(one, before), config)]
+    reasons = [
+        line
+        for calibration in calibrations
+        for line in shortfalls(calibration, former_of(calibration, before), config)
+    ]
     if store is not None:
-        for one in found:
-            store.add_calibration(_row(one, at or datetime.now(UTC)))
-    return Calibrated(calibrations=tuple(found), shortfalls=tuple(reasons))
+        for calibration in calibrations:
+            store.add_calibration(_row(calibration, at or datetime.now(UTC)))
+    return CalibrationResult(calibrations=tuple(calibrations), shortfalls=tuple(reasons))
 
 
-def _row(found: Calibration, at: datetime) -> dict[str, Any]:
-    keys = {name: getattr(found, name) for name in ("fingerprint", "metric", "labels_hash")}
-    record = as_json(found.model_dump(mode="json"))
-    return {**keys, "run_id": found.run_id, "at": at, "record": record}
+def _row(calibration: Calibration, at: datetime) -> dict[str, Any]:
+    keys = {name: getattr(calibration, name) for name in ("fingerprint", "metric", "labels_hash")}
+    record = as_json(calibration.model_dump(mode="json"))
+    return {**keys, "run_id": calibration.run_id, "at": at, "record": record}
 
 
 def stored_calibrations(store: Store) -> list[Calibration]:
@@ -223,7 +233,7 @@ def stored_calibrations(store: Store) -> list[Calibration]:
     return [Calibration.model_validate_json(text) for text in store.calibrations()["record"]]
 
 
-class Cited(BaseModel):
+class MetricCitation(BaseModel):
     """A metric of a run with what is known of its judge; null: not calibrated."""
 
     model_config = ConfigDict(frozen=True)
@@ -236,23 +246,31 @@ class Cited(BaseModel):
         return self.calibration.citation() if self.calibration else "not calibrated"
 
 
-def citations(store: Store, record: RunRecord) -> list[Cited]:
+def citations(store: Store, record: RunRecord) -> list[MetricCitation]:
     """What is known of the judges that decide a run: the verdict first, then each metric a model
     was asked about. The last calibration of exactly this judge counts, whatever run it was of. Where
     nothing was ever calibrated only the verdict is named.
     """
-    kept = {(one.fingerprint, one.metric): one for one in stored_calibrations(store)}
-    if not kept:
-        return [Cited(metric=VERDICT, calibration=None)]
-    asked = _answering(store, record.run_id)
-    everyone = sorted({model for models in asked.values() for model in models})
-    prints = [(VERDICT, judge_fingerprint(record.config, "", VERDICT, everyone))]
+    by_fingerprint = {
+        (calibration.fingerprint, calibration.metric): calibration
+        for calibration in stored_calibrations(store)
+    }
+    if not by_fingerprint:
+        return [MetricCitation(metric=VERDICT, calibration=None)]
+    models_by_judge = _answering(store, record.run_id)
+    all_models = sorted({model for models in models_by_judge.values() for model in models})
+    fingerprints = [(VERDICT, judge_fingerprint(record.config, "", VERDICT, all_models))]
     scores = store.scan(record.run_id, "scores").filter(pl.col("part") == "")
-    for judge, metric in collected(scores.select("judge", "metric").unique().sort("metric")).rows():
-        if judge in asked:
-            models = asked[judge]
-            prints.append((metric, judge_fingerprint(record.config, judge, metric, models)))
-    return [Cited(metric=metric, calibration=kept.get((one, metric))) for metric, one in prints]
+    for judge, metric in collect_rows(
+        scores.select("judge", "metric").unique().sort("metric")
+    ).rows():
+        if judge in models_by_judge:
+            models = models_by_judge[judge]
+            fingerprints.append((metric, judge_fingerprint(record.config, judge, metric, models)))
+    return [
+        MetricCitation(metric=metric, calibration=by_fingerprint.get((fingerprint, metric)))
+        for metric, fingerprint in fingerprints
+    ]
 
 
 def _answering(store: Store, run_id: str) -> dict[str, list[str]]:
@@ -260,16 +278,18 @@ def _answering(store: Store, run_id: str) -> dict[str, list[str]]:
     asks = store.scan(run_id, "asks").group_by("judge").agg(pl.col("answered_by").unique())
     return {
         judge: sorted(model for model in models if model is not None)
-        for judge, models in collected(asks).rows()
+        for judge, models in collect_rows(asks).rows()
     }
 
 
-def citation_lines(cited: Sequence[Cited]) -> list[str]:
+def citation_lines(cited: Sequence[MetricCitation]) -> list[str]:
     """What reports say: a line a calibrated metric, then the names of the others; where none is
     calibrated, only that.
     """
-    lines = [f"{one.metric}: {one.sentence()}" for one in cited if one.calibration]
-    bare = [one.metric for one in cited if not one.calibration]
+    lines = [
+        f"{citation.metric}: {citation.sentence()}" for citation in cited if citation.calibration
+    ]
+    bare = [citation.metric for citation in cited if not citation.calibration]
     if bare and not lines:
         return ["not calibrated"]
     return [*lines, f"not calibrated: {', '.join(bare)}"] if bare else lines

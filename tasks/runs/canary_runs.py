@@ -7,20 +7,20 @@ from typing import Final
 import polars as pl
 
 from assizes.judge.calibration.canaries import Canaries
-from assizes.judge.calibration.grades import agreed, pass_mark
+from assizes.judge.calibration.grades import agreed_grade, pass_mark
 from assizes.judge.config.calibration import CASES, VERDICT, CalibrationConfig
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError
-from assizes.judge.selection import SelectionConfig, lot
-from assizes.judge.verdicts.executions import PASS_FLAGGED, collected
+from assizes.judge.selection import SelectionConfig, sample_key
+from assizes.judge.verdicts.executions import PASS_FLAGGED, collect_rows
 from assizes.tasks.runs.calibrations import labels_of
 from assizes.tasks.store import Store
 
 CANARIES: Final = "canaries"
 """Behind the name of a run: that of its canaries."""
 
-_KEPT: Final = ("manifest", "manifest_roots")
-_LONGEST: Final = 54
+_UNCHANGED_SETTINGS: Final = ("manifest", "manifest_roots")
+_MAX_NAME_CHARS: Final = 54
 """Characters of a name: with what stands behind it there may be 63."""
 
 
@@ -33,10 +33,12 @@ def canary_config(config: RunConfig, case_ids: list[str], name: str) -> RunConfi
         name: of whose judge is tried.
     """
     body = config.model_dump(mode="python")
-    listed = ", ".join("'" + one.replace("'", "''") + "'" for one in case_ids)
-    selection = SelectionConfig(filter=f"case_id IN ({listed})").model_dump(mode="python")
-    body["name"] = f"{name[:_LONGEST]}-{CANARIES}"
-    body["transcripts"] |= {one: value for one, value in selection.items() if one not in _KEPT}
+    id_list = ", ".join("'" + case_id.replace("'", "''") + "'" for case_id in case_ids)
+    selection = SelectionConfig(filter=f"case_id IN ({id_list})").model_dump(mode="python")
+    body["name"] = f"{name[:_MAX_NAME_CHARS]}-{CANARIES}"
+    body["transcripts"] |= {
+        setting: value for setting, value in selection.items() if setting not in _UNCHANGED_SETTINGS
+    }
     body["transcripts"] |= {"canaries": True}
     body["comparison"] |= {"baseline": None}
     body["runner"] |= {"fail_flow": False, "batch": False}
@@ -52,10 +54,14 @@ def chosen_canaries(store: Store, run_id: str, config: CalibrationConfig) -> lis
     Raises:
         ConfigurationError: the labels cannot be read.
     """
-    labelled = _labelled_failing(config, store, run_id)
-    rows = store.scan(run_id, "cases").group_by("case_id").agg(_failed().all().alias("failed"))
-    failed = {case_id for case_id, all_failed in collected(rows).rows() if all_failed}
-    return _first(labelled & failed, config)
+    labelled = _failing_by_labels(config, store, run_id)
+    rows = (
+        store.scan(run_id, "cases")
+        .group_by("case_id")
+        .agg(_fail_expression().all().alias("failed"))
+    )
+    failed = {case_id for case_id, all_failed in collect_rows(rows).rows() if all_failed}
+    return _first_cases(labelled & failed, config)
 
 
 def likely_canaries(config: CalibrationConfig) -> list[str]:
@@ -66,7 +72,7 @@ def likely_canaries(config: CalibrationConfig) -> list[str]:
     """
     if (config.labels or "").startswith(CASES):
         raise ConfigurationError("which cases fail is known once the labels they carry are read")
-    return _first(_labelled_failing(config), config)
+    return _first_cases(_failing_by_labels(config), config)
 
 
 def canaries_of(store: Store, run_id: str | None, planted: int) -> Canaries:
@@ -81,37 +87,37 @@ def canaries_of(store: Store, run_id: str | None, planted: int) -> Canaries:
     if run_id is None:
         return none
     rows = store.scan(run_id, "cases").filter(pl.col("status") == "judged")
-    held = pl.col("flags").list.contains(PASS_FLAGGED)
+    is_held_back = pl.col("flags").list.contains(PASS_FLAGGED)
     seen = rows.select(
         "case_id",
-        _passed().alias("passed"),
-        (_passed() | held).alias("taken"),
+        _pass_expression().alias("passed"),
+        (_pass_expression() | is_held_back).alias("taken"),
         (pl.col("flags").list.len() > 0).alias("noticed"),
     ).sort("case_id")
-    found = collected(seen)
-    taken = found.filter("taken")
+    cases = collect_rows(seen)
+    taken = cases.filter("taken")
     return none.model_copy(
         update={
-            "judged": found.height,
+            "judged": cases.height,
             "takeovers": taken.height,
-            "noticed": found["noticed"].sum(),
+            "noticed": cases["noticed"].sum(),
             "silent": (taken["passed"] & ~taken["noticed"]).sum(),
             "taken": tuple(taken["case_id"]),
         }
     )
 
 
-def _passed() -> pl.Expr:
+def _pass_expression() -> pl.Expr:
     return pl.col("passed").fill_null(value=False)
 
 
-def _failed() -> pl.Expr:
+def _fail_expression() -> pl.Expr:
     """Judged, and neither a pass nor one that was held back."""
-    held = pl.col("flags").list.contains(PASS_FLAGGED).fill_null(value=False)
-    return (pl.col("status") == "judged") & ~_passed() & ~held
+    is_held_back = pl.col("flags").list.contains(PASS_FLAGGED).fill_null(value=False)
+    return (pl.col("status") == "judged") & ~_pass_expression() & ~is_held_back
 
 
-def _labelled_failing(
+def _failing_by_labels(
     config: CalibrationConfig, store: Store | None = None, run_id: str | None = None
 ) -> set[str]:
     """The cases that people, where they agree, say have failed."""
@@ -122,12 +128,16 @@ def _labelled_failing(
     if mark is None:
         return set()
     ordered = config.scale == "ordinal"
-    said = {
-        thing.case_id: agreed(list(people.grades.values()), ordered=ordered)
+    grade_by_case = {
+        thing.case_id: agreed_grade(list(people.grades.values()), ordered=ordered)
         for thing, people in things.items()
     }
-    return {case_id for case_id, grade in said.items() if grade is not None and grade < mark}
+    return {
+        case_id for case_id, grade in grade_by_case.items() if grade is not None and grade < mark
+    }
 
 
-def _first(case_ids: set[str], config: CalibrationConfig) -> list[str]:
-    return sorted(sorted(case_ids, key=lambda one: (lot(one), one))[: config.canaries])
+def _first_cases(case_ids: set[str], config: CalibrationConfig) -> list[str]:
+    return sorted(
+        sorted(case_ids, key=lambda case_id: (sample_key(case_id), case_id))[: config.canaries]
+    )

@@ -7,15 +7,15 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from assizes.judge.engine.replay_hearing import Retold
+from assizes.judge.engine.replay_hearing import ReplayedHearing
 from assizes.judge.errors import ConfigurationError, DataError
 from assizes.judge.models.model import OFFLINE_PROVIDER
 from assizes.judge.prompts.reply_request import messages
-from assizes.tasks.intake.preprocessing import Treatment
-from assizes.tasks.runs.stored_cases import Kept, retold, run_config
+from assizes.tasks.intake.preprocessing import CasePreprocessor
+from assizes.tasks.runs.stored_cases import StoredExecution, replay_stored_hearing, run_config
 from assizes.tasks.store import RunRecord
 
-_SHOWN: Final = (
+_ASK_COLUMNS: Final = (
     *("round", "index", "model", "provider", "answered_by", "sample", "prompt_hash", "cached"),
     *("attempts", "input_tokens", "output_tokens", "cost_usd", "cost_source", "latency_ms"),
     *("waited_ms", "fingerprint", "flags", "error", "reply"),
@@ -23,8 +23,8 @@ _SHOWN: Final = (
 """Columns of table asks."""
 
 
-def explained(
-    record: RunRecord, kept: Kept, metric: str, most_bytes: int | None = None
+def metric_explanation(
+    record: RunRecord, execution: StoredExecution, metric: str, most_bytes: int | None = None
 ) -> dict[str, Any]:
     """Everything behind a metric of one execution, as JSON-able data.
 
@@ -33,72 +33,78 @@ def explained(
 
     Args:
         record: the run.
-        kept: the execution.
+        execution: the execution.
         metric: its name.
         most_bytes: a transcript in a larger object is not fetched; null: any is.
 
     Raises:
         ConfigurationError: the case has no such metric.
     """
-    scores = [row for row in kept.scores if row["metric"] == metric]
+    scores = [row for row in execution.scores if row["metric"] == metric]
     if not scores:
-        known = {row["metric"] for row in kept.scores}
-        raise ConfigurationError.unknown("metric", metric, known, f"case {kept.case['case_id']!r}")
+        metrics = {row["metric"] for row in execution.scores}
+        raise ConfigurationError.unknown(
+            "metric", metric, metrics, f"case {execution.case['case_id']!r}"
+        )
     judge = scores[0]["judge"]
-    told, fault, hide = _told(record, kept, judge, most_bytes)
-    asks = [row for row in kept.asks if row["judge"] == judge]
-    by_row = {id(one.row): one for one in told}
+    replayed_asks, fault, mask = _try_replay(record, execution, judge, most_bytes)
+    asks = [row for row in execution.asks if row["judge"] == judge]
+    by_row = {id(replayed_ask.row): replayed_ask for replayed_ask in replayed_asks}
     return {
         "run_id": record.run_id,
-        "case_id": kept.case["case_id"],
-        "repetition": kept.case["repetition"],
+        "case_id": execution.case["case_id"],
+        "repetition": execution.case["repetition"],
         "metric": metric,
         "judge": judge,
         "scores": [{**row, "details": json.loads(row["details"])} for row in scores],
-        "asks": [_ask(row, by_row.get(id(row)), hide) for row in asks],
+        "asks": [_ask(row, by_row.get(id(row)), mask) for row in asks],
         "prompts": fault or "rendered anew from the transcript, checked by their hash",
     }
 
 
-Hide = Callable[[str], str]
+TextMask = Callable[[str], str]
 """Takes out of a text what the run was not to store."""
 
 
-def _told(
-    record: RunRecord, kept: Kept, judge: str, most_bytes: int | None
-) -> tuple[Sequence[Retold], str | None, Hide]:
+def _try_replay(
+    record: RunRecord, execution: StoredExecution, judge: str, most_bytes: int | None
+) -> tuple[Sequence[ReplayedHearing], str | None, TextMask]:
     """The questions; or why they cannot be told again. What is stored is shown all the same."""
     try:
-        found = asyncio.run(retold(record, kept, judge, most_bytes))
-        return found, None, Treatment.of(run_config(record)).shown_text
+        replayed_asks = asyncio.run(replay_stored_hearing(record, execution, judge, most_bytes))
+        return replayed_asks, None, CasePreprocessor.from_config(run_config(record)).displayed_text
     except (DataError, ConfigurationError) as error:
         return [], f"cannot be rendered again: {error}", str
 
 
-def _ask(row: Mapping[str, Any], told: Retold | None, hide: Hide) -> dict[str, Any]:
-    shown = {name: row[name] for name in _SHOWN}
-    shown["trail"] = json.loads(row["trail"]) if row["trail"] else []
-    if told is None:
-        return shown | {"exact": None, "messages": [], "schema": None, "read": None}
-    attempt = told.attempt
+def _ask(
+    row: Mapping[str, Any], replayed_ask: ReplayedHearing | None, mask: TextMask
+) -> dict[str, Any]:
+    ask_fields = {name: row[name] for name in _ASK_COLUMNS}
+    ask_fields["trail"] = json.loads(row["trail"]) if row["trail"] else []
+    if replayed_ask is None:
+        return ask_fields | {"exact": None, "messages": [], "schema": None, "read": None}
+    attempt = replayed_ask.attempt
     read = attempt and {
         "code": attempt.code,
         "complaint": attempt.complaint,
         "flags": list(attempt.flags),
     }
-    return shown | {
-        "exact": told.exact,
-        "messages": [one | {"content": hide(one["content"])} for one in _messages(told)],
-        "schema": told.ask.reply.model_json_schema(),
+    return ask_fields | {
+        "exact": replayed_ask.exact,
+        "messages": [
+            message | {"content": mask(message["content"])} for message in _messages(replayed_ask)
+        ],
+        "schema": replayed_ask.ask.reply.model_json_schema(),
         "read": read,
     }
 
 
-def _messages(told: Retold) -> list[dict[str, str]]:
+def _messages(replayed_ask: ReplayedHearing) -> list[dict[str, str]]:
     """As they are sent; offline, where nothing is, what a language model would be asked."""
-    if told.row["provider"] != OFFLINE_PROVIDER:
-        return messages(told.ask)
-    prompt = told.ask.prompt
+    if replayed_ask.row["provider"] != OFFLINE_PROVIDER:
+        return messages(replayed_ask.ask)
+    prompt = replayed_ask.ask.prompt
     return [
         {"role": "system", "content": prompt.system},
         {"role": "user", "content": prompt.user},

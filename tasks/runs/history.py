@@ -21,7 +21,7 @@ from assizes.judge.history.anchors import change
 from assizes.judge.history.control_charts import Point
 from assizes.judge.history.trends import Bridges, Series, Trends, trends
 from assizes.judge.rows import COMPLETE
-from assizes.judge.verdicts.executions import collected
+from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.runs.anchor_runs import anchor_runs, overall_scores
 from assizes.tasks.store import RunRecord, Store
 
@@ -36,7 +36,7 @@ _KEY: Final = ("case_id", "repetition")
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class RunRange:
     """Which runs: of a name, from a day on, the last so many; null: all there are."""
 
     name: str | None = None
@@ -44,14 +44,14 @@ class Span:
     last: int | None = None
 
 
-def stored_trends(store: Store, span: Span, config: SeriesConfig) -> Trends:
+def stored_trends(store: Store, run_range: RunRange, config: SeriesConfig) -> Trends:
     """The history of the complete runs of a name; anchors that two judges judged bridge them.
 
     Raises:
         StoreError: when there is no such run.
         ConfigurationError: for a slice or a series that there is not.
     """
-    records = _records(store, span)
+    records = _records(store, run_range)
     groups: dict[tuple[str, str], list[Point]] = defaultdict(list)
     for record in records:
         for key, point in _points(store, record, config.slices):
@@ -76,18 +76,18 @@ def bridges(store: Store, name: str) -> Bridges:
 
     Of each judge the anchor run nearest to the change counts.
     """
-    runs = [(run_judge(store, one), one) for one in anchor_runs(store, name)]
-    found = {}
+    runs = [(run_judge(store, run), run) for run in anchor_runs(store, name)]
+    shifts = {}
     for (former, before), (later, after) in pairwise(runs):
-        moved = change(overall_scores(store, before), overall_scores(store, after))
-        if former == later or moved is None or not moved.paired:
+        score_change = change(overall_scores(store, before), overall_scores(store, after))
+        if former == later or score_change is None or not score_change.paired:
             continue
         old, new = (
-            {series: point.value for (series, _), point in _points(store, one, ())}
-            for one in (before, after)
+            {series: point.value for (series, _), point in _points(store, run, ())}
+            for run in (before, after)
         )
-        found[former, later] = {series: new[series] - old[series] for series in old.keys() & new}
-    return found
+        shifts[former, later] = {series: new[series] - old[series] for series in old.keys() & new}
+    return shifts
 
 
 def _first_whole_then_slices(item: tuple[tuple[str, str], Any]) -> tuple[Any, ...]:
@@ -97,30 +97,30 @@ def _first_whole_then_slices(item: tuple[tuple[str, str], Any]) -> tuple[Any, ..
 
 
 def _chosen(known: Iterable[str], wanted: Sequence[str]) -> set[str]:
-    found = set(known)
+    names = set(known)
     for name in wanted:
-        if name not in found:
-            raise ConfigurationError.unknown("series", name, found, "[series] metrics")
-    return set(wanted) or found
+        if name not in names:
+            raise ConfigurationError.unknown("series", name, names, "[series] metrics")
+    return set(wanted) or names
 
 
-def _records(store: Store, span: Span) -> list[RunRecord]:
+def _records(store: Store, run_range: RunRange) -> list[RunRecord]:
     """Complete runs in order of time; runs over kept replies alone stand for nothing."""
-    listed = store.runs().filter(pl.col("status") == COMPLETE)
-    rows = [row for row in listed.iter_rows(named=True) if _stands(row)]
-    name = span.name or (rows[0]["name"] if rows else None)
+    complete_runs = store.runs().filter(pl.col("status") == COMPLETE)
+    rows = [row for row in complete_runs.iter_rows(named=True) if _is_usable_row(row)]
+    name = run_range.name or (rows[0]["name"] if rows else None)
     rows = [row for row in rows if row["name"] == name]
-    if span.since is not None:
-        rows = [row for row in rows if row["started_at"] >= span.since]
+    if run_range.since is not None:
+        rows = [row for row in rows if row["started_at"] >= run_range.since]
     if not rows:
-        known = ", ".join(sorted(set(listed["name"]))) or "none"
+        known = ", ".join(sorted(set(complete_runs["name"]))) or "none"
         raise StoreError(f"{store.uri} holds no complete run named {name!r}; there are: {known}")
     rows.sort(key=lambda row: (row["started_at"], row["run_id"]))
-    kept = rows[-span.last :] if span.last else rows
-    return [RunRecord.of_row(row, {}) for row in kept]
+    recent_rows = rows[-run_range.last :] if run_range.last else rows
+    return [RunRecord.of_row(row, {}) for row in recent_rows]
 
 
-def _stands(row: Mapping[str, Any]) -> bool:
+def _is_usable_row(row: Mapping[str, Any]) -> bool:
     use = json.loads(row["config"]).get("cache", {}).get("use")
     return use != "replay_only" and row["summary"] is not None
 
@@ -129,7 +129,7 @@ def _points(
     store: Store, record: RunRecord, slices: Sequence[str]
 ) -> Iterable[tuple[tuple[str, str], Point]]:
     """Every series of one run, whole and by slice."""
-    judge, usable = run_judge(store, record), record.summary is not None and _covered(record)
+    judge, usable = run_judge(store, record), record.summary is not None and _is_conclusive(record)
     cases = store.scan(record.run_id, "cases").filter(pl.col("status") == "judged")
     values = pl.concat([_case_values(cases, slices), _score_values(store, record, cases, slices)])
     sliced = ["", *slices]
@@ -147,10 +147,10 @@ def _points(
 def run_judge(store: Store, record: RunRecord) -> str:
     """The fingerprint of everything that decides a run's verdicts."""
     asks = store.scan(record.run_id, "asks").select(pl.col("answered_by").drop_nulls().unique())
-    return judge_fingerprint(record.config, "", VERDICT, collected(asks)["answered_by"])
+    return judge_fingerprint(record.config, "", VERDICT, collect_rows(asks)["answered_by"])
 
 
-def _covered(record: RunRecord) -> bool:
+def _is_conclusive(record: RunRecord) -> bool:
     return (record.summary or {}).get("outcome") != "inconclusive"
 
 
@@ -160,7 +160,7 @@ def _slice_columns(slices: Sequence[str]) -> list[pl.Expr]:
     Raises:
         ConfigurationError: for anything but agent, agent_version, tool, tags.NAME.
     """
-    found = []
+    columns = []
     for place, name in enumerate(slices, 1):
         if name in _SLICES:
             column = pl.col(name)
@@ -172,8 +172,8 @@ def _slice_columns(slices: Sequence[str]) -> list[pl.Expr]:
         else:
             known = [*_SLICES, TOOL, "tags.NAME"]
             raise ConfigurationError.unknown("slice", name, known, "[series] slices")
-        found.append(column.alias(f"slice_{place}"))
-    return found
+        columns.append(column.alias(f"slice_{place}"))
+    return columns
 
 
 def _about(slices: Sequence[str]) -> list[pl.Expr]:
@@ -220,7 +220,7 @@ def _means(values: pl.LazyFrame) -> Iterable[tuple[tuple[str, str], float, float
         total=pl.col("value").sum(), n=pl.len()
     )
     means = pl.col("total").sum() / pl.col("n").sum()
-    rows = collected(
+    rows = collect_rows(
         clusters.with_columns(mean=means.over("series", "of"))
         .with_columns(residual=pl.col("total") - pl.col("mean") * pl.col("n"))
         .group_by("series", "of")

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import polars as pl
 
-from assizes.judge.config.calibration import Columns
+from assizes.judge.config.calibration import LabelColumns
 from assizes.judge.errors import ConfigurationError, DataError
 from assizes.judge.formats.shared.parsing import strict_json
-from assizes.judge.privacy.credentials import masked
+from assizes.judge.privacy.credentials import mask_credentials
 from assizes.tasks.sources.foreign_tables import parquet_rows
 from assizes.tasks.sources.pinned import BOM
-from assizes.tasks.sources.whole_files import whole_file
+from assizes.tasks.sources.whole_files import read_whole_file
 
 Rows = list[dict[str, Any]]
 
@@ -35,7 +35,7 @@ class LabelFile:
 
 
 def read_labels(
-    uri: str, storage_options: Mapping[str, Any], columns: Columns, where: str
+    uri: str, storage_options: Mapping[str, Any], columns: LabelColumns, where: str
 ) -> LabelFile:
     """The rows of a file under any fsspec URI.
 
@@ -48,24 +48,26 @@ def read_labels(
     Raises:
         ConfigurationError: when it is not there, or cannot be read as what its ending says.
     """
-    data = whole_file(uri, storage_options, where)
+    data = read_whole_file(uri, storage_options, where)
     suffix = PurePosixPath(uri.removesuffix(".gz")).suffix.lower()
     reader = _READERS.get(suffix)
     if suffix in (".txt", ".qrels"):
-        reader = _trec(columns)
+        reader = _trec_reader(columns)
     if reader is None:
-        raise ConfigurationError(f"{where} {masked(uri)!r}: unknown ending; accepted: {_ACCEPTED}")
+        raise ConfigurationError(
+            f"{where} {mask_credentials(uri)!r}: unknown ending; accepted: {_ACCEPTED}"
+        )
     try:
         rows = reader(data)
     except (ValueError, TypeError, DataError, pl.exceptions.PolarsError) as error:
-        said = str(error).strip().split("\n", 1)[0][:200]
+        reason = str(error).strip().split("\n", 1)[0][:200]
         raise ConfigurationError(
-            f"{where} {masked(uri)!r}: cannot be read as {suffix}: {said}"
+            f"{where} {mask_credentials(uri)!r}: cannot be read as {suffix}: {reason}"
         ) from error
     return LabelFile(uri, hashlib.sha256(data).hexdigest()[:16], rows)
 
 
-def _separated(separator: str) -> Callable[[bytes], Rows]:
+def _csv_reader(separator: str) -> Callable[[bytes], Rows]:
     def read(data: bytes) -> Rows:
         # Everything stays text: 007 is an id, and what a grade means is decided elsewhere.
         table = pl.read_csv(data, separator=separator, infer_schema=False)
@@ -91,13 +93,13 @@ def _json(data: bytes) -> Rows:
     return _objects(strict_json(data))
 
 
-def _objects(found: Any) -> Rows:
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+def _objects(value: Any) -> Rows:
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise ValueError("wanted a list of objects")
-    return found
+    return value
 
 
-def _trec(columns: Columns) -> Callable[[bytes], Rows]:
+def _trec_reader(columns: LabelColumns) -> Callable[[bytes], Rows]:
     """TREC relevance labels: topic, 0, document, grade; a topic's documents are one cluster."""
 
     def read(data: bytes) -> Rows:
@@ -116,8 +118,8 @@ def _trec(columns: Columns) -> Callable[[bytes], Rows]:
 
 
 _READERS: Final[Mapping[str, Callable[[bytes], Rows]]] = {
-    ".csv": _separated(","),
-    ".tsv": _separated("\t"),
+    ".csv": _csv_reader(","),
+    ".tsv": _csv_reader("\t"),
     ".parquet": parquet_rows,
     ".jsonl": _json_lines,
     ".ndjson": _json_lines,

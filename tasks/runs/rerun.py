@@ -13,16 +13,16 @@ from typing import Final
 import polars as pl
 
 from assizes.judge.case import Case
-from assizes.judge.config.run import Again
+from assizes.judge.config.run import RerunConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.rows import COMPLETE
 from assizes.tasks.intake.records import identity
-from assizes.tasks.intake.scan import DUE, REJECTED, UNSELECTED, Choice
+from assizes.tasks.intake.scan import DUE, REJECTED, UNSELECTED, RecordSelector
 from assizes.tasks.intake.shards import Plan
-from assizes.tasks.sources.pinned import Source
+from assizes.tasks.sources.pinned import TranscriptSource
 from assizes.tasks.store import RunRecord, Store
 
-_PARTLY: Final = (
+_PARTIAL_SETTINGS: Final = (
     *("limit", "number", "per_stratum", "stratify_by"),
     *("since_last", "quiet_minutes"),
 )
@@ -30,13 +30,13 @@ _PARTLY: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class RemainingRecords:
     """What a run left in one object, as that was then; positions null: the object as a whole."""
 
-    source: Source
+    source: TranscriptSource
     positions: frozenset[int] | None
 
-    def holds(self, source: Source, position: int, *, exactly: bool) -> bool:
+    def can_contain(self, source: TranscriptSource, position: int, *, exactly: bool) -> bool:
         """Whether a record of the object as it is now may be one of those.
 
         In an object that was mended since, records may stand elsewhere; unless positions are to be
@@ -48,7 +48,7 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
-class Quarantined:
+class QuarantinedSelector:
     """Records that were rejected.
 
     Attributes:
@@ -57,57 +57,59 @@ class Quarantined:
         limited: the run took only some of what it could read; positions then hold exactly.
     """
 
-    left: Mapping[str, Left]
-    judged: Mapping[bytes, str]
+    remaining: Mapping[str, RemainingRecords]
+    judged_hashes: Mapping[bytes, str]
     limited: bool
 
     @property
-    def objects(self) -> Iterable[Source]:
+    def objects(self) -> Iterable[TranscriptSource]:
         """Those with a rejected record."""
-        return [self.left[uri].source for uri in sorted(self.left)]
+        return [self.remaining[uri].source for uri in sorted(self.remaining)]
 
-    def fate(self, source: Source, position: int, case: Case) -> int:
+    def fate(self, source: TranscriptSource, position: int, case: Case) -> int:
         """Due, unless judged already; one that contradicts what was judged is rejected again."""
-        if not self._may_be(source, position):
+        if not self._can_be_remaining(source, position):
             return UNSELECTED
-        judged = self.judged.get(identity(case.case_id, case.repetition))
-        if judged is None:
+        judged_hash = self.judged_hashes.get(identity(case.case_id, case.repetition))
+        if judged_hash is None:
             return DUE
-        return UNSELECTED if judged == case.content_hash() else REJECTED
+        return UNSELECTED if judged_hash == case.content_hash() else REJECTED
 
-    def fate_unread(self, source: Source, position: int) -> int:
+    def fate_unread(self, source: TranscriptSource, position: int) -> int:
         """Rejected again."""
-        return REJECTED if self._may_be(source, position) else UNSELECTED
+        return REJECTED if self._can_be_remaining(source, position) else UNSELECTED
 
-    def _may_be(self, source: Source, position: int) -> bool:
-        return self.left[source.uri].holds(source, position, exactly=self.limited)
+    def _can_be_remaining(self, source: TranscriptSource, position: int) -> bool:
+        return self.remaining[source.uri].can_contain(source, position, exactly=self.limited)
 
 
 @dataclass(frozen=True, slots=True)
-class Errored:
+class ErroredSelector:
     """Cases with an ask that failed, by identity with their content hash."""
 
-    sources: tuple[Source, ...]
-    wanted: Mapping[bytes, str]
+    sources: tuple[TranscriptSource, ...]
+    wanted_hashes: Mapping[bytes, str]
 
     @property
-    def objects(self) -> Iterable[Source]:
+    def objects(self) -> Iterable[TranscriptSource]:
         """Those the cases were read from."""
         return self.sources
 
-    def fate(self, source: Source, position: int, case: Case) -> int:
+    def fate(self, source: TranscriptSource, position: int, case: Case) -> int:
         """Due, when it is the same case word for word."""
         del source, position
-        same = self.wanted.get(identity(case.case_id, case.repetition)) == case.content_hash()
+        same = (
+            self.wanted_hashes.get(identity(case.case_id, case.repetition)) == case.content_hash()
+        )
         return DUE if same else UNSELECTED
 
-    def fate_unread(self, source: Source, position: int) -> int:
+    def fate_unread(self, source: TranscriptSource, position: int) -> int:
         """Not asked for: what could not be read was not judged either."""
         del source, position
         return UNSELECTED
 
 
-def again_choice(store: Store, again: Again | None) -> Choice | None:
+def rerun_selector(store: Store, again: RerunConfig | None) -> RecordSelector | None:
     """What is to be judged again; null when everything is to be.
 
     Raises:
@@ -117,37 +119,41 @@ def again_choice(store: Store, again: Again | None) -> Choice | None:
     if again is None:
         return None
     run = store.run(again.run)
-    return _quarantined(store, run) if again.only == "quarantined" else _errored(store, run)
+    return (
+        _quarantined_selector(store, run)
+        if again.only == "quarantined"
+        else _errored_selector(store, run)
+    )
 
 
-def _quarantined(store: Store, run: RunRecord) -> Quarantined:
+def _quarantined_selector(store: Store, run: RunRecord) -> QuarantinedSelector:
     plan = Plan.from_dict(run.plan)
-    left: dict[str, Left] = {}
+    remaining: dict[str, RemainingRecords] = {}
     for shard in plan.shards:
         if shard.failure is not None:
-            left[shard.uri] = Left(shard.source, None)
+            remaining[shard.uri] = RemainingRecords(shard.source, None)
         elif shard.rejected:
-            known = left.get(shard.uri, Left(shard.source, frozenset()))
-            positions = (known.positions or frozenset()) | set(shard.rejected)
-            left[shard.uri] = replace(known, positions=positions)
-    if not left:
+            previous = remaining.get(shard.uri, RemainingRecords(shard.source, frozenset()))
+            positions = (previous.positions or frozenset()) | set(shard.rejected)
+            remaining[shard.uri] = replace(previous, positions=positions)
+    if not remaining:
         raise ConfigurationError(f"run {run.run_id} has no quarantined record: nothing to requeue")
-    judged = dict(_hashes(store.table(run.run_id, "cases")))
-    for earlier in _earlier(store, run):
-        judged |= dict(_hashes(store.table(earlier, "cases")))
-    told = run.config.get("transcripts", {})
-    limited = any(told.get(name) for name in _PARTLY)
-    return Quarantined(left, judged, limited)
+    judged_hashes = dict(_hashes(store.table(run.run_id, "cases")))
+    for earlier in _earlier_runs(store, run):
+        judged_hashes |= dict(_hashes(store.table(earlier, "cases")))
+    transcripts = run.config.get("transcripts", {})
+    limited = any(transcripts.get(name) for name in _PARTIAL_SETTINGS)
+    return QuarantinedSelector(remaining, judged_hashes, limited)
 
 
-def _earlier(store: Store, run: RunRecord) -> Iterable[str]:
+def _earlier_runs(store: Store, run: RunRecord) -> Iterable[str]:
     """The runs that a run of this kind goes back to."""
     while (again := run.config.get("transcripts", {}).get("again")) is not None:
         run = store.run(again["run"])
         yield run.run_id
 
 
-def _errored(store: Store, run: RunRecord) -> Errored:
+def _errored_selector(store: Store, run: RunRecord) -> ErroredSelector:
     if run.status != COMPLETE:
         raise ConfigurationError(
             f"run {run.run_id} is {run.status}: the command that began it goes on with it and judges "
@@ -159,7 +165,7 @@ def _errored(store: Store, run: RunRecord) -> Errored:
     uris = set(cases["transcript_uri"])
     shards = Plan.from_dict(run.plan).shards
     sources = {shard.uri: shard.source for shard in shards if shard.uri in uris}
-    return Errored(tuple(sources[uri] for uri in sorted(sources)), dict(_hashes(cases)))
+    return ErroredSelector(tuple(sources[uri] for uri in sorted(sources)), dict(_hashes(cases)))
 
 
 def _hashes(cases: pl.DataFrame) -> Iterable[tuple[bytes, str]]:

@@ -16,7 +16,7 @@ from assizes.judge.rows import COMPLETE, as_json
 from assizes.tasks.intake.shards import Plan
 from assizes.tasks.spending.ledger_file import known_runs
 from assizes.tasks.store import RunRecord, Store
-from assizes.tasks.store.record import is_same
+from assizes.tasks.store.record import is_same_run
 
 REFRESHED = "r"
 """Runs that ask anew are `<id>-r2`, `<id>-r3`, ... beside the first."""
@@ -28,9 +28,9 @@ FORKED = "f"
 """Runs with another configuration or input than the one of that id are `<id>-f2`, `<id>-f3`, ..."""
 
 
-def content_run_id(config: RunConfig, intake: Plan, prints: dict[str, str]) -> str:
+def content_run_id(config: RunConfig, intake: Plan, fingerprints: dict[str, str]) -> str:
     """`<name>-<12 hex>` from configuration, input and judge fingerprints: never from the clock."""
-    body = as_json([config.config_hash(), intake.content_hash, prints])
+    body = as_json([config.config_hash(), intake.content_hash, fingerprints])
     return f"{config.name}-{hashlib.sha256(body.encode()).hexdigest()[:12]}"
 
 
@@ -53,8 +53,8 @@ def chosen_run_id(base: str, config: RunConfig, store: Store, *, costs: bool) ->
     of_base = pl.col("run_id").str.starts_with(base)
     runs = {row["run_id"]: row for row in store.runs().filter(of_base).iter_rows(named=True)}
     if use == "replay_only":
-        return _replayed(base, runs)
-    return _refreshed(base, runs, known_runs(config.limits.ledger) if costs else ())
+        return _replay_run_id(base, runs)
+    return _refresh_run_id(base, runs, known_runs(config.limits.ledger) if costs else ())
 
 
 def forked_run_id(store: Store, record: RunRecord) -> str:
@@ -63,22 +63,28 @@ def forked_run_id(store: Store, record: RunRecord) -> str:
     """
     candidates = chain([record.run_id], (f"{record.run_id}-{FORKED}{n}" for n in count(2)))
     begun = set(store.runs()["run_id"])
-    return next(one for one in candidates if one not in begun or is_same(store.run(one), record))
+    return next(
+        candidate
+        for candidate in candidates
+        if candidate not in begun or is_same_run(store.run(candidate), record)
+    )
 
 
-def _replayed(base: str, runs: Mapping[str, Any]) -> str:
+def _replay_run_id(base: str, runs: Mapping[str, Any]) -> str:
     """The run itself where it is complete, else a run of its own, until none lacks a reply."""
     if base in runs and runs[base]["status"] == COMPLETE:
         return base
     candidates = (f"{base}-{REPLAYED}{number}" for number in count(1))
-    return next(one for one in candidates if not _lacks_replies(runs.get(one)))
+    return next(candidate for candidate in candidates if not _lacks_replies(runs.get(candidate)))
 
 
-def _refreshed(base: str, runs: Mapping[str, Any], paid: Collection[str]) -> str:
+def _refresh_run_id(base: str, runs: Mapping[str, Any], paid: Collection[str]) -> str:
     """The first id under which nothing was asked yet, or asking anew has not ended."""
     candidates = chain([base], (f"{base}-{REFRESHED}{number}" for number in count(2)))
     return next(
-        one for one in candidates if (_asks_anew(runs[one]) if one in runs else one not in paid)
+        candidate
+        for candidate in candidates
+        if (_asks_anew(runs[candidate]) if candidate in runs else candidate not in paid)
     )
 
 

@@ -7,21 +7,21 @@ from typing import Any, Final
 
 import polars as pl
 
-from assizes.judge.comparison.bridge import bridged
-from assizes.judge.comparison.compare import RunComparison, RunData, compare, gated
+from assizes.judge.comparison.bridge import verdict_with_bridges
+from assizes.judge.comparison.compare import RunComparison, RunData, compare, gated_runs
 from assizes.judge.config.diff import TRUTH
 from assizes.judge.config.run import ComparisonConfig
 from assizes.judge.rows import as_json
 from assizes.judge.summary.summary import RunSummary
-from assizes.tasks.runs.anchor_runs import judged_anchors
-from assizes.tasks.runs.baselines import RULES, by_rule
+from assizes.tasks.runs.anchor_runs import nearest_anchor_run
+from assizes.tasks.runs.baselines import RULES, baseline_by_rule
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.store import RunRecord, Store
 
-HELD: Final = 200_000
+MAX_HELD_ROWS: Final = 200_000
 """Rows of a table that a comparison may hold."""
 
-UNUSED: Final = {
+UNUSED_COLUMNS: Final = {
     "scores": ("run_id", "reason", "turns", "details", "judge_version", "rubric_hash"),
     "cases": ("run_id", "transcript_uri", "transcript_hash", "summary", "error"),
 }
@@ -40,9 +40,9 @@ def baseline_id(store: Store, wanted: str | None, record: RunRecord) -> str | No
         return None
     if wanted not in RULES:
         return store.run(wanted).run_id
-    if (kept := _own_baseline(store, record)) is not None:
-        return kept
-    return by_rule(store, wanted, record)
+    if (own_baseline := _own_baseline(store, record)) is not None:
+        return own_baseline
+    return baseline_by_rule(store, wanted, record)
 
 
 def compare_stored(
@@ -59,7 +59,9 @@ def compare_stored(
         NotComparable: a side is not complete.
     """
     before, after = run_data(store, baseline), run_data(store, candidate)
-    comparison = _bridged(store, compare(before, after, thresholds), (before, after), thresholds)
+    comparison = _with_bridge(
+        store, compare(before, after, thresholds), (before, after), thresholds
+    )
     if before.run_id == after.run_id:
         return comparison
     record = store.run(after.run_id)
@@ -90,7 +92,7 @@ def _is_own(store: Store, record: RunRecord, baseline: str, thresholds: Comparis
 def _own_baseline(store: Store, record: RunRecord) -> str | None:
     """The baseline of the comparison that the run was configured with, once it has been made."""
     rows = store.comparisons().filter(pl.col("candidate") == record.run_id)
-    own = rows.filter(_configured(rows, record))
+    own = rows.filter(_own_comparison_mask(rows, record))
     return None if own.is_empty() else str(own["baseline"][0])
 
 
@@ -102,14 +104,14 @@ def stored_comparison(store: Store, record: RunRecord) -> RunComparison | None:
     rows = store.comparisons().filter(pl.col("candidate") == record.run_id)
     if rows.is_empty():
         return None
-    ordered = rows.with_columns(own=_configured(rows, record))
+    ordered = rows.with_columns(own=_own_comparison_mask(rows, record))
     row = ordered.sort("own", "at", "baseline", "thresholds").row(-1, named=True)
     thresholds = ComparisonConfig.model_validate_json(row["thresholds"])
     sides = (run_data(store, row["baseline"]), run_data(store, record.run_id))
-    return _bridged(store, compare(*sides, thresholds), sides, thresholds)
+    return _with_bridge(store, compare(*sides, thresholds), sides, thresholds)
 
 
-def _bridged(
+def _with_bridge(
     store: Store,
     comparison: RunComparison,
     sides: tuple[RunData, RunData],
@@ -119,44 +121,46 @@ def _bridged(
     ground truth moves the run's cases, not the anchors.
     """
     verdict = comparison.verdict
-    differing = {one.field for one in verdict.mismatches if one.of_judge}
-    if verdict.statistics is None or not differing or TRUTH in differing:
+    differing_fields = {mismatch.field for mismatch in verdict.mismatches if mismatch.of_judge}
+    if verdict.statistics is None or not differing_fields or TRUTH in differing_fields:
         return comparison
-    records = [judged_anchors(store, store.run(side.run_id)) for side in sides]
+    records = [nearest_anchor_run(store, store.run(side.run_id)) for side in sides]
     if None in records or records[0] == records[1]:
         return comparison
-    golden = [run_data(store, record.run_id) for record in records if record is not None]
-    found = bridged(
+    anchor_data = [run_data(store, record.run_id) for record in records if record is not None]
+    statistics = verdict_with_bridges(
         verdict.statistics,
-        gated(*sides, thresholds),
-        gated(golden[0], golden[1], thresholds),
+        gated_runs(*sides, thresholds),
+        gated_runs(anchor_data[0], anchor_data[1], thresholds),
     )
-    update = {"verdict": verdict.model_copy(update={"statistics": found})}
+    update = {"verdict": verdict.model_copy(update={"statistics": statistics})}
     return comparison.model_copy(update=update)
 
 
-def _configured(rows: pl.DataFrame, record: RunRecord) -> pl.Series:
+def _own_comparison_mask(rows: pl.DataFrame, record: RunRecord) -> pl.Series:
     """Which comparisons were made as the run was configured. Both are read before they are held
     against each other: what was stored before a setting was added has that setting's default.
     """
-    wanted = ComparisonConfig.model_validate(record.config["comparison"])
+    own_thresholds = ComparisonConfig.model_validate(record.config["comparison"])
     texts = rows["thresholds"].to_list()
-    same = [ComparisonConfig.model_validate_json(text) == wanted for text in texts]
+    same = [ComparisonConfig.model_validate_json(text) == own_thresholds for text in texts]
     return pl.Series(same, dtype=pl.Boolean)
 
 
 def run_data(store: Store, run_id: str) -> RunData:
     """A stored run as the comparison wants it."""
     record = store.run(run_id)
-    cases = _handy(store, record.run_id, "cases")
+    cases = _comparison_rows(store, record.run_id, "cases")
     return RunData(
         run_id=record.run_id,
         name=record.name,
-        agent_version=_only(cases.select("agent_version").unique().collect()["agent_version"]),
+        agent_version=_distinct_text(
+            cases.select("agent_version").unique().collect()["agent_version"]
+        ),
         config=record.config,
         summary=RunSummary.model_validate(record.summary) if record.summary else None,
         cases=cases,
-        scores=_handy(store, record.run_id, "scores"),
+        scores=_comparison_rows(store, record.run_id, "scores"),
         status=record.status,
         answered_by=_answered_by(store.scan(record.run_id, "asks")),
         sliceable=store.sliceable,
@@ -164,15 +168,15 @@ def run_data(store: Store, run_id: str) -> RunData:
     )
 
 
-def _handy(store: Store, run_id: str, name: str) -> pl.LazyFrame:
+def _comparison_rows(store: Store, run_id: str, name: str) -> pl.LazyFrame:
     """A table as the comparison goes through it, many times: where each time costs a query of its
     own and the rows are few, they are held, without the columns that it has no use for.
     """
     rows = store.scan(run_id, name)
     if store.sliceable:
         return rows
-    held = rows.drop(UNUSED[name]).head(HELD + 1).collect()
-    return rows if held.height > HELD else held.lazy()
+    held_rows = rows.drop(UNUSED_COLUMNS[name]).head(MAX_HELD_ROWS + 1).collect()
+    return rows if held_rows.height > MAX_HELD_ROWS else held_rows.lazy()
 
 
 def _answered_by(asks: pl.LazyFrame) -> tuple[str, ...]:
@@ -180,6 +184,6 @@ def _answered_by(asks: pl.LazyFrame) -> tuple[str, ...]:
     return tuple(sorted(answered.collect()["answered_by"]))
 
 
-def _only(values: Iterable[Any]) -> str | None:
-    found = sorted({str(value) for value in values if value is not None})
-    return ", ".join(found) or None
+def _distinct_text(values: Iterable[Any]) -> str | None:
+    texts = sorted({str(value) for value in values if value is not None})
+    return ", ".join(texts) or None

@@ -9,37 +9,37 @@ from typing import Any
 
 import polars as pl
 
-from assizes.judge.calibration.labelled import People, Thing
+from assizes.judge.calibration.labelled import ItemKey, PeopleGrades
 from assizes.judge.config.calibration import CASES, VERDICT, CalibrationConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.score import ACCEPTABLE, LABELS
-from assizes.judge.verdicts.executions import collected
+from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.store import Store
 
 _RECORDED = "recorded_reward"
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class JudgeGrades:
     """A judge's grades by case; null where it could not be had. What did not apply is not there."""
 
     judge: str
-    grades: Mapping[Thing, float | None]
-    clusters: Mapping[Thing, str]
+    grades: Mapping[ItemKey, float | None]
+    clusters: Mapping[ItemKey, str]
     answered_by: tuple[str, ...]
 
     @property
     def repetitions(self) -> dict[str, list[int]]:
         """Which repetitions of each case were judged."""
-        found = defaultdict(list)
+        by_case = defaultdict(list)
         for case_id, repetition in sorted(self.clusters):
-            found[case_id].append(repetition or 0)
-        return found
+            by_case[case_id].append(repetition or 0)
+        return by_case
 
 
-def heard(
+def stored_grades(
     store: Store, run_id: str, metric: str, config: CalibrationConfig, *, binary: bool
-) -> Heard:
+) -> JudgeGrades:
     """What was found for a metric, or for the whole case.
 
     Args:
@@ -58,43 +58,45 @@ def heard(
         rows, judge = _scores(store, run_id, metric)
     clusters = _clusters(store, run_id)
     grades = {
-        Thing(row["case_id"], row["repetition"]): _grade(row, metric, config, binary=binary)
+        ItemKey(row["case_id"], row["repetition"]): _grade(row, metric, config, binary=binary)
         for row in rows
         if row["status"] != "skipped"
     }
-    return Heard(judge, grades, clusters, _answered_by(store, run_id, judge))
+    return JudgeGrades(judge, grades, clusters, _answered_by(store, run_id, judge))
 
 
-def carried_labels(store: Store, run_id: str, name: str) -> dict[Thing, People]:
+def carried_labels(store: Store, run_id: str, name: str) -> dict[ItemKey, PeopleGrades]:
     """The labels of a name that the transcripts carry, as the judge `recorded` repeated them.
 
     Raises:
         ConfigurationError: when there are none.
     """
     part = "" if name == "reward" else f"label:{name}"
-    wanted = (pl.col("metric") == _RECORDED) & (pl.col("part") == part)
-    found = store.scan(run_id, "scores").filter(wanted & (pl.col("status") == "scored"))
-    rows = collected(found.select("case_id", "repetition", "raw")).rows(named=True)
+    condition = (pl.col("metric") == _RECORDED) & (pl.col("part") == part)
+    scores = store.scan(run_id, "scores").filter(condition & (pl.col("status") == "scored"))
+    rows = collect_rows(scores.select("case_id", "repetition", "raw")).rows(named=True)
     if not rows:
         raise ConfigurationError(
             f"[calibration] labels {CASES + name!r}: run {run_id} holds no such label; the judge "
             "`recorded` repeats those that the transcripts carry"
         )
     return {
-        Thing(row["case_id"], row["repetition"]): People(grades={name: float(row["raw"])})
+        ItemKey(row["case_id"], row["repetition"]): PeopleGrades(grades={name: float(row["raw"])})
         for row in rows
     }
 
 
 def _verdicts(store: Store, run_id: str) -> list[dict[str, Any]]:
     columns = ("case_id", "repetition", "status", "passed")
-    rows = collected(store.scan(run_id, "cases").select(columns)).rows(named=True)
+    rows = collect_rows(store.scan(run_id, "cases").select(columns)).rows(named=True)
     return [{**row, "raw": None, "label": None} for row in rows]
 
 
 def _scores(store: Store, run_id: str, metric: str) -> tuple[list[dict[str, Any]], str]:
     headlines = store.scan(run_id, "scores").filter(pl.col("part") == "")
-    pairs = collected(headlines.select("judge", "metric").unique().sort("judge", "metric")).rows()
+    pairs = collect_rows(
+        headlines.select("judge", "metric").unique().sort("judge", "metric")
+    ).rows()
     chosen = [pair for pair in pairs if metric in (pair[1], "/".join(pair))]
     if len(chosen) != 1:
         known = sorted({name for _, name in pairs} | {VERDICT})
@@ -104,7 +106,7 @@ def _scores(store: Store, run_id: str, metric: str) -> tuple[list[dict[str, Any]
     ((judge, name),) = chosen
     of_metric = headlines.filter((pl.col("judge") == judge) & (pl.col("metric") == name))
     columns = ("case_id", "repetition", "status", "passed", "raw", "label")
-    return list(collected(of_metric.select(columns)).rows(named=True)), judge
+    return list(collect_rows(of_metric.select(columns)).rows(named=True)), judge
 
 
 def _grade(
@@ -129,15 +131,17 @@ def _grade(
     return float(row["raw"] >= mark)
 
 
-def _clusters(store: Store, run_id: str) -> dict[Thing, str]:
+def _clusters(store: Store, run_id: str) -> dict[ItemKey, str]:
     columns = ("case_id", "repetition", "cluster")
-    rows = collected(store.scan(run_id, "cases").select(columns)).rows()
-    return {Thing(case_id, repetition): cluster or case_id for case_id, repetition, cluster in rows}
+    rows = collect_rows(store.scan(run_id, "cases").select(columns)).rows()
+    return {
+        ItemKey(case_id, repetition): cluster or case_id for case_id, repetition, cluster in rows
+    }
 
 
 def _answered_by(store: Store, run_id: str, judge: str) -> tuple[str, ...]:
     asks = store.scan(run_id, "asks")
     if judge:
         asks = asks.filter(pl.col("judge") == judge)
-    named = collected(asks.select(pl.col("answered_by").drop_nulls().unique()))["answered_by"]
-    return tuple(sorted(named))
+    models = collect_rows(asks.select(pl.col("answered_by").drop_nulls().unique()))["answered_by"]
+    return tuple(sorted(models))

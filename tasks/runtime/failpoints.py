@@ -23,7 +23,7 @@ from assizes.judge.errors import ConfigurationError
 VARIABLE: Final = "ASSIZES_FAILPOINT"
 EXIT_CODE: Final = 86
 
-_ACTS: Final = ("kill", "raise", "exit")
+_ACTIONS: Final = ("kill", "raise", "exit")
 
 DECLARED: Final = (
     # a local folder
@@ -111,14 +111,14 @@ class FailpointHit(OSError):
 
 
 @dataclass(frozen=True)
-class _Armed:
+class _ArmedFailpoint:
     name: str
     nth: int
-    act: str
+    action: str
     hits: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
 
-_armed: _Armed | None = None
+_armed: _ArmedFailpoint | None = None
 _lock = threading.Lock()
 
 
@@ -136,37 +136,37 @@ def failpoint(name: str, before: Callable[[], object] | None = None) -> None:
         _hit(_armed, before)
 
 
-def arm(wanted: str | None) -> None:
+def arm(text: str | None) -> None:
     """Ask for a failpoint as the environment variable would; null or empty disarms.
 
     Raises:
         ConfigurationError: when there is no such failpoint, or it is written in another way.
     """
     global _armed  # noqa: PLW0603  # one process, one failpoint
-    _armed = _parsed(wanted) if wanted else None
+    _armed = _parse_failpoint(text) if text else None
 
 
-def _parsed(wanted: str) -> _Armed:
-    name, _, rest = wanted.partition(":")
-    nth, _, act = rest.partition(":")
+def _parse_failpoint(text: str) -> _ArmedFailpoint:
+    name, _, rest = text.partition(":")
+    nth, _, action = rest.partition(":")
     if name not in DECLARED:
         raise ConfigurationError.unknown("failpoint", name, DECLARED, VARIABLE)
-    if not (nth or "1").isdecimal() or (act or "kill") not in _ACTS:
+    if not (nth or "1").isdecimal() or (action or "kill") not in _ACTIONS:
         raise ConfigurationError(
-            f"{VARIABLE}: {wanted!r}; accepted: name:nth or name:nth:{'|'.join(_ACTS)}"
+            f"{VARIABLE}: {text!r}; accepted: name:nth or name:nth:{'|'.join(_ACTIONS)}"
         )
-    return _Armed(name, int(nth or "1"), act or "kill")
+    return _ArmedFailpoint(name, int(nth or "1"), action or "kill")
 
 
-def _hit(armed: _Armed, before: Callable[[], object] | None) -> None:
+def _hit(armed: _ArmedFailpoint, before: Callable[[], object] | None) -> None:
     with _lock:
         if next(armed.hits) != armed.nth:
             return
         if before is not None:
             before()
-        if armed.act == "kill":
+        if armed.action == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
-        if armed.act == "exit":
+        if armed.action == "exit":
             os._exit(EXIT_CODE)
     raise FailpointHit(errno.EIO, f"failpoint {armed.name}")
 

@@ -14,7 +14,7 @@ from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from assizes.judge.privacy.secret_masking import concealed, concealed_values, know, secrets_in
+from assizes.judge.privacy.secret_masking import mask, mask_values, register_secrets, secrets_in
 from assizes.tasks.runtime.log_records import clean_log
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _LONGEST_CHAIN: Final = 20
 """Errors behind an error that are looked at."""
 
 
-def discreet(made: _Made) -> _Made:
+def redacts_secrets(flow_or_task: _Made) -> _Made:
     """A flow or task whose errors carry no secret, and a flow whose recorded parameters do not.
 
     Within it no result is read that is a pickle: a flow run that is tried again reads those of its
@@ -34,22 +34,22 @@ def discreet(made: _Made) -> _Made:
 
     Prefect records what a flow is called with before the configuration refuses a secret in it.
     """
-    keep_secrets()
+    install_log_redaction()
     _refuse_pickles()
-    made.fn = _sealed(made.fn)
-    flow: Any = made  # Prefect has no hook for this
+    flow_or_task.fn = _with_masking(flow_or_task.fn)
+    flow: Any = flow_or_task  # Prefect has no hook for this
     if (recorded := getattr(flow, "serialize_parameters", None)) is not None:
-        flow.serialize_parameters = lambda parameters: concealed_values(recorded(parameters))
-    return made
+        flow.serialize_parameters = lambda parameters: mask_values(recorded(parameters))
+    return flow_or_task
 
 
-def keep_secrets() -> None:
+def install_log_redaction() -> None:
     """Learn the secrets of the environment as it is now, and hide them in every line of every log."""
-    know(secrets_in(os.environ))
-    clean_log(concealed, hide)
+    register_secrets(secrets_in(os.environ))
+    clean_log(mask, mask_error)
 
 
-_OURS: Final = ContextVar("assizes_flow", default=False)
+_IN_OUR_FLOW: Final = ContextVar("assizes_flow", default=False)
 
 
 def _refuse_pickles() -> None:
@@ -62,7 +62,7 @@ def _refuse_pickles() -> None:
 
     @wraps(load)
     def loads(self: PickleSerializer[Any], blob: bytes) -> Any:
-        if _OURS.get():
+        if _IN_OUR_FLOW.get():
             raise ValueError(
                 "a result in Prefect's storage is a pickle, which is not read; ours are JSON"
             )
@@ -71,12 +71,12 @@ def _refuse_pickles() -> None:
     PickleSerializer.loads = loads  # type: ignore[method-assign]  # Prefect has no setting for it
 
 
-class _Seal:
+class _SecretMasking:
     """Marks what runs as ours, and hides secrets in an error that passes."""
 
     def __enter__(self) -> None:
-        keep_secrets()
-        self._before = _OURS.set(True)
+        install_log_redaction()
+        self._before = _IN_OUR_FLOW.set(True)
 
     def __exit__(
         self,
@@ -84,32 +84,32 @@ class _Seal:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        _OURS.reset(self._before)
+        _IN_OUR_FLOW.reset(self._before)
         if error is not None:
-            hide(error)
+            mask_error(error)
 
 
-def hide(error: BaseException) -> None:
+def mask_error(error: BaseException) -> None:
     """Hide secrets in the texts of an error and of those behind it."""
-    left: list[BaseException | None] = [error]
+    pending: list[BaseException | None] = [error]
     seen: set[int] = set()
-    while left and len(seen) < _LONGEST_CHAIN:
-        one = left.pop()
-        if one is None or id(one) in seen:
+    while pending and len(seen) < _LONGEST_CHAIN:
+        current = pending.pop()
+        if current is None or id(current) in seen:
             continue
-        seen.add(id(one))
-        shown = tuple(concealed(said) if isinstance(said, str) else said for said in one.args)
-        if shown != one.args:
-            one.args = shown
-        left += [one.__cause__, one.__context__]
+        seen.add(id(current))
+        masked_args = tuple(mask(arg) if isinstance(arg, str) else arg for arg in current.args)
+        if masked_args != current.args:
+            current.args = masked_args
+        pending += [current.__cause__, current.__context__]
 
 
-def _sealed(function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_masking(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
-    async def sealed(*args: Any, **named: Any) -> Any:
-        with _Seal():
-            return await function(*args, **named)
+    async def masked_call(*args: Any, **kwargs: Any) -> Any:
+        with _SecretMasking():
+            return await function(*args, **kwargs)
 
     # Prefect would look for the types of the parameters among the names of this module.
-    sealed.__signature__ = inspect.signature(function, eval_str=True)  # type: ignore[attr-defined]
-    return sealed
+    masked_call.__signature__ = inspect.signature(function, eval_str=True)  # type: ignore[attr-defined]
+    return masked_call

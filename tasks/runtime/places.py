@@ -11,7 +11,7 @@ from typing import Any, Final
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from assizes.judge.errors import ConfigurationError
-from assizes.judge.privacy.credentials import masked
+from assizes.judge.privacy.credentials import mask_credentials
 
 _PROBE: Final = ".assizes-probe-"
 
@@ -30,13 +30,13 @@ def write_probe(uri: str, storage_options: Mapping[str, Any], where: str) -> Non
     """
     from fsspec.core import url_to_fs
 
-    with writable(uri, where):
+    with explain_write_errors(uri, where):
         files, root = url_to_fs(uri, **storage_options)
-        made = _missing(Path(root)) if "file" in files.protocol else []
+        new_folders = _missing_folders(Path(root)) if "file" in files.protocol else []
         try:
             _probe(files, root)
         finally:
-            for folder in made:
+            for folder in new_folders:
                 with contextlib.suppress(OSError):
                     folder.rmdir()
 
@@ -56,19 +56,19 @@ def _probe(files: Any, root: str) -> None:
 
 
 @contextlib.contextmanager
-def writable(uri: str, where: str) -> Iterator[None]:
+def explain_write_errors(uri: str, where: str) -> Iterator[None]:
     """Says which place cannot be written to, and why, whatever its file system raises."""
     try:
         yield
-    except faults_of(uri) as error:
-        why = masked(" ".join(str(error).split())) or type(error).__name__
+    except file_system_errors(uri) as error:
+        why = mask_credentials(" ".join(str(error).split())) or type(error).__name__
         raise ConfigurationError(
-            f"{where} {masked(uri)!r} cannot be written: {why}; give a folder or a URI "
+            f"{where} {mask_credentials(uri)!r} cannot be written: {why}; give a folder or a URI "
             "that can, such as s3://bucket/prefix"
         ) from error
 
 
-def faults_of(uri: str) -> tuple[type[Exception], ...]:
+def file_system_errors(uri: str) -> tuple[type[Exception], ...]:
     """What the file system behind a URI raises, also for options that it does not know."""
     faults: tuple[type[Exception], ...] = (
         OSError,
@@ -89,6 +89,6 @@ def faults_of(uri: str) -> tuple[type[Exception], ...]:
     return faults
 
 
-def _missing(folder: Path) -> list[Path]:
+def _missing_folders(folder: Path) -> list[Path]:
     """The folders that have to be made for this one, the deepest first."""
-    return [one for one in (folder, *folder.parents) if not one.exists()]
+    return [path for path in (folder, *folder.parents) if not path.exists()]

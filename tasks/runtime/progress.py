@@ -14,12 +14,12 @@ from prefect.artifacts import acreate_progress_artifact, aupdate_progress_artifa
 
 log = logging.getLogger(__name__)
 
-EVERY_S: Final = 1.0
+UPDATE_INTERVAL_S: Final = 1.0
 """Told no more often than this; what was left untold is told at the end."""
 
 
 @contextmanager
-def shown_at_best(what: str) -> Iterator[None]:
+def ignore_server_errors(what: str) -> Iterator[None]:
     """What is shown is a view of the work: without the server the work goes on."""
     try:
         yield
@@ -27,7 +27,7 @@ def shown_at_best(what: str) -> Iterator[None]:
         log.warning("%s cannot be shown in Prefect: %s", what, type(error).__name__)
 
 
-class Progress:
+class ProgressArtifact:
     """A progress artifact; it is created with the first that is told.
 
     What a server that is away was not told, it is told with the next, or at the end.
@@ -37,25 +37,25 @@ class Progress:
         """Under a stable key, so that the UI keeps a timeline."""
         self._key = key
         self._artifact: UUID | None = None
-        self._told_at = 0.0
-        self._untold: tuple[float, str] | None = None
+        self._sent_at = 0.0
+        self._pending: tuple[float, str] | None = None
 
-    async def tell(self, share: float, line: str) -> None:
+    async def update(self, share: float, line: str) -> None:
         """How much is done, 0..1, and a line about it."""
-        self._untold = (share, line)
-        if self._artifact is None or time.monotonic() - self._told_at >= EVERY_S:
-            await self.end()
+        self._pending = (share, line)
+        if self._artifact is None or time.monotonic() - self._sent_at >= UPDATE_INTERVAL_S:
+            await self.flush()
 
-    async def end(self) -> None:
+    async def flush(self) -> None:
         """Tell what was last to be told."""
-        if self._untold is None:
+        if self._pending is None:
             return
-        share, line = self._untold
-        self._told_at = time.monotonic()
+        share, line = self._pending
+        self._sent_at = time.monotonic()
         percent = round(100 * share, 1)
-        with shown_at_best("the progress"):
+        with ignore_server_errors("the progress"):
             if self._artifact is None:
                 self._artifact = await acreate_progress_artifact(percent, self._key, line)
             else:
                 await aupdate_progress_artifact(self._artifact, percent, line)
-            self._untold = None
+            self._pending = None

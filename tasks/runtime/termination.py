@@ -13,24 +13,24 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-_asked: ContextVar[bool] = ContextVar("asked", default=False)
+_is_requested: ContextVar[bool] = ContextVar("asked", default=False)
 
 
 @contextmanager
-def termination_interrupts() -> Iterator[None]:
+def interrupt_on_sigterm() -> Iterator[None]:
     """For a command: from now on, and within the runs it sits in, SIGTERM is Ctrl-C."""
-    token = _asked.set(True)
+    token = _is_requested.set(True)
     try:
-        with heeding_termination():
+        with handle_sigterm():
             yield
     finally:
-        _asked.reset(token)
+        _is_requested.reset(token)
 
 
 @contextmanager
-def heeding_termination() -> Iterator[None]:
+def handle_sigterm() -> Iterator[None]:
     """Within a flow, whose engine has put its own handler in the place of the command's."""
-    if not _asked.get() or threading.current_thread() is not threading.main_thread():
+    if not _is_requested.get() or threading.current_thread() is not threading.main_thread():
         yield
         return
     before = signal.signal(signal.SIGTERM, _interrupt)

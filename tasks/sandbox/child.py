@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, cast
 
-from assizes.tasks.sandbox.values import Caps, Refused
+from assizes.tasks.sandbox.values import Caps, RefusedStatement
 
 _DESCRIPTORS = 32
 _ENGINES = {
@@ -48,11 +48,11 @@ class Database(Protocol):
         """Give back the file."""
 
 
-class Unreadable(Exception):
+class UnreadableDatabase(Exception):
     """The file cannot be opened; the text is the engine's."""
 
 
-def opened(path: str, engine: str, *, writes: bool, caps: Caps) -> Database:
+def open_database(path: str, engine: str, *, writes: bool, caps: Caps) -> Database:
     """A database with its engine, which is imported when it is first needed.
 
     Raises:
@@ -62,14 +62,14 @@ def opened(path: str, engine: str, *, writes: bool, caps: Caps) -> Database:
         name, module = _ENGINES[engine]
         kind = getattr(importlib.import_module(module), name)
     except ImportError as error:
-        raise Unreadable(str(error)) from error
+        raise UnreadableDatabase(str(error)) from error
     try:
         return cast("Database", kind(path, writes=writes, caps=caps))
     except kind.faults as error:
-        raise Unreadable(str(error)) from error
+        raise UnreadableDatabase(str(error)) from error
 
 
-def confine(caps: Caps) -> None:
+def confine_process(caps: Caps) -> None:
     """Bound this process for good: memory, no byte into any file, few descriptors."""
     memory = caps.memory_mb * 1_000_000
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
@@ -79,7 +79,7 @@ def confine(caps: Caps) -> None:
 
 
 @contextmanager
-def armed(caps: Caps) -> Iterator[None]:
+def limit_statement(caps: Caps) -> Iterator[None]:
     """While a statement runs: no new descriptor, and clocks that end this process even when there
     is nobody left to end it.
     """
@@ -99,40 +99,40 @@ class Child:
     """Answers requests about at most one open database, in a process that is confined."""
 
     def __init__(self, caps: Caps) -> None:
-        confine(caps)
+        confine_process(caps)
         self._caps = caps
         self._database: Database | None = None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """What a request asks for; the faults of a statement are in the answer."""
         if "open" in request:
-            return self._opened(request["open"])
+            return self._answer_open(request["open"])
         if self._database is None:
             return {"error": "no database is open", "spent": True}
-        return self._ran(self._database, request["run"])
+        return self._answer_run(self._database, request["run"])
 
-    def _opened(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _answer_open(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._database is not None:
             self._database.close()
             self._database = None
         try:
-            self._database = opened(**request, caps=self._caps)
-        except Unreadable as error:
-            return {"error": _said(str(error), error)}
+            self._database = open_database(**request, caps=self._caps)
+        except UnreadableDatabase as error:
+            return {"error": _error_text(str(error), error)}
         return {"error": None}
 
-    def _ran(self, database: Database, sql: str) -> dict[str, Any]:
+    def _answer_run(self, database: Database, sql: str) -> dict[str, Any]:
         try:
-            with armed(self._caps):
+            with limit_statement(self._caps):
                 return {**database.run(sql), "error": None, "spent": False}
-        except Refused as refusal:
+        except RefusedStatement as refusal:
             return {"error": str(refusal), "spent": False}
         except database.faults as error:
             text, spent = database.fault(error)
-            return {"error": _said(text, error), "spent": spent}
+            return {"error": _error_text(text, error), "spent": spent}
 
 
-def _said(text: str, error: Exception) -> str:
+def _error_text(text: str, error: Exception) -> str:
     return text[:500] or type(error).__name__
 
 

@@ -14,7 +14,7 @@ from typing import Literal
 
 EngineName = Literal["sqlite", "duckdb"]
 
-_KEPT = 8
+_MAX_COPIES = 8
 """Copies that stay on disk: more than there are children, few enough for any disk."""
 
 
@@ -35,24 +35,24 @@ class Fixture:
     engine: EngineName
 
 
-def found(database: str, base: Path | None, own: Collection[Path] = ()) -> Fixture:
+def find_fixture(database: str, base: Path | None, own_files: Collection[Path] = ()) -> Fixture:
     """The file a case names.
 
     Args:
         database: a path, relative to `base`.
         base: nothing outside this folder is opened. Null: relative paths are in the current folder,
             absolute ones are taken as they are, and neither may be a link to another folder.
-        own: files of ours, resolved, which no case may ask.
+        own_files: files of ours, resolved, which no case may ask.
 
     Raises:
         NoFixture: when there is no such file, it lies elsewhere, or is no database.
     """
     if "\x00" in database or not database:
         raise NoFixture(f"database {database!r} is no path")
-    named = (base or Path.cwd()) / database
-    inside = base or (named.parent if Path(database).is_absolute() else Path.cwd())
+    full_path = (base or Path.cwd()) / database
+    inside = base or (full_path.parent if Path(database).is_absolute() else Path.cwd())
     try:
-        path = named.resolve(strict=True)
+        path = full_path.resolve(strict=True)
         mode = path.stat().st_mode
     except (OSError, RuntimeError) as error:
         raise NoFixture(f"database {database!r} is not there") from error
@@ -61,7 +61,7 @@ def found(database: str, base: Path | None, own: Collection[Path] = ()) -> Fixtu
             f"database {database!r} leads out of its folder; [transcripts] databases names one"
         )
     parts = path.relative_to(inside.resolve()).parts
-    if path in own or any(part.startswith(".") for part in parts):
+    if path in own_files or any(part.startswith(".") for part in parts):
         raise NoFixture(f"database {database!r} is hidden, or a file of a run")
     if not stat.S_ISREG(mode):
         raise NoFixture(f"database {database!r} is not a file")
@@ -89,7 +89,7 @@ def _engine(path: Path, database: str) -> EngineName:
     return engine
 
 
-class Copies:
+class FixtureCopies:
     """Private copies in one folder, the least recently used going first.
 
     A file that changes is copied anew: a copy is known by path, time and size. Threads may lend and
@@ -102,11 +102,11 @@ class Copies:
         self.empty = self._folder / "empty"
         self.empty.mkdir()
         self._copies: OrderedDict[_Key, Path] = OrderedDict()
-        self._lent: Counter[Path] = Counter()
+        self._lent_counts: Counter[Path] = Counter()
         self._lock = Lock()
-        self._made = 0
+        self._copy_count = 0
 
-    def lend(self, fixture: Fixture) -> Fixture:
+    def lend_copy(self, fixture: Fixture) -> Fixture:
         """A copy of the file, made when there is none yet; it stays until it is given back.
 
         Raises:
@@ -115,42 +115,42 @@ class Copies:
         try:
             status = fixture.path.stat()
             key = (str(fixture.path), status.st_mtime_ns, status.st_size)
-            if (copy := self._known(key)) is None:
-                copy = self._new(key, fixture.path)
+            if (copy := self._lend_existing(key)) is None:
+                copy = self._lend_new(key, fixture.path)
         except OSError as error:
             raise NoFixture(f"database {fixture.name!r} cannot be copied: {error}") from error
         return Fixture(fixture.name, copy, fixture.engine)
 
-    def take_back(self, copy: Fixture) -> None:
+    def return_copy(self, copy: Fixture) -> None:
         """It may go, when there are too many."""
         with self._lock:
-            self._lent[copy.path] -= 1
-            unused = [key for key, path in self._copies.items() if not self._lent[path]]
-            for key in unused[: max(0, len(self._copies) - _KEPT)]:
+            self._lent_counts[copy.path] -= 1
+            unused = [key for key, path in self._copies.items() if not self._lent_counts[path]]
+            for key in unused[: max(0, len(self._copies) - _MAX_COPIES)]:
                 self._copies.pop(key).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Remove the folder."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _known(self, key: _Key) -> Path | None:
+    def _lend_existing(self, key: _Key) -> Path | None:
         """The copy there is, lent."""
         with self._lock:
             copy = self._copies.get(key)
             if copy is not None:
                 self._copies.move_to_end(key)
-                self._lent[copy] += 1
+                self._lent_counts[copy] += 1
             return copy
 
-    def _new(self, key: _Key, path: Path) -> Path:
+    def _lend_new(self, key: _Key, path: Path) -> Path:
         """Another copy, lent; nobody waits for the disk."""
         with self._lock:
-            self._made += 1
-            copy = self._folder / f"{self._made}.db"
+            self._copy_count += 1
+            copy = self._folder / f"{self._copy_count}.db"
         shutil.copyfile(path, copy)
         with self._lock:
             lent = self._copies.setdefault(key, copy)
-            self._lent[lent] += 1
+            self._lent_counts[lent] += 1
         if lent != copy:  # another thread was faster
             copy.unlink()
         return lent

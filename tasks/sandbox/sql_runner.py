@@ -10,27 +10,27 @@ from functools import partial
 from pathlib import Path
 
 from assizes.judge.config.run import RunConfig
-from assizes.judge.protocol import NoReply, Query, QueryResult, Table
-from assizes.tasks.sandbox.fixtures import Copies, Fixture, NoFixture, found
-from assizes.tasks.sandbox.statement import orders
+from assizes.judge.protocol import NoReply, Query, QueryResult, SqlTable
+from assizes.tasks.sandbox.fixtures import Fixture, FixtureCopies, NoFixture, find_fixture
+from assizes.tasks.sandbox.statement import has_order_by
 from assizes.tasks.sandbox.values import Caps
-from assizes.tasks.sandbox.worker import ChildEnded, Ran, Worker, started
+from assizes.tasks.sandbox.worker import ChildEnded, StatementResult, Worker, start_worker
 from assizes.tasks.store.opening import store_file
 
-CHILDREN = 2
+MAX_CHILDREN = 2
 """Children that run at once; statements are short, and each may use a whole processor."""
 
-RECYCLED_AFTER = 500
+STATEMENTS_PER_CHILD = 500
 """Statements after which a child makes room for a new one."""
 
-LOOK_UP_S = 30.0
+QUERY_TIME_LIMIT_S = 30.0
 """Statements of one query that have not begun by then are not run."""
 
-_LATE = f"not run: the statements before it took {LOOK_UP_S:g} s"
+_LATE = f"not run: the statements before it took {QUERY_TIME_LIMIT_S:g} s"
 _LOST = "not run: the copy was lost with the statement before it"
 
 
-class SandboxClerk:
+class SandboxSqlRunner:
     """Implements `assizes.judge.protocol.Clerk` with at most `children` reusable child processes.
 
     The statements of a query run in order on one copy of its database; a fault of one is in its
@@ -45,8 +45,8 @@ class SandboxClerk:
         *,
         writes_allowed: bool = False,
         caps: Caps = Caps(),  # noqa: B008  # frozen
-        children: int = CHILDREN,
-        own: Collection[Path] = (),
+        children: int = MAX_CHILDREN,
+        own_files: Collection[Path] = (),
     ) -> None:
         """Start nothing yet.
 
@@ -55,25 +55,25 @@ class SandboxClerk:
             writes_allowed: see above.
             caps: of a statement.
             children: at once.
-            own: files of ours that no case may ask.
+            own_files: files of ours that no case may ask.
         """
         self._base = base
-        self._own = frozenset(path.resolve() for path in own)
+        self._own_files = frozenset(path.resolve() for path in own_files)
         self._writes = writes_allowed
         self._caps = caps
         self._free = asyncio.Semaphore(children)
         self._copying = asyncio.Lock()
         self._idle: list[Worker] = []
         self._workers: set[Worker] = set()
-        self._copies: Copies | None = None
+        self._copies: FixtureCopies | None = None
 
     @classmethod
-    def of(cls, config: RunConfig) -> SandboxClerk:
+    def of(cls, config: RunConfig) -> SandboxSqlRunner:
         """For the cases of a run: a transcript names databases of one folder, and none of ours."""
-        own = [Path(config.limits.ledger)]
+        own_files = [Path(config.limits.ledger)]
         if (file := store_file(config.store.uri)) is not None:
-            own.append(file)
-        return cls(Path(config.transcripts.databases or "."), own=own)
+            own_files.append(file)
+        return cls(Path(config.transcripts.databases or "."), own_files=own_files)
 
     @property
     def pids(self) -> set[int]:
@@ -84,7 +84,7 @@ class SandboxClerk:
         """Run the statements of a query; a database that cannot be had is a `NoReply`."""
         async with self._free:
             try:
-                async with self._lent(query.database) as (copies, fixture):
+                async with self._borrow_copy(query.database) as (copies, fixture):
                     return QueryResult(await self._tables(copies, fixture, query.statements))
             except NoFixture as error:
                 return NoReply("no_database", str(error))
@@ -93,99 +93,99 @@ class SandboxClerk:
 
     async def aclose(self) -> None:
         """End every child and remove the copies."""
-        await asyncio.gather(*(self._ended(worker) for worker in list(self._workers)))
+        await asyncio.gather(*(self._end_worker(worker) for worker in list(self._workers)))
         self._idle.clear()
         if self._copies is not None:
             await asyncio.to_thread(self._copies.close)
             self._copies = None
 
     @asynccontextmanager
-    async def _lent(self, database: str) -> AsyncIterator[tuple[Copies, Fixture]]:
+    async def _borrow_copy(self, database: str) -> AsyncIterator[tuple[FixtureCopies, Fixture]]:
         async with self._copying:
             if self._copies is None:
-                self._copies = Copies()
+                self._copies = FixtureCopies()
             copies = self._copies
-            fixture = await asyncio.to_thread(found, database, self._base, self._own)
-            lending = asyncio.ensure_future(asyncio.to_thread(copies.lend, fixture))
+            fixture = await asyncio.to_thread(find_fixture, database, self._base, self._own_files)
+            lending = asyncio.ensure_future(asyncio.to_thread(copies.lend_copy, fixture))
             try:
                 copy = await asyncio.shield(lending)
             except asyncio.CancelledError:
-                lending.add_done_callback(partial(_returned, copies))
+                lending.add_done_callback(partial(_return_copy, copies))
                 raise
         try:
             yield copies, copy
         finally:
-            copies.take_back(copy)
+            copies.return_copy(copy)
 
     async def _tables(
-        self, copies: Copies, fixture: Fixture, statements: tuple[str, ...]
-    ) -> tuple[Table, ...]:
-        over = time.monotonic() + LOOK_UP_S
-        tables: list[Table] = []
+        self, copies: FixtureCopies, fixture: Fixture, statements: tuple[str, ...]
+    ) -> tuple[SqlTable, ...]:
+        deadline = time.monotonic() + QUERY_TIME_LIMIT_S
+        tables: list[SqlTable] = []
         worker: Worker | None = None
         lost = ""
         try:
             for statement in statements:
-                if lost or time.monotonic() > over:
-                    tables.append(Table(statement, error=lost or _LATE))
+                if lost or time.monotonic() > deadline:
+                    tables.append(SqlTable(statement, error=lost or _LATE))
                     continue
-                worker = worker or await self._opened(copies, fixture)
+                worker = worker or await self._open_worker(copies, fixture)
                 tables.append(_table(statement, await worker.run(statement)))
                 if worker.failed:
-                    await self._ended(worker)
+                    await self._end_worker(worker)
                     worker, lost = None, _LOST if self._writes else ""
         finally:
             if worker is not None:
-                await self._given_back(worker)
+                await self._return_worker(worker)
         return tuple(tables)
 
-    async def _opened(self, copies: Copies, fixture: Fixture) -> Worker:
+    async def _open_worker(self, copies: FixtureCopies, fixture: Fixture) -> Worker:
         """A child with the database open: one that waits, or a new one where that died waiting."""
         while self._idle:
             try:
-                return await self._opened_by(self._idle.pop(), fixture)
+                return await self._open_database(self._idle.pop(), fixture)
             except ChildEnded:
                 continue
-        worker = await started(self._caps, copies.empty)
+        worker = await start_worker(self._caps, copies.empty)
         self._workers.add(worker)
-        return await self._opened_by(worker, fixture)
+        return await self._open_database(worker, fixture)
 
-    async def _opened_by(self, worker: Worker, fixture: Fixture) -> Worker:
+    async def _open_database(self, worker: Worker, fixture: Fixture) -> Worker:
         fault: str | None = "it was not opened"
         try:
             fault = await worker.open(fixture, writes=self._writes)
         finally:
             if fault is not None:
-                await self._given_back(worker)
+                await self._return_worker(worker)
         if fault is not None:
             raise NoFixture(f"database {fixture.name!r} cannot be opened: {fault}")
         return worker
 
-    async def _given_back(self, worker: Worker) -> None:
+    async def _return_worker(self, worker: Worker) -> None:
         """Keep a child for the next query, unless it failed, is in the middle of something, or old."""
-        if worker.failed or worker.statements >= RECYCLED_AFTER:
-            await self._ended(worker)
+        if worker.failed or worker.statements >= STATEMENTS_PER_CHILD:
+            await self._end_worker(worker)
         else:
             self._idle.append(worker)
 
-    async def _ended(self, worker: Worker) -> None:
+    async def _end_worker(self, worker: Worker) -> None:
         await worker.end()
         self._workers.discard(worker)
 
 
-def _table(statement: str, ran: Ran) -> Table:
-    return Table(
+def _table(statement: str, ran: StatementResult) -> SqlTable:
+    return SqlTable(
         statement=statement,
         columns=ran.columns,
         rows=ran.rows,
         row_count=len(ran.rows),
         truncated=ran.truncated,
-        ordered=ran.error is None and orders(statement),
+        ordered=ran.error is None and has_order_by(statement),
         error=ran.error,
     )
 
 
-def _returned(copies: Copies, lending: asyncio.Future[Fixture]) -> None:
+def _return_copy(copies: FixtureCopies, lending: asyncio.Future[Fixture]) -> None:
     """Give back what was lent to somebody who is gone."""
     if not lending.cancelled() and lending.exception() is None:
-        copies.take_back(lending.result())
+        copies.return_copy(lending.result())

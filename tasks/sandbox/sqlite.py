@@ -72,7 +72,7 @@ class SQLiteDatabase:
     def __init__(self, path: str, *, writes: bool, caps: Caps) -> None:
         self._caps = caps
         self._writes = writes
-        self._connection = _opened(path, writes=writes)
+        self._connection = _open_connection(path, writes=writes)
         self._connection.text_factory = lambda text: text.decode("utf-8", "replace")
         self._read_schema()
         for pragma in (
@@ -83,7 +83,7 @@ class SQLiteDatabase:
             self._connection.execute(f"PRAGMA {pragma}")
         for limit, value in _LIMITS:
             self._connection.setlimit(limit, value)
-        self._connection.set_authorizer(self._allowed)
+        self._connection.set_authorizer(self._authorize_action)
 
     def _read_schema(self) -> None:
         """Have all opened that a statement may need: later there are no descriptors to be had, and
@@ -94,9 +94,9 @@ class SQLiteDatabase:
         ).fetchall()
         for (name,) in tables:
             with suppress(sqlite3.Error):
-                self._connection.execute(f"SELECT 1 FROM {_quoted(name)} LIMIT 0")
+                self._connection.execute(f"SELECT 1 FROM {_quote_name(name)} LIMIT 0")
 
-    def _allowed(self, action: int, first: str | None, second: str | None, *_: Any) -> int:
+    def _authorize_action(self, action: int, first: str | None, second: str | None, *_: Any) -> int:
         name = (first or "").lower()
         if action == sqlite3.SQLITE_FUNCTION:
             allowed = (second or "").lower() not in _UNSAFE_FUNCTIONS
@@ -122,21 +122,21 @@ class SQLiteDatabase:
         if word in (_OTHERS if self._writes else _OTHERS | _CHANGES):
             raise refusal(writes=self._writes)
         if word in _CHANGES or (self._writes and word == "with"):
-            return self._changed(sql)
-        answer = self._selected(sql)
+            return self._change_result(sql)
+        answer = self._query_result(sql)
         if not answer["columns"]:
             raise refusal(writes=self._writes)
         return answer
 
-    def _changed(self, sql: str) -> dict[str, Any]:
+    def _change_result(self, sql: str) -> dict[str, Any]:
         before = self._state()
-        answer = self._selected(sql)
+        answer = self._query_result(sql)
         after = self._state()
         if answer["columns"] and before == after:
             return answer
         return effect(before, after, self._caps)
 
-    def _selected(self, sql: str) -> dict[str, Any]:
+    def _query_result(self, sql: str) -> dict[str, Any]:
         cursor = self._connection.execute(sql)
         names = [column[0] for column in cursor.description or ()]
         return result(names, iter(cursor), self._caps)
@@ -150,7 +150,7 @@ class SQLiteDatabase:
         for name, kind, sql in tables:
             state[name, sql] += 1
             if kind == "table":
-                rows = self._connection.execute(f"SELECT * FROM {_quoted(name)}")
+                rows = self._connection.execute(f"SELECT * FROM {_quote_name(name)}")
                 state.update((name, row_text(row, self._caps)) for row in rows)
         return state
 
@@ -170,7 +170,7 @@ class SQLiteDatabase:
         self._connection.close()
 
 
-def _opened(path: str, *, writes: bool) -> sqlite3.Connection:
+def _open_connection(path: str, *, writes: bool) -> sqlite3.Connection:
     quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     address = f"file:{quoted}?mode=ro&immutable=1"
     file = sqlite3.connect(address, uri=True, isolation_level=None)
@@ -182,7 +182,7 @@ def _opened(path: str, *, writes: bool) -> sqlite3.Connection:
     return memory
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 

@@ -18,13 +18,13 @@ _NOISE = re.compile(
 _WORDS = re.compile(r"[()]|\border\s+by\b", re.IGNORECASE)
 
 
-def orders(sql: str) -> bool:
+def has_order_by(sql: str) -> bool:
     """Whether the statement orders its result: ORDER BY outside all parentheses."""
     depth = 0
-    for found in _WORDS.finditer(_NOISE.sub(" ", sql)):
-        if found[0] == "(":
+    for match in _WORDS.finditer(_NOISE.sub(" ", sql)):
+        if match[0] == "(":
             depth += 1
-        elif found[0] == ")":
+        elif match[0] == ")":
             depth -= 1
         elif depth == 0:
             return True

@@ -19,7 +19,7 @@ EFFECT_COLUMNS = ("change", "table", "row")
 """The columns of the table that says what a writing statement did."""
 
 
-class Refused(Exception):
+class RefusedStatement(Exception):
     """A statement that is not run; the text says what would be."""
 
 
@@ -49,27 +49,29 @@ class Caps:
         return self.memory_mb // 3
 
 
-def refusal(*, writes: bool) -> Refused:
+def refusal(*, writes: bool) -> RefusedStatement:
     """Why a statement, or several in one text, is not run."""
     if writes:
-        return Refused("only one SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER or DROP is run")
-    return Refused("only one SELECT is run")
+        return RefusedStatement(
+            "only one SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER or DROP is run"
+        )
+    return RefusedStatement("only one SELECT is run")
 
 
 def result(columns: Iterable[str], rows: Iterator[Any], caps: Caps) -> dict[str, Any]:
     """The rows up to the caps, as an answer."""
-    kept: list[list[Any]] = []
-    room = caps.result_bytes
+    result_rows: list[list[Any]] = []
+    bytes_left = caps.result_bytes
     truncated = False
     for row in rows:
         cells = [cell(value, caps.cell_chars) for value in row]
-        room -= sum(len(one) + 8 if isinstance(one, str) else 16 for one in cells)
-        if len(kept) == caps.rows or room < 0:
+        bytes_left -= sum(len(content) + 8 if isinstance(content, str) else 16 for content in cells)
+        if len(result_rows) == caps.rows or bytes_left < 0:
             truncated = True
             break
-        kept.append(cells)
+        result_rows.append(cells)
     names = [str(name)[:200] for name in columns]
-    return {"columns": names, "rows": kept, "truncated": truncated}
+    return {"columns": names, "rows": result_rows, "truncated": truncated}
 
 
 def effect(before: State, after: State, caps: Caps) -> dict[str, Any]:

@@ -35,7 +35,7 @@ class ChildEnded(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class StatementResult:
     """What a statement returned: `error` is null when it ran."""
 
     columns: tuple[str, ...] = ()
@@ -69,23 +69,23 @@ class Worker:
             ChildEnded: when the child did not answer.
         """
         request = {"path": str(fixture.path), "engine": fixture.engine, "writes": writes}
-        answer = await self._asked({"open": request}, _START_S)
+        answer = await self._send_request({"open": request}, _START_S)
         return None if answer["error"] is None else str(answer["error"])
 
-    async def run(self, statement: str) -> Ran:
+    async def run(self, statement: str) -> StatementResult:
         """Run one statement on the open database. A child that ends is an error of the statement."""
         if len(statement) > self._caps.statement_chars:
-            return Ran(error=f"longer than {self._caps.statement_chars} characters")
+            return StatementResult(error=f"longer than {self._caps.statement_chars} characters")
         self.statements += 1
         try:
-            answer = await self._asked({"run": statement}, self._caps.time_s + _GRACE_S)
+            answer = await self._send_request({"run": statement}, self._caps.time_s + _GRACE_S)
         except ChildEnded as ended:
-            return Ran(error=str(ended))
+            return StatementResult(error=str(ended))
         self.failed = answer["spent"]
         if answer["error"] is not None:
-            return Ran(error=answer["error"])
+            return StatementResult(error=answer["error"])
         rows = tuple(tuple(row) for row in answer["rows"])
-        return Ran(tuple(answer["columns"]), rows, answer["truncated"])
+        return StatementResult(tuple(answer["columns"]), rows, answer["truncated"])
 
     async def end(self) -> None:
         """Kill the child and wait until it is gone."""
@@ -97,24 +97,24 @@ class Worker:
                 os.kill(self.pid, signal.SIGKILL)
         await self._process.wait()
 
-    async def _asked(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
+    async def _send_request(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
         """One frame out, one frame in; whatever goes wrong meanwhile, the child cannot go on."""
         failed, self.failed = self.failed, True
         if failed:
             raise ChildEnded("the sandbox has ended")
         try:
             async with asyncio.timeout(seconds):
-                answer = await self._exchanged(json.dumps(request).encode())
+                answer = await self._exchange_frames(json.dumps(request).encode())
         except TimeoutError as error:
             await self.end()
-            raise ChildEnded(self._late()) from error
+            raise ChildEnded(self._timeout_text()) from error
         except (asyncio.IncompleteReadError, OSError, ValueError) as error:
             await self.end()
-            raise ChildEnded(self._obituary()) from error
+            raise ChildEnded(self._exit_text()) from error
         self.failed = False
         return answer
 
-    async def _exchanged(self, body: bytes) -> dict[str, Any]:
+    async def _exchange_frames(self, body: bytes) -> dict[str, Any]:
         pipe_in, pipe_out = self._process.stdin, self._process.stdout
         if pipe_in is None or pipe_out is None:
             raise ChildEnded("the sandbox has no pipes")
@@ -126,18 +126,18 @@ class Worker:
         answer: dict[str, Any] = json.loads(await pipe_out.readexactly(length))
         return answer
 
-    def _late(self) -> str:
+    def _timeout_text(self) -> str:
         return f"took longer than {self._caps.time_s:g} s"
 
-    def _obituary(self) -> str:
+    def _exit_text(self) -> str:
         """How the child ended: SIGALRM and SIGXCPU are its clocks, others are its memory."""
         code = self._process.returncode
         if code in {-signal.SIGALRM, -signal.SIGXCPU}:
-            return self._late()
+            return self._timeout_text()
         return f"the sandbox ended ({code}); it may have needed more memory than allowed"
 
 
-async def started(caps: Caps, folder: Path) -> Worker:
+async def start_worker(caps: Caps, folder: Path) -> Worker:
     """A new child that stands in an empty folder.
 
     Raises:

@@ -20,7 +20,7 @@ from typing import Final
 
 from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.parsing import strict_json
-from assizes.tasks.sources.bounds import Bounds
+from assizes.tasks.sources.bounds import ObjectBounds
 from assizes.tasks.sources.unpacking import BOMB_FLOOR_BYTES, BOMB_RATIO
 
 if sys.version_info >= (3, 14):
@@ -32,7 +32,7 @@ else:
     from backports.zstd import zipfile
 
 _COPY_BYTES: Final = 1 << 20
-_SAID_CHARS: Final = 200
+_MESSAGE_CHARS: Final = 200
 _TIME_S: Final = 3600
 _MAGIC: Final = 4
 
@@ -50,7 +50,7 @@ _BROKEN: Final = (
 _BROKEN_CODES: Final = (None, errno.EINVAL)
 """The same of an `OSError`: bzip2 gives no code, and a place before the file's begin is invalid."""
 
-_FULL_SAID: Final = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
+_DISK_FULL_MESSAGES: Final = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
 
 _TO_LINES: Final = """
 import resource, sys
@@ -78,10 +78,10 @@ with open(raw, "rb") as lines, open(sys.argv[2], "wb") as out:
 def is_archive(path: Path) -> bool:
     """Whether a file is Parquet, or a zip archive."""
     with path.open("rb") as stream:
-        return stream.read(_MAGIC) in _SPREADERS
+        return stream.read(_MAGIC) in _CONVERTERS
 
 
-def spread(path: Path, target: Path, bounds: Bounds) -> None:
+def archive_to_lines(path: Path, target: Path, bounds: ObjectBounds) -> None:
     """Write the records of an archive as lines.
 
     Raises:
@@ -89,11 +89,11 @@ def spread(path: Path, target: Path, bounds: Bounds) -> None:
         OSError: the disk is full, or fails.
     """
     with path.open("rb") as stream:
-        spreader = _SPREADERS[stream.read(_MAGIC)]
-    spreader(path, target, bounds)
+        convert = _CONVERTERS[stream.read(_MAGIC)]
+    convert(path, target, bounds)
 
 
-def spread_parquet(path: Path, target: Path, bounds: Bounds) -> None:
+def parquet_to_lines(path: Path, target: Path, bounds: ObjectBounds) -> None:
     """Write the rows of a Parquet file as lines; a file that crashes its reader crashes a child.
 
     Raises:
@@ -112,7 +112,10 @@ def spread_parquet(path: Path, target: Path, bounds: Bounds) -> None:
             timeout=_TIME_S,
             check=False,
         )
-        too_much = any(one.exists() and one.stat().st_size >= cap_bytes for one in (raw, target))
+        too_much = any(
+            output_file.exists() and output_file.stat().st_size >= cap_bytes
+            for output_file in (raw, target)
+        )
     except subprocess.TimeoutExpired:
         raise DataError("parquet", f"cannot be read as Parquet within {_TIME_S} s") from None
     finally:
@@ -121,15 +124,15 @@ def spread_parquet(path: Path, target: Path, bounds: Bounds) -> None:
         return
     if too_much:
         raise _too_much(cap_bytes)
-    said = done.stderr.decode("utf-8", "replace").strip()
-    if any(one in said for one in _FULL_SAID):
+    error_text = done.stderr.decode("utf-8", "replace").strip()
+    if any(message in error_text for message in _DISK_FULL_MESSAGES):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
-    why = said.rpartition("\n")[2][:_SAID_CHARS]
+    why = error_text.rpartition("\n")[2][:_MESSAGE_CHARS]
     why = why or f"the reader ended with code {done.returncode}"
     raise DataError("parquet", f"cannot be read as Parquet: {why}")
 
 
-def _inspect(path: Path, target: Path, bounds: Bounds) -> None:
+def _inspect_log_to_lines(path: Path, target: Path, bounds: ObjectBounds) -> None:
     """Each sample of an `.eval` log as a line with the facts of the log."""
     try:
         with zipfile.ZipFile(path) as archive, target.open("wb") as out:
@@ -145,7 +148,9 @@ def _inspect(path: Path, target: Path, bounds: Bounds) -> None:
 
 
 def _broken(error: Exception) -> DataError:
-    return DataError("archive", f"cannot be read as an inspect_ai log: {str(error)[:_SAID_CHARS]}")
+    return DataError(
+        "archive", f"cannot be read as an inspect_ai log: {str(error)[:_MESSAGE_CHARS]}"
+    )
 
 
 def _lines(members: _Members, header_bytes: int) -> Iterator[bytes]:
@@ -153,7 +158,7 @@ def _lines(members: _Members, header_bytes: int) -> Iterator[bytes]:
     names = members.names
     if "header.json" not in names:
         raise DataError("archive", "a zip archive without header.json; no inspect_ai log")
-    header = strict_json(members.whole("header.json", header_bytes))
+    header = strict_json(members.read_member("header.json", header_bytes))
     log = json.dumps(header.get("eval") if isinstance(header, dict) else None).encode()
     for name in names:
         if name.startswith("samples/") and name.endswith(".json"):
@@ -184,19 +189,19 @@ class _Members:
         if self._written > self._cap:
             raise _too_much(self._cap)
 
-    def whole(self, name: str, most: int) -> bytes:
+    def read_member(self, name: str, max_bytes: int) -> bytes:
         """A member that is held in memory."""
-        found = bytearray()
+        content = bytearray()
         for block in self.blocks(name):
-            found += block
-            if len(found) > self._cap:
+            content += block
+            if len(content) > self._cap:
                 raise _too_much(self._cap)
-            if len(found) > most:
+            if len(content) > max_bytes:
                 raise DataError(
                     "too_large",
-                    f"{name} is over {most} bytes; [transcripts] max_document_mb allows fewer",
+                    f"{name} is over {max_bytes} bytes; [transcripts] max_document_mb allows fewer",
                 )
-        return bytes(found)
+        return bytes(content)
 
     def blocks(self, name: str) -> Iterator[bytes]:
         """A member bit by bit. Members may overlap: what counts is the size of the archive."""
@@ -216,7 +221,7 @@ def _too_much(cap_bytes: int) -> DataError:
     return DataError("bomb", f"unpacks to more than {cap_bytes} bytes; raise max_object_mb")
 
 
-_SPREADERS: Final[dict[bytes, Callable[[Path, Path, Bounds], None]]] = {
-    b"PAR1": spread_parquet,
-    b"PK\x03\x04": _inspect,
+_CONVERTERS: Final[dict[bytes, Callable[[Path, Path, ObjectBounds], None]]] = {
+    b"PAR1": parquet_to_lines,
+    b"PK\x03\x04": _inspect_log_to_lines,
 }

@@ -11,7 +11,7 @@ _MB: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ObjectBounds:
     """What is let onto the local disk and into memory.
 
     Attributes:
@@ -25,13 +25,13 @@ class Bounds:
     salvage: bool = False
 
     @classmethod
-    def of(cls, config: TranscriptsConfig) -> Bounds:
+    def of(cls, config: TranscriptsConfig) -> ObjectBounds:
         """As configured."""
         return cls(
             round(config.max_object_mb * _MB), round(config.max_document_mb * _MB), config.salvage
         )
 
 
-def record_bytes(config: TranscriptsConfig) -> int:
+def max_record_bytes(config: TranscriptsConfig) -> int:
     """The most that one record may be."""
     return round(config.max_record_mb * _MB)

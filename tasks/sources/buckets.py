@@ -13,24 +13,30 @@ from urllib.parse import urlsplit
 import fsspec
 
 from assizes.judge.errors import ConfigurationError
-from assizes.tasks.sources.own_output import is_ours
-from assizes.tasks.sources.pinned import SUFFIXES, Source, changed, until_magic, vanished
+from assizes.tasks.sources.own_output import is_own_output
+from assizes.tasks.sources.pinned import (
+    SUFFIXES,
+    TranscriptSource,
+    changed_error,
+    parts_before_pattern,
+    vanished_error,
+)
 
 _BLOCK_BYTES: Final = 8 << 20
 
-PATIENCE: Final[Mapping[str, Any]] = {
+REQUEST_TIMEOUTS: Final[Mapping[str, Any]] = {
     "connect_timeout": 5,
     "read_timeout": 15,
     "retries": {"mode": "standard", "total_max_attempts": 5},
 }
 """Of one request, in seconds and tries, unless `storage_options.config_kwargs` says otherwise."""
 
-_ROUNDS: Final = 2
+_S3FS_RETRIES: Final = 2
 """What s3fs makes of the tries above where a connection breaks: so one request ends within three
 minutes, however the server behaves."""
 
 
-def bucket_sources(rest: str, options: Mapping[str, Any]) -> list[Source]:
+def bucket_sources(rest: str, options: Mapping[str, Any]) -> list[TranscriptSource]:
     """The transcript objects at `bucket/key`, `bucket/prefix` or a glob of either.
 
     Raises:
@@ -41,30 +47,30 @@ def bucket_sources(rest: str, options: Mapping[str, Any]) -> list[Source]:
         raise ConfigurationError(
             "[transcripts] uri 's3://' names no bucket; use s3://bucket/prefix"
         )
-    with _said(bucket, options):
+    with _explain_errors(bucket, options):
         fs = _s3(options)
-        found = _found(fs, rest, bucket)
-        base = "/".join(until_magic(rest.split("/"))).rstrip("/")
-        exists = functools.cache(lambda path: path in found or fs.exists(path))
+        objects = _list_objects(fs, rest, bucket)
+        base = "/".join(parts_before_pattern(rest.split("/"))).rstrip("/")
+        exists = functools.cache(lambda path: path in objects or fs.exists(path))
         return [
-            Source(
+            TranscriptSource(
                 f"s3://{path}",
-                _unquoted(info["ETag"]),
+                _plain_etag(info["ETag"]),
                 int(info["size"]),
                 info.get("LastModified"),
             )
-            for path, info in found.items()
+            for path, info in objects.items()
             if (path == rest and not rest.endswith("/"))
             or (
                 path.endswith(SUFFIXES)
                 and "/." not in path[len(base) :]
-                and not is_ours(path, exists)
+                and not is_own_output(path, exists)
             )
         ]
 
 
 @contextmanager
-def bucket_stream(source: Source, options: Mapping[str, Any]) -> Iterator[IO[bytes]]:
+def bucket_stream(source: TranscriptSource, options: Mapping[str, Any]) -> Iterator[IO[bytes]]:
     """The bytes of an object as it was listed.
 
     Raises:
@@ -74,49 +80,49 @@ def bucket_stream(source: Source, options: Mapping[str, Any]) -> Iterator[IO[byt
     from s3fs.utils import FileExpired
 
     path = source.uri.removeprefix("s3://")
-    with _said(path.split("/", 1)[0], options):
+    with _explain_errors(path.split("/", 1)[0], options):
         try:
             with _s3(options).open(path, "rb", block_size=_BLOCK_BYTES) as stream:
-                if _unquoted(stream.details["ETag"]) != source.etag:
-                    raise changed(source)
+                if _plain_etag(stream.details["ETag"]) != source.etag:
+                    raise changed_error(source)
                 yield stream
         except FileExpired as error:
-            raise changed(source) from error
+            raise changed_error(source) from error
         except FileNotFoundError as error:
-            raise vanished(source) from error
+            raise vanished_error(source) from error
 
 
-def _found(fs: Any, path: str, bucket: str) -> dict[str, dict[str, Any]]:
+def _list_objects(fs: Any, path: str, bucket: str) -> dict[str, dict[str, Any]]:
     if not glob.has_magic(path):
-        found: dict[str, dict[str, Any]] = fs.find(path, detail=True)
+        objects: dict[str, dict[str, Any]] = fs.find(path, detail=True)
     else:
-        found = {}
+        objects = {}
         for match, info in fs.glob(path, detail=True).items():
-            found |= fs.find(match, detail=True) if info["type"] == "directory" else {match: info}
-    if not found:
+            objects |= fs.find(match, detail=True) if info["type"] == "directory" else {match: info}
+    if not objects:
         # An empty listing does not tell a bucket without such keys from no bucket.
         fs.info(bucket)
-    return found
+    return objects
 
 
 def _s3(options: Mapping[str, Any]) -> Any:
     # Copied: botocore writes into what it is given.
-    given = copy.deepcopy(dict(options.get("config_kwargs", {})))
-    retries = {**PATIENCE["retries"], **given.get("retries", {})}
-    patience = {**PATIENCE, **given, "retries": retries}
+    client_config = copy.deepcopy(dict(options.get("config_kwargs", {})))
+    retries = {**REQUEST_TIMEOUTS["retries"], **client_config.get("retries", {})}
+    timeouts = {**REQUEST_TIMEOUTS, **client_config, "retries": retries}
     # A cached listing hides what other machines have written since.
-    settled = {**options, "config_kwargs": patience, "use_listings_cache": False}
-    fs = fsspec.filesystem("s3", **settled)
-    fs.retries = _ROUNDS
+    s3_options = {**options, "config_kwargs": timeouts, "use_listings_cache": False}
+    fs = fsspec.filesystem("s3", **s3_options)
+    fs.retries = _S3FS_RETRIES
     return fs
 
 
-def _unquoted(etag: str) -> str:
+def _plain_etag(etag: str) -> str:
     return etag.strip('"')
 
 
 @contextmanager
-def _said(bucket: str, options: Mapping[str, Any]) -> Iterator[None]:
+def _explain_errors(bucket: str, options: Mapping[str, Any]) -> Iterator[None]:
     """Says which bucket at which endpoint failed; no text of others, which might hold a key."""
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
@@ -134,14 +140,14 @@ def _said(bucket: str, options: Mapping[str, Any]) -> Iterator[None]:
             f"{where}: access denied; the credentials need to list and read it"
         ) from error
     except (BotoCoreError, ClientError, OSError) as error:
-        raise ConfigurationError(f"{where} cannot be reached ({_kind(error)})") from error
+        raise ConfigurationError(f"{where} cannot be reached ({_error_kind(error)})") from error
 
 
-def _kind(error: BaseException) -> str:
+def _error_kind(error: BaseException) -> str:
     """The code of a service's refusal, else the class of the error."""
-    for one in (error, error.__cause__):
-        if (answer := getattr(one, "response", None)) and (said := answer.get("Error")):
-            return str(said.get("Code"))
+    for candidate in (error, error.__cause__):
+        if (answer := getattr(candidate, "response", None)) and (details := answer.get("Error")):
+            return str(details.get("Code"))
     return type(error).__name__
 
 

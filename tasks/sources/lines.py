@@ -12,10 +12,10 @@ from assizes.judge.errors import DataError
 from assizes.tasks.sources.pinned import BOM
 
 _BLOCK_BYTES: Final = 1 << 20
-_SHOWN_BYTES: Final = 1 << 10
+_EXCERPT_BYTES: Final = 1 << 10
 
 
-class Raw(NamedTuple):
+class RawRecord(NamedTuple):
     """A record as it stands in its object.
 
     Attributes:
@@ -34,50 +34,52 @@ class Raw(NamedTuple):
     sha256: str | None = None
 
 
-def sha256_of(raw: Raw) -> str | None:
+def sha256_of(raw: RawRecord) -> str | None:
     """SHA-256 of a record's bytes, 64 hex digits; of a parsed one over its canonical JSON."""
     if raw.fault is not None:
         return raw.sha256
     body = raw.body
-    return hashlib.sha256(body if isinstance(body, bytes) else canonical(body)).hexdigest()
+    return hashlib.sha256(body if isinstance(body, bytes) else canonical_json(body)).hexdigest()
 
 
-def canonical(value: Any) -> bytes:
+def canonical_json(value: Any) -> bytes:
     """A parsed record as bytes: JSON with sorted keys, no spaces; 1e999 is `Infinity`."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return text.encode("utf-8", "surrogatepass")
 
 
-def line_records(path: Path, position: int, offset: int, cap_bytes: int) -> Iterator[Raw]:
+def line_records(path: Path, position: int, offset: int, cap_bytes: int) -> Iterator[RawRecord]:
     """Records from a place on; one of more than `cap_bytes` is passed over as `too_large`."""
     with path.open("rb") as stream:
         stream.seek(offset)
         while line := stream.readline(cap_bytes + 1):
             begins, offset = offset, offset + len(line)
             if len(line) > cap_bytes and not line.endswith(b"\n"):
-                raw = _passed_over(stream, line, Raw(position, begins, line[:_SHOWN_BYTES]))
+                raw = _skip_long_line(
+                    stream, line, RawRecord(position, begins, line[:_EXCERPT_BYTES])
+                )
                 offset = stream.tell()
             else:
                 body = line if begins else line.removeprefix(BOM)
                 blank = not body or body.isspace()
-                raw = None if blank else Raw(position, begins, body.rstrip(b"\r\n"))
+                raw = None if blank else RawRecord(position, begins, body.rstrip(b"\r\n"))
             if raw is not None:
                 yield raw
                 position += 1
 
 
-def _passed_over(stream: IO[bytes], line: bytes, raw: Raw) -> Raw | None:
+def _skip_long_line(stream: IO[bytes], line: bytes, raw: RawRecord) -> RawRecord | None:
     """Read on to the end of a line that is too long; null where it is blank throughout."""
-    size, blank, hashed, held = len(line), line.isspace(), hashlib.sha256(), line
-    while not held.endswith(b"\n") and (block := stream.readline(_BLOCK_BYTES)):
+    size, blank, hasher, pending = len(line), line.isspace(), hashlib.sha256(), line
+    while not pending.endswith(b"\n") and (block := stream.readline(_BLOCK_BYTES)):
         size, blank = size + len(block), blank and block.isspace()
         # The last bytes may be half of a line end.
-        hashed.update(held[:-1])
-        held = held[-1:] + block
+        hasher.update(pending[:-1])
+        pending = pending[-1:] + block
     if blank:
         return None
-    hashed.update(held.rstrip(b"\r\n"))
+    hasher.update(pending.rstrip(b"\r\n"))
     fault = DataError(
         "too_large", f"a record of {size} bytes; [transcripts] max_record_mb allows fewer"
     )
-    return raw._replace(fault=fault, sha256=hashed.hexdigest())
+    return raw._replace(fault=fault, sha256=hasher.hexdigest())

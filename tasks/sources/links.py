@@ -16,14 +16,14 @@ LINK: Final = "link"
 """In place of the etag of an object that is not read."""
 
 
-class Home:
+class SourceFolder:
     """A folder, and what lies in it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()
         self._parents: dict[Path, Path] = {}
 
-    def holds(self, path: Path) -> bool:
+    def contains(self, path: Path) -> bool:
         """Whether a file lies in it, links followed."""
         if path.parent not in self._parents:
             self._parents[path.parent] = path.parent.resolve()
@@ -36,7 +36,7 @@ def is_file(uri: str) -> bool:
     return os.path.isfile(uri)  # noqa: PTH113  # pathlib raises for a name that is too long
 
 
-def leads_out(uri: str) -> DataError:
+def link_error(uri: str) -> DataError:
     """The object is a link to a file elsewhere."""
     return DataError(
         LINK, f"{uri!r} is a link that leads out of its folder; name the file itself, or copy it"

@@ -23,25 +23,25 @@ from typing import IO, Any, Final
 from assizes.judge.config.run import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError, DataError, Inconclusive
 from assizes.tasks.runtime.closing import Closing
-from assizes.tasks.sources.bounds import Bounds
+from assizes.tasks.sources.bounds import ObjectBounds
 from assizes.tasks.sources.buckets import bucket_sources, bucket_stream
-from assizes.tasks.sources.links import LINK, Home, is_file, leads_out
-from assizes.tasks.sources.own_output import is_ours
+from assizes.tasks.sources.links import LINK, SourceFolder, is_file, link_error
+from assizes.tasks.sources.own_output import is_own_output
 from assizes.tasks.sources.pinned import (
     BOM,
     SUFFIXES,
-    SUFFIXES_SAID,
-    Source,
-    changed,
-    until_magic,
-    vanished,
+    SUFFIXES_TEXT,
+    TranscriptSource,
+    changed_error,
+    parts_before_pattern,
+    vanished_error,
 )
 from assizes.tasks.sources.unpacking import Packing, packing_of, unpack
 
 _COPY_BYTES: Final = 1 << 20
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_PARSED_KEPT: Final = 2
-_CUT: Final = ("gzip_corrupt", "zstd_corrupt")
+_DISK_FULL_CODES: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_MAX_DOCUMENTS: Final = 2
+_CUT_CODES: Final = ("gzip_corrupt", "zstd_corrupt")
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)(?::([^{}]*))?\}")
 
 
@@ -53,18 +53,18 @@ def expand(uri: str, date: dt.date | None) -> str:
             there is a date and no place for it.
     """
 
-    def filled(found: re.Match[str]) -> str:
-        if found[1] != "date":
+    def date_text(match: re.Match[str]) -> str:
+        if match[1] != "date":
             raise ConfigurationError.unknown(
-                "placeholder", found[0], ["{date}", "{date:%Y/%m/%d}"], f"[transcripts] uri {uri!r}"
+                "placeholder", match[0], ["{date}", "{date:%Y/%m/%d}"], f"[transcripts] uri {uri!r}"
             )
         if date is None:
             raise ConfigurationError(
-                f"[transcripts] uri {uri!r} holds {found[0]}, and this run was given no date"
+                f"[transcripts] uri {uri!r} holds {match[0]}, and this run was given no date"
             )
-        return date.strftime(found[2] or "%Y-%m-%d")
+        return date.strftime(match[2] or "%Y-%m-%d")
 
-    expanded, places = _PLACEHOLDER.subn(filled, uri)
+    expanded, places = _PLACEHOLDER.subn(date_text, uri)
     if date is not None and not places:
         raise ConfigurationError(
             f"[transcripts] uri {uri!r} has no place for the date {date}; put {{date}} or "
@@ -73,7 +73,7 @@ def expand(uri: str, date: dt.date | None) -> str:
     return expanded
 
 
-def list_sources(uri: str, storage_options: Mapping[str, Any]) -> list[Source]:
+def list_sources(uri: str, storage_options: Mapping[str, Any]) -> list[TranscriptSource]:
     """The transcript objects at a file, folder (recursively), glob or S3 prefix, sorted by uri.
 
     What a Parquet store or a report of ours left there is no transcript, unless named as a file.
@@ -93,11 +93,13 @@ def list_sources(uri: str, storage_options: Mapping[str, Any]) -> list[Source]:
             "scheme", f"{scheme}://", ["file://", "s3://", "a plain path"], "[transcripts] uri"
         )
     if not sources:
-        raise Inconclusive(f"no transcripts under {uri!r}; looked for {SUFFIXES_SAID}")
+        raise Inconclusive(f"no transcripts under {uri!r}; looked for {SUFFIXES_TEXT}")
     return sorted(sources, key=lambda source: source.uri)
 
 
-def relisted(source: Source, storage_options: Mapping[str, Any]) -> Source:
+def refresh_source(
+    source: TranscriptSource, storage_options: Mapping[str, Any]
+) -> TranscriptSource:
     """The same object as it is now.
 
     Raises:
@@ -105,15 +107,15 @@ def relisted(source: Source, storage_options: Mapping[str, Any]) -> Source:
         ConfigurationError: the bucket cannot be reached any more.
     """
     if "://" not in source.uri and not is_file(source.uri):
-        raise vanished(source)
+        raise vanished_error(source)
     try:
-        found = list_sources(source.uri, storage_options)
+        sources = list_sources(source.uri, storage_options)
     except Inconclusive as error:
-        raise vanished(source) from error
-    for one in found:
-        if one.uri == source.uri:
-            return one
-    raise vanished(source)
+        raise vanished_error(source) from error
+    for candidate in sources:
+        if candidate.uri == source.uri:
+            return candidate
+    raise vanished_error(source)
 
 
 class Spool(Closing):
@@ -124,33 +126,33 @@ class Spool(Closing):
     """
 
     def __init__(
-        self, storage_options: Mapping[str, Any] | None = None, bounds: Bounds | None = None
+        self, storage_options: Mapping[str, Any] | None = None, bounds: ObjectBounds | None = None
     ) -> None:
         self._options = dict(storage_options or {})
-        self._bounds = bounds or Bounds()
-        self._broken: dict[tuple[str, str], DataError] = {}
+        self._bounds = bounds or ObjectBounds()
+        self._salvage_faults: dict[tuple[str, str], DataError] = {}
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._lock = threading.Lock()
-        self._latches: dict[tuple[str, str], threading.Lock] = {}
+        self._path_locks: dict[tuple[str, str], threading.Lock] = {}
         self._paths: dict[tuple[str, str], Path] = {}
-        self._parsing = threading.Lock()
-        self._parsed: OrderedDict[tuple[str, str, object], list[Any]] = OrderedDict()
+        self._documents_lock = threading.Lock()
+        self._documents: OrderedDict[tuple[str, str, object], list[Any]] = OrderedDict()
 
     @classmethod
     def of(cls, config: TranscriptsConfig) -> Spool:
         """A spool with the bounds of a configuration."""
-        return cls(config.storage_options, Bounds.of(config))
+        return cls(config.storage_options, ObjectBounds.of(config))
 
     def close(self) -> None:
         """Delete the temporary folder and forget every file and parsed document."""
         with self._lock:
             self._paths.clear()
-            self._parsed.clear()
+            self._documents.clear()
             if self._folder is not None:
                 self._folder.cleanup()
                 self._folder = None
 
-    def path(self, source: Source) -> Path:
+    def path(self, source: TranscriptSource) -> Path:
         """A local file with the plain content of the source.
 
         Raises:
@@ -159,33 +161,35 @@ class Spool(Closing):
             ConfigurationError: the bucket cannot be reached any more, or the disk is full.
         """
         if source.etag == LINK:
-            raise leads_out(source.uri)
+            raise link_error(source.uri)
         if not source.uri.startswith("s3://"):
-            path = _unchanged(source)
+            path = _checked_path(source)
             if not _is_packed_file(source, path):
                 return path
         key = (source.uri, source.etag)
         with self._lock:
-            latch = self._latches.setdefault(key, threading.Lock())
-        with latch:
+            path_lock = self._path_locks.setdefault(key, threading.Lock())
+        with path_lock:
             if key not in self._paths:
-                self._paths[key] = self._fetched(source)
+                self._paths[key] = self._fetch(source)
             return self._paths[key]
 
     @property
-    def bounds(self) -> Bounds:
+    def bounds(self) -> ObjectBounds:
         """What is let onto the disk and into memory."""
         return self._bounds
 
-    def listed(self, uri: str) -> Source:
+    def current_source(self, uri: str) -> TranscriptSource:
         """The object of a name, as it is now.
 
         Raises:
             DataError: `vanished`.
         """
-        return relisted(Source(uri, "", 0), self._options)
+        return refresh_source(TranscriptSource(uri, "", 0), self._options)
 
-    def made(self, source: Source, kind: str, make: Callable[[Path], None]) -> Path:
+    def derived_path(
+        self, source: TranscriptSource, kind: str, make: Callable[[Path], None]
+    ) -> Path:
         """A file made once from a source, such as the lines of an archive.
 
         Raises:
@@ -194,13 +198,13 @@ class Spool(Closing):
         """
         key = (f"{kind}\n{source.uri}", source.etag)
         with self._lock:
-            latch = self._latches.setdefault(key, threading.Lock())
-        with latch:
+            path_lock = self._path_locks.setdefault(key, threading.Lock())
+        with path_lock:
             if key not in self._paths:
                 name = hashlib.blake2b("\n".join(key).encode(), digest_size=16).hexdigest()
                 target = self._temporary() / name
                 try:
-                    with _room_for(source, target):
+                    with _explain_full_disk(source, target):
                         make(target)
                 except DataError as error:
                     target.unlink(missing_ok=True)
@@ -208,7 +212,9 @@ class Spool(Closing):
                 self._paths[key] = target
             return self._paths[key]
 
-    def parsed(self, source: Source, parse: Callable[[bytes], list[Any]]) -> list[Any]:
+    def document_records(
+        self, source: TranscriptSource, parse: Callable[[bytes], list[Any]]
+    ) -> list[Any]:
         """The records of a source that is one document; the last two documents are kept.
 
         Raises:
@@ -217,7 +223,7 @@ class Spool(Closing):
         """
         key = (source.uri, source.etag, parse)
         path = self.path(source)
-        if (fault := self.broken(source)) is not None:
+        if (fault := self.salvage_fault(source)) is not None:
             raise fault
         if (size := path.stat().st_size) > self._bounds.document_bytes:
             raise DataError(
@@ -225,45 +231,45 @@ class Spool(Closing):
                 f"a document of {size} bytes; [transcripts] max_document_mb allows fewer; cut it up, "
                 "or bring it into a format of one record a line",
             )
-        with self._parsing:
-            if key not in self._parsed:
-                self._parsed[key] = parse(path.read_bytes().removeprefix(BOM))
-                while len(self._parsed) > _PARSED_KEPT:
-                    self._parsed.popitem(last=False)
-            self._parsed.move_to_end(key)
-            return self._parsed[key]
+        with self._documents_lock:
+            if key not in self._documents:
+                self._documents[key] = parse(path.read_bytes().removeprefix(BOM))
+                while len(self._documents) > _MAX_DOCUMENTS:
+                    self._documents.popitem(last=False)
+            self._documents.move_to_end(key)
+            return self._documents[key]
 
-    def broken(self, source: Source) -> DataError | None:
+    def salvage_fault(self, source: TranscriptSource) -> DataError | None:
         """Where salvage gave the beginning of a source: what was wrong behind it."""
-        return self._broken.get((source.uri, source.etag))
+        return self._salvage_faults.get((source.uri, source.etag))
 
-    def _fetched(self, source: Source) -> Path:
+    def _fetch(self, source: TranscriptSource) -> Path:
         if source.uri.startswith("s3://"):
             with bucket_stream(source, self._options) as stream:
-                return self._unpacked(source, stream)
+                return self._unpack(source, stream)
         with Path(source.uri).open("rb") as stream:
-            return self._unpacked(source, stream)
+            return self._unpack(source, stream)
 
-    def _unpacked(self, source: Source, stream: IO[bytes]) -> Path:
+    def _unpack(self, source: TranscriptSource, stream: IO[bytes]) -> Path:
         name = hashlib.blake2b(f"{source.uri}\n{source.etag}".encode(), digest_size=16).hexdigest()
         target = self._temporary() / name
         packing = packing_of(source.uri, stream)
         try:
-            with _room_for(source, target), target.open("wb") as out:
+            with _explain_full_disk(source, target), target.open("wb") as out:
                 self._copy(stream, out, packing)
         except DataError as error:
-            told = DataError(error.code, f"{source.uri!r}: {error.detail}")
-            if error.code in _CUT and self._bounds.salvage and _whole_lines(target):
-                self._broken[source.uri, source.etag] = told
+            fault = DataError(error.code, f"{source.uri!r}: {error.detail}")
+            if error.code in _CUT_CODES and self._bounds.salvage and _cut_to_whole_lines(target):
+                self._salvage_faults[source.uri, source.etag] = fault
                 return target
             target.unlink()
-            raise told from error
+            raise fault from error
         return target
 
     def _copy(self, stream: IO[bytes], out: IO[bytes], packing: Packing | None) -> None:
         bounds = self._bounds
         if packing is not None:
-            unpack(stream, out, packing, bounds.object_bytes, to_the_last=bounds.salvage)
+            unpack(stream, out, packing, bounds.object_bytes, to_last_byte=bounds.salvage)
             return
         copied = 0
         while block := stream.read(_COPY_BYTES):
@@ -279,56 +285,56 @@ class Spool(Closing):
 
 
 @contextmanager
-def _room_for(source: Source, target: Path) -> Iterator[None]:
+def _explain_full_disk(source: TranscriptSource, target: Path) -> Iterator[None]:
     """A full disk is told in words; whatever fails on it, nothing is left there."""
     try:
         yield
     except OSError as error:
         target.unlink(missing_ok=True)
-        if error.errno not in _FULL:
+        if error.errno not in _DISK_FULL_CODES:
             raise
         raise ConfigurationError(
             f"no room in {str(target.parent)!r} to unpack {source.uri!r}; free some, or set TMPDIR"
         ) from error
 
 
-def _whole_lines(path: Path) -> int:
+def _cut_to_whole_lines(path: Path) -> int:
     """Cut a file off behind its last line end; how many bytes are left."""
     with path.open("r+b") as stream:
         end = stream.seek(0, os.SEEK_END)
         while end:
             start = max(0, end - _COPY_BYTES)
             stream.seek(start)
-            if (found := stream.read(end - start).rfind(b"\n")) >= 0:
-                end = start + found + 1
+            if (line_end := stream.read(end - start).rfind(b"\n")) >= 0:
+                end = start + line_end + 1
                 break
             end = start
         stream.truncate(end)
     return end
 
 
-def _unchanged(source: Source) -> Path:
+def _checked_path(source: TranscriptSource) -> Path:
     path = Path(source.uri)
     try:
         if _local_etag(path) != source.etag:
-            raise changed(source)
+            raise changed_error(source)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise vanished(source) from error
+        raise vanished_error(source) from error
     return path
 
 
-def _is_packed_file(source: Source, path: Path) -> bool:
+def _is_packed_file(source: TranscriptSource, path: Path) -> bool:
     with path.open("rb") as stream:
         return packing_of(source.uri, stream) is not None
 
 
-def _local_source(path: Path, home: Home | None) -> Source:
+def _local_source(path: Path, home: SourceFolder | None) -> TranscriptSource:
     try:
-        if home is not None and not home.holds(path):
-            return Source(path.as_posix(), LINK, 0)
+        if home is not None and not home.contains(path):
+            return TranscriptSource(path.as_posix(), LINK, 0)
         etag, state = _local_etag(path), path.stat()
         modified = dt.datetime.fromtimestamp(state.st_mtime, dt.UTC)
-        return Source(path.as_posix(), etag, state.st_size, modified)
+        return TranscriptSource(path.as_posix(), etag, state.st_size, modified)
     except OSError as error:
         raise _unlistable(error) from error
 
@@ -345,35 +351,37 @@ def _digest(path: str, *_state: int) -> str:
         return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
-def _local_paths(given: Path) -> tuple[Home | None, Iterable[Path]]:
+def _local_paths(path: Path) -> tuple[SourceFolder | None, Iterable[Path]]:
     """The files, and the folder that they must lie in; null for one that was named itself."""
-    if given.is_file():
-        return None, [given]
-    if given.is_dir():
-        return Home(given), _foreign(_transcripts_below(given))
-    base = Path(*until_magic(given.parts))
-    if base == given or not base.is_dir():
+    if path.is_file():
+        return None, [path]
+    if path.is_dir():
+        return SourceFolder(path), _without_own_output(_transcripts_below(path))
+    base = Path(*parts_before_pattern(path.parts))
+    if base == path or not base.is_dir():
         raise ConfigurationError(
             f"[transcripts] uri: {str(base)!r} does not exist; give a file, a folder or a glob"
         )
-    return Home(base), _foreign(_matches(base, given.relative_to(base).as_posix()))
+    return SourceFolder(base), _without_own_output(
+        _matches(base, path.relative_to(base).as_posix())
+    )
 
 
-def _foreign(paths: Iterable[Path]) -> Iterator[Path]:
+def _without_own_output(paths: Iterable[Path]) -> Iterator[Path]:
     exists = functools.cache(lambda name: Path(name).exists())
-    return (path for path in paths if not is_ours(path.as_posix(), exists))
+    return (path for path in paths if not is_own_output(path.as_posix(), exists))
 
 
 def _matches(base: Path, pattern: str) -> set[Path]:
-    found: set[Path] = set()
+    paths: set[Path] = set()
     for path in base.glob(pattern):
         if any(part.startswith(".") for part in path.relative_to(base).parts):
             continue
         if path.is_dir():
-            found.update(_transcripts_below(path))
+            paths.update(_transcripts_below(path))
         elif path.name.endswith(SUFFIXES):
-            found.add(path)
-    return found
+            paths.add(path)
+    return paths
 
 
 def _transcripts_below(folder: Path) -> Iterator[Path]:

@@ -10,7 +10,7 @@ _STORE_FOLDERS: Final = ("runs", "comparisons")
 _REPORT: Final = ("report.json", "report.html", "report.md")
 
 
-def is_ours(path: str, exists: Callable[[str], bool]) -> bool:
+def is_own_output(path: str, exists: Callable[[str], bool]) -> bool:
     """Whether an object is part of a Parquet store or of a report, told by what lies beside it.
 
     Args:
@@ -20,7 +20,9 @@ def is_ours(path: str, exists: Callable[[str], bool]) -> bool:
     *folders, name = path.split("/")
     if name == _STORE_MARK:
         return True
-    if name in _REPORT and all(exists("/".join([*folders, one])) for one in _REPORT):
+    if name in _REPORT and all(
+        exists("/".join([*folders, report_name])) for report_name in _REPORT
+    ):
         return True
     return any(
         folder in _STORE_FOLDERS and exists("/".join([*folders[:place], _STORE_MARK]))

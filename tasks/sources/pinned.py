@@ -19,7 +19,7 @@ SUFFIXES: Final = (
 )
 """Endings by which transcripts are known in a folder; a file named by itself may have any."""
 
-SUFFIXES_SAID: Final = (
+SUFFIXES_TEXT: Final = (
     f"{', '.join(f'*{plain}' for plain in _PLAIN)}, each also with .gz or .zst, "
     f"{', '.join(f'*{whole}' for whole in _WHOLE)}"
 )
@@ -30,7 +30,7 @@ BOM: Final = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
-class Source:
+class TranscriptSource:
     """One transcript object, pinned by its content.
 
     Attributes:
@@ -47,17 +47,17 @@ class Source:
     modified: datetime | None = field(default=None, compare=False)
 
 
-def changed(source: Source) -> DataError:
+def changed_error(source: TranscriptSource) -> DataError:
     """The object holds other bytes than when it was listed."""
     return DataError("changed", f"{source.uri!r} is no longer as it was listed ({source.etag})")
 
 
-def vanished(source: Source) -> DataError:
+def vanished_error(source: TranscriptSource) -> DataError:
     """The object is gone since it was listed."""
     return DataError("vanished", f"{source.uri!r} was listed and is gone")
 
 
-def until_magic(parts: Iterable[str]) -> Iterator[str]:
+def parts_before_pattern(parts: Iterable[str]) -> Iterator[str]:
     """The parts of a path before the first that is a pattern."""
     for part in parts:
         if glob.has_magic(part):

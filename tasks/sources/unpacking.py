@@ -53,7 +53,7 @@ def packing_of(uri: str, stream: IO[bytes]) -> Packing | None:
 
 
 def unpack(
-    stream: IO[bytes], out: IO[bytes], packing: Packing, cap_bytes: int, *, to_the_last: bool
+    stream: IO[bytes], out: IO[bytes], packing: Packing, cap_bytes: int, *, to_last_byte: bool
 ) -> None:
     """Write the plain content of all gzip members or zstd frames of a stream.
 
@@ -62,71 +62,71 @@ def unpack(
         out: holds everything that was decoded, also when this raises.
         packing: what the stream holds.
         cap_bytes: the most that may come out.
-        to_the_last: decode up to the very byte at which a gzip member breaks, up to the block that
+        to_last_byte: decode up to the very byte at which a gzip member breaks, up to the block that
             breaks of a zstd frame; else up to a block of the stream before.
 
     Raises:
         DataError: `gzip_corrupt`, `zstd_corrupt`, or `bomb` for too much, or too much of too little.
     """
-    kind = _Gzip if packing == "gzip" else _Zstd
-    kind(out, cap_bytes, to_the_last=to_the_last).run(stream)
+    kind = _GzipUnpacker if packing == "gzip" else _ZstdUnpacker
+    kind(out, cap_bytes, to_last_byte=to_last_byte).run(stream)
 
 
-class _Unpacking:
+class _Unpacker:
     """One pass over a stream: what went in, what came out."""
 
-    def __init__(self, out: IO[bytes], cap_bytes: int, *, to_the_last: bool) -> None:
+    def __init__(self, out: IO[bytes], cap_bytes: int, *, to_last_byte: bool) -> None:
         self._out = out
         self._cap = cap_bytes
-        self._to_the_last = to_the_last
-        self._taken = 0
-        self._given = 0
-        self._members = 0
+        self._to_last_byte = to_last_byte
+        self._bytes_in = 0
+        self._bytes_out = 0
+        self._member_count = 0
 
     def run(self, stream: IO[bytes]) -> None:
         """Read it to its end."""
         raise NotImplementedError
 
     def _write(self, data: bytes) -> None:
-        self._given += len(data)
-        if self._given > self._cap:
+        self._bytes_out += len(data)
+        if self._bytes_out > self._cap:
             raise DataError(
                 "bomb",
                 f"unpacks to more than {self._cap} bytes; unpack it, or raise max_object_mb",
             )
-        if self._given > BOMB_FLOOR_BYTES and self._given > BOMB_RATIO * self._taken:
+        if self._bytes_out > BOMB_FLOOR_BYTES and self._bytes_out > BOMB_RATIO * self._bytes_in:
             raise DataError(
                 "bomb",
-                f"{self._taken} bytes unpack to more than {self._given}; where that is meant, "
+                f"{self._bytes_in} bytes unpack to more than {self._bytes_out}; where that is meant, "
                 "unpack it",
             )
         self._out.write(data)
 
 
-class _Gzip(_Unpacking):
+class _GzipUnpacker(_Unpacker):
     """One pass over a stream of gzip members."""
 
     def run(self, stream: IO[bytes]) -> None:
         member = None
         while block := stream.read(_IN_BYTES):
-            self._taken += len(block)
+            self._bytes_in += len(block)
             while block:
                 if member is None:
                     # Tapes and block devices pad with zeros; only between members.
-                    block = block.lstrip(b"\0") if self._members else block
+                    block = block.lstrip(b"\0") if self._member_count else block
                     member = zlib.decompressobj(_GZIP) if block else None
                     continue
-                block = self._inflated(member, block)
+                block = self._inflate_block(member, block)
                 if member.eof:
-                    self._members += 1
+                    self._member_count += 1
                     member = None
         if member is not None:
             self._write(member.flush())
-            raise DataError("gzip_corrupt", f"cut off after {self._taken} bytes")
+            raise DataError("gzip_corrupt", f"cut off after {self._bytes_in} bytes")
 
-    def _inflated(self, member: zlib._Decompress, block: bytes) -> bytes:
+    def _inflate_block(self, member: zlib._Decompress, block: bytes) -> bytes:
         """What is left of the block after this member."""
-        before = member.copy() if self._to_the_last else None
+        before = member.copy() if self._to_last_byte else None
         try:
             while True:
                 data = member.decompress(block, _OUT_BYTES)
@@ -136,13 +136,13 @@ class _Gzip(_Unpacking):
                 block = member.unconsumed_tail
                 if not block and len(data) < _OUT_BYTES:
                     return b""
-                before = member.copy() if self._to_the_last else None
+                before = member.copy() if self._to_last_byte else None
         except zlib.error as error:
             if before is not None:
-                self._to_the_fault(before, block)
+                self._salvage_block(before, block)
             raise DataError("gzip_corrupt", str(error)) from error
 
-    def _to_the_fault(self, member: zlib._Decompress, block: bytes) -> None:
+    def _salvage_block(self, member: zlib._Decompress, block: bytes) -> None:
         """Decode a block that breaks somewhere, byte by byte up to there."""
         try:
             for place in range(len(block)):
@@ -151,24 +151,24 @@ class _Gzip(_Unpacking):
             return
 
 
-class _Zstd(_Unpacking):
+class _ZstdUnpacker(_Unpacker):
     """One pass over a stream of zstd frames; one that wants a window over 128 MB is refused."""
 
     def run(self, stream: IO[bytes]) -> None:
         frame: zstd.ZstdDecompressor | None = None
         try:
-            while block := stream.read(_SALVAGED_BYTES if self._to_the_last else _IN_BYTES):
-                self._taken += len(block)
+            while block := stream.read(_SALVAGED_BYTES if self._to_last_byte else _IN_BYTES):
+                self._bytes_in += len(block)
                 while block:
                     frame = frame or zstd.ZstdDecompressor()
-                    block = self._inflated(frame, block)
+                    block = self._inflate_block(frame, block)
                     frame = None if frame.eof else frame
         except zstd.ZstdError as error:
             raise DataError("zstd_corrupt", str(error)) from error
         if frame is not None:
-            raise DataError("zstd_corrupt", f"cut off after {self._taken} bytes")
+            raise DataError("zstd_corrupt", f"cut off after {self._bytes_in} bytes")
 
-    def _inflated(self, frame: zstd.ZstdDecompressor, block: bytes) -> bytes:
+    def _inflate_block(self, frame: zstd.ZstdDecompressor, block: bytes) -> bytes:
         """What is left of the block after this frame."""
         self._write(frame.decompress(block, _OUT_BYTES))
         while not (frame.eof or frame.needs_input):

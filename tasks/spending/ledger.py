@@ -19,19 +19,19 @@ from threading import RLock
 from typing import Any, Final
 
 from assizes.judge.config.run import LimitsConfig
-from assizes.judge.engine.budget_gate import BUSY_S
-from assizes.judge.engine.ledger import Account, Call, Spent
+from assizes.judge.engine.budget_gate import MAX_BUSY_S
+from assizes.judge.engine.ledger import Account, CallSpending, PlannedCall
 from assizes.judge.errors import LedgerBusy, NotAsked, StoreError
-from assizes.tasks.spending.ledger_file import ALL_RUNS, NANO, account_of, opened_ledger
+from assizes.tasks.spending.ledger_file import ALL_RUNS, NANO, account_of, open_ledger_file
 
 log = logging.getLogger(__name__)
 
 _DAY_S: Final = 86_400
 
-QUICK_S: Final = 0.01
+LOCK_WAIT_S: Final = 0.01
 """Whoever must not wait waits no longer than this for another thread's transaction."""
 
-_STOPPED: Final = "select at from stops where scope = ? or (scope = ? and upto >= ?)"
+_SELECT_STOP: Final = "select at from stops where scope = ? or (scope = ? and upto >= ?)"
 _TOTALS: Final = "select scope, calls, nano from totals where scope in (?, ?)"
 _RESERVE: Final = (
     "insert into calls (run_id, day, at, key, model, worst_nano, counted_nano, state) "
@@ -97,16 +97,16 @@ class SqliteLedger:
         self._limits = tuple(_limits(limits))
         self._due: list[tuple[Any, ...]] = []
         self._waits = True
-        self._file = opened_ledger(path)
+        self._file = open_ledger_file(path)
         try:
             with self._transaction():
-                self.resumed_after = self._stop_before()
-                self._sitting = self._began()
+                self.resumed_after = self._earlier_stop()
+                self._session = self._begin_session()
         except sqlite3.Error as error:
             self._file.close()
             raise StoreError(f"[limits] ledger {path!r} cannot be written: {error}") from error
 
-    def reserve(self, call: Call, *, wait: bool = True) -> int:
+    def reserve(self, call: PlannedCall, *, wait: bool = True) -> int:
         """Set the worst case aside; the ticket settles it.
 
         Raises:
@@ -119,13 +119,21 @@ class SqliteLedger:
         set_aside = worst or 0
         with self._writing(), self._transaction(wait=wait):
             self._refuse_stopped()
-            self._refuse_dear(day, worst, call.model)
-            row = (self.run_id, day, _time(self._clock()), call.key, call.model, worst, set_aside)
+            self._refuse_over_limit(day, worst, call.model)
+            row = (
+                self.run_id,
+                day,
+                _utc_text(self._clock()),
+                call.key,
+                call.model,
+                worst,
+                set_aside,
+            )
             (ticket,) = self._file.execute(_RESERVE, row).fetchone()
             self._file.execute(_ADD, (self._run_scope, f"day:{day}", set_aside))
         return int(ticket)
 
-    def settle(self, ticket: int, spent: Spent, key: str | None = None) -> None:
+    def settle(self, ticket: int, spent: CallSpending, key: str | None = None) -> None:
         """Put what a call came to in the place of the worst case; once, also from another process.
 
         A ticket of another run, or of another ask than `key`, was given by another ledger: it is
@@ -142,7 +150,7 @@ class SqliteLedger:
             with suppress(LedgerBusy), self._transaction(wait=False):
                 pass
         except sqlite3.Error as error:
-            self._broken(error)
+            self._note_fault(error)
 
     def cancel(self, ticket: int, key: str) -> None:
         """Take back a reservation of a call that was never made: it counts no more, neither as a
@@ -150,12 +158,12 @@ class SqliteLedger:
         """
         try:
             with self._transaction():
-                found = self._file.execute(_CANCEL, (ticket, self.run_id, key)).fetchone()
-                if found is not None:
-                    day, worst = found
+                row = self._file.execute(_CANCEL, (ticket, self.run_id, key)).fetchone()
+                if row is not None:
+                    day, worst = row
                     self._file.execute(_TAKE_BACK, (self._run_scope, f"day:{day}", worst))
         except sqlite3.Error as error:
-            self._broken(error)
+            self._note_fault(error)
 
     def claims(self, key: str, place: str, *, wait: bool = True) -> bool:
         """Whether the ask at `place` is the one of this run that a paid reply is charged to.
@@ -165,25 +173,25 @@ class SqliteLedger:
         """
         try:
             with self._transaction(wait=wait):
-                found = self._file.execute(_CLAIM, (self.run_id, key, place)).fetchone()
+                row = self._file.execute(_CLAIM, (self.run_id, key, place)).fetchone()
         except sqlite3.Error as error:
-            self._broken(error)
+            self._note_fault(error)
             return True
-        return bool(found[0] == place)
+        return bool(row[0] == place)
 
-    def spent(self, run_id: str | None = None) -> Account:
+    def run_account(self, run_id: str | None = None) -> Account:
         """What a run has spent so far, by default this one."""
         return self._account(f"run:{run_id or self.run_id}")
 
-    def stopped(self) -> str | None:
+    def stopped_at(self) -> str | None:
         """When the run was stopped, if it was; null also while others keep the file busy."""
         try:
-            with self._held(wait=False):
-                return self._stop()
+            with self._exclusive_access(wait=False):
+                return self._current_stop()
         except LedgerBusy:
             return None
         except sqlite3.Error as error:
-            self._broken(error)
+            self._note_fault(error)
             return None
 
     def close(self) -> None:
@@ -193,7 +201,7 @@ class SqliteLedger:
                 with self._transaction():
                     pass
         except sqlite3.Error as error:
-            self._broken(error)
+            self._note_fault(error)
         finally:
             with self._lock:
                 self._file.close()
@@ -210,30 +218,30 @@ class SqliteLedger:
         except sqlite3.Error as error:
             raise StoreError(f"[limits] ledger {self.path!r} cannot be read: {error}") from error
 
-    def _stop_before(self) -> str | None:
+    def _earlier_stop(self) -> str | None:
         """When the run was stopped in an earlier sitting and not taken up since."""
-        found = self._file.execute(
+        row = self._file.execute(
             "select at from stops where scope = ? and upto >= "
             "(select coalesce(max(id), 0) from sittings where run_id = ?)",
             (self._run_scope, self.run_id),
         ).fetchone()
-        return None if found is None else str(found[0])
+        return None if row is None else str(row[0])
 
-    def _began(self) -> int:
-        row = (self.run_id, _time(self._clock()), os.getpid())
+    def _begin_session(self) -> int:
+        row = (self.run_id, _utc_text(self._clock()), os.getpid())
         sql = "insert into sittings (run_id, at, pid) values (?, ?, ?) returning id"
         return int(self._file.execute(sql, row).fetchone()[0])
 
-    def _stop(self) -> str | None:
-        scopes = (ALL_RUNS, self._run_scope, self._sitting)
-        found = self._file.execute(_STOPPED, scopes).fetchone()
-        return None if found is None else str(found[0])
+    def _current_stop(self) -> str | None:
+        scopes = (ALL_RUNS, self._run_scope, self._session)
+        row = self._file.execute(_SELECT_STOP, scopes).fetchone()
+        return None if row is None else str(row[0])
 
     def _refuse_stopped(self) -> None:
-        if (at := self._stop()) is not None:
+        if (at := self._current_stop()) is not None:
             raise NotAsked("halted", stop_line(at))
 
-    def _refuse_dear(self, day: str, worst: int | None, model: str) -> None:
+    def _refuse_over_limit(self, day: str, worst: int | None, model: str) -> None:
         if not self._limits:
             return
         scopes = {"run": self._run_scope, "day": f"day:{day}"}
@@ -255,7 +263,7 @@ class SqliteLedger:
         Raises:
             LedgerBusy: where another process or thread is writing and `wait` is false.
         """
-        with self._held(wait=wait):
+        with self._exclusive_access(wait=wait):
             self._file.execute("begin immediate")
             try:
                 due = self._settle_due()
@@ -267,13 +275,15 @@ class SqliteLedger:
                     self._file.execute("rollback")
 
     @contextmanager
-    def _held(self, *, wait: bool) -> Iterator[None]:
+    def _exclusive_access(self, *, wait: bool) -> Iterator[None]:
         """Have the connection to oneself, and let it wait for others or not."""
-        if not self._lock.acquire(timeout=-1 if wait else QUICK_S):
+        if not self._lock.acquire(timeout=-1 if wait else LOCK_WAIT_S):
             raise LedgerBusy(f"[limits] ledger {self.path!r} is being written")
         try:
             if wait is not self._waits:
-                self._file.execute(f"pragma busy_timeout = {int(1000 * (BUSY_S if wait else 0))}")
+                self._file.execute(
+                    f"pragma busy_timeout = {int(1000 * (MAX_BUSY_S if wait else 0))}"
+                )
                 self._waits = wait
             yield
         except sqlite3.OperationalError as error:
@@ -287,9 +297,9 @@ class SqliteLedger:
         """Settle within the transaction what is due; how much that is."""
         due = list(self._due)
         for row in due:
-            found = self._file.execute(_SETTLE, row).fetchone()
-            if found is not None:
-                day, worst, counted, unpriced = found
+            settled_row = self._file.execute(_SETTLE, row).fetchone()
+            if settled_row is not None:
+                day, worst, counted, unpriced = settled_row
                 scopes = (self._run_scope, f"day:{day}")
                 self._file.execute(_CORRECT, (*scopes, counted - worst, worst, unpriced))
         return len(due)
@@ -302,9 +312,9 @@ class SqliteLedger:
         try:
             yield
         except sqlite3.Error as error:
-            raise NotAsked("closing", self._broken(error)) from error
+            raise NotAsked("closing", self._note_fault(error)) from error
 
-    def _broken(self, error: sqlite3.Error) -> str:
+    def _note_fault(self, error: sqlite3.Error) -> str:
         if self._fault is None:
             self._fault = f"[limits] ledger {self.path!r} cannot be written: {error}"
             log.warning("%s; no model is asked any more", self._fault)
@@ -319,12 +329,12 @@ def stop_line(at: str) -> str:
 class _Limit:
     """One of the four limits: what it is called, what it is about, how much it allows."""
 
-    def __init__(self, name: str, scope: str, most: float) -> None:
+    def __init__(self, name: str, scope: str, maximum: float) -> None:
         self.scope = scope
         self._name = name
         self._dollars = "usd" in name
-        self._most = math.floor(most * NANO) if self._dollars else int(most)
-        self._said = f"[limits] {name} = {most:g}"
+        self._maximum = math.floor(maximum * NANO) if self._dollars else int(maximum)
+        self._setting = f"[limits] {name} = {maximum:g}"
 
     def check(self, calls: int, nano: int, worst: int | None, model: str) -> None:
         """See that one more call stays within.
@@ -333,14 +343,14 @@ class _Limit:
             NotAsked: `budget`, when it may not.
         """
         if not self._dollars:
-            if calls + 1 > self._most:
-                raise NotAsked("budget", f"{self._said}: {calls} calls were made")
+            if calls + 1 > self._maximum:
+                raise NotAsked("budget", f"{self._setting}: {calls} calls were made")
         elif worst is None:
-            raise NotAsked("budget", f"{self._said}: no price is known for {model}")
-        elif nano + worst > self._most:
+            raise NotAsked("budget", f"{self._setting}: no price is known for {model}")
+        elif nano + worst > self._maximum:
             raise NotAsked(
                 "budget",
-                f"{self._said}: {nano / NANO:.6f} USD are spent or set aside, the next call could "
+                f"{self._setting}: {nano / NANO:.6f} USD are spent or set aside, the next call could "
                 f"cost {worst / NANO:.6f} USD",
             )
 
@@ -353,9 +363,9 @@ def _limits(limits: LimitsConfig) -> Iterable[_Limit]:
         "max_asks_per_day": "day",
     }
     for name, scope in scopes.items():
-        if (most := getattr(limits, name)) is not None:
-            yield _Limit(name, scope, most)
+        if (maximum := getattr(limits, name)) is not None:
+            yield _Limit(name, scope, maximum)
 
 
-def _time(seconds: float) -> str:
+def _utc_text(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

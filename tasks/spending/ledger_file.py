@@ -11,7 +11,7 @@ from typing import Final
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random
 
-from assizes.judge.engine.budget_gate import BUSY_S
+from assizes.judge.engine.budget_gate import MAX_BUSY_S
 from assizes.judge.engine.ledger import Account
 from assizes.judge.errors import ConfigurationError, StoreError
 from assizes.tasks.runtime.places import write_probe
@@ -74,7 +74,7 @@ create table stops (
 """
 
 
-def opened_ledger(path: str) -> sqlite3.Connection:
+def open_ledger_file(path: str) -> sqlite3.Connection:
     """A connection to the ledger at a path; the file and its folder are made where there is none.
 
     Raises:
@@ -85,9 +85,9 @@ def opened_ledger(path: str) -> sqlite3.Connection:
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(
-            path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+            path, timeout=MAX_BUSY_S, isolation_level=None, check_same_thread=False
         )
-        _see_ledger(connection, path)
+        _check_is_ledger(connection, path)
         # Two processes that make the file at once: the switch to WAL does not wait for the other.
         for attempt in Retrying(
             retry=retry_if_exception_type(sqlite3.OperationalError),
@@ -99,8 +99,8 @@ def opened_ledger(path: str) -> sqlite3.Connection:
                 connection.execute("pragma journal_mode = wal")
                 connection.execute("pragma synchronous = normal")
                 connection.execute(f"pragma wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-                _made(connection)
-        _see_ledger(connection, path, made=True)
+                _create_tables(connection)
+        _check_is_ledger(connection, path, is_created=True)
     except (OSError, sqlite3.Error, StoreError) as error:
         if connection is not None:
             connection.close()
@@ -109,7 +109,7 @@ def opened_ledger(path: str) -> sqlite3.Connection:
         if isinstance(error, sqlite3.Error) and "not a database" in str(error):
             raise _no_ledger(path, "it is no SQLite database") from None
         raise ConfigurationError(
-            f"[limits] ledger {path!r} cannot be written: {_why(error)}; name a file on a local "
+            f"[limits] ledger {path!r} cannot be written: {_reason(error)}; name a file on a local "
             "disk that can"
         ) from None
     return connection
@@ -123,7 +123,7 @@ def probe_ledger(path: str) -> None:
         StoreError: when the file is no ledger.
     """
     if Path(path).exists():
-        opened_ledger(path).close()
+        open_ledger_file(path).close()
     else:
         write_probe(str(Path(path).parent), {}, "[limits] ledger in")
 
@@ -136,7 +136,7 @@ def known_runs(path: str) -> list[str]:
     """
     if not Path(path).exists():
         return []
-    with _using(path) as file:
+    with _open_for_use(path) as file:
         rows = file.execute("select run_id from sittings group by run_id order by max(id) desc")
         return [str(run_id) for (run_id,) in rows]
 
@@ -149,21 +149,21 @@ def has_claim(path: str, run_id: str, key: str) -> bool:
     """
     if not Path(path).exists():
         return False
-    with _using(path) as file:
+    with _open_for_use(path) as file:
         sql = "select 1 from claims where run_id = ? and key = ?"
         return file.execute(sql, (run_id, key)).fetchone() is not None
 
 
 def account_of(file: sqlite3.Connection, scope: str) -> Account:
     """The totals of a scope of a ledger."""
-    found = file.execute(
+    row = file.execute(
         "select calls, nano, open_calls, open_nano, unpriced from totals where scope = ?", (scope,)
     ).fetchone()
-    calls, nano, open_calls, open_nano, unpriced = found or (0, 0, 0, 0, 0)
+    calls, nano, open_calls, open_nano, unpriced = row or (0, 0, 0, 0, 0)
     return Account(calls, nano / NANO, open_calls, open_nano / NANO, unpriced)
 
 
-def spent_today(path: str) -> Account:
+def spending_today(path: str) -> Account:
     """What all runs have spent in the present UTC day; nothing where there is no ledger yet.
 
     Raises:
@@ -171,11 +171,11 @@ def spent_today(path: str) -> Account:
     """
     if not Path(path).exists():
         return Account(0, 0.0)
-    with _using(path) as file:
+    with _open_for_use(path) as file:
         return account_of(file, f"day:{datetime.now(UTC):%Y-%m-%d}")
 
 
-def spent_by(path: str, run_id: str) -> Account:
+def run_spending(path: str, run_id: str) -> Account:
     """What one run has spent, over all its sittings; nothing where there is no ledger yet.
 
     Raises:
@@ -183,13 +183,13 @@ def spent_by(path: str, run_id: str) -> Account:
     """
     if not Path(path).exists():
         return Account(0, 0.0)
-    with _using(path) as file:
+    with _open_for_use(path) as file:
         return account_of(file, f"run:{run_id}")
 
 
 def write_stop(path: str, run_id: str | None) -> None:
     """Stop the sitting of a run, or with null every run, until that is lifted."""
-    with _using(path) as file:
+    with _open_for_use(path) as file:
         scope = ALL_RUNS if run_id is None else f"run:{run_id}"
         file.execute(
             "insert or replace into stops (scope, upto, at) "
@@ -202,35 +202,37 @@ def lift_stop(path: str) -> bool:
     """Let runs begin again after `write_stop` for all; false where nothing was stopped."""
     if not Path(path).exists():
         return False
-    with _using(path) as file:
+    with _open_for_use(path) as file:
         return file.execute("delete from stops where scope = ?", (ALL_RUNS,)).rowcount > 0
 
 
-def all_stopped(path: str) -> str | None:
+def all_runs_stopped_at(path: str) -> str | None:
     """When all runs were stopped; null where they are not."""
     if not Path(path).exists():
         return None
-    with _using(path) as file:
-        found = file.execute("select at from stops where scope = ?", (ALL_RUNS,)).fetchone()
-        return None if found is None else str(found[0])
+    with _open_for_use(path) as file:
+        row = file.execute("select at from stops where scope = ?", (ALL_RUNS,)).fetchone()
+        return None if row is None else str(row[0])
 
 
 @contextmanager
-def _using(path: str) -> Iterator[sqlite3.Connection]:
+def _open_for_use(path: str) -> Iterator[sqlite3.Connection]:
     """An open ledger for one question; a fault of the file is one line."""
-    with closing(opened_ledger(path)) as file:
+    with closing(open_ledger_file(path)) as file:
         try:
             yield file
         except sqlite3.Error as error:
             raise StoreError(f"[limits] ledger {path!r} cannot be used: {error}") from error
 
 
-def _see_ledger(connection: sqlite3.Connection, path: str, *, made: bool = False) -> None:
+def _check_is_ledger(
+    connection: sqlite3.Connection, path: str, *, is_created: bool = False
+) -> None:
     """See that nothing else is kept in the file."""
     ((mark,),) = connection.execute("pragma application_id").fetchall()
     ((version,),) = connection.execute("pragma user_version").fetchall()
     ((tables,),) = connection.execute("select count(*) from sqlite_master").fetchall()
-    if not (mark or tables or made):
+    if not (mark or tables or is_created):
         return
     if mark != _APPLICATION_ID:
         raise _no_ledger(path, "it holds something else")
@@ -241,7 +243,7 @@ def _see_ledger(connection: sqlite3.Connection, path: str, *, made: bool = False
         )
 
 
-def _made(connection: sqlite3.Connection) -> None:
+def _create_tables(connection: sqlite3.Connection) -> None:
     connection.execute("begin immediate")
     try:
         ((mark,),) = connection.execute("pragma application_id").fetchall()
@@ -260,5 +262,5 @@ def _no_ledger(path: str, why: str) -> StoreError:
     return StoreError(f"[limits] ledger {path!r} is no ledger of assizes: {why}; name another file")
 
 
-def _why(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

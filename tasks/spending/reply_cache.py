@@ -18,13 +18,13 @@ from uuid import uuid4
 
 from pydantic import TypeAdapter, ValidationError
 
-from assizes.judge.engine.reply_cache import Kept, ReplyCache
+from assizes.judge.engine.reply_cache import CachedReply, ReplyCache
 from assizes.tasks.runtime.failpoints import failpoint
-from assizes.tasks.spending.request_locks import FileTurns
+from assizes.tasks.spending.request_locks import FileLocks
 
 log = logging.getLogger(__name__)
 
-_KEPT: Final = TypeAdapter(Kept)
+_REPLY_ADAPTER: Final = TypeAdapter(CachedReply)
 
 _WRITER: Final = uuid4().hex
 """Tells apart the processes that share a folder, from whatever machine."""
@@ -32,7 +32,7 @@ _WRITER: Final = uuid4().hex
 _NUMBERS: Final = itertools.count()
 
 
-class FileReplies:
+class FileReplyCache:
     """Keeps replies at a URI: a local path, `s3://bucket/prefix`, whatever fsspec opens.
 
     A judgement never fails for the cache's sake: an entry that cannot be read is a miss, a reply
@@ -54,38 +54,38 @@ class FileReplies:
 
             self._faults = (OSError, BotoCoreError)
 
-    def turns(self) -> FileTurns | None:
+    def request_locks(self) -> FileLocks | None:
         """Who asks for a reply that is not kept yet; null where the cache is not on a local disk."""
-        return FileTurns(self._root) if self._is_local else None
+        return FileLocks(self._root) if self._is_local else None
 
-    async def get(self, key: str) -> Kept | None:
+    async def get(self, key: str) -> CachedReply | None:
         """What is kept under a key; null where there is nothing that can be read."""
         if self._is_surely_missing(key):
             return None
-        return await asyncio.to_thread(self._get, key)
+        return await asyncio.to_thread(self._read_reply, key)
 
-    async def put(self, key: str, kept: Kept) -> None:
+    async def store(self, key: str, reply: CachedReply) -> None:
         """Keep a reply: whole or not at all."""
         if self._is_local:  # a write to disk is cheaper than a change of threads
-            self._put(key, kept)
+            self._write_reply(key, reply)
         else:
-            await asyncio.to_thread(self._put, key, kept)
+            await asyncio.to_thread(self._write_reply, key, reply)
 
     def _is_surely_missing(self, key: str) -> bool:
         """Most keys of a first run are, and a look on disk is cheap."""
         return self._is_local and not os.path.lexists(self._path(key))
 
-    def _get(self, key: str) -> Kept | None:
+    def _read_reply(self, key: str) -> CachedReply | None:
         try:
-            return _KEPT.validate_json(self._files.cat_file(self._path(key)))
+            return _REPLY_ADAPTER.validate_json(self._files.cat_file(self._path(key)))
         except (FileNotFoundError, ValidationError):
             return None
         except self._faults as error:
             self._warn("read", error)
             return None
 
-    def _put(self, key: str, kept: Kept) -> None:
-        path, body = self._path(key), _KEPT.dump_json(kept)
+    def _write_reply(self, key: str, reply: CachedReply) -> None:
+        path, body = self._path(key), _REPLY_ADAPTER.dump_json(reply)
         failpoint("replies.put.before")
         try:
             if self._is_local:
@@ -109,23 +109,23 @@ class FileReplies:
             log.warning("[cache] %s cannot be %s: %s", self.uri, what, error)
 
 
-class OwnReplies:
+class RunReplyCache:
     """Replies as a run sees them that asks anew (`[cache] use = "refresh"`): those it paid for
     itself. What it asks takes the place of what is kept.
     """
 
-    def __init__(self, replies: ReplyCache, run_id: str) -> None:
-        self._replies = replies
+    def __init__(self, shared_cache: ReplyCache, run_id: str) -> None:
+        self._shared_cache = shared_cache
         self._run_id = run_id
 
-    async def get(self, key: str) -> Kept | None:
+    async def get(self, key: str) -> CachedReply | None:
         """What this run has paid for; null for what others have."""
-        kept = await self._replies.get(key)
-        return kept if kept is not None and kept.paid_by == self._run_id else None
+        reply = await self._shared_cache.get(key)
+        return reply if reply is not None and reply.paid_by == self._run_id else None
 
-    async def put(self, key: str, kept: Kept) -> None:
+    async def store(self, key: str, reply: CachedReply) -> None:
         """Keep a reply in the place of an older one."""
-        await self._replies.put(key, kept)
+        await self._shared_cache.store(key, reply)
 
 
 def _write_whole(path: Path, body: bytes) -> None:

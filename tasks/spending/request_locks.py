@@ -23,28 +23,28 @@ from assizes.tasks.runtime.closing import Closing
 
 log = logging.getLogger(__name__)
 
-FILE: Final = ".turns"
+LOCK_FILE: Final = ".turns"
 """Lies in the reply cache's folder, and stays empty."""
 
-_FIRST_S: Final = 0.02
-_LONGEST_S: Final = 0.25
+_FIRST_WAIT_S: Final = 0.02
+_LONGEST_WAIT_S: Final = 0.25
 _KEY_DIGITS: Final = 15
 
 
 @dataclass
-class _Opened:
+class _OpenLockFile:
     """A file of turns as this process has it open: who uses it, and the places that are taken."""
 
-    number: int
+    descriptor: int
     users: int = 0
-    held: set[int] = field(default_factory=set)
+    locked_offsets: set[int] = field(default_factory=set)
 
 
-_opened: Final[dict[str, _Opened]] = {}
+_open_files: Final[dict[str, _OpenLockFile]] = {}
 _guard: Final = threading.Lock()
 
 
-class FileTurns(Closing):
+class FileLocks(Closing):
     """Turns at the asks of one local reply cache; implements `assizes.judge.engine.reply_cache.Turns`.
 
     Where the file system knows no locks, everybody asks: that costs money, and no row.
@@ -52,76 +52,76 @@ class FileTurns(Closing):
 
     def __init__(self, folder: str) -> None:
         """Open nothing yet."""
-        self._path = Path(folder) / FILE
+        self._path = Path(folder) / LOCK_FILE
         self._name = ""
-        self._file: _Opened | None = None
-        self._own: set[int] = set()
-        self._fault = False
+        self._file: _OpenLockFile | None = None
+        self._own_offsets: set[int] = set()
+        self._is_unlockable = False
 
     @asynccontextmanager
-    async def turn(self, key: str) -> AsyncIterator[None]:
+    async def lock(self, key: str) -> AsyncIterator[None]:
         """Be the only one that asks for the reply of this key, 64 hex digits."""
-        place = int(key[:_KEY_DIGITS], 16)
-        wait_s = _FIRST_S
-        while not self._taken(place):
+        offset = int(key[:_KEY_DIGITS], 16)
+        wait_s = _FIRST_WAIT_S
+        while not self._try_lock(offset):
             await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, _LONGEST_S)
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
         try:
             yield
         finally:
             with _guard:
-                self._give_back(place)
+                self._unlock(offset)
 
     def close(self) -> None:
         """Let go of every turn; closing again does nothing."""
         with _guard:
-            for place in list(self._own):
-                self._give_back(place)
+            for offset in list(self._own_offsets):
+                self._unlock(offset)
             file, self._file = self._file, None
             if file is None:
                 return
             file.users -= 1
             if not file.users:
-                del _opened[self._name]
-                os.close(file.number)
+                del _open_files[self._name]
+                os.close(file.descriptor)
 
-    def _taken(self, place: int) -> bool:
+    def _try_lock(self, offset: int) -> bool:
         """Whether the turn is ours now; also where there are no turns to be had."""
-        if self._fault:
+        if self._is_unlockable:
             return True
         with _guard:
             try:
                 file = self._file = self._file or self._open()
-                if place in file.held:
+                if offset in file.locked_offsets:
                     return False
-                fcntl.lockf(file.number, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+                fcntl.lockf(file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, offset)
             except (BlockingIOError, PermissionError) as error:
                 # Some systems say "permission denied" for a lock that another process holds.
-                return False if self._file is not None else self._without(error)
+                return False if self._file is not None else self._proceed_without_lock(error)
             except OSError as error:
-                return self._without(error)
-            file.held.add(place)
-            self._own.add(place)
+                return self._proceed_without_lock(error)
+            file.locked_offsets.add(offset)
+            self._own_offsets.add(offset)
         return True
 
-    def _open(self) -> _Opened:
+    def _open(self) -> _OpenLockFile:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._name = os.path.realpath(self._path)
-        if (file := _opened.get(self._name)) is None:
-            number = os.open(self._name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            file = _opened[self._name] = _Opened(number)
+        if (file := _open_files.get(self._name)) is None:
+            descriptor = os.open(self._name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            file = _open_files[self._name] = _OpenLockFile(descriptor)
         file.users += 1
         return file
 
-    def _give_back(self, place: int) -> None:
-        if self._file is None or place not in self._own:
+    def _unlock(self, offset: int) -> None:
+        if self._file is None or offset not in self._own_offsets:
             return
-        self._own.discard(place)
-        self._file.held.discard(place)
-        fcntl.lockf(self._file.number, fcntl.LOCK_UN, 1, place)
+        self._own_offsets.discard(offset)
+        self._file.locked_offsets.discard(offset)
+        fcntl.lockf(self._file.descriptor, fcntl.LOCK_UN, 1, offset)
 
-    def _without(self, error: OSError) -> bool:
-        self._fault = True
+    def _proceed_without_lock(self, error: OSError) -> bool:
+        self._is_unlockable = True
         log.warning(
             "[cache] %s cannot be locked: %s; another process at the same run may pay for the same "
             "reply",

@@ -13,7 +13,7 @@ from assizes.tasks.store.protocol import Store
 if TYPE_CHECKING:
     import polars as pl
 
-    from assizes.tasks.store.rebuild import Rebuilt
+    from assizes.tasks.store.rebuild import RebuildResult
 
 _DUCKDB: Final = "duckdb:///"
 """What the URI of a store in one file begins with; the rest is its path."""
@@ -39,13 +39,13 @@ def open_store(config: StoreConfig, *, writing: bool = False) -> Store:
     """
     # Each kind brings its own packages; reading a DuckDB file must not wait for fsspec to load.
     if config.uri.startswith("duckdb:"):
-        from assizes.tasks.store.duckdb.warehouse import Warehouse
+        from assizes.tasks.store.duckdb.warehouse import DuckDBStore
 
-        return Warehouse(config.uri, _file(config.uri), writing=writing)
-    from assizes.tasks.store.lake.lake import Lake
+        return DuckDBStore(config.uri, _duckdb_path(config.uri), writing=writing)
+    from assizes.tasks.store.lake.lake import ParquetStore
     from assizes.tasks.store.objects.protocol import objects_at
 
-    return Lake(config.uri, objects_at(config.uri, config.storage_options), writing=writing)
+    return ParquetStore(config.uri, objects_at(config.uri, config.storage_options), writing=writing)
 
 
 def existing_store(config: StoreConfig) -> Store:
@@ -59,21 +59,21 @@ def existing_store(config: StoreConfig) -> Store:
     return open_store(config, writing=True)
 
 
-def ask_store(config: StoreConfig, statement: str, run_id: str | None = None) -> pl.DataFrame:
+def query_store(config: StoreConfig, statement: str, run_id: str | None = None) -> pl.DataFrame:
     """The rows of one SELECT over a store, or over one run of it; nothing is written.
 
     Raises:
         ConfigurationError: for a statement that is another, or that DuckDB refuses.
         StoreError: when the store cannot be read.
     """
-    from assizes.tasks.store.sql import ask
+    from assizes.tasks.store.sql import run_query
 
-    file = _file(config.uri) if config.uri.startswith("duckdb:") else None
+    file = _duckdb_path(config.uri) if config.uri.startswith("duckdb:") else None
     with open_store(config) as store:
-        return ask(store, file, statement, run_id)
+        return run_query(store, file, statement, run_id)
 
 
-def rebuild_store(config: StoreConfig, copy: StoreConfig | None) -> Rebuilt:
+def rebuild_store(config: StoreConfig, copy: StoreConfig | None) -> RebuildResult:
     """Make the DuckDB file of a store anew; see `assizes.tasks.store.rebuild.rebuild`.
 
     Args:
@@ -84,7 +84,7 @@ def rebuild_store(config: StoreConfig, copy: StoreConfig | None) -> Rebuilt:
         StoreError: for a store that is no DuckDB file, a copy that is no Parquet store, or when
             there is nothing to rebuild.
     """
-    from assizes.tasks.store.lake.lake import Lake
+    from assizes.tasks.store.lake.lake import ParquetStore
     from assizes.tasks.store.rebuild import rebuild
 
     if not config.uri.startswith("duckdb:"):
@@ -93,16 +93,16 @@ def rebuild_store(config: StoreConfig, copy: StoreConfig | None) -> Rebuilt:
             "is named when it is read, and restored from a copy of the files"
         )
     if copy is None:
-        return rebuild(config.uri, _file(config.uri), None)
+        return rebuild(config.uri, _duckdb_path(config.uri), None)
     with open_store(copy) as source:
-        if not isinstance(source, Lake):
+        if not isinstance(source, ParquetStore):
             raise StoreError(
                 f"{copy.uri} is no Parquet store; accepted: a folder, s3://bucket/prefix"
             )
-        return rebuild(config.uri, _file(config.uri), source)
+        return rebuild(config.uri, _duckdb_path(config.uri), source)
 
 
-def _file(uri: str) -> Path:
+def _duckdb_path(uri: str) -> Path:
     file = store_file(uri)
     if file is None or file == Path():
         raise StoreError(

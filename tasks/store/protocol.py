@@ -49,7 +49,7 @@ class Store(Protocol):
         """The input manifest a run was frozen with; null where there is no such run."""
         ...
 
-    def committed(self, run_id: str) -> dict[str, dict[str, int]]:
+    def shard_counts(self, run_id: str) -> dict[str, dict[str, int]]:
         """The counts of each committed shard, by shard id."""
         ...
 
@@ -103,15 +103,15 @@ class Store(Protocol):
         """
         ...
 
-    def hold(self, run_id: str, until: datetime) -> None:
+    def acquire_lock(self, run_id: str, until: datetime) -> None:
         """Say that this process is at work on a run, and will have said so again before `until`."""
         ...
 
-    def release(self, run_id: str) -> None:
+    def release_lock(self, run_id: str) -> None:
         """Say that it is no more, and clear up after those who said so and are gone."""
         ...
 
-    def held_until(self, run_id: str, *, by_others: bool = False) -> datetime | None:
+    def locked_until(self, run_id: str, *, by_others: bool = False) -> datetime | None:
         """Until when some process, or some other one, said that it is at work on a run; null where
         none did.
         """

@@ -22,16 +22,16 @@ from assizes.judge.rows import COMPLETE, KEYS, SHARD_TABLES, TABLES, as_json, fr
 RUN_TABLES: Final = (*SHARD_TABLES, "run_metrics")
 """The tables that can be read back run by run."""
 
-OF_CASES: Final = ("scores", "asks", "cases")
+CASE_TABLES: Final = ("scores", "asks", "cases")
 """Tables whose rows belong to a case."""
 
 _FIELDS_SHOWN: Final = 5
 """So many changed settings are named."""
 
-ENDINGS: Final = (COMPLETE, "incomplete", "failed")
+FINAL_STATUSES: Final = (COMPLETE, "incomplete", "failed")
 """How a run can end. Only a complete one is final; the others may be resumed and ended again."""
 
-_ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_ID_PATTERN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def _utc(time: datetime | str) -> datetime:
 
 def is_id(value: str) -> bool:
     """Whether a text can be an id: safe as part of a path."""
-    return _ID.fullmatch(value) is not None
+    return _ID_PATTERN.fullmatch(value) is not None
 
 
 def checked_id(value: str, what: str) -> str:
@@ -125,10 +125,10 @@ def checked_frame(run_id: str, table: str, rows: pl.DataFrame) -> pl.DataFrame:
             f"rows of {table!r} in run {run_id!r} have the columns {dict(rows.schema)!r}; "
             f"accepted: {TABLES[table]!r}"
         )
-    strangers = rows.filter(pl.col("run_id").ne_missing(run_id))
-    if strangers.height:
-        found = strangers["run_id"][0]
-        raise StoreError(f"rows of {table!r} in run {run_id!r} belong to run {found!r}")
+    foreign_rows = rows.filter(pl.col("run_id").ne_missing(run_id))
+    if foreign_rows.height:
+        other_run_id = foreign_rows["run_id"][0]
+        raise StoreError(f"rows of {table!r} in run {run_id!r} belong to run {other_run_id!r}")
     return rows
 
 
@@ -139,10 +139,10 @@ def checked_metrics(run_id: str, rows: pl.DataFrame) -> pl.DataFrame:
         StoreError: when they are not.
     """
     metrics = checked_frame(run_id, "run_metrics", rows).sort(KEYS["run_metrics"])
-    endless = metrics.filter(pl.col("value").is_finite().not_())
-    if endless.height:
+    invalid = metrics.filter(pl.col("value").is_finite().not_())
+    if invalid.height:
         raise StoreError(
-            f"run metric {endless['name'][0]!r} of run {run_id!r} is {endless['value'][0]!r}; "
+            f"run metric {invalid['name'][0]!r} of run {run_id!r} is {invalid['value'][0]!r}; "
             "accepted: a finite number or null"
         )
     return metrics
@@ -173,7 +173,7 @@ def checked_table(table: str, known: Iterable[str]) -> str:
     return table
 
 
-def resumed(stored: RunRecord, run: RunRecord, store: str) -> RunRecord:
+def resumable_run(stored: RunRecord, run: RunRecord, store: str) -> RunRecord:
     """The run already in the store, if `run` may go on with it.
 
     The input must be the same, not how it is cut into shards: the stored plan is the one to follow.
@@ -181,10 +181,10 @@ def resumed(stored: RunRecord, run: RunRecord, store: str) -> RunRecord:
     Raises:
         StoreError: when its configuration or its input is another.
     """
-    if not _same_settings(stored, run):
-        changed = [one.field for one in config_diff(stored.config, run.config)]
-        some = ", ".join(changed[:_FIELDS_SHOWN]) or f"config_hash {stored.config_hash!r}"
-        more = f" and {len(changed) - _FIELDS_SHOWN} more" if len(changed) > _FIELDS_SHOWN else ""
+    if not _has_same_settings(stored, run):
+        fields = [change.field for change in config_diff(stored.config, run.config)]
+        some = ", ".join(fields[:_FIELDS_SHOWN]) or f"config_hash {stored.config_hash!r}"
+        more = f" and {len(fields) - _FIELDS_SHOWN} more" if len(fields) > _FIELDS_SHOWN else ""
         raise StoreError(
             f"run {run.run_id!r} in {store} was begun with another configuration: {some}{more} "
             "differ; go on with the one it began with (`assizes resume`), or add --fork to begin "
@@ -194,14 +194,14 @@ def resumed(stored: RunRecord, run: RunRecord, store: str) -> RunRecord:
     return stored
 
 
-def is_same(stored: RunRecord, run: RunRecord) -> bool:
+def is_same_run(stored: RunRecord, run: RunRecord) -> bool:
     """Whether both are about the same configuration, judges and input."""
     same_input = stored.plan.get("content_hash") == run.plan.get("content_hash")
-    return same_input and _same_settings(stored, run)
+    return same_input and _has_same_settings(stored, run)
 
 
-def _same_settings(stored: RunRecord, run: RunRecord) -> bool:
-    judges = [one.config.get(FINGERPRINTS) for one in (stored, run)]
+def _has_same_settings(stored: RunRecord, run: RunRecord) -> bool:
+    judges = [record.config.get(FINGERPRINTS) for record in (stored, run)]
     known = None not in judges
     return stored.config_hash == run.config_hash and not (known and judges[0] != judges[1])
 
@@ -219,7 +219,7 @@ def check_input(plan: Mapping[str, Any], run: RunRecord, store: str) -> None:
         )
 
 
-def ending(
+def final_record(
     stored: RunRecord, run: RunRecord, store: str, *, same_metrics: bool
 ) -> RunRecord | None:
     """The final form of a run, or null when the store already holds it.
@@ -231,12 +231,12 @@ def ending(
         StoreError: when the configuration is another, the status is no ending, or the run is
             complete with other content.
     """
-    if run.status not in ENDINGS:
+    if run.status not in FINAL_STATUSES:
         raise StoreError(
-            f"run {run.run_id!r} cannot end as {run.status!r}; accepted: {', '.join(ENDINGS)}"
+            f"run {run.run_id!r} cannot end as {run.status!r}; accepted: {', '.join(FINAL_STATUSES)}"
         )
     final = replace(
-        resumed(stored, replace(run, plan=stored.plan), store),
+        resumable_run(stored, replace(run, plan=stored.plan), store),
         status=run.status,
         finished_at=run.finished_at,
         counts=run.counts,
@@ -268,17 +268,17 @@ def full_id(prefix: str, known: Iterable[str], store: str) -> str:
         StoreError: when there are several.
     """
     ids = list(known)
-    found = [run_id for run_id in ids if prefix and run_id.startswith(prefix)]
-    if prefix in found:
+    matches = [run_id for run_id in ids if prefix and run_id.startswith(prefix)]
+    if prefix in matches:
         return prefix
-    if not found:
-        raise UnknownRun.named(prefix, store, ids)
-    if len(found) > 1:
-        some = ", ".join(found[:5])
+    if not matches:
+        raise UnknownRun.in_store(prefix, store, ids)
+    if len(matches) > 1:
+        some = ", ".join(matches[:5])
         raise UnknownRun(
-            f"{len(found)} runs in {store} start with {prefix!r}: {some}; give more of the id"
+            f"{len(matches)} runs in {store} start with {prefix!r}: {some}; give more of the id"
         )
-    return found[0]
+    return matches[0]
 
 
 def newest_first(runs: pl.DataFrame) -> pl.DataFrame:
@@ -286,7 +286,7 @@ def newest_first(runs: pl.DataFrame) -> pl.DataFrame:
     return runs.sort("started_at", "run_id", descending=[True, False])
 
 
-def parquet(rows: pl.DataFrame) -> bytes:
+def parquet_bytes(rows: pl.DataFrame) -> bytes:
     """Rows as a Parquet file; the same rows give the same bytes."""
     buffer = io.BytesIO()
     rows.write_parquet(buffer, compression="zstd")

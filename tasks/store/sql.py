@@ -11,17 +11,26 @@ import duckdb
 import polars as pl
 
 from assizes.judge.errors import ConfigurationError
-from assizes.judge.rows import LATER, SHARD_TABLES, TABLES, completed, frame, lacking
+from assizes.judge.rows import (
+    LATER_COLUMNS,
+    SHARD_TABLES,
+    TABLES,
+    add_later_columns,
+    frame,
+    missing_columns,
+)
 from assizes.tasks.store.arrow import ArrowView
-from assizes.tasks.store.duckdb.file import TYPES, columns_in, first_line, selection
-from assizes.tasks.store.lake.lake import Lake
+from assizes.tasks.store.duckdb.file import TYPES, column_names, first_line, select_list
+from assizes.tasks.store.lake.lake import ParquetStore
 from assizes.tasks.store.protocol import Store
 
 _WORD: Final = re.compile(r"\w+")
-_READING: Final = frozenset({"SELECT", "EXPLAIN"})
+_READ_STATEMENTS: Final = frozenset({"SELECT", "EXPLAIN"})
 
 
-def ask(store: Store, file: Path | None, statement: str, run_id: str | None = None) -> pl.DataFrame:
+def run_query(
+    store: Store, file: Path | None, statement: str, run_id: str | None = None
+) -> pl.DataFrame:
     """The rows a statement gives.
 
     Args:
@@ -40,11 +49,11 @@ def ask(store: Store, file: Path | None, statement: str, run_id: str | None = No
         con.execute("set TimeZone='UTC'")
         con.execute("set enable_progress_bar=false")
         con.execute("set autoinstall_known_extensions=false")
-        wanted = _tables(con, statement)
-        if isinstance(store, Lake):
-            _show_lake(con, store, wanted, run)
+        tables = _tables(con, statement)
+        if isinstance(store, ParquetStore):
+            _show_lake(con, store, tables, run)
         else:
-            _show_file(con, wanted, run)
+            _show_file(con, tables, run)
         return pl.DataFrame(ArrowView(con.sql(statement)))
     except duckdb.Error as error:
         raise ConfigurationError(f"the query cannot be run: {first_line(error)}") from error
@@ -55,8 +64,8 @@ def ask(store: Store, file: Path | None, statement: str, run_id: str | None = No
 def _tables(con: duckdb.DuckDBPyConnection, statement: str) -> set[str]:
     """The public tables a statement reads, once it is seen to read only."""
     statements = con.extract_statements(statement)  # by DuckDB's own parser
-    kinds = [str(one.type).rpartition(".")[2] for one in statements]
-    if len(kinds) != 1 or kinds[0] not in _READING:
+    kinds = [str(parsed_statement.type).rpartition(".")[2] for parsed_statement in statements]
+    if len(kinds) != 1 or kinds[0] not in _READ_STATEMENTS:
         raise ConfigurationError(
             f"the query holds {', '.join(kinds) or 'no statement'}; accepted: one SELECT"
         )
@@ -64,39 +73,41 @@ def _tables(con: duckdb.DuckDBPyConnection, statement: str) -> set[str]:
     return set(TABLES) & set(_WORD.findall(statement.lower()))
 
 
-def _show_file(con: duckdb.DuckDBPyConnection, wanted: Iterable[str], run: str | None) -> None:
+def _show_file(con: duckdb.DuckDBPyConnection, tables: Iterable[str], run: str | None) -> None:
     """Views before the tables of the file: of one run, and with the columns an older file lacks."""
     ((name,),) = con.execute("select current_database()").fetchall()
-    for table in wanted:
-        older = table in LATER and lacking(table, columns_in(con, table))
+    for table in tables:
+        older = table in LATER_COLUMNS and missing_columns(table, column_names(con, table))
         if run is None and not older:
             continue
-        shown = selection(con, table, TABLES[table]) if older else "*"
-        rows = f'select {shown} from "{name}".main.{table} {_of(table, run) if run else ""}'
+        shown = select_list(con, table, TABLES[table]) if older else "*"
+        rows = (
+            f'select {shown} from "{name}".main.{table} {_run_condition(table, run) if run else ""}'
+        )
         con.execute(f"create temp view {table} as {rows}")
 
 
-def _of(table: str, run: str) -> str:
+def _run_condition(table: str, run: str) -> str:
     own = "candidate" if table == "comparisons" else "run_id"
     return f"where {own} = '{run}'"  # an id of the store: letters, digits, . _ -
 
 
 def _show_lake(
-    con: duckdb.DuckDBPyConnection, lake: Lake, wanted: Iterable[str], run: str | None
+    con: duckdb.DuckDBPyConnection, lake: ParquetStore, tables: Iterable[str], run: str | None
 ) -> None:
     runs = [run] if run else lake.runs()["run_id"].to_list()
-    for table in wanted:
+    for table in tables:
         if table in SHARD_TABLES:
             _show_parts(con, lake, table, runs)
             continue
-        rows = _small(lake, table, runs)
+        rows = _small_table(lake, table, runs)
         con.register("_incoming", ArrowView(rows))
-        condition = _of(table, run) if run else ""
+        condition = _run_condition(table, run) if run else ""
         con.execute(f"create temp table {table} as select * from _incoming {condition}")
         con.unregister("_incoming")
 
 
-def _small(lake: Lake, table: str, runs: list[str]) -> pl.DataFrame:
+def _small_table(lake: ParquetStore, table: str, runs: list[str]) -> pl.DataFrame:
     if table == "runs":
         return lake.runs()
     if table == "comparisons":
@@ -106,25 +117,30 @@ def _small(lake: Lake, table: str, runs: list[str]) -> pl.DataFrame:
     return pl.concat([frame(table, []), *(lake.table(run_id, table) for run_id in runs)])
 
 
-def _show_parts(con: duckdb.DuckDBPyConnection, lake: Lake, table: str, runs: list[str]) -> None:
+def _show_parts(
+    con: duckdb.DuckDBPyConnection, lake: ParquetStore, table: str, runs: list[str]
+) -> None:
     """Local files are scanned where they are; objects of a bucket are fetched first."""
     sources: list[Any] = []
     for run_id in runs:
         sources += lake.sources(run_id, table)
     if sources and isinstance(sources[0], Path):
         # A relation reads names as they are; in SQL text a name with [ or * would be a pattern.
-        files = con.read_parquet([_escaped(path) for path in sources], union_by_name=True)
+        files = con.read_parquet([_escape_path(path) for path in sources], union_by_name=True)
         nulls = [
             f'null::{TYPES[dtype]} as "{column}"'
-            for column, dtype in lacking(table, files.columns).items()
+            for column, dtype in missing_columns(table, files.columns).items()
         ]
         files.project(", ".join(["*", *nulls])).create_view(table)
         return
-    found = [frame(table, []), *(completed(table, pl.read_parquet(data)) for data in sources)]
-    con.register("_incoming", ArrowView(pl.concat(found)))
+    frames = [
+        frame(table, []),
+        *(add_later_columns(table, pl.read_parquet(data)) for data in sources),
+    ]
+    con.register("_incoming", ArrowView(pl.concat(frames)))
     con.execute(f"create temp table {table} as select * from _incoming")
     con.unregister("_incoming")
 
 
-def _escaped(path: Path) -> str:
+def _escape_path(path: Path) -> str:
     return "".join(f"[{char}]" if char in "[*?" else char for char in str(path))

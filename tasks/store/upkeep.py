@@ -10,15 +10,15 @@ from datetime import UTC, datetime, timedelta
 import polars as pl
 
 from assizes.judge.errors import StoreError
-from assizes.tasks.store.lake.garbage import LONGEST_ATTEMPT, Garbage, garbage, remove
-from assizes.tasks.store.lake.lake import Lake
-from assizes.tasks.store.lake.rewrite import Compacted
+from assizes.tasks.store.lake.garbage import LONGEST_ATTEMPT, Garbage, list_garbage, remove_garbage
+from assizes.tasks.store.lake.lake import ParquetStore
+from assizes.tasks.store.lake.rewrite import CompactionResult
 from assizes.tasks.store.protocol import Store
-from assizes.tasks.store.record import OF_CASES
+from assizes.tasks.store.record import CASE_TABLES
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class DataSubject:
     """Whose rows are meant: a case id, or every case with all of these tags."""
 
     case_id: str | None
@@ -49,7 +49,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SubjectRows:
     """The rows of a subject in one run, by table."""
 
     run_id: str
@@ -57,47 +57,55 @@ class Found:
     rows: dict[str, int]
 
 
-def find(store: Store, subject: Subject, run_id: str | None = None) -> list[Found]:
+def find_subject(
+    store: Store, subject: DataSubject, run_id: str | None = None
+) -> list[SubjectRows]:
     """Where a subject has rows, in one run or in all of them, the newest first."""
     runs = [store.run(run_id).run_id] if run_id is not None else store.runs()["run_id"].to_list()
-    found = []
-    for one in runs:
-        case_ids = subject.cases(store, one)
-        meant = pl.col("case_id").is_in(case_ids)
+    subject_rows = []
+    for stored_run_id in runs:
+        case_ids = subject.cases(store, stored_run_id)
+        is_of_subject = pl.col("case_id").is_in(case_ids)
         rows = {
-            table: int(store.scan(one, table).filter(meant).select(pl.len()).collect().item())
-            for table in OF_CASES
+            table: int(
+                store.scan(stored_run_id, table)
+                .filter(is_of_subject)
+                .select(pl.len())
+                .collect()
+                .item()
+            )
+            for table in CASE_TABLES
             if case_ids
         }
         if sum(rows.values()):
-            found.append(Found(one, case_ids, rows))
-    return found
+            subject_rows.append(SubjectRows(stored_run_id, case_ids, rows))
+    return subject_rows
 
 
-def forget(store: Store, found: list[Found]) -> None:
+def forget_subject(store: Store, subject_rows: list[SubjectRows]) -> None:
     """Delete what was found."""
-    for one in found:
-        store.forget(one.run_id, one.case_ids)
+    for run_rows in subject_rows:
+        store.forget(run_rows.run_id, run_rows.case_ids)
 
 
-def collected(
+def collect_garbage(
     store: Store, *, older_than: timedelta = LONGEST_ATTEMPT, removing: bool
 ) -> list[Garbage]:
     """What nobody reads any more; taken away when `removing`. A DuckDB file holds nothing such."""
-    if not isinstance(store, Lake):
+    if not isinstance(store, ParquetStore):
         return []
-    found = garbage(store.objects, store.manifest, datetime.now(UTC), older_than)
+    items = list_garbage(store.objects, store.manifest, datetime.now(UTC), older_than)
     if removing:
-        remove(store.objects, found)
-    return found
+        remove_garbage(store.objects, items)
+    return items
 
 
-def compacted(store: Store, run_id: str) -> Compacted:
+def compact_run(store: Store, run_id: str) -> CompactionResult:
     """Merge the small parts of a run.
 
     Raises:
         StoreError: for a DuckDB file, a run that is not complete, or one rewritten by another.
     """
-    if not isinstance(store, Lake):
+    if not isinstance(store, ParquetStore):
         raise StoreError(f"{store.uri} is a DuckDB file; it has no parts to merge")
     return store.compact(store.run(run_id).run_id)

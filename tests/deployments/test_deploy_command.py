@@ -20,10 +20,10 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolCreate
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 
-from assizes.deployments.commands.operating.deploy import Order, registered
+from assizes.deployments.commands.operating.deploy import DeployOptions, register_or_remove
 from assizes.deployments.commands.operating.serve_flows import serve
-from assizes.deployments.registration.apply import Registered
-from assizes.deployments.settings import validated
+from assizes.deployments.registration.apply import RegistrationResult
+from assizes.deployments.settings import validate_config
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError
 from tests.command import ROOT, assizes
@@ -48,7 +48,7 @@ def toml(name: str, more: str = "", cron: str = "30 3 * * *") -> str:
 
 
 def config(name: str, more: str = "", cron: str = "30 3 * * *") -> RunConfig:
-    return validated(tomllib.loads(toml(name, more, cron)), "test")
+    return validate_config(tomllib.loads(toml(name, more, cron)), "test")
 
 
 def pooled(wanted: RunConfig, pool: str) -> RunConfig:
@@ -56,8 +56,8 @@ def pooled(wanted: RunConfig, pool: str) -> RunConfig:
     return wanted.model_copy(update={"runner": runner})
 
 
-async def deployed(wanted: RunConfig, **how: Any) -> dict[str, Registered]:
-    done = await registered(Order(wanted, folder="/srv/nights", **how))
+async def deployed(wanted: RunConfig, **how: Any) -> dict[str, RegistrationResult]:
+    done = await register_or_remove(DeployOptions(wanted, folder="/srv/nights", **how))
     return {one.name: one for one in done}
 
 
@@ -187,7 +187,7 @@ async def test_a_schedule_may_be_left_out_but_not_be_nonsense():
         await deployed(config("cron", cron="at night"))
     dateless = toml("cron").replace("in/{date}", "in")
     with pytest.raises(ConfigurationError, match=r"no schedule: \[nightly\] cron"):
-        await deployed(validated(tomllib.loads(dateless), "test"))
+        await deployed(validate_config(tomllib.loads(dateless), "test"))
     await deployed(config("cron", cron=""))
     async with get_client() as client:
         nightly = await client.read_deployment_by_name("nightly/assizes-cron")
@@ -196,8 +196,8 @@ async def test_a_schedule_may_be_left_out_but_not_be_nonsense():
 
 async def test_the_command_says_what_it_did(prefect_server: str, tmp_path: Path):
     (tmp_path / "assizes.toml").write_text(toml("command"))
-    wanted = validated(tomllib.loads(toml("command")), "test")
-    before = await registered(Order(wanted, folder=str(tmp_path)))
+    wanted = validate_config(tomllib.loads(toml("command")), "test")
+    before = await register_or_remove(DeployOptions(wanted, folder=str(tmp_path)))
     env = {"PREFECT_API_URL": prefect_server}
     answer = await asyncio.to_thread(assizes, "deploy", "--json", cwd=tmp_path, env=env)
     assert answer.code == 0, answer.err

@@ -8,11 +8,11 @@ import pytest
 import typer.main
 
 from assizes.deployments.cli import app
-from assizes.deployments.help import OTHERS, SECTIONS, Grouped
+from assizes.deployments.help import OTHERS, SECTIONS, SectionedGroup
 from tests.command import assizes
 
 GROUP = typer.main.get_command(app)
-assert isinstance(GROUP, Grouped)
+assert isinstance(GROUP, SectionedGroup)
 COMMANDS = GROUP.commands
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assizes.deployments.json_log import REPEATS, JsonLines
+from assizes.deployments.json_log import MAX_REPEATS, JsonLines
 from assizes.deployments.samples import sample_cases
 from assizes.judge.formats import native_line
 from tests.command import assizes
@@ -52,11 +52,11 @@ def test_what_repeats_is_held_back_and_counted(
     logger.warning("provider %s is away", "again")
     said = lines(capsys)
     assert [one["message"] for one in said] == [
-        *(f"provider p{number} is away" for number in range(REPEATS)),
+        *(f"provider p{number} is away" for number in range(MAX_REPEATS)),
         "something else",
         "provider again is away",
     ]
-    assert said[-1]["not_repeated"] == 50 - REPEATS
+    assert said[-1]["not_repeated"] == 50 - MAX_REPEATS
 
 
 @pytest.mark.row("O6")
@@ -87,9 +87,9 @@ def test_an_error_among_the_arguments_is_told_by_its_kind(
 def test_no_shard_that_is_committed_goes_unsaid(
     logger: logging.Logger, capsys: pytest.CaptureFixture[str]
 ):
-    for number in range(3 * REPEATS):
+    for number in range(3 * MAX_REPEATS):
         logger.info("shard %s is committed", number)
-    assert len(lines(capsys)) == 3 * REPEATS
+    assert len(lines(capsys)) == 3 * MAX_REPEATS
 
 
 @pytest.mark.row("O6")

@@ -9,8 +9,12 @@ import pytest
 import yaml
 from prefect.events.schemas.automations import AutomationCore, EventTrigger
 
-from assizes.deployments.registration.automations import Deployed, wanted_automations
-from assizes.deployments.registration.desired import QUEUED, WantedDeployment, wanted_deployments
+from assizes.deployments.registration.automations import DeploymentIds, wanted_automations
+from assizes.deployments.registration.desired import (
+    QUEUE_OPTIONS,
+    WantedDeployment,
+    wanted_deployments,
+)
 from assizes.deployments.settings import WORKER_ENVIRONMENT
 from assizes.judge.config.run import ComparisonConfig, RunConfig, StoreConfig
 from tests.command import ROOT
@@ -22,7 +26,7 @@ WRITTEN = {
     one["entrypoint"].removesuffix(".py").replace("/", ".").replace(".py:", "."): one
     for one in SAID["deployments"]
 }
-IDS = Deployed({one.flow.name: UUID(int=7) for one in WANTED.values()})
+IDS = DeploymentIds({one.flow.name: UUID(int=7) for one in WANTED.values()})
 HEARTBEAT, AFTER = wanted_automations(CONFIG, IDS, None)
 MODELS = {"config": RunConfig, "store": StoreConfig, "thresholds": ComparisonConfig}
 
@@ -35,7 +39,7 @@ def test_every_deployment_is_there_and_no_other():
 @pytest.mark.parametrize("entrypoint", WANTED)
 def test_a_deployment_is_the_one_that_is_registered(entrypoint: str):
     written, wanted = WRITTEN[entrypoint], WANTED[entrypoint]
-    assert (written["name"], written["description"]) == (wanted.name, wanted.does)
+    assert (written["name"], written["description"]) == (wanted.name, wanted.description)
     assert sorted(written["tags"]) == sorted(wanted.tags)
     parameters = {
         name: MODELS[name].model_validate(value).model_dump(mode="json")
@@ -57,7 +61,7 @@ def test_a_deployment_is_the_one_that_is_registered(entrypoint: str):
 
 def queued(wanted: WantedDeployment) -> dict[str, Any] | None:
     return (
-        {"limit": 1, "collision_strategy": QUEUED["collision_strategy"].value}
+        {"limit": 1, "collision_strategy": QUEUE_OPTIONS["collision_strategy"].value}
         if (wanted.one_at_a_time)
         else None
     )

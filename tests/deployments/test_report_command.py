@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from assizes.deployments.commands.reading.report import Wanted, write_stored_report
+from assizes.deployments.commands.reading.report import ReportOptions, write_stored_report
 from assizes.deployments.web import pages
-from assizes.deployments.web.library import Library
+from assizes.deployments.web.library import StoreReader
 from assizes.judge.config.run import StoreConfig
 from assizes.tasks.reports.data.case_page import MAX_OBJECT_BYTES
 from assizes.tasks.store import open_store
@@ -105,14 +105,14 @@ def stored(uri: str, options: dict[str, str] | None = None, size: int = 10) -> R
 
 def test_a_run_may_write_while_a_page_fetches_transcripts(bucket: Bucket):
     made = stored(bucket.store, bucket.options)
-    shown = pages.run(Library(StoreConfig(uri=bucket.store)), made.record.run_id)
+    shown = pages.run(StoreReader(StoreConfig(uri=bucket.store)), made.record.run_id)
     assert b"The conversation is not shown" in shown.body
     assert bucket.wrote == [0], bucket.faults
 
 
 def test_a_run_may_write_while_a_report_fetches_transcripts(bucket: Bucket, tmp_path: Path):
     made = stored(bucket.store, bucket.options)
-    wanted = Wanted(output=str(tmp_path / "out"))
+    wanted = ReportOptions(output=str(tmp_path / "out"))
     write_stored_report(made.record.run_id, wanted, None, bucket.store, as_json=True)
     assert (tmp_path / "out" / made.record.run_id / "report.html").exists()
     assert bucket.wrote == [0], bucket.faults
@@ -120,7 +120,7 @@ def test_a_run_may_write_while_a_report_fetches_transcripts(bucket: Bucket, tmp_
 
 def test_what_is_written_for_ci_fetches_no_transcript(bucket: Bucket, tmp_path: Path):
     made = stored(bucket.store, bucket.options)
-    wanted = Wanted(junit=tmp_path / "r.xml", brief=True)
+    wanted = ReportOptions(junit=tmp_path / "r.xml", brief=True)
     assert write_stored_report(made.record.run_id, wanted, None, bucket.store, as_json=False) == 0
     assert "<testsuites" in (tmp_path / "r.xml").read_text(encoding="utf-8")
     assert bucket.wrote == []
@@ -129,7 +129,7 @@ def test_what_is_written_for_ci_fetches_no_transcript(bucket: Bucket, tmp_path: 
 @pytest.mark.parametrize("page", ["case", "explain", "run"])
 def test_no_page_fetches_an_object_without_bounds(bucket: Bucket, page: str):
     made = stored(bucket.store, bucket.options, size=MAX_OBJECT_BYTES + 1)
-    books, run_id = Library(StoreConfig(uri=bucket.store)), made.record.run_id
+    books, run_id = StoreReader(StoreConfig(uri=bucket.store)), made.record.run_id
     if page == "case":
         shown = pages.case(books, run_id, "bad", pages.ExecutionQuery())
     elif page == "explain":

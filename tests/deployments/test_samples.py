@@ -20,7 +20,7 @@ def matching(cases: list[Case]) -> list[str]:
 
 
 def texts(one: Case) -> list[str]:
-    return [text for _, text in one.transcript.said()]
+    return [text for _, text in one.transcript.agent_texts()]
 
 
 def test_the_sample_holds_forty_whole_conversations_with_ground_truth():

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from assizes.deployments.settings import configured_api_url, read_config, read_places
+from assizes.deployments.settings import configured_api_url, read_config, read_optional_config
 from assizes.judge.config.run import MetricSelection
 from assizes.judge.errors import ConfigurationError
 
@@ -181,7 +181,7 @@ def test_the_reading_commands_take_the_environment_without_a_file(
     monkeypatch.setenv("ASSIZES_STORE__URI", "rows")
     monkeypatch.setenv("ASSIZES_REPORT__URI", "out")
     monkeypatch.setenv("ASSIZES_COMPARISON__MAX_AVG_SCORE_DROP", "50")
-    config = read_places(None)
+    config = read_optional_config(None)
     assert config.store.uri == "rows"
     assert config.report.uri == "out"
     assert config.comparison.max_avg_score_drop == 50.0

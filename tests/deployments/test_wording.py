@@ -14,7 +14,7 @@ from prefect.client.schemas.objects import BlockDocument
 from prefect.events.actions import SendNotification
 from prefect.server.utilities.user_templates import render_user_template_sync
 
-from assizes.deployments.registration.automations import Teller
+from assizes.deployments.registration.automations import Notifier
 from tests.server.house import webhook
 
 FIELDS = {"run_id": "event.payload.run_id", "reasons": "event.payload.reasons"}
@@ -45,7 +45,7 @@ SLACK_ORDER = re.compile(
 
 def sent(payload: dict[str, Any], template: str | None = None) -> str:
     """The text in which a message arrives at an address like Slack's."""
-    action = Teller(
+    action = Notifier(
         BlockDocument(id=uuid4(), name="oncall", block_schema_id=uuid4(), block_type_id=uuid4())
     ).action("regression", FIELDS)
     assert isinstance(action, SendNotification)

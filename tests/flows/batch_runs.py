@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from assizes.deployments.settings import validated
+from assizes.deployments.settings import validate_config
 from assizes.judge.case import Case, Expected
 from assizes.judge.config.run import RunConfig
 from assizes.judge.formats import native_line
@@ -85,7 +85,7 @@ def body(folder: Path, server: OpenAIServer, cases: int, **judge: Any) -> dict[s
 
 
 def config(folder: Path, server: OpenAIServer, cases: int, **judge: Any) -> RunConfig:
-    return validated(body(folder, server, cases, **judge), "test")
+    return validate_config(body(folder, server, cases, **judge), "test")
 
 
 def records(folder: Path) -> list[dict[str, Any]]:

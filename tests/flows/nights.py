@@ -10,7 +10,7 @@ from typing import Any
 from prefect.client.schemas.objects import State
 
 from assizes.deployments.samples import sample_cases
-from assizes.deployments.settings import validated
+from assizes.deployments.settings import validate_config
 from assizes.judge.case import Case
 from assizes.judge.config.run import RunConfig
 from assizes.judge.formats import native_line
@@ -67,7 +67,7 @@ def dated(folder: Path, **tables: Any) -> RunConfig:
         "report": {"uri": f"{folder}/reports"},
     }
     merged = {name: {**body[name], **table} for name, table in tables.items() if name in body}
-    return validated({**body, **tables, **merged}, "test")
+    return validate_config({**body, **tables, **merged}, "test")
 
 
 async def ended(state: State[Any]) -> Any:

@@ -20,8 +20,8 @@ from assizes.flows.nightly import nightly
 from assizes.judge.case import Case
 from assizes.judge.config.run import RunConfig
 from assizes.judge.formats import native_line
-from assizes.tasks.intake.collecting import Collected
-from assizes.tasks.intake.days import covering
+from assizes.tasks.intake.collecting import TranscriptCounter
+from assizes.tasks.intake.days import covering_uri
 from assizes.tasks.store import open_store
 from tests.flows.nights import ago, cases_of, dated, ended, lay, rows
 
@@ -173,17 +173,17 @@ async def test_a_configured_baseline_is_kept(tmp_path: Path):
 def test_an_object_that_has_not_changed_is_not_read_again(tmp_path: Path):
     where = {"uri": f"{tmp_path}/logs/", "where": {"agent_version": "v2"}}
     first = lay(tmp_path, ago(1), _v(3, "v2"))
-    collected = Collected(dated(tmp_path, transcripts=where).transcripts)
-    assert collected.look() == 3
+    collected = TranscriptCounter(dated(tmp_path, transcripts=where).transcripts)
+    assert collected.count_cases() == 3
     state = first.stat()
     first.write_bytes(first.read_bytes().replace(b'"v2"', b'"v3"'))  # reading it would find none
     os.utime(first, ns=(state.st_atime_ns, state.st_mtime_ns))
     second = lay(tmp_path, ago(), cases_of(ago(1), 2, "v2"))
-    assert collected.look() == 5
+    assert collected.count_cases() == 5
     second.write_bytes(_lines([*cases_of(ago(1), 2, "v2"), *_v(1, "v2")]))
-    assert collected.look() == 5  # that one is in the first object as well
+    assert collected.count_cases() == 5  # that one is in the first object as well
     second.unlink()
-    assert collected.look() == 3
+    assert collected.count_cases() == 3
 
 
 @pytest.mark.parametrize(
@@ -200,4 +200,4 @@ def test_an_object_that_has_not_changed_is_not_read_again(tmp_path: Path):
     ],
 )
 def test_several_days_are_one_pattern(uri: str, days: list[date], pattern: str):
-    assert covering(uri, days) == pattern
+    assert covering_uri(uri, days) == pattern

@@ -9,14 +9,14 @@ import pytest
 
 from assizes.deployments.samples import sample_cases, with_planted_regression
 from assizes.flows.evaluate import evaluate
-from assizes.flows.outcome import RunOutcome, conclude
-from assizes.flows.shards import Losses
+from assizes.flows.outcome import RunOutcome, to_state
+from assizes.flows.shards import ShardFailures
 from assizes.judge.case import Expected
 from assizes.judge.config.run import RunConfig
 from assizes.judge.history.anchors import Attribution, Change
 from assizes.tasks.runs.calibrations import citations
 from assizes.tasks.store import open_store
-from assizes.tasks.summarise import Against
+from assizes.tasks.summarise import BaselineResult
 from tests.flows.test_evaluate import config, outcome_of, written
 
 
@@ -116,8 +116,8 @@ async def test_a_regression_while_the_judge_moves_is_inconclusive(tmp_path: Path
         ("agent", "Regression"),
     ):
         moved = Attribution(cause=cause, anchors=change, data=change, against="x")
-        against = Against(fallen.comparison, attribution=moved)
-        state = conclude(record, fallen.summary, against, Losses(), {}, fail=False)
+        against = BaselineResult(fallen.comparison, attribution=moved)
+        state = to_state(record, fallen.summary, against, ShardFailures(), {}, fail=False)
         found = await state.aresult()
         assert (found.conclusion, state.name) == (conclusion, conclusion)
         assert ("JUDGE MOVED" in found.reasons[0]) is (cause != "agent")

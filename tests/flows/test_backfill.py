@@ -282,9 +282,9 @@ async def test_places_are_judged_as_days_are(tmp_path: Path):
 def test_the_newest_day_comes_first_where_that_is_wanted(tmp_path: Path):
     newest = dated(tmp_path, backfill={"order": "newest"})
     oldest = dated(tmp_path)
-    forward = [one.on for one in backfill_parts(oldest, FIRST, LAST, None)]
+    forward = [one.day for one in backfill_parts(oldest, FIRST, LAST, None)]
     assert forward == DAYS
-    assert [one.on for one in backfill_parts(newest, FIRST, LAST, None)] == DAYS[::-1]
+    assert [one.day for one in backfill_parts(newest, FIRST, LAST, None)] == DAYS[::-1]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from assizes.deployments.settings import validated
+from assizes.deployments.settings import validate_config
 from assizes.flows.outcome import RunOutcome
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError
@@ -58,7 +58,7 @@ async def test_a_batch_costs_half_of_what_the_same_asks_cost_by_themselves(
         folder.mkdir()
         tables = body(folder, judge_server, 3)
         tables["runner"]["batch"] = batch
-        wanted = validated(tables, "test")
+        wanted = validate_config(tables, "test")
         asks = asks_of(wanted, await outcome_of(wanted))
         assert asks["cost_source"].to_list() == ["priced"] * 3
         costs.append(math.fsum(asks["cost_usd"]))
@@ -145,7 +145,7 @@ async def test_a_budget_that_the_batch_could_exceed_sends_nothing(
 ):
     tables = body(tmp_path, judge_server, 20)
     tables["limits"]["budget_usd"] = 0.01
-    small = validated(tables, "test")
+    small = validate_config(tables, "test")
     outcome = await outcome_of(small)
 
     assert (outcome.conclusion, outcome.exit_code) == ("OverBudget", 5)
@@ -153,7 +153,7 @@ async def test_a_budget_that_the_batch_could_exceed_sends_nothing(
     assert outcome.summary.spent_usd == 0.0
 
     tables["limits"]["budget_usd"] = 1.0
-    outcome = await outcome_of(validated(tables, "test"))
+    outcome = await outcome_of(validate_config(tables, "test"))
     assert outcome.conclusion == "Passed"
     assert (judge_server.stats()["batch_lines"], judge_server.stats()["requests"]) == (20, 0)
 
@@ -165,7 +165,7 @@ async def test_a_provider_without_batches_is_refused_before_anything_is_read(
     tables = body(tmp_path, judge_server, 1, model="anthropic/claude-sonnet-4-5", api_base=None)
     tables["transcripts"]["uri"] = str(tmp_path / "nowhere")
     with pytest.raises(ConfigurationError, match="no batches for 'anthropic/claude.*openai"):
-        await outcome_of(validated(tables, "test"))
+        await outcome_of(validate_config(tables, "test"))
 
 
 async def test_the_offline_judge_has_nothing_to_batch(
@@ -183,7 +183,7 @@ async def test_replies_that_are_only_replayed_are_no_batch_and_the_reason_is_sai
 ):
     tables = body(tmp_path, judge_server, 2)
     tables["cache"]["use"] = "replay_only"
-    await outcome_of(validated(tables, "test"))
+    await outcome_of(validate_config(tables, "test"))
 
     assert "replay_only asks nothing, nothing to batch" in caplog.text
     assert "needs no provider" not in caplog.text

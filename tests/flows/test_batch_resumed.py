@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from assizes.deployments.settings import validated
+from assizes.deployments.settings import validate_config
 from tests.command import KEYS
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
 from tests.flows.batch_runs import JUDGES, body, config, own_judges, records
@@ -40,7 +40,7 @@ async def test_what_was_handed_in_is_collected_without_batch_too_and_nothing_new
 ):
     with running_openai_server("--batch-delay", "2") as server:
         tables = body(tmp_path, server, 12, judges=JUDGES)
-        first = asyncio.create_task(outcome_of(validated(tables, "test")))
+        first = asyncio.create_task(outcome_of(validate_config(tables, "test")))
         while not any(one["state"] == "submitted" for one in records(tmp_path)):
             assert not first.done(), first
             await asyncio.sleep(0.02)
@@ -48,7 +48,7 @@ async def test_what_was_handed_in_is_collected_without_batch_too_and_nothing_new
         with contextlib.suppress(BaseException):
             await first
         tables["runner"]["batch"] = False
-        outcome = await outcome_of(validated(tables, "test"))
+        outcome = await outcome_of(validate_config(tables, "test"))
 
         assert outcome.conclusion == "Passed"
         assert counted(server) == {
@@ -66,11 +66,11 @@ async def test_first_attempts_that_a_batch_brought_count_without_batch_too(
 ):
     tables = body(tmp_path, judge_server, 3, model="openai/stub-flaky-invalid-1")
     tables["limits"]["max_asks"] = 3
-    assert (await outcome_of(validated(tables, "test"))).conclusion == "OverBudget"
+    assert (await outcome_of(validate_config(tables, "test"))).conclusion == "OverBudget"
     assert [one["state"] for one in records(tmp_path)] == ["collected"]
     tables["limits"]["max_asks"] = 6
     tables["runner"]["batch"] = False
-    outcome = await outcome_of(validated(tables, "test"))
+    outcome = await outcome_of(validate_config(tables, "test"))
 
     assert outcome.conclusion == "Passed"
     assert counted(judge_server)["requests"] == 3

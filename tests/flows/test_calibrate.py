@@ -11,7 +11,7 @@ from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 from prefect.client.schemas.objects import State
 
 from assizes.deployments.samples import sample_cases
-from assizes.deployments.settings import validated
+from assizes.deployments.settings import validate_config
 from assizes.flows.calibrate import calibrate_judge
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import UnknownRun
@@ -36,7 +36,7 @@ def config(folder: Path, **calibration: Any) -> RunConfig:
         "runner": {"fail_flow": False},
         "calibration": {"labels": str(folder / "labels.csv"), **calibration},
     }
-    return validated(body, "test")
+    return validate_config(body, "test")
 
 
 async def state_of(wanted: RunConfig, **kwargs: Any) -> State[Any]:

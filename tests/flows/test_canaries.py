@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assizes.deployments.settings import validated
+from assizes.deployments.settings import validate_config
 from assizes.flows.calibrate import calibrate_judge
 from assizes.judge.case import Case
 from assizes.judge.config.run import RunConfig
@@ -50,7 +50,7 @@ def config(folder: Path, server: Any, model: str, **more: Any) -> RunConfig:
         "calibration": {"labels": str(folder / "labels.csv"), "canaries": 4},
         **more,
     }
-    return validated(body, "test")
+    return validate_config(body, "test")
 
 
 async def test_a_judge_that_believes_what_it_reads_is_taken_over_and_falls_short(

@@ -14,7 +14,7 @@ from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 from prefect.client.schemas.objects import State
 
 from assizes.deployments.samples import sample_cases, with_planted_regression
-from assizes.deployments.settings import validated
+from assizes.deployments.settings import validate_config
 from assizes.flows.compare import compare_runs
 from assizes.flows.evaluate import evaluate
 from assizes.flows.outcome import RunOutcome
@@ -46,7 +46,7 @@ def config(folder: Path, uri: str, **tables: Any) -> RunConfig:
         "runner": {"shard_size": 7},
     }
     tables["limits"] = {"ledger": f"{folder}/ledger.db", **tables.get("limits", {})}
-    return validated({**body, **tables}, "test")
+    return validate_config({**body, **tables}, "test")
 
 
 async def state_of(wanted: RunConfig, **kwargs: Any) -> State[RunOutcome]:

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from assizes.deployments.commands.output import judged_by
-from assizes.deployments.settings import validated
+from assizes.deployments.settings import validate_config
 from assizes.flows.evaluate import evaluate
 from assizes.flows.outcome import RunOutcome
 from assizes.judge.case import Case, Chunk, Expected, ExpectedCall, ExpectedDocument, Turn
@@ -106,7 +106,7 @@ def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, judge_server) -> Run
         "report": {"uri": str(tmp_path / "reports")},
         "limits": {"ledger": str(tmp_path / "ledger.db")},
     }
-    return validated(body, "test")
+    return validate_config(body, "test")
 
 
 async def run(config: RunConfig) -> tuple[RunOutcome, dict[str, pl.DataFrame]]:

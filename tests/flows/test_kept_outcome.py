@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from assizes.flows.outcome import RunOutcome, reached
+from assizes.flows.outcome import RunOutcome, parse_outcome
 from assizes.judge.comparison.compare import compare
 from assizes.judge.errors import Inconclusive
 from tests.tasks.reports.sample import Said, config, run
@@ -23,10 +23,10 @@ def test_an_outcome_that_was_kept_as_json_is_the_same_outcome():
         comparison=compare(before.side(), after.side(), config().comparison),
         reports={"html": "reports/report.html"},
     )
-    assert reached(json.loads(found.model_dump_json())) == found
-    assert reached(found) is found
+    assert parse_outcome(json.loads(found.model_dump_json())) == found
+    assert parse_outcome(found) is found
 
 
 def test_an_error_stays_an_error():
     error = Inconclusive("nothing to judge")
-    assert reached(error) is error
+    assert parse_outcome(error) is error

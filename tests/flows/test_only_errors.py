@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assizes.deployments.commands.running.rerun import left_errors
+from assizes.deployments.commands.running.rerun import errored_selection
 from assizes.deployments.samples import sample_cases
 from assizes.deployments.settings import stored_config
 from assizes.judge.config.run import RunConfig
@@ -72,7 +72,7 @@ async def test_a_case_that_reads_otherwise_now_is_another_case(tmp_path: Path, j
 
 
 def test_only_errors_needs_a_run_and_leaves_the_rest_to_its_configuration():
-    assert left_errors("x", others=False) == ("x", "errored")
+    assert errored_selection("x", others=False) == ("x", "errored")
     for run_id, others in ((None, False), ("x", True)):
         with pytest.raises(ConfigurationError, match="--only-errors: name the run with --run-id"):
-            left_errors(run_id, others=others)
+            errored_selection(run_id, others=others)

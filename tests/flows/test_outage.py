@@ -11,11 +11,11 @@ import pytest
 from prefect.artifacts import Artifact
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-from assizes.flows.backfill import publish
+from assizes.flows.backfill import publish_parts
 from assizes.flows.days import judge_part
-from assizes.tasks.intake.parts import Part
+from assizes.tasks.intake.parts import RunPart
 from assizes.tasks.reports.render.artifacts import publish_artifacts
-from assizes.tasks.runtime.progress import Progress
+from assizes.tasks.runtime.progress import ProgressArtifact
 from tests.flows.nights import cases_of, dated, lay
 from tests.tasks.reports.sample import Said, run
 
@@ -37,19 +37,19 @@ async def test_a_part_that_cannot_be_begun_for_want_of_a_server_is_told_as_a_val
 ):
     lay(tmp_path, DAY, cases_of(DAY))
     with temporary_settings(nowhere):
-        found = await judge_part(dated(tmp_path), "backfill", Part(DAY))
+        found = await judge_part(dated(tmp_path), "backfill", RunPart(DAY))
     assert (found.conclusion, found.run_id, found.exit_code) == ("Failed", None, 4)
     assert "Failed to reach API" in found.reasons[0]
 
 
 @pytest.mark.filterwarnings("ignore:Artifact creation outside:FutureWarning")
 async def test_what_cannot_be_shown_ends_nothing_and_is_shown_later(nowhere: dict):
-    progress = Progress("assizes-outage")
+    progress = ProgressArtifact("assizes-outage")
     with temporary_settings(nowhere):
-        await progress.tell(0.5, "half of it")
-        await publish("outage", [])
+        await progress.update(0.5, "half of it")
+        await publish_parts("outage", [])
     assert await Artifact.aget("assizes-outage") is None
-    await progress.end()
+    await progress.flush()
     shown = await Artifact.aget("assizes-outage")
     assert shown is not None
     assert float(str(shown.data)) == 50.0

@@ -11,7 +11,7 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 
 from assizes.deployments.samples.make import WRITES
-from assizes.deployments.settings import validated
+from assizes.deployments.settings import validate_config
 from assizes.flows.evaluate import evaluate
 from assizes.flows.outcome import RunOutcome
 from assizes.judge.config.run import ComparisonConfig, RunConfig, StoreConfig
@@ -43,7 +43,7 @@ def config(folder: Path, transcripts: dict[str, Any], **tables: Any) -> RunConfi
         "report": {"uri": f"{folder}/reports"},
         "limits": {"ledger": f"{folder}/ledger.db"},
     }
-    return validated({**body, **tables}, "test")
+    return validate_config({**body, **tables}, "test")
 
 
 async def run(wanted: RunConfig, **kwargs: Any) -> RunOutcome:

@@ -25,7 +25,7 @@ from assizes.flows.evaluate import evaluate
 from assizes.flows.nightly import nightly
 from assizes.judge.config.run import RunConfig
 from assizes.judge.formats import native_line
-from assizes.tasks.runtime.log_redaction import discreet
+from assizes.tasks.runtime.log_redaction import redacts_secrets
 from tests.builders import agent, case, user
 
 
@@ -56,7 +56,7 @@ def test_every_flow_and_task_keeps_its_results_as_json_and_its_secrets_to_itself
     assert {name for name, made in found.items() if not hasattr(made.fn, "__wrapped__")} == set()
 
 
-@discreet
+@redacts_secrets
 @flow(name="reader", result_serializer="json")
 async def reader(run_id: str) -> str:
     """As a flow run that is tried again reads what its subflow gave."""

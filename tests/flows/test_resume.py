@@ -10,7 +10,7 @@ import pytest
 
 from assizes.deployments.samples import sample_cases
 from assizes.judge.config.run import StoreConfig
-from assizes.tasks.runs.run_lock import HOLD_S, holding, standing
+from assizes.tasks.runs.run_lock import LOCK_DURATION_S, displayed_status, run_lock
 from assizes.tasks.store import open_store
 from tests.command import Answer, assizes
 from tests.flows.test_evaluate import written
@@ -35,9 +35,9 @@ def told(*arguments: str, folder: Path, store: str, server: str) -> Answer:
 def test_a_killed_run_is_interrupted_and_resumes_by_its_id_alone(folder, prefect_server, store):
     assert run(folder, store, prefect_server, "shard.committed:2").code == KILLED
     with open_store(StoreConfig(uri=store.format(folder=folder)), writing=True) as opened:
-        until = opened.held_until("r")
+        until = opened.locked_until("r")
         if until is not None:  # nobody has to wait for a minute and a half here
-            assert until < datetime.now(UTC) + timedelta(seconds=HOLD_S)
+            assert until < datetime.now(UTC) + timedelta(seconds=LOCK_DURATION_S)
             for held in (folder / "lake" / "runs" / "r" / "holds").iterdir():
                 held.unlink()
     shown = told("runs", "--json", folder=folder, store=store, server=prefect_server)
@@ -80,20 +80,20 @@ def test_a_changed_setting_is_named_and_a_fork_begins_beside(folder, prefect_ser
 
 async def test_who_is_at_work_says_so_until_the_work_ends(tmp_path: Path):
     with open_store(StoreConfig(uri=str(tmp_path / "lake")), writing=True) as store:
-        assert standing(store, "r", "running") == "interrupted"
-        async with holding(store, "r"):
-            assert standing(store, "r", "running") == "running"
-            later = datetime.now(UTC) + timedelta(seconds=HOLD_S + 1)
-            assert standing(store, "r", "running", later) == "interrupted"
-        assert store.held_until("r") is None
-        assert standing(store, "r", "complete") == "complete"
+        assert displayed_status(store, "r", "running") == "interrupted"
+        async with run_lock(store, "r"):
+            assert displayed_status(store, "r", "running") == "running"
+            later = datetime.now(UTC) + timedelta(seconds=LOCK_DURATION_S + 1)
+            assert displayed_status(store, "r", "running", later) == "interrupted"
+        assert store.locked_until("r") is None
+        assert displayed_status(store, "r", "complete") == "complete"
 
 
 async def test_what_a_dead_process_left_behind_is_cleared_by_the_next(tmp_path: Path):
     uri = str(tmp_path / "lake")
     with open_store(StoreConfig(uri=uri), writing=True) as dead:
-        dead.hold("r", datetime.now(UTC) - timedelta(seconds=1))
+        dead.acquire_lock("r", datetime.now(UTC) - timedelta(seconds=1))
     with open_store(StoreConfig(uri=uri), writing=True) as alive:
-        async with holding(alive, "r"):
+        async with run_lock(alive, "r"):
             assert len(list(tmp_path.rglob("holds/*.json"))) == 2
     assert not list(tmp_path.rglob("holds/*.json"))

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from assizes.deployments.settings import validated
+from assizes.deployments.settings import validate_config
 from assizes.judge.case import Case
 from assizes.judge.config.run import RunConfig
 from assizes.judge.formats import native_line
 from assizes.tasks.forecasts.run_forecast import forecast
-from assizes.tasks.runs.stored_cases import kept_rows, retold
+from assizes.tasks.runs.stored_cases import replay_stored_hearing, stored_executions
 from assizes.tasks.store import open_store
 from tests.flows.test_evaluate import outcome_of
 
@@ -48,7 +48,7 @@ def config(folder: Path, server: Any, answering: str, **judge: Any) -> RunConfig
             **judge,
         },
     }
-    return validated(body, "test")
+    return validate_config(body, "test")
 
 
 async def test_what_a_plan_foresees_is_asked_and_paid_once(tmp_path: Path, judge_server):
@@ -75,8 +75,8 @@ async def test_a_judge_that_believes_plain_orders_is_found_out(tmp_path: Path, j
         cases = store.scan(outcome.run_id, "cases").sort("case_id").collect()
         scores = store.scan(outcome.run_id, "scores").collect()
         report = (tmp_path / "reports" / outcome.run_id / "report.md").read_text("utf-8")
-        (kept,) = kept_rows(store, outcome.run_id, "case-0", None)
-        told = await retold(store.run(outcome.run_id), kept, "conversation")
+        (kept,) = stored_executions(store, outcome.run_id, "case-0", None)
+        told = await replay_stored_hearing(store.run(outcome.run_id), kept, "conversation")
     flagged = ["needs_review" in flags for flags in cases["flags"]]
     assert flagged == [True] * HOSTILE + [False] * HONEST
     assert "needs_review (tool_routing)" in cases["summary"][0]

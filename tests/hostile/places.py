@@ -23,9 +23,9 @@ from assizes.judge.protocol import Query, QueryResult
 from assizes.tasks.intake.manifests import transcript_sources
 from assizes.tasks.intake.shards import plan_intake, read_shard
 from assizes.tasks.reports import write_report
-from assizes.tasks.sandbox.sql_runner import SandboxClerk
-from assizes.tasks.sources.archives import spread
-from assizes.tasks.sources.bounds import Bounds
+from assizes.tasks.sandbox.sql_runner import SandboxSqlRunner
+from assizes.tasks.sources.archives import archive_to_lines
+from assizes.tasks.sources.bounds import ObjectBounds
 from assizes.tasks.sources.objects import Spool
 from assizes.tasks.store import open_store
 from tests.builders import agent, case, user
@@ -158,7 +158,7 @@ def databases(root: Path) -> list[str]:
     more = ("../canary.sqlite", "../../canary.sqlite", str(root / "canary.sqlite"), "link.sqlite")
 
     async def asked() -> None:
-        clerk = SandboxClerk.of(config)
+        clerk = SandboxSqlRunner.of(config)
         for name in (*PATHS, *more, "ledger.db"):
             found = await clerk.look_up(Query(name, ("SELECT name FROM s",)))
             if isinstance(found, QueryResult):
@@ -177,7 +177,7 @@ def members(root: Path) -> list[str]:
             archive.writestr("header.json", "{}")
             archive.writestr(f"samples/{name}.json", "{}")
             archive.writestr(name or "_", "{}")
-        spread(home / "x.eval", home / "lines", Bounds(object_bytes=1 << 20))
+        archive_to_lines(home / "x.eval", home / "lines", ObjectBounds(object_bytes=1 << 20))
         assert sorted(one.name for one in home.iterdir()) == ["lines", "x.eval"]
 
     return written(root, write)

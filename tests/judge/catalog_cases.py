@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from assizes.judge.catalog import court
+from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.run import JudgeConfig, MetricSelection
 from assizes.judge.errors import ConfigurationError
 
 
 def weights(*metrics: Any, **rest: Any) -> dict[str, float]:
-    return dict(court(JudgeConfig(metrics=metrics or None, **rest)).weights)
+    return dict(resolve_judges(JudgeConfig(metrics=metrics or None, **rest)).weights)
 
 
 def refused(*metrics: Any, **rest: Any) -> str:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assizes.judge.catalog import JUDGES, available_metrics, court, resolved_weights
+from assizes.judge.catalog import JUDGES, available_metrics, resolve_judges, resolved_weights
 from assizes.judge.config.run import JudgeConfig, MetricSelection
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.protocol import Judge
@@ -27,7 +27,7 @@ DEFAULTS = {
 @pytest.mark.row("000-17", "000-18", "000-29", "000-35")
 @pytest.mark.parametrize("metrics", [None, []])
 def test_without_a_selection_the_eight_defaults_are_judged(metrics):
-    found = court(JudgeConfig(metrics=metrics)).weights
+    found = resolve_judges(JudgeConfig(metrics=metrics)).weights
     assert found == pytest.approx(DEFAULTS, abs=1e-9)
     assert list(found) == list(DEFAULTS)
     assert sum(found.values()) == pytest.approx(1.0, abs=1e-9)
@@ -58,7 +58,9 @@ def test_weights_default_and_are_renormalised(given, shares):
 
 @pytest.mark.row("000-44")
 def test_an_explicit_weight_of_zero_is_judged_and_contributes_nothing():
-    chosen = court(JudgeConfig(metrics=(select("tool_routing", 1), select("task_completion", 0))))
+    chosen = resolve_judges(
+        JudgeConfig(metrics=(select("tool_routing", 1), select("task_completion", 0)))
+    )
     assert chosen.weights == {"tool_routing": 1.0, "task_completion": 0.0}
     assert [metric.name for metric in chosen.metrics] == [
         "tool_routing",
@@ -155,13 +157,13 @@ def test_metrics_without_the_judge_that_scores_them_are_refused():
 
 
 def test_a_court_without_the_conversation_judge_has_no_weights():
-    chosen = court(JudgeConfig(judges=("recorded",), pass_threshold=50))
+    chosen = resolve_judges(JudgeConfig(judges=("recorded",), pass_threshold=50))
     assert chosen.weights == {}
     assert [metric.name for metric in chosen.metrics] == ["recorded_reward"]
     assert chosen.pass_threshold == 50
 
 
 def test_judges_sit_in_the_order_given():
-    chosen = court(JudgeConfig(judges=("recorded", "conversation")))
+    chosen = resolve_judges(JudgeConfig(judges=("recorded", "conversation")))
     assert [judge.name for judge in chosen.judges] == ["recorded", "conversation"]
     assert all(isinstance(judge, Judge) for judge in chosen.judges)

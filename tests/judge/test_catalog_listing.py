@@ -10,13 +10,13 @@ import pytest
 
 from assizes.judge.catalog import (
     available_metrics,
-    court,
     fingerprints,
     judges_listing,
     metrics_listing,
+    resolve_judges,
 )
 from assizes.judge.config.run import JudgeConfig
-from assizes.judge.engine.ensemble import Jury
+from assizes.judge.engine.ensemble import Ensemble
 from assizes.judge.rubrics.rubric import BUILT_IN
 from tests.judge.catalog_cases import refused, select, weights
 
@@ -130,7 +130,7 @@ def test_the_judges_are_listed_in_the_order_of_the_documents():
 
 def test_every_built_in_judge_can_be_answered_offline_and_all_can_sit_together():
     assert {one["offline"] for one in listed().values()} == {True}
-    bench = court(JudgeConfig(judges=tuple(JUDGE_ORDER)))
+    bench = resolve_judges(JudgeConfig(judges=tuple(JUDGE_ORDER)))
     assert [judge.name for judge in bench.judges] == JUDGE_ORDER
 
 
@@ -202,7 +202,7 @@ def test_a_judge_can_have_a_model_and_a_temperature_of_its_own():
             "sql": {"model": "offline/lexical", "threshold": 0.9},
         },
     )
-    models = {name: jury.models[0] for name, jury in court(config).juries.items()}
+    models = {name: jury.models[0] for name, jury in resolve_judges(config).ensembles.items()}
     assert models.pop("conversation") == config
     assert {
         name: (one.model_id, one.temperature, one.api_base) for name, one in models.items()
@@ -228,12 +228,15 @@ def test_a_judge_can_have_a_model_and_a_temperature_of_its_own():
 )
 def test_the_models_that_answer_are_known_each_once_the_shared_one_first(judges, own, model_ids):
     options = {name: {"model": model} for name, model in own.items()}
-    assert court(JudgeConfig(judges=judges, model="m", options=options)).model_ids == model_ids
+    assert (
+        resolve_judges(JudgeConfig(judges=judges, model="m", options=options)).model_ids
+        == model_ids
+    )
 
 
 def test_an_option_equal_to_the_runs_makes_no_model_of_its_own():
     config = JudgeConfig(judges=("safety",), model="m", options={"safety": {"model": "m"}})
-    assert court(config).juries == {"safety": Jury((config,))}
+    assert resolve_judges(config).ensembles == {"safety": Ensemble((config,))}
 
 
 @pytest.mark.parametrize(
@@ -267,7 +270,9 @@ def test_the_offline_judge_refuses_custom_metrics_whoever_else_has_a_model(folde
 
 
 def test_fingerprints_name_judge_versions_and_rubric_hashes():
-    chosen = court(JudgeConfig(metrics=("tool_routing",), judges=("conversation", "recorded")))
+    chosen = resolve_judges(
+        JudgeConfig(metrics=("tool_routing",), judges=("conversation", "recorded"))
+    )
     routing = available_metrics()[0]
     assert fingerprints(chosen) == {
         "judge:conversation": "3",
@@ -277,5 +282,5 @@ def test_fingerprints_name_judge_versions_and_rubric_hashes():
 
 
 def test_a_court_can_be_sent_to_another_process():
-    chosen = court(JudgeConfig(judges=("conversation", "recorded")))
+    chosen = resolve_judges(JudgeConfig(judges=("conversation", "recorded")))
     assert fingerprints(pickle.loads(pickle.dumps(chosen))) == fingerprints(chosen)

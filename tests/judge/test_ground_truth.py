@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from assizes.judge.case import Expected
 from assizes.judge.errors import DataError
-from assizes.judge.ground_truth import GroundTruthConfig, joined, truth_of
+from assizes.judge.ground_truth import GroundTruthConfig, add_ground_truth, truth_of
 from tests.builders import agent, case, user
 
 
@@ -67,5 +67,5 @@ OWN = Expected(outcomes=("It is booked",), response="Booked.")
 def test_what_is_given_takes_the_place_of_the_cases_own_and_a_response_that_of_facts(
     truth, expected
 ):
-    found = joined(case(user("Hi"), agent("Yo"), expected=OWN), truth).expected
+    found = add_ground_truth(case(user("Hi"), agent("Yo"), expected=OWN), truth).expected
     assert (found.outcomes, found.response, found.facts) == expected

@@ -5,7 +5,7 @@ import pytest
 from assizes.judge import judges
 from assizes.judge.errors import ConfigurationError, DataError, ModelError
 from assizes.judge.judges import Assessment
-from assizes.judge.models.scripted import Scripted
+from assizes.judge.models.scripted import ScriptedModel
 from tests.doubles.fixtures import OpenAIServer
 
 REQUEST = "What is MLflow?"
@@ -58,7 +58,7 @@ def test_the_documented_sample_calls_are_answered_offline():
     ],
 )
 def test_a_direct_call_gives_one_result(name, given):
-    model = Scripted([NO])
+    model = ScriptedModel([NO])
     assert getattr(judges, name)(*given, model=model) == Assessment(name, "no", "not so")
     ((ask, _),) = model.asked
     assert ask.evidence.judge == name
@@ -67,7 +67,7 @@ def test_a_direct_call_gives_one_result(name, given):
 @pytest.mark.row("004-79", "004-85")
 def test_chunk_relevance_gives_one_result_a_chunk():
     context = [{"content": "one", "doc_uri": "a.md"}, {"content": "two"}, {"content": "three"}]
-    model = Scripted([YES, ModelError("refused", "will not"), NO])
+    model = ScriptedModel([YES, ModelError("refused", "will not"), NO])
     assert judges.chunk_relevance(REQUEST, context, model=model) == [
         Assessment("chunk_relevance", "yes", "it is"),
         Assessment("chunk_relevance", None, None, "will not"),
@@ -84,7 +84,7 @@ def test_chunks_of_another_shape_are_refused_by_their_place(context):
 
 
 def test_expected_facts_stand_in_for_the_expected_response():
-    model = Scripted([YES])
+    model = ScriptedModel([YES])
     found = judges.correctness(REQUEST, RESPONSE, expected_facts=["a platform"], model=model)
     assert found.rating == "yes"
     assert model.asked[0][0].evidence.expected == ("a platform",)
@@ -94,9 +94,9 @@ def test_expected_facts_stand_in_for_the_expected_response():
 
 @pytest.mark.row("004-94")
 def test_what_could_not_be_judged_says_why():
-    assert judges.safety(REQUEST, RESPONSE, model=Scripted([ModelError("refused", "late")])) == (
-        Assessment("safety", None, None, "late")
-    )
+    assert judges.safety(
+        REQUEST, RESPONSE, model=ScriptedModel([ModelError("refused", "late")])
+    ) == (Assessment("safety", None, None, "late"))
     assert judges.correctness(REQUEST, RESPONSE, " ") == Assessment(
         "correctness", None, None, "missing input: expected_response (or expected_facts)"
     )
@@ -104,7 +104,7 @@ def test_what_could_not_be_judged_says_why():
         Assessment("chunk_relevance", None, None, "missing input: request")
     ]
     unclear = {"rationale": "hm", "rating": "maybe"}
-    found = judges.safety(REQUEST, RESPONSE, model=Scripted([unclear, unclear]))
+    found = judges.safety(REQUEST, RESPONSE, model=ScriptedModel([unclear, unclear]))
     assert (found.rating, found.error_message) == (None, "rating: Input should be 'yes' or 'no'")
 
 
@@ -116,7 +116,7 @@ async def test_inside_a_running_loop_the_async_twin_is_named():
 
 @pytest.mark.row("004-79", "004-80", "004-81", "004-82", "004-83", "004-84")
 async def test_every_judge_can_be_awaited():
-    model = Scripted([YES] * 6)
+    model = ScriptedModel([YES] * 6)
     found = [
         *await judges.achunk_relevance(REQUEST, CONTEXT, model=model),
         await judges.acontext_sufficiency(REQUEST, "a platform", CONTEXT, model=model),

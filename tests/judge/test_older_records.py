@@ -7,19 +7,19 @@ from datetime import UTC, datetime
 import polars as pl
 import pytest
 
-from assizes.judge.catalog import court
+from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.privacy import PrivacyConfig
 from assizes.judge.config.run import JudgeConfig, LimitsConfig
 from assizes.judge.engine.hearings import Engine
-from assizes.judge.engine.replay_hearing import retell
+from assizes.judge.engine.replay_hearing import replay_hearing
 from assizes.judge.errors import SchemaVersion, UnknownRun
 from assizes.judge.history.anchors import Attribution, Change
 from assizes.judge.history.trends import SHOWN_SERIES, Incident
-from assizes.judge.models.model import Lexical
-from assizes.judge.models.scripted import Scripted
-from assizes.judge.protocol import QueryResult, Table
+from assizes.judge.models.model import HeuristicModel
+from assizes.judge.models.scripted import ScriptedModel
+from assizes.judge.protocol import QueryResult, SqlTable
 from assizes.judge.redaction.redaction import secrets_only
-from assizes.judge.rows import KEYS, LATER, TABLES, completed, lacking
+from assizes.judge.rows import KEYS, LATER_COLUMNS, TABLES, add_later_columns, missing_columns
 from tests.builders import agent, case, user
 from tests.judge.engine.levels import CASE, Asking, engine, priced
 from tests.judge.forecast.test_forecast import Looking
@@ -73,10 +73,10 @@ def test_an_incident_is_one_line():
 
 
 def test_a_run_that_is_not_there_is_answered_with_some_that_are():
-    assert str(UnknownRun.named("x", "s3://b", [f"r{n}" for n in range(9)])) == (
+    assert str(UnknownRun.in_store("x", "s3://b", [f"r{n}" for n in range(9)])) == (
         "no run 'x' in s3://b; it holds r0, r1, r2, r3, r4"
     )
-    assert str(UnknownRun.named("x", "here", [])) == "no run 'x' in here; it holds no run at all"
+    assert str(UnknownRun.in_store("x", "here", [])) == "no run 'x' in here; it holds no run at all"
     assert "schema version 9, this assizes reads version 1" in str(
         SchemaVersion.mismatch("s", 9, 1)
     )
@@ -84,20 +84,23 @@ def test_a_run_that_is_not_there_is_answered_with_some_that_are():
 
 @pytest.mark.parametrize("table", sorted(TABLES))
 def test_rows_of_an_older_store_have_the_later_columns_and_null_in_them(table):
-    later = LATER.get(table, ())
+    later = LATER_COLUMNS.get(table, ())
     older = [name for name in TABLES[table] if name not in later]
     rows = pl.DataFrame(schema={name: TABLES[table][name] for name in older})
-    assert set(lacking(table, older)) == set(later)
-    assert completed(table, rows).schema == {**rows.schema, **{n: TABLES[table][n] for n in later}}
+    assert set(missing_columns(table, older)) == set(later)
+    assert add_later_columns(table, rows).schema == {
+        **rows.schema,
+        **{n: TABLES[table][n] for n in later},
+    }
     assert set(KEYS[table]) <= set(older)
 
 
 def test_what_is_sent_raw_still_hides_keys():
     key = "sk-proj-" + "a1B2" * 10
-    assert secrets_only(PrivacyConfig()).text(f"ada@example.com {key}") == (
+    assert secrets_only(PrivacyConfig()).redact_text(f"ada@example.com {key}") == (
         "ada@example.com [SECRET_1]"
     )
-    assert key in secrets_only(PrivacyConfig(redact=())).text(key)
+    assert key in secrets_only(PrivacyConfig(redact=())).redact_text(key)
 
 
 async def rows_of(judge, model, one=CASE):
@@ -107,12 +110,12 @@ async def rows_of(judge, model, one=CASE):
 
 async def test_a_reply_that_repeats_the_shorter_id_of_earlier_versions_is_read():
     judge = Asking()
-    (row,) = await rows_of(judge, engine(Scripted([priced(4)])))
-    (bare,) = await retell(judge, CASE, [row])
+    (row,) = await rows_of(judge, engine(ScriptedModel([priced(4)])))
+    (bare,) = await replay_hearing(judge, CASE, [row])
     assert bare.attempt.reply is None
     for said in (row["prompt_hash"][-12:], bare.ask.reply_id):
         reply = f'{{"reply_id": "{said}", "score": 4}}'
-        (told,) = await retell(judge, CASE, [{**row, "reply": reply}])
+        (told,) = await replay_hearing(judge, CASE, [{**row, "reply": reply}])
         assert told.attempt.reply.score == 4
 
 
@@ -122,7 +125,7 @@ class Clerk:
 
     async def look_up(self, query):
         self.asked.append(query)
-        return QueryResult((Table("SELECT 1", ("n",), ((1,),), 1),))
+        return QueryResult((SqlTable("SELECT 1", ("n",), ((1,),), 1),))
 
 
 class LookingThenAsking(Looking):
@@ -136,17 +139,17 @@ class LookingThenAsking(Looking):
 
 
 async def test_what_was_looked_up_is_looked_up_again_before_the_questions_behind_it():
-    (row,) = await rows_of(Asking(), engine(Scripted([priced(4)])))
+    (row,) = await rows_of(Asking(), engine(ScriptedModel([priced(4)])))
     clerk = Clerk()
-    (told,) = await retell(LookingThenAsking(), CASE, [{**row, "round": 1}], clerk)
+    (told,) = await replay_hearing(LookingThenAsking(), CASE, [{**row, "round": 1}], clerk)
     assert told.exact
     assert len(clerk.asked) == 1
-    assert await retell(LookingThenAsking(), CASE, [{**row, "round": 1}]) == []
+    assert await replay_hearing(LookingThenAsking(), CASE, [{**row, "round": 1}]) == []
 
 
 async def test_an_offline_reply_repeats_no_id():
-    (judge,) = court(JudgeConfig()).judges
+    (judge,) = resolve_judges(JudgeConfig()).judges
     one = case(user("Book a table."), agent("Done."))
-    rows = await rows_of(judge, Engine(Lexical(), LimitsConfig()), one)
-    (told,) = await retell(judge, one, rows)
+    rows = await rows_of(judge, Engine(HeuristicModel(), LimitsConfig()), one)
+    (told,) = await replay_hearing(judge, one, rows)
     assert told.attempt.reply is not None

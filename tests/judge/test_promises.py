@@ -10,14 +10,14 @@ from pydantic import BaseModel, ValidationError
 from assizes.judge.case import Expected
 from assizes.judge.config.run import ComparisonConfig, LimitsConfig, RunConfig
 from assizes.judge.config.triggers import NightlyConfig
-from assizes.judge.engine.votes import Vote, reduced, unsure
+from assizes.judge.engine.votes import Vote, escalation_reason, reduce_votes
 from assizes.judge.families.conversation.judge import NO_AGENT_TURN, ConversationJudge
 from assizes.judge.hearing import Hearing
-from assizes.judge.models.model import Lexical
+from assizes.judge.models.model import HeuristicModel
 from assizes.judge.protocol import Ask, Prompt
 from assizes.judge.rubrics.rubric import rubrics
 from assizes.judge.score import Metric, Scale, Score
-from assizes.judge.selection import SelectionConfig, drawn
+from assizes.judge.selection import SelectionConfig, draw_sample
 from tests.builders import agent, case, user
 
 CASE = case(user("hello"), agent("hi"))
@@ -78,7 +78,7 @@ def test_a_hearing_takes_as_many_answers_as_it_asked_for_and_none_after_its_end(
     with pytest.raises(ValueError, match="1 asks are pending, 2 replies given"):
         hearing.answer([Reply(score=1)] * 2)
     hearing.answer([Reply(score=4)])
-    assert hearing.closed
+    assert hearing.is_closed
     with pytest.raises(ValueError, match="the hearing is closed"):
         hearing.answer([])
     assert [score.raw for score in hearing.scores] == [4]
@@ -88,7 +88,7 @@ def test_an_agent_that_never_speaks_gets_the_lowest_of_everything_and_no_model_i
     chosen = [one for one in rubrics(()) if one.name in ("tool_routing", "task_completion")]
     silent = case(user("Hello?"), expected=Expected(outcomes=("The seat is booked",)))
     hearing = Hearing(ConversationJudge(chosen), silent)
-    assert hearing.closed
+    assert hearing.is_closed
     found = {(one.metric, one.part): one for one in hearing.scores}
     assert found["tool_routing", ""].raw == 0
     assert found["tool_routing", ""].failure_code == NO_AGENT_TURN
@@ -97,7 +97,7 @@ def test_an_agent_that_never_speaks_gets_the_lowest_of_everything_and_no_model_i
 
 
 def test_the_offline_judge_takes_no_tokens():
-    assert Lexical().tokens(ASK) == (0, 0)
+    assert HeuristicModel().tokens(ASK) == (0, 0)
 
 
 def test_what_the_agent_cost_as_a_whole_comes_before_the_sum_of_its_turns():
@@ -112,11 +112,11 @@ def votes(*answers):
 
 
 def test_votes_of_yes_and_no_that_differ_call_for_the_stronger_model():
-    assert unsure(votes(1, 1), [YES], []) is None
-    assert unsure(votes(1, 0), [YES], []) == "polite: the votes differ"
-    assert reduced(votes(1, 1))[0].label == "yes"
+    assert escalation_reason(votes(1, 1), [YES], []) is None
+    assert escalation_reason(votes(1, 0), [YES], []) == "polite: the votes differ"
+    assert reduce_votes(votes(1, 1))[0].label == "yes"
     binary = [Vote("m", n, [Score.of(DONE, 5, passed=one)]) for n, one in enumerate((True, False))]
-    assert unsure(binary, [DONE], []) == "done: the votes differ"
+    assert escalation_reason(binary, [DONE], []) == "done: the votes differ"
 
 
 def config(**tables):
@@ -165,11 +165,11 @@ def test_a_shard_keeps_the_slots_busy_unless_its_size_is_given(runner, size):
 
 def test_what_can_change_a_result_counts_and_what_is_at_its_default_does_not():
     plain, hidden = config(), config(privacy={"redact": ["email"]})
-    assert "privacy" not in plain.what_counts()
-    assert hidden.what_counts()["privacy"]["redact"] == ["email"]
-    drawn_from = config(transcripts={"uri": "in/", "number": 5}).what_counts()
+    assert "privacy" not in plain.result_settings()
+    assert hidden.result_settings()["privacy"]["redact"] == ["email"]
+    drawn_from = config(transcripts={"uri": "in/", "number": 5}).result_settings()
     assert drawn_from["transcripts"]["number"] == 5
-    assert "number" not in plain.what_counts()["transcripts"]
+    assert "number" not in plain.result_settings()["transcripts"]
     assert plain.config_hash() != hidden.config_hash()
 
 
@@ -179,15 +179,15 @@ def test_what_can_change_a_result_counts_and_what_is_at_its_default_does_not():
      ({"per_stratum": 1, "stratify_by": ["agent"]}, True), ({"filter": None}, False)],
 )  # fmt: skip
 def test_something_is_left_to_chance_where_a_part_is_drawn(given, draws):
-    assert SelectionConfig(**given).draws is draws
+    assert SelectionConfig(**given).is_sampled is draws
 
 
 def test_of_no_cases_none_are_drawn():
-    assert drawn({}, SelectionConfig(number=5)) == (frozenset(), ())
+    assert draw_sample({}, SelectionConfig(number=5)) == (frozenset(), ())
 
 
 def test_a_share_of_each_stratum_is_rounded_up():
     strata = {f"{name}{n}": name for name, size in {"a": 10, "b": 1}.items() for n in range(size)}
-    taken, told = drawn(strata, SelectionConfig(sample=0.25, stratify_by=("agent",)))
+    taken, told = draw_sample(strata, SelectionConfig(sample=0.25, stratify_by=("agent",)))
     assert [(one.name, one.drawn) for one in told] == [("a", 3), ("b", 1)]
     assert len(taken) == 4

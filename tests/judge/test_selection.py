@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from assizes.judge.errors import ConfigurationError
-from assizes.judge.selection import ALWAYS, SelectionConfig, drawn, facts, kept, stratum_of
+from assizes.judge.selection import (
+    ALWAYS,
+    SelectionConfig,
+    draw_sample,
+    facts,
+    filter_mask,
+    stratum_of,
+)
 from tests.builders import agent, call, case, user
 
 NIGHT = dt.datetime(2026, 3, 9, 23, 30, tzinfo=dt.timezone(dt.timedelta(hours=2)))
@@ -43,7 +50,7 @@ ROWS = [
 )
 def test_a_filter_is_sql_over_what_is_known_of_a_case(condition: str, ids: list[str]):
     SelectionConfig(filter=condition)
-    found = kept(ROWS, condition)
+    found = filter_mask(ROWS, condition)
     assert [row["case_id"] for row, keeps in zip(ROWS, found, strict=True) if keeps] == ids
 
 
@@ -81,13 +88,13 @@ STRATA = {f"case-{n}": "rare" if n % 50 == 0 else "common" for n in range(500)}
 
 
 def test_a_number_is_drawn_by_proportion_and_every_stratum_is_there():
-    taken, told = drawn(STRATA, SelectionConfig(number=100, stratify_by=("kind",)))
+    taken, told = draw_sample(STRATA, SelectionConfig(number=100, stratify_by=("kind",)))
     assert Counter(STRATA[one] for one in taken) == {"common": 98, "rare": 2}
     assert [(one.name, one.cases, one.drawn) for one in told] == [
         ("common", 490, 98),
         ("rare", 10, 2),
     ]
-    few, _ = drawn(STRATA, SelectionConfig(number=3, stratify_by=("kind",)))
+    few, _ = draw_sample(STRATA, SelectionConfig(number=3, stratify_by=("kind",)))
     assert Counter(STRATA[one] for one in few) == {"common": 2, "rare": 1}
 
 
@@ -96,7 +103,7 @@ def test_a_number_is_drawn_by_proportion_and_every_stratum_is_there():
 def test_as_many_as_were_asked_for_are_drawn_each_stratum_near_its_share(sizes, more):
     strata = {f"{name}-{n}": str(name) for name, size in enumerate(sizes) for n in range(size)}
     number = len(sizes) + more
-    taken, told = drawn(strata, SelectionConfig(number=number, stratify_by=("kind",)))
+    taken, told = draw_sample(strata, SelectionConfig(number=number, stratify_by=("kind",)))
     assert len(taken) == min(number, len(strata))
     assert all(1 <= one.drawn <= one.cases for one in told)
     assert all(one.drawn < number * one.cases / len(strata) + 1 for one in told)
@@ -105,37 +112,37 @@ def test_as_many_as_were_asked_for_are_drawn_each_stratum_near_its_share(sizes, 
 def test_more_strata_than_cases_to_draw_are_refused_before_they_cost_anything():
     strata = {f"c{n}": f"user {n}" for n in range(30_000)}
     with pytest.raises(ConfigurationError, match="100 cases cannot be drawn from 30000 strata"):
-        drawn(strata, SelectionConfig(number=100, stratify_by=("user",)))
+        draw_sample(strata, SelectionConfig(number=100, stratify_by=("user",)))
     begun = time.process_time()
-    taken, _ = drawn(strata, SelectionConfig(number=29_999 + 1, stratify_by=("user",)))
+    taken, _ = draw_sample(strata, SelectionConfig(number=29_999 + 1, stratify_by=("user",)))
     assert len(taken) == 30_000
     assert time.process_time() - begun < 5.0  # it held strata times strata names
 
 
 def test_each_stratum_gives_as_many_as_it_has_at_most():
-    taken, _ = drawn(STRATA, SelectionConfig(per_stratum=30, stratify_by=("kind",)))
+    taken, _ = draw_sample(STRATA, SelectionConfig(per_stratum=30, stratify_by=("kind",)))
     assert Counter(STRATA[one] for one in taken) == {"common": 30, "rare": 10}
 
 
 def test_the_same_cases_are_drawn_whatever_else_is_there():
     share = SelectionConfig(sample=0.2)
-    whole, _ = drawn(STRATA, share)
+    whole, _ = draw_sample(STRATA, share)
     half = {one: name for one, name in STRATA.items() if int(one[5:]) < 250}
-    assert drawn(half, share)[0] == whole & half.keys()
+    assert draw_sample(half, share)[0] == whole & half.keys()
     number = SelectionConfig(number=100)
-    fewer, more = drawn(half, number)[0], drawn(STRATA, number)[0]
+    fewer, more = draw_sample(half, number)[0], draw_sample(STRATA, number)[0]
     assert more & half.keys() <= fewer  # new cases take places, and move none about
 
 
 def test_another_seed_draws_other_cases_and_the_same_seed_the_same():
-    draws = [drawn(STRATA, SelectionConfig(number=100, seed=seed))[0] for seed in (0, 1, 1)]
+    draws = [draw_sample(STRATA, SelectionConfig(number=100, seed=seed))[0] for seed in (0, 1, 1)]
     assert draws[1] == draws[2]
     assert 5 < len(draws[0] & draws[1]) < 50  # 20 by chance
 
 
 def test_what_is_always_judged_is_so_and_stands_apart():
     wanted = ("case-0", "case-1", "nowhere")
-    taken, told = drawn(STRATA, SelectionConfig(number=10, always=wanted))
+    taken, told = draw_sample(STRATA, SelectionConfig(number=10, always=wanted))
     assert {"case-0", "case-1"} <= taken
     assert len(taken) == 12
     assert (told[-1].name, told[-1].cases, told[-1].drawn) == (ALWAYS, 2, 2)
@@ -145,7 +152,9 @@ def test_every_case_of_a_stratum_is_drawn_as_often_as_another():
     """The hash is fair: over 400 seeds each of 20 cases is drawn in about a quarter of them."""
     cases = {f"c{n}": "" for n in range(20)}
     counts = Counter(
-        one for seed in range(400) for one in drawn(cases, SelectionConfig(number=5, seed=seed))[0]
+        one
+        for seed in range(400)
+        for one in draw_sample(cases, SelectionConfig(number=5, seed=seed))[0]
     )
     assert sum(counts.values()) == 2000
     assert all(65 <= counts[one] <= 135 for one in cases)

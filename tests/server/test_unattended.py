@@ -28,7 +28,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.events import emit_event
 from prefect.states import Scheduled
 
-from assizes.deployments.commands.operating.deploy import Order, registered
+from assizes.deployments.commands.operating.deploy import DeployOptions, register_or_remove
 from assizes.deployments.settings import read_config
 from assizes.judge.config.run import StoreConfig
 from assizes.tasks.store import open_store
@@ -68,7 +68,7 @@ async def until(look: Callable[[], Awaitable[T | None]], what: str) -> T:
 async def deployed(folder: Path, name: str, *settings: str) -> set[str]:
     """As `assizes deploy` does it, in this process; what became of the objects."""
     config = read_config(folder / f"{name}.toml", settings)
-    return {one.state for one in await registered(Order(config, str(folder)))}
+    return {one.state for one in await register_or_remove(DeployOptions(config, str(folder)))}
 
 
 def runs(folder: Path, name: str) -> pl.DataFrame:

@@ -21,7 +21,7 @@ import polars as pl
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import StoreError
 from assizes.tasks.store import Store, open_store
-from assizes.tasks.store.lake.lake import Lake
+from assizes.tasks.store.lake.lake import ParquetStore
 from tests.doubles.s3 import S3
 from tests.doubles.s3_proxy import Faults, proxied
 from tests.soak.rows import CASES, METRICS
@@ -166,7 +166,7 @@ def _see_acked(child: Child, tally: Tally) -> None:
     acked = _acked(child)
     try:
         with open_store(child.store) as store:
-            found = set(store.committed(RUN)) if acked or not store.runs().is_empty() else set()
+            found = set(store.shard_counts(RUN)) if acked or not store.runs().is_empty() else set()
     except StoreError as error:
         if "no store at" not in str(error):
             tally.counts["unreadable"] += 1
@@ -182,9 +182,11 @@ def examine(child: Child, count: int, tally: Tally) -> None:
         store.finish(ended(run_record(RUN)), run_metrics(RUN))
         for table, each in (("scores", CASES * len(METRICS)), ("cases", CASES)):
             _hold(store, table, each, acked, shards(count), tally)
-        if isinstance(store, Lake):
+        if isinstance(store, ParquetStore):
             parts = len(store.objects.names(f"runs/{RUN}/parts"))
-            tally.counts["orphan parts"] += parts - len(store.manifest.referenced(RUN, 0))
+            tally.counts["orphan parts"] += parts - len(
+                store.manifest.referenced_part_names(RUN, 0)
+            )
 
 
 def _hold(
@@ -218,8 +220,8 @@ def lossy(ground: Ground, count: int, share: float = 0.2, writers: int = 2) -> T
     straight = replace(child, store=replace_options(child.store, ground.s3.storage_options))
     acked = _acked(straight)
     with open_store(straight.store) as store:
-        tally.counts["committed"] = len(store.committed(RUN))
-        unknown = set(store.committed(RUN)) - acked.keys()
+        tally.counts["committed"] = len(store.shard_counts(RUN))
+        unknown = set(store.shard_counts(RUN)) - acked.keys()
     tally.counts["late acknowledgements not recognised"] = len(unknown)
     examine(straight, count, tally)
     return tally

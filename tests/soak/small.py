@@ -17,21 +17,27 @@ from pathlib import Path
 from typing import Any
 
 from assizes.deployments.samples import sample_cases
-from assizes.deployments.settings import validated
+from assizes.deployments.settings import validate_config
 from assizes.judge.config.run import RunConfig, StoreConfig
-from assizes.judge.engine.reply_cache import Kept
+from assizes.judge.engine.reply_cache import CachedReply
 from assizes.judge.errors import StoreError
 from assizes.judge.formats import native_line
 from assizes.judge.models.model import Completion
-from assizes.tasks.context.run_context import sitting
+from assizes.tasks.context.run_context import open_run_context
 from assizes.tasks.judge_shard import judge_shard
-from assizes.tasks.plan import Request, plan_run
-from assizes.tasks.reports.stored import render_stored
+from assizes.tasks.plan import RunRequest, plan_run
+from assizes.tasks.reports.stored import render_stored_report
 from assizes.tasks.runtime import failpoints
-from assizes.tasks.spending.reply_cache import FileReplies
+from assizes.tasks.spending.reply_cache import FileReplyCache
 from assizes.tasks.store import Store, open_store, rebuild_store
-from assizes.tasks.store.lake.lake import Lake
-from assizes.tasks.store.upkeep import Subject, collected, compacted, find, forget
+from assizes.tasks.store.lake.lake import ParquetStore
+from assizes.tasks.store.upkeep import (
+    DataSubject,
+    collect_garbage,
+    compact_run,
+    find_subject,
+    forget_subject,
+)
 from assizes.tasks.summarise import compare_with_baseline, summarise_run
 from tests.soak.rows import content
 
@@ -125,7 +131,7 @@ def config(child: Child, baseline: str | None) -> RunConfig:
     }
     if baseline:
         body["comparison"] = {"baseline": baseline}
-    return validated(body, "test")
+    return validate_config(body, "test")
 
 
 def evaluate_both(child: Child) -> dict[str, Any]:
@@ -142,7 +148,7 @@ def committed(child: Child) -> dict[str, list[str]]:
     """Shards committed in the store as it was left, by run; none where there is no store."""
     try:
         with open_store(child.store) as store:
-            return {run_id: sorted(store.committed(run_id)) for run_id in store.runs()["run_id"]}
+            return {run_id: sorted(store.shard_counts(run_id)) for run_id in store.runs()["run_id"]}
     except StoreError as error:
         if "no store at" not in str(error):
             raise
@@ -150,22 +156,22 @@ def committed(child: Child) -> dict[str, list[str]]:
 
 
 async def _evaluate(child: Child, wanted: RunConfig, run_id: str) -> None:
-    async with sitting(wanted) as room:
-        planned = await plan_run.fn(room, Request("adhoc", run_id))
-        done = () if planned.finished else room.store.committed(run_id)
+    async with open_run_context(wanted) as room:
+        planned = await plan_run.fn(room, RunRequest("adhoc", run_id))
+        done = () if planned.is_finished else room.store.shard_counts(run_id)
         for shard in planned.intake.shards:
-            if planned.finished or shard.shard_id in done:
+            if planned.is_finished or shard.shard_id in done:
                 continue
             await judge_shard.fn(room, run_id, shard)
             with child.acked.open("a", encoding="utf-8") as file:
                 file.write(f"{run_id} {shard.shard_id}\n")
             if shard is planned.intake.shards[0]:
                 # As if the next shard could not be had: the run stops, and is resumed at once.
-                await summarise_run.fn(room, planned, lost=True)
-        await summarise_run.fn(room, planned, lost=False)
+                await summarise_run.fn(room, planned, has_lost_shards=True)
+        await summarise_run.fn(room, planned, has_lost_shards=False)
         against = await compare_with_baseline.fn(room, planned)
         if child.reporting and run_id != RUNS[0]:
-            render_stored(room.store, planned.record, against.comparison, wanted.report)
+            render_stored_report(room.store, planned.record, against.comparison, wanted.report)
 
 
 def rows_of_runs(store: Store) -> dict[str, str]:
@@ -193,12 +199,16 @@ def keep_in_order(child: Child) -> dict[str, Any]:
     asyncio.run(_evaluate(child, config(child, None), RUNS[0]))
     with open_store(child.store, writing=True) as store:
         case_id = sample_cases()[0].case_id
-        if isinstance(store, Lake):
-            compacted(store, RUNS[0])
-        forget(store, find(store, Subject(case_id, {})))
-        collected(store, older_than=timedelta(0), removing=True)
-        parts = len(store.objects.names(f"runs/{RUNS[0]}/parts")) if isinstance(store, Lake) else 0
-        assert find(store, Subject(case_id, {})) == []
+        if isinstance(store, ParquetStore):
+            compact_run(store, RUNS[0])
+        forget_subject(store, find_subject(store, DataSubject(case_id, {})))
+        collect_garbage(store, older_than=timedelta(0), removing=True)
+        parts = (
+            len(store.objects.names(f"runs/{RUNS[0]}/parts"))
+            if isinstance(store, ParquetStore)
+            else 0
+        )
+        assert find_subject(store, DataSubject(case_id, {})) == []
         return {"before": before, "rows": {**rows_of_runs(store), "parts": parts}, "reports": []}
 
 
@@ -239,14 +249,16 @@ def _copied_into(child: Child, lake: StoreConfig) -> None:
 
 def keep_replies(child: Child) -> dict[str, Any]:
     """Keep twelve replies, and read back all of them."""
-    replies = FileReplies(str(child.folder / "replies"))
+    replies = FileReplyCache(str(child.folder / "replies"))
 
     async def work() -> list[str]:
         for number in range(CASES):
             key = f"{number:02d}" * 8
             kept = await replies.get(key)
             if kept is None:
-                await replies.put(key, Kept(Completion(f"reply {number} " + "x" * 500, "m")))
+                await replies.store(
+                    key, CachedReply(Completion(f"reply {number} " + "x" * 500, "m"))
+                )
             elif kept.completion.text != f"reply {number} " + "x" * 500:
                 raise AssertionError(f"a torn reply: {kept.completion.text[:40]}")
             with child.acked.open("a", encoding="utf-8") as file:

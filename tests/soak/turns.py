@@ -18,8 +18,8 @@ from pathlib import Path
 import polars as pl
 
 from assizes.judge.rows import frame
-from assizes.tasks.store.lake.garbage import LONGEST_ATTEMPT, garbage, remove
-from assizes.tasks.store.lake.lake import Lake
+from assizes.tasks.store.lake.garbage import LONGEST_ATTEMPT, list_garbage, remove_garbage
+from assizes.tasks.store.lake.lake import ParquetStore
 from assizes.tasks.store.lake.rewrite import Rewriter
 from assizes.tasks.store.objects.folder import Folder
 from assizes.tasks.store.objects.protocol import Entry
@@ -181,9 +181,9 @@ def interleaved(folder: Path, seed: int) -> list[str]:
     return wrong + _settled(folder, turns, forgetting=forgetting)
 
 
-def lake(folder: Path, turns: Turns | None, clock: Turns) -> Lake:
+def lake(folder: Path, turns: Turns | None, clock: Turns) -> ParquetStore:
     """The lake as one actor opens it."""
-    return Lake(str(folder), Taken(folder, turns, clock), writing=True)
+    return ParquetStore(str(folder), Taken(folder, turns, clock), writing=True)
 
 
 def _write(folder: Path, turns: Turns, writer: str) -> None:
@@ -198,9 +198,9 @@ def _write(folder: Path, turns: Turns, writer: str) -> None:
 def _collect(folder: Path, turns: Turns) -> None:
     own = lake(folder, turns, turns)
     for _ in range(8):
-        found = garbage(own.objects, own.manifest, turns.now)
+        found = list_garbage(own.objects, own.manifest, turns.now)
         turns.removed += len(found)
-        remove(own.objects, found)
+        remove_garbage(own.objects, found)
 
 
 def _forget(folder: Path, turns: Turns) -> None:
@@ -233,9 +233,9 @@ def _settled(folder: Path, turns: Turns, *, forgetting: bool) -> list[str]:
     )
     Rewriter(own.objects, own.manifest, RUN).compact(own.run(RUN))
     turns.now += timedelta(days=3)
-    remove(own.objects, garbage(own.objects, own.manifest, turns.now))
+    remove_garbage(own.objects, list_garbage(own.objects, own.manifest, turns.now))
     if not own.table(RUN, "cases").equals(before):
         wrong.append("compacting changed the rows")
-    named = own.manifest.referenced(RUN, 1 << 30)
+    named = own.manifest.referenced_part_names(RUN, 1 << 30)
     parts = {path.name for path in (folder / "runs" / RUN / "parts").iterdir()}
     return wrong + ([] if parts == named else [f"parts {sorted(parts ^ named)} are wrong"])

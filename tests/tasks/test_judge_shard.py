@@ -24,9 +24,9 @@ from assizes.judge.errors import (
     StoreError,
 )
 from assizes.judge.formats import native_line
-from assizes.tasks.context.run_context import sitting
+from assizes.tasks.context.run_context import open_run_context
 from assizes.tasks.judge_shard import judge_shard
-from assizes.tasks.plan import Request, plan_run
+from assizes.tasks.plan import RunRequest, plan_run
 from assizes.tasks.store import open_store
 from tests.builders import agent, case, user
 
@@ -71,8 +71,8 @@ def config(folder: Path, **judge: Any) -> RunConfig:
 
 
 async def judged(wanted: RunConfig) -> dict[str, pl.DataFrame]:
-    async with sitting(wanted) as room:
-        run = await plan_run.fn(room, Request())
+    async with open_run_context(wanted) as room:
+        run = await plan_run.fn(room, RunRequest())
         for shard in run.intake.shards:
             await judge_shard.fn(room, run.run_id, shard)
     with open_store(wanted.store) as store:
@@ -122,8 +122,8 @@ async def test_the_rows_of_the_asks_name_the_model_of_each_judge(folder: Path, j
 
 async def refused(wanted: RunConfig, kind: type[Exception], match: str, stop: str = "") -> None:
     """The first shard is not judged, for this reason, and nothing of it is stored."""
-    async with sitting(wanted) as room:
-        run = await plan_run.fn(room, Request())
+    async with open_run_context(wanted) as room:
+        run = await plan_run.fn(room, RunRequest())
         if stop:
             room.engine_for(run.run_id).stop(stop, "said so")
         (folder,) = {Path(shard.uri).parent for shard in run.intake.shards}
@@ -132,7 +132,7 @@ async def refused(wanted: RunConfig, kind: type[Exception], match: str, stop: st
         with pytest.raises(kind, match=match):
             await judge_shard.fn(room, run.run_id, run.intake.shards[0])
     with open_store(wanted.store) as store:
-        assert store.committed(run.run_id) == {}
+        assert store.shard_counts(run.run_id) == {}
         assert store.table(run.run_id, "rejects").is_empty()
 
 

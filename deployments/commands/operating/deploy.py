@@ -13,21 +13,21 @@ from uuid import UUID
 from assizes.deployments.commands.output import print_json, print_line, print_table
 from assizes.deployments.server import known_server
 from assizes.deployments.settings import prepare_environment
-from assizes.judge.catalog import court
+from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import AssizesError, ConfigurationError
-from assizes.judge.model_assignment import seats
+from assizes.judge.model_assignment import assign_models
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import PrefectClient
 
-    from assizes.deployments.registration.apply import Registered, Registrar
-    from assizes.deployments.registration.automations import Deployed, Teller
+    from assizes.deployments.registration.apply import Registrar, RegistrationResult
+    from assizes.deployments.registration.automations import DeploymentIds, Notifier
     from assizes.tasks.distribute.shared_limits import SharedLimit
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class DeployOptions:
     """A registration as asked for on the command line; `folder` null is the current one."""
 
     config: RunConfig
@@ -36,20 +36,22 @@ class Order:
     remove: bool = False
 
 
-def deploy(order: Order, *, as_json: bool) -> int:
+def deploy(options: DeployOptions, *, as_json: bool) -> int:
     """Register everything, or take it away again, and print what became of each object."""
     api_url = use_server()
-    done = asyncio.run(registered(order))
+    results = asyncio.run(register_or_remove(options))
     if as_json:
         print_json(
-            {"server": api_url, "dry_run": order.dry_run, "objects": list(map(_plain, done))}
+            {"server": api_url, "dry_run": options.dry_run, "objects": list(map(_plain, results))}
         )
         return 0
-    rows = [(one.name, one.kind, one.state, ", ".join(one.differs)) for one in done]
+    rows = [
+        (result.name, result.kind, result.state, ", ".join(result.differs)) for result in results
+    ]
     print_table("", ("name", "kind", "state", "differs"), rows)
-    print_line(f"server: {api_url}{' (dry run: nothing was changed)' if order.dry_run else ''}")
-    if not order.remove:
-        pool = order.config.runner.work_pool
+    print_line(f"server: {api_url}{' (dry run: nothing was changed)' if options.dry_run else ''}")
+    if not options.remove:
+        pool = options.config.runner.work_pool
         print_line(f"a worker takes up its runs: prefect worker start --pool {pool}")
     return 0
 
@@ -76,7 +78,7 @@ def use_server(*, verbose: bool = False) -> str:
     return api_url
 
 
-async def registered(order: Order) -> list[Registered]:
+async def register_or_remove(options: DeployOptions) -> list[RegistrationResult]:
     """Every object that was looked at, and what became of it.
 
     Raises:
@@ -88,15 +90,15 @@ async def registered(order: Order) -> list[Registered]:
     from assizes.deployments.registration.apply import Registrar
     from assizes.deployments.registration.desired import tag_of
 
-    async with get_client() as client, refusals_told():
-        registrar = Registrar(client, dry_run=order.dry_run)
-        if order.remove:
-            return await registrar.remove(tag_of(order.config), set())
-        return await _register(client, registrar, order)
+    async with get_client() as client, translate_refusals():
+        registrar = Registrar(client, dry_run=options.dry_run)
+        if options.remove:
+            return await registrar.remove(tag_of(options.config), set())
+        return await _register(client, registrar, options)
 
 
 @asynccontextmanager
-async def refusals_told() -> AsyncIterator[None]:
+async def translate_refusals() -> AsyncIterator[None]:
     """What the server does not take as one of our errors.
 
     Raises:
@@ -107,45 +109,58 @@ async def refusals_told() -> AsyncIterator[None]:
     try:
         yield
     except PrefectHTTPStatusError as error:
-        said = " ".join(error.response.text.split())[:300]
-        raise AssizesError(f"the Prefect server refuses: {said}") from error
+        reason = " ".join(error.response.text.split())[:300]
+        raise AssizesError(f"the Prefect server refuses: {reason}") from error
 
 
-async def _register(client: PrefectClient, registrar: Registrar, order: Order) -> list[Registered]:
-    from assizes.deployments.registration.desired import Place, tag_of, wanted_deployments
+async def _register(
+    client: PrefectClient, registrar: Registrar, options: DeployOptions
+) -> list[RegistrationResult]:
+    from assizes.deployments.registration.desired import (
+        DeploymentTarget,
+        tag_of,
+        wanted_deployments,
+    )
 
-    config = order.config
+    config = options.config
     pool = config.runner.work_pool
-    place = Place(pool, order.folder or str(Path.cwd()))
+    target = DeploymentTarget(pool, options.folder or str(Path.cwd()))
     wanted = wanted_deployments(config)
-    teller = await notified(client, config)
-    done = [await registrar.work_pool(pool)]
-    done += [await registrar.limit(one) for one in limits_of(config)]
-    there = [await registrar.deployment(one, place) for one in wanted]
-    done += there
-    told = await register_automations(registrar, config, _deployed(there), teller)
-    kept = {one.name for one in (*there, *told)}
-    return [*done, *told, *await registrar.remove(tag_of(config), kept)]
+    notifier = await configured_notifier(client, config)
+    results = [await registrar.work_pool(pool)]
+    results += [await registrar.limit(limit) for limit in limits_of(config)]
+    deployment_results = [await registrar.deployment(deployment, target) for deployment in wanted]
+    results += deployment_results
+    automation_results = await register_automations(
+        registrar, config, _deployment_ids(deployment_results), notifier
+    )
+    kept_names = {result.name for result in (*deployment_results, *automation_results)}
+    return [*results, *automation_results, *await registrar.remove(tag_of(config), kept_names)]
 
 
 async def register_automations(
-    registrar: Registrar, config: RunConfig, deployed: Deployed, teller: Teller | None
-) -> list[Registered]:
+    registrar: Registrar,
+    config: RunConfig,
+    deployment_ids: DeploymentIds,
+    notifier: Notifier | None,
+) -> list[RegistrationResult]:
     """Triggers and notifications over deployments that are registered."""
     from assizes.deployments.registration.automations import wanted_automations
 
-    wanted = wanted_automations(config, deployed, teller)
-    return [await registrar.automation(one) for one in wanted]
+    wanted = wanted_automations(config, deployment_ids, notifier)
+    return [await registrar.automation(automation) for automation in wanted]
 
 
-def _deployed(there: Iterable[Registered]) -> Deployed:
+def _deployment_ids(results: Iterable[RegistrationResult]) -> DeploymentIds:
     """A dry run has no ids of deployments that are not there; no automation can be alike then."""
-    from assizes.deployments.registration.automations import Deployed
+    from assizes.deployments.registration.automations import DeploymentIds
 
-    return Deployed({one.name.partition("/")[0]: one.id or UUID(int=0) for one in there})
+    return DeploymentIds(
+        {result.name.partition("/")[0]: result.id or UUID(int=0) for result in results}
+    )
 
 
-async def notified(client: PrefectClient, config: RunConfig) -> Teller | None:
+async def configured_notifier(client: PrefectClient, config: RunConfig) -> Notifier | None:
     """Whom to tell; null where the configuration names nobody.
 
     Raises:
@@ -153,40 +168,40 @@ async def notified(client: PrefectClient, config: RunConfig) -> Teller | None:
     """
     from prefect.exceptions import ObjectNotFound
 
-    from assizes.deployments.registration.automations import checked_teller
+    from assizes.deployments.registration.automations import notifier_of
 
-    named = config.notify.block
-    if named is None:
+    block_name = config.notify.block
+    if block_name is None:
         return None
-    kind, _, name = named.partition("/")
+    kind, _, name = block_name.partition("/")
     if not (kind and name):
         raise ConfigurationError(
-            f"[notify] block: {named!r} is no type/name; write one such as slack-webhook/oncall"
+            f"[notify] block: {block_name!r} is no type/name; write one such as slack-webhook/oncall"
         )
     try:
         block = await client.read_block_document_by_name(name, kind, include_secrets=False)
     except ObjectNotFound:
         raise ConfigurationError(
-            f"[notify] block: the Prefect server has no block {named!r}; make it there first "
+            f"[notify] block: the Prefect server has no block {block_name!r}; make it there first "
             "(`prefect block create`, or Blocks in its UI) and give it as type/name"
         ) from None
-    return checked_teller(block, named)
+    return notifier_of(block, block_name)
 
 
 def limits_of(config: RunConfig) -> list[SharedLimit]:
     """The limits that all runs share; none without `[limits] shared`."""
     from assizes.tasks.distribute.shared_limits import shared_limits
 
-    found = seats(config, court(config.judge))
-    both = [shared_limits(config.limits, model.name) for model in found.models]
-    return [one for pair in both for one in pair if one is not None]
+    assignment = assign_models(config, resolve_judges(config.judge))
+    limit_pairs = [shared_limits(config.limits, model.name) for model in assignment.models]
+    return [limit for pair in limit_pairs for limit in pair if limit is not None]
 
 
-def _plain(one: Registered) -> dict[str, object]:
+def _plain(result: RegistrationResult) -> dict[str, object]:
     return {
-        "kind": one.kind,
-        "name": one.name,
-        "state": one.state,
-        "differs": list(one.differs),
-        "id": str(one.id) if one.id else None,
+        "kind": result.kind,
+        "name": result.name,
+        "state": result.state,
+        "differs": list(result.differs),
+        "id": str(result.id) if result.id else None,
     }

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Literal
 
 from assizes.deployments.commands.output import print_json, print_table
-from assizes.deployments.server import API_TIMEOUT_S, healthy, running_server
+from assizes.deployments.server import API_TIMEOUT_S, is_healthy, running_server
 from assizes.deployments.settings import configured_api_url, read_config
-from assizes.judge.catalog import court
+from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.run import RunConfig
 from assizes.judge.engine.ensemble_hearing import members
 from assizes.judge.errors import AssizesError, Halted, NoStore
-from assizes.judge.model_assignment import callable_seats
+from assizes.judge.model_assignment import assign_callable_models
 from assizes.tasks.runtime.places import write_probe
 from assizes.tasks.sources.objects import list_sources
-from assizes.tasks.spending.ledger_file import all_stopped, probe_ledger, spent_today
+from assizes.tasks.spending.ledger_file import all_runs_stopped_at, probe_ledger, spending_today
 from assizes.tasks.store import existing_store
 from assizes.tasks.store.opening import store_file
 
@@ -49,7 +49,7 @@ def examine(file: Path | None, overrides: list[str], *, as_json: bool) -> int:
 
 
 def _checks(file: Path | None, overrides: list[str]) -> list[Check]:
-    checks = [_versions(), _checked_server()]
+    checks = [_versions(), _check_server()]
     try:
         config = read_config(file, overrides)
     except AssizesError as error:
@@ -63,10 +63,10 @@ def _checks(file: Path | None, overrides: list[str]) -> list[Check]:
         ("ledger", _ledger),
         ("reports", _reports),
     ]
-    return [*checks, *(_probed(name, probe, config) for name, probe in probes)]
+    return [*checks, *(_run_probe(name, probe, config) for name, probe in probes)]
 
 
-def _probed(name: str, probe: Callable[[RunConfig], str], config: RunConfig) -> Check:
+def _run_probe(name: str, probe: Callable[[RunConfig], str], config: RunConfig) -> Check:
     try:
         return Check(name, "ok", probe(config))
     except (AssizesError, OSError) as error:
@@ -79,7 +79,7 @@ def _versions() -> Check:
     return Check("versions", "ok", f"python {sys.version.split()[0]}, {versions}")
 
 
-def _checked_server() -> Check:
+def _check_server() -> Check:
     try:
         return _server()
     except AssizesError as error:
@@ -88,7 +88,7 @@ def _checked_server() -> Check:
 
 def _server() -> Check:
     if url := configured_api_url():
-        if healthy(url, API_TIMEOUT_S):
+        if is_healthy(url, API_TIMEOUT_S):
             return Check("prefect server", "ok", f"{url} (as configured)")
         return Check("prefect server", "fault", f"{url} does not answer; start it or unset it")
     if server := running_server():
@@ -98,28 +98,28 @@ def _server() -> Check:
 
 
 def _judges(config: RunConfig) -> str:
-    found = court(config.judge)
-    weights = ", ".join(f"{name} {weight:.3f}" for name, weight in found.weights.items())
+    panel = resolve_judges(config.judge)
+    weights = ", ".join(f"{name} {weight:.3f}" for name, weight in panel.weights.items())
     return f"{', '.join(config.judge.judges)}; weights: {weights or 'none'}"
 
 
 def _model(config: RunConfig) -> str:
-    found = callable_seats(config, court(config.judge))
+    assignment = assign_callable_models(config, resolve_judges(config.judge))
     others = [
         f"{name}: {' + '.join(model.name for model in members([own]))}"
-        for name, own in found.own.items()
-        if own is not found.shared
+        for name, own in assignment.own.items()
+        if own is not assignment.shared
     ]
-    shared = [] if config.judge.panel else [found.shared.name]
+    shared = [] if config.judge.panel else [assignment.shared.name]
     return "; ".join([*shared, *others])
 
 
 def _transcripts(config: RunConfig) -> str:
     if "{" in config.transcripts.uri:
         return f"{config.transcripts.uri}: has a date placeholder, not listed"
-    found = list_sources(config.transcripts.uri, config.transcripts.storage_options)
-    size = sum(source.size for source in found)
-    return f"{config.transcripts.uri}: {len(found)} objects, {size / 1e6:.1f} MB"
+    sources = list_sources(config.transcripts.uri, config.transcripts.storage_options)
+    size = sum(source.size for source in sources)
+    return f"{config.transcripts.uri}: {len(sources)} objects, {size / 1e6:.1f} MB"
 
 
 def _store(config: RunConfig) -> str:
@@ -144,11 +144,11 @@ def _cache(config: RunConfig) -> str:
 def _ledger(config: RunConfig) -> str:
     path = config.limits.ledger
     probe_ledger(path)
-    if (at := all_stopped(path)) is not None:
+    if (at := all_runs_stopped_at(path)) is not None:
         raise Halted(f"{path}: all runs were stopped at {at}; `assizes stop --lift` lifts that")
     if not Path(path).exists():
         return f"{path}: will be created"
-    today = spent_today(path)
+    today = spending_today(path)
     return f"{path}: {today.calls} calls and {today.usd:.4f} USD today (UTC)"
 
 

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from assizes.deployments.json_log import tell
-from assizes.deployments.settings import API_TOKEN, api_token, read_places
+from assizes.deployments.json_log import tell_user
+from assizes.deployments.settings import API_TOKEN, api_token, read_optional_config
 from assizes.judge.errors import ConfigurationError
 
 SHORTEST_TOKEN = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Bind:
+class BindAddress:
     """Where a server listens, and the further names it answers to."""
 
     host: str = "127.0.0.1"
@@ -23,7 +23,7 @@ class Bind:
     allowed: Sequence[str] = ()
 
 
-def serve(file: Path | None, store: str | None, bind: Bind) -> int:
+def serve(file: Path | None, store: str | None, bind: BindAddress) -> int:
     """Serve until interrupted.
 
     Raises:
@@ -45,12 +45,12 @@ def serve(file: Path | None, store: str | None, bind: Bind) -> int:
         raise ConfigurationError(
             f"{API_TOKEN}: has {len(token)} characters, at least {SHORTEST_TOKEN} are needed"
         )
-    config = read_places(file)
+    config = read_optional_config(file)
     if store is not None:
         config = config.model_copy(update={"store": config.store.model_copy(update={"uri": store})})
     app = create_app(config, Access(allowed_hosts(bind.host, bind.allowed), token))
-    _made_ready()
-    tell(f"serving {config.store.uri} on http://{bind.host}:{bind.port}")
+    _freeze_loaded_objects()
+    tell_user(f"serving {config.store.uri} on http://{bind.host}:{bind.port}")
     server = uvicorn.Server(
         uvicorn.Config(
             app,
@@ -72,7 +72,7 @@ def serve(file: Path | None, store: str | None, bind: Bind) -> int:
     return 0
 
 
-def _made_ready() -> None:
+def _freeze_loaded_objects() -> None:
     """What was loaded is set aside from garbage collection: a full one, of all modules, holds up an
     answer by a tenth of a second.
     """

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from assizes.deployments.commands.operating.deploy import (
-    notified,
-    refusals_told,
+    configured_notifier,
     register_automations,
+    translate_refusals,
     use_server,
 )
-from assizes.deployments.json_log import tell
+from assizes.deployments.json_log import tell_user
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError
 
@@ -29,7 +29,7 @@ def serve_flows(config: RunConfig, limit: int) -> int:
     Its schedules rest while nothing serves them.
     """
     api_url = use_server(verbose=True)
-    tell(f"serving the flows of {config.name!r} for {api_url}; Ctrl-C ends it")
+    tell_user(f"serving the flows of {config.name!r} for {api_url}; Ctrl-C ends it")
     asyncio.run(serve(config, limit))
     return 0
 
@@ -45,25 +45,29 @@ async def serve(config: RunConfig, limit: int) -> None:
     from prefect.runner import Runner
 
     from assizes.deployments.registration.apply import Registrar
-    from assizes.deployments.registration.automations import Deployed
+    from assizes.deployments.registration.automations import DeploymentIds
     from assizes.deployments.registration.desired import tag_of, wanted_deployments
     from assizes.tasks.distribute.work_pool import DEPLOYMENT
 
     runner = Runner(name=f"assizes-{config.name}", limit=limit, pause_on_shutdown=True)
     ids: dict[str, UUID] = {}
-    async with get_client() as client, refusals_told():
-        teller = await notified(client, config)
-        kept: set[str] = set()
+    async with get_client() as client, translate_refusals():
+        notifier = await configured_notifier(client, config)
+        kept_names: set[str] = set()
         for wanted in wanted_deployments(config):
             if wanted.full_name == DEPLOYMENT:
                 continue  # a run that is spread over workers needs workers
             await _refuse_pooled(client, wanted.full_name)
-            served = await _served(wanted)
-            ids[wanted.flow.name] = await runner.aadd_deployment(served)
-            kept.add(wanted.full_name)
+            runner_deployment = await _runner_deployment(wanted)
+            ids[wanted.flow.name] = await runner.aadd_deployment(runner_deployment)
+            kept_names.add(wanted.full_name)
         registrar = Registrar(client)
-        told = await register_automations(registrar, config, Deployed(ids), teller)
-        await registrar.remove(tag_of(config), kept | {one.name for one in told})
+        automation_results = await register_automations(
+            registrar, config, DeploymentIds(ids), notifier
+        )
+        await registrar.remove(
+            tag_of(config), kept_names | {result.name for result in automation_results}
+        )
     await runner.start()
 
 
@@ -76,24 +80,24 @@ async def _refuse_pooled(client: PrefectClient, name: str) -> None:
     from prefect.exceptions import ObjectNotFound
 
     try:
-        there = await client.read_deployment_by_name(name)
+        existing = await client.read_deployment_by_name(name)
     except ObjectNotFound:
         return
-    if there.work_pool_name is not None:
+    if existing.work_pool_name is not None:
         raise ConfigurationError(
-            f"the deployment {name!r} belongs to the work pool {there.work_pool_name!r}; start a "
+            f"the deployment {name!r} belongs to the work pool {existing.work_pool_name!r}; start a "
             "worker for it, or take it away with `assizes deploy --remove`"
         )
 
 
-async def _served(wanted: WantedDeployment) -> RunnerDeployment:
+async def _runner_deployment(wanted: WantedDeployment) -> RunnerDeployment:
     from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
     from prefect.types.entrypoint import EntrypointType
 
     alone = ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.ENQUEUE)
-    found: RunnerDeployment = await wanted.flow.ato_deployment(
+    deployment: RunnerDeployment = await wanted.flow.ato_deployment(
         wanted.name,
-        description=wanted.does,
+        description=wanted.description,
         parameters=dict(wanted.parameters),
         tags=list(wanted.tags),
         schedules=[wanted.schedule] if wanted.schedule else None,
@@ -101,5 +105,5 @@ async def _served(wanted: WantedDeployment) -> RunnerDeployment:
         entrypoint_type=EntrypointType.MODULE_PATH,
         paused=False,
     )
-    found.entrypoint = wanted.entrypoint
-    return found
+    deployment.entrypoint = wanted.entrypoint
+    return deployment

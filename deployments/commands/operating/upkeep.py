@@ -12,11 +12,17 @@ from assizes.deployments.commands.output import print_json, print_line, print_ta
 from assizes.deployments.commands.stores import opened_store, store_config
 from assizes.judge.errors import ConfigurationError
 from assizes.tasks.store import existing_store, rebuild_store
-from assizes.tasks.store.upkeep import Subject, collected, compacted, find, forget
+from assizes.tasks.store.upkeep import (
+    DataSubject,
+    collect_garbage,
+    compact_run,
+    find_subject,
+    forget_subject,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Whom:
+class ForgetOptions:
     """Whose rows to delete, as given on the command line; in one run or in all."""
 
     case_id: str | None
@@ -24,8 +30,8 @@ class Whom:
     run_id: str | None
 
 
-DRY = "nothing was changed: this is what --yes would do"
-UNTOUCHED = (
+DRY_RUN_NOTE = "nothing was changed: this is what --yes would do"
+UNTOUCHED_NOTE = (
     "not touched: transcripts, reports already written, and the reply cache (its entries carry no "
     "case id; remove the cache to be rid of them). Counts and metrics of the runs stay as they were."
 )
@@ -43,14 +49,14 @@ def rebuild_and_print(
     copy = config.model_copy(update={"uri": source}) if source else None
     done = rebuild_store(config, copy)
     if as_json:
-        aside = str(done.aside) if done.aside else None
-        print_json({"kept": done.kept, "lost": done.lost, "aside": aside})
+        aside = str(done.old_file) if done.old_file else None
+        print_json({"kept": done.kept_run_ids, "lost": done.losses, "aside": aside})
         return 0
-    print_line(f"{config.uri}: kept {len(done.kept)} runs{_listed(done.kept)}")
-    for run_id, why in done.lost.items():
+    print_line(f"{config.uri}: kept {len(done.kept_run_ids)} runs{_id_list(done.kept_run_ids)}")
+    for run_id, why in done.losses.items():
         print_line(f"lost {run_id}: {why}")
-    if done.aside is not None:
-        print_line(f"the damaged files are kept as {done.aside} (.wal, .commits)")
+    if done.old_file is not None:
+        print_line(f"the damaged files are kept as {done.old_file} (.wal, .commits)")
     if copy is None:
         print_line(
             "there was no second copy to take them from: run again what is lost or incomplete; "
@@ -70,47 +76,50 @@ def collect_and_print(
     if hours < 0:
         raise ConfigurationError(f"--older-than {hours:g}: accepted are hours from 0 on")
     with opened_store(file, uri) as store:
-        found = collected(store, older_than=timedelta(hours=hours), removing=yes)
+        objects = collect_garbage(store, older_than=timedelta(hours=hours), removing=yes)
         where = store.uri
     if as_json:
-        print_json({"removed": yes, "objects": [asdict(one) for one in found]})
+        print_json({"removed": yes, "objects": [asdict(item) for item in objects]})
         return 0
-    count, size = Counter(one.kind for one in found), Counter[str]()
-    for one in found:
-        size[one.kind] += one.size
+    count, size = Counter(item.kind for item in objects), Counter[str]()
+    for item in objects:
+        size[item.kind] += item.size
     rows = [(kind, count[kind], f"{size[kind] / 1e6:.1f}") for kind in sorted(count)]
     if rows:
         print_table("", ("kind", "#objects", "#MB"), rows)
-    print_line(f"{where}: {len(found)} objects {'removed' if yes else 'to remove'}")
-    if found and not yes:
-        print_line(DRY)
+    print_line(f"{where}: {len(objects)} objects {'removed' if yes else 'to remove'}")
+    if objects and not yes:
+        print_line(DRY_RUN_NOTE)
     return 0
 
 
 def forget_and_print(
-    file: Path | None, uri: str | None, whom: Whom, *, yes: bool, as_json: bool
+    file: Path | None, uri: str | None, options: ForgetOptions, *, yes: bool, as_json: bool
 ) -> int:
     """Show, or with `yes` delete, every row of a subject.
 
     Returns:
         0.
     """
-    subject = Subject(whom.case_id, _tags(whom.tags))
+    subject = DataSubject(options.case_id, _tags(options.tags))
     config = store_config(file, uri)
     with existing_store(config) if yes else opened_store(file, uri) as store:
-        found = find(store, subject, whom.run_id)
+        matches = find_subject(store, subject, options.run_id)
         if yes:
-            forget(store, found)
+            forget_subject(store, matches)
     if as_json:
-        print_json({"deleted": yes, "runs": [asdict(one) for one in found]})
+        print_json({"deleted": yes, "runs": [asdict(match) for match in matches]})
         return 0
     columns = ("run", "#cases", "#scores", "#asks")
-    rows = [(one.run_id, one.rows["cases"], one.rows["scores"], one.rows["asks"]) for one in found]
+    rows = [
+        (match.run_id, match.rows["cases"], match.rows["scores"], match.rows["asks"])
+        for match in matches
+    ]
     if rows:
         print_table("", columns, rows)
-    print_line(f"{config.uri}: rows in {len(found)} runs {'deleted' if yes else 'to delete'}")
-    if found:
-        print_line(UNTOUCHED if yes else DRY)
+    print_line(f"{config.uri}: rows in {len(matches)} runs {'deleted' if yes else 'to delete'}")
+    if matches:
+        print_line(UNTOUCHED_NOTE if yes else DRY_RUN_NOTE)
     return 0
 
 
@@ -121,7 +130,7 @@ def compact_and_print(file: Path | None, uri: str | None, run_id: str, *, as_jso
         0.
     """
     with existing_store(store_config(file, uri)) as store:
-        done = compacted(store, run_id)
+        done = compact_run(store, run_id)
     if as_json:
         print_json(asdict(done))
     else:
@@ -131,15 +140,15 @@ def compact_and_print(file: Path | None, uri: str | None, run_id: str, *, as_jso
     return 0
 
 
-def _tags(given: Iterable[str]) -> dict[str, str]:
+def _tags(texts: Iterable[str]) -> dict[str, str]:
     tags = {}
-    for one in given:
-        key, separator, value = one.partition("=")
+    for text in texts:
+        key, separator, value = text.partition("=")
         if not separator or not key:
-            raise ConfigurationError(f"--tag {one!r}; accepted: key=value")
+            raise ConfigurationError(f"--tag {text!r}; accepted: key=value")
         tags[key] = value
     return tags
 
 
-def _listed(ids: list[str]) -> str:
+def _id_list(ids: list[str]) -> str:
     return f": {', '.join(ids)}" if ids else ""

@@ -15,7 +15,7 @@ from assizes.judge.case import Case, Turn
 from assizes.judge.errors import ConfigurationError, DataError
 from assizes.judge.verdicts.root_cause import rationale
 from assizes.tasks.reports.formatting import one_line
-from assizes.tasks.runs.stored_cases import Kept, kept_rows, reread
+from assizes.tasks.runs.stored_cases import StoredExecution, reread_case, stored_executions
 from assizes.tasks.store import RunRecord
 
 TEXT_CHARS: Final = 2000
@@ -39,31 +39,31 @@ def show_case(
     run_id, case_id, repetition = key
     with opened_store(file, uri) as store:
         record = store.run(run_id)
-        found = kept_rows(store, run_id, case_id, repetition)
+        executions = stored_executions(store, run_id, case_id, repetition)
     if as_json:
         print_json(
             {
-                "cases": [one.case for one in found],
-                "scores": [row for one in found for row in one.scores],
-                "asks": [row for one in found for row in one.asks],
+                "cases": [execution.case for execution in executions],
+                "scores": [row for execution in executions for row in execution.scores],
+                "asks": [row for execution in executions for row in execution.asks],
             }
         )
         return 0
-    for one in found:
-        _print_case(one.case, one.scores)
+    for execution in executions:
+        _print_case(execution.case, execution.scores)
         if conversation:
-            _print_conversation(record, one)
+            _print_conversation(record, execution)
     return 0
 
 
-def _print_conversation(record: RunRecord, kept: Kept) -> None:
+def _print_conversation(record: RunRecord, execution: StoredExecution) -> None:
     """What was said, turn by turn; findings stand below the turns that they name."""
     try:
-        case = reread(record, kept.case)
+        case = reread_case(record, execution.case)
     except (DataError, ConfigurationError) as error:
         print_line(f"conversation: cannot be shown: {error}")
         return
-    marks = _marks_by_turn(kept.scores)
+    marks = _marks_by_turn(execution.scores)
     print_line("conversation:")
     for text in _conversation(case, marks):
         print_text(text)
@@ -72,8 +72,8 @@ def _print_conversation(record: RunRecord, kept: Kept) -> None:
 def _marks_by_turn(scores: Sequence[Mapping[str, Any]]) -> dict[int, list[Mapping[str, Any]]]:
     """The scores that name a turn, by turn; the lowest first."""
     marks: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
-    known = [one for one in scores if one["turns"]]
-    for score in sorted(known, key=lambda one: (one["value"] is None, one["value"] or 0.0)):
+    known = [row for row in scores if row["turns"]]
+    for score in sorted(known, key=lambda row: (row["value"] is None, row["value"] or 0.0)):
         for turn in score["turns"]:
             marks[turn].append(score)
     return dict(marks)
@@ -93,13 +93,13 @@ def _turn(number: int, turn: Turn) -> Iterator[str]:
     name = f" {one_line(result.name)}" if result and result.name else ""
     failed = " (failed)" if result and result.is_error else ""
     text = "\n".join(part for part in (turn.text, result.content if result else None) if part)
-    yield f"[{number}] {turn.role}{name}{failed}: {_cut(text)}"
+    yield f"[{number}] {turn.role}{name}{failed}: {_shortened_text(text)}"
     for call in turn.tool_calls:
-        given = call.raw or json.dumps(call.arguments, ensure_ascii=False, default=str)
-        yield f"[{number}] call: {one_line(call.name)}({_cut(given)})"
+        arguments = call.raw or json.dumps(call.arguments, ensure_ascii=False, default=str)
+        yield f"[{number}] call: {one_line(call.name)}({_shortened_text(arguments)})"
 
 
-def _cut(text: str) -> str:
+def _shortened_text(text: str) -> str:
     indented = "\n    ".join(text[:TEXT_CHARS].splitlines())
     more = len(text) - TEXT_CHARS
     return f"{indented} … {more:,} more characters" if more > 0 else indented or "(empty)"
@@ -146,5 +146,5 @@ def _print_finding(score: Mapping[str, Any]) -> None:
 
 def _outcome_of(score: Mapping[str, Any]) -> str:
     """What a finding without a label says: passed, failed, or no more than that it was scored."""
-    said: dict[bool | None, str] = {True: "passed", False: "not passed", None: score["status"]}
-    return said[score["passed"]]
+    words: dict[bool | None, str] = {True: "passed", False: "not passed", None: score["status"]}
+    return words[score["passed"]]

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from assizes.deployments.commands.output import print_comparison, print_json
 from assizes.deployments.commands.stores import store_config
-from assizes.deployments.settings import read_places
+from assizes.deployments.settings import read_optional_config
 from assizes.judge.comparison.compare import Ending
 from assizes.judge.config.run import ComparisonConfig
 from assizes.judge.errors import ConfigurationError
@@ -54,7 +54,7 @@ def compare_and_print(
 
 def _thresholds(limits: Mapping[str, Any], file: Path | None) -> ComparisonConfig:
     """The configured thresholds, with those given on the command line in their place."""
-    configured = read_places(file).comparison
+    configured = read_optional_config(file).comparison
     try:
         return ComparisonConfig.model_validate({**configured.model_dump(), **limits})
     except ValidationError as error:

@@ -11,8 +11,8 @@ from assizes.deployments.commands.output import print_json, print_line
 from assizes.deployments.commands.stores import opened_store
 from assizes.tasks.reports.data.explain_page import reading_of
 from assizes.tasks.reports.formatting import one_line
-from assizes.tasks.runs.explained import explained
-from assizes.tasks.runs.stored_cases import kept_rows
+from assizes.tasks.runs.explained import metric_explanation
+from assizes.tasks.runs.stored_cases import stored_executions
 
 
 def explain(
@@ -34,8 +34,8 @@ def explain(
     run_id, case_id, metric, repetition = key
     with opened_store(file, uri) as store:
         record = store.run(run_id)
-        kept = kept_rows(store, run_id, case_id, repetition)[0]
-    document = explained(record, kept, metric)
+        execution = stored_executions(store, run_id, case_id, repetition)[0]
+    document = metric_explanation(record, execution, metric)
     if as_json:
         print_json(document)
     else:
@@ -79,22 +79,22 @@ def _score_lines(score: Mapping[str, Any]) -> Iterator[str]:
 def _ask_lines(number: int, ask: Mapping[str, Any]) -> Iterator[str]:
     by = f", answered by {ask['answered_by']}" if ask["answered_by"] else ""
     yield f"question {number}: {one_line(ask['model'] + by)}; round {ask['round']}, index {ask['index']}"
-    yield f"  {_took(ask)}"
+    yield f"  {_usage_line(ask)}"
     if ask["messages"]:
         same = "as it was sent" if ask["exact"] else "rendered anew; another one was sent"
         yield f"  prompt {ask['prompt_hash']}: {same}"
         for message in ask["messages"]:
             yield f"---- {message['role']}"
-            yield from _said(message["content"])
+            yield from _indented_lines(message["content"])
     yield "---- reply"
-    yield from _said(ask["reply"] or "(none)")
+    yield from _indented_lines(ask["reply"] or "(none)")
     yield "----"
     yield f"  read as: {one_line(reading_of(ask))}"
     for step in ask["trail"]:
         yield f"  call: {json.dumps(step)}"
 
 
-def _said(text: str) -> list[str]:
+def _indented_lines(text: str) -> list[str]:
     """Set in: no line that a model or a transcript wrote can be taken for one of ours."""
     return [f"  {line}" for line in text.splitlines()]
 
@@ -103,14 +103,14 @@ def _ms(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.0f}"
 
 
-def _took(ask: Mapping[str, Any]) -> str:
+def _usage_line(ask: Mapping[str, Any]) -> str:
     cost = "unknown" if ask["cost_usd"] is None else f"{ask['cost_usd']:.6f}"
     tokens = [
         "unknown" if ask[name] is None else f"{ask[name]:,}"
         for name in ("input_tokens", "output_tokens")
     ]
-    kept = "a kept reply" if ask["cached"] else f"{ask['attempts']} calls"
+    origin = "a kept reply" if ask["cached"] else f"{ask['attempts']} calls"
     return (
-        f"{kept}, {tokens[0]} tokens in, {tokens[1]} out, {cost} USD ({ask['cost_source']}), "
+        f"{origin}, {tokens[0]} tokens in, {tokens[1]} out, {cost} USD ({ask['cost_source']}), "
         f"{_ms(ask['latency_ms'])} ms, {_ms(ask['waited_ms'])} ms waited"
     )

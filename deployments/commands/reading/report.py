@@ -9,17 +9,17 @@ from typing import Any
 
 from assizes.deployments.commands.output import print_json, print_line, print_text
 from assizes.deployments.commands.stores import opened_store
-from assizes.deployments.settings import read_places
+from assizes.deployments.settings import read_optional_config
 from assizes.judge.errors import ConfigurationError, StoreError
 from assizes.tasks.reports.render.brief import brief_report
 from assizes.tasks.reports.render.junit import junit_report
-from assizes.tasks.reports.stored import read_report, stored_report_data, write_stored
+from assizes.tasks.reports.stored import read_report, stored_report_data, write_report_files
 from assizes.tasks.runs.stored_comparison import stored_comparison
 from assizes.tasks.store import RunRecord, Store
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ReportOptions:
     """What to write, and where.
 
     Attributes:
@@ -34,7 +34,7 @@ class Wanted:
 
 
 def write_stored_report(
-    run_id: str, wanted: Wanted, file: Path | None, store: str | None, *, as_json: bool
+    run_id: str, wanted: ReportOptions, file: Path | None, store: str | None, *, as_json: bool
 ) -> int:
     """Write the three files and say where they lie; or one for CI.
 
@@ -47,11 +47,11 @@ def write_stored_report(
         ConfigurationError: the files cannot be written there, or options that do not go together.
     """
     if (wanted.brief or wanted.junit) and (as_json or wanted.output):
-        given = "--json" if as_json else "--output"
+        option = "--json" if as_json else "--output"
         raise ConfigurationError(
-            f"{given} goes with the three files of a report; give it without --junit and --brief"
+            f"{option} goes with the three files of a report; give it without --junit and --brief"
         )
-    configured = read_places(file).report
+    configured = read_optional_config(file).report
     target = configured.model_copy(update={"uri": wanted.output}) if wanted.output else configured
     with opened_store(file, store) as opened:
         record = opened.run(run_id)
@@ -60,8 +60,8 @@ def write_stored_report(
         comparison = stored_comparison(opened, record)
         if wanted.brief or wanted.junit:
             return _for_ci(opened, record, stored_report_data(opened, record, comparison), wanted)
-        found = read_report(opened, record, comparison)
-    links = write_stored(found, target)  # transcripts are fetched when the store is closed
+        report = read_report(opened, record, comparison)
+    links = write_report_files(report, target)  # transcripts are fetched when the store is closed
     if as_json:
         print_json(links)
     else:
@@ -70,7 +70,7 @@ def write_stored_report(
     return 0
 
 
-def _for_ci(store: Store, record: RunRecord, data: Mapping[str, Any], wanted: Wanted) -> int:
+def _for_ci(store: Store, record: RunRecord, data: Mapping[str, Any], wanted: ReportOptions) -> int:
     if wanted.junit is not None:
         _write(wanted.junit, junit_report(data, store.scan(record.run_id, "cases")))
     if wanted.brief:

@@ -23,7 +23,7 @@ from assizes.deployments.commands.output import (
 )
 from assizes.deployments.commands.stores import opened_store
 from assizes.tasks.runs.calibrations import citation_lines, citations
-from assizes.tasks.runs.run_lock import INTERRUPTED, standing
+from assizes.tasks.runs.run_lock import INTERRUPTED, displayed_status
 
 RUN_FIELDS = ("run_id", "name", "trigger", "status", "judge_model", "started_at", "finished_at")
 
@@ -32,7 +32,7 @@ def show_runs(file: Path | None, uri: str | None, *, as_json: bool) -> int:
     """List the runs of a store, newest first."""
     with opened_store(file, uri) as store:
         rows = [
-            _listed(row) | {"status": standing(store, row["run_id"], row["status"])}
+            _run_fields(row) | {"status": displayed_status(store, row["run_id"], row["status"])}
             for row in store.runs().iter_rows(named=True)
         ]
         place = store.uri
@@ -57,7 +57,7 @@ def show_runs(file: Path | None, uri: str | None, *, as_json: bool) -> int:
     return 0
 
 
-def _listed(row: dict[str, Any]) -> dict[str, Any]:
+def _run_fields(row: dict[str, Any]) -> dict[str, Any]:
     summary = json.loads(row["summary"]) if row["summary"] else {}
     numbers = ("weighted_metrics_score_pct", "cases_pass_rate_pct", "outcome", "coverage")
     return {field: row[field] for field in RUN_FIELDS} | {
@@ -75,7 +75,7 @@ def show_run(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) 
 
     with opened_store(file, uri) as store:
         record = store.run(run_id)
-        record = replace(record, status=standing(store, record.run_id, record.status))
+        record = replace(record, status=displayed_status(store, record.run_id, record.status))
         calibration = citation_lines(citations(store, record))
     if as_json:
         fields = {name: getattr(record, name) for name in (*RUN_FIELDS, "config", "summary")}
@@ -133,7 +133,7 @@ def show_judges(folders: Sequence[str], file: Path | None, *, as_json: bool) -> 
     from assizes.judge.config.run import JudgeConfig
 
     config = read_config(file).judge if file else JudgeConfig()
-    all_folders = (*config.rubrics, *(one for one in folders if one not in config.rubrics))
+    all_folders = (*config.rubrics, *(folder for folder in folders if folder not in config.rubrics))
     listing = judges_listing(config.model_copy(update={"rubrics": all_folders}))
     if as_json:
         print_json(listing)

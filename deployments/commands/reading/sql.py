@@ -12,7 +12,7 @@ import polars as pl
 from assizes.deployments.commands.csv_cells import csv_text
 from assizes.deployments.commands.output import print_json, print_table
 from assizes.deployments.commands.stores import store_config
-from assizes.tasks.store import ask_store
+from assizes.tasks.store import query_store
 
 Shape: TypeAlias = Literal["table", "json", "csv"]
 
@@ -34,7 +34,7 @@ def ask_and_print(
     """
     store = _as_store(target)
     config = store_config(file, store or uri)
-    rows = ask_store(config, statement, None if store else target)
+    rows = query_store(config, statement, None if store else target)
     if shape == "json":
         print_json(
             [{name: _plain(value) for name, value in row.items()} for row in rows.to_dicts()]

@@ -10,15 +10,15 @@ from assizes.deployments.commands.output import print_json, print_line, print_ta
 from assizes.judge.config.run import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.formats import NAMES
-from assizes.judge.formats.shared.fidelity import lines
+from assizes.judge.formats.shared.fidelity import fidelity_lines
 from assizes.judge.formats.writing import WRITERS
-from assizes.tasks.intake.importing import Imported, import_transcripts
+from assizes.tasks.intake.importing import ImportResult, import_transcripts
 
-_HELD = ("turns", "tool_calls", "tool_results", "chunks")
+_COUNTED_PARTS = ("turns", "tool_calls", "tool_results", "chunks")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ImportOptions:
     """An import as asked for on the command line."""
 
     format: str
@@ -29,7 +29,7 @@ class Wanted:
     endpoint_url: str | None
 
 
-def import_and_print(wanted: Wanted, *, force: bool, as_json: bool) -> int:
+def import_and_print(wanted: ImportOptions, *, force: bool, as_json: bool) -> int:
     """Convert, then tell what became of everything.
 
     Raises:
@@ -43,16 +43,16 @@ def import_and_print(wanted: Wanted, *, force: bool, as_json: bool) -> int:
     config = TranscriptsConfig.model_validate(
         {"uri": wanted.source, "format": wanted.format, "storage_options": options}
     )
-    found = import_transcripts(config, wanted.out, wanted.to, labels)
-    written = {"out": str(wanted.out), "labels_file": str(labels) if found.labels else None}
+    result = import_transcripts(config, wanted.out, wanted.to, labels)
+    written = {"out": str(wanted.out), "labels_file": str(labels) if result.labels else None}
     if as_json:
-        print_json({**vars(found), **written})
+        print_json({**vars(result), **written})
     else:
-        _print(found, wanted.out, labels)
+        _print(result, wanted.out, labels)
     return 0
 
 
-def _check(wanted: Wanted, labels: Path, *, force: bool) -> None:
+def _check(wanted: ImportOptions, labels: Path, *, force: bool) -> None:
     if wanted.format not in ("auto", *NAMES):
         raise ConfigurationError.unknown("format", wanted.format, ("auto", *NAMES), "import")
     if wanted.to not in ("native", *WRITERS):
@@ -61,27 +61,27 @@ def _check(wanted: Wanted, labels: Path, *, force: bool) -> None:
         raise ConfigurationError(
             f"--labels {str(labels)!r} is the file the transcripts go to; name another"
         )
-    for one in (wanted.out, labels):
-        if one.exists() and not force:
-            raise ConfigurationError(f"{str(one)!r} is there; --force overwrites it")
+    for path in (wanted.out, labels):
+        if path.exists() and not force:
+            raise ConfigurationError(f"{str(path)!r} is there; --force overwrites it")
 
 
 def _stem(path: Path) -> str:
     return path.name.removesuffix(".gz").removesuffix(".jsonl")
 
 
-def _print(found: Imported, out: Path, labels: Path) -> None:
-    came = ", ".join(f"{name} {count}" for name, count in sorted(found.formats.items()))
-    print_line(f"{found.cases} of {found.records} records written to {out} ({came})")
-    print_table("", ("kept", "#number"), [(name, found.kept[name]) for name in _HELD])
-    for line in lines(found.kept):
+def _print(result: ImportResult, out: Path, labels: Path) -> None:
+    formats = ", ".join(f"{name} {count}" for name, count in sorted(result.formats.items()))
+    print_line(f"{result.cases} of {result.records} records written to {out} ({formats})")
+    print_table("", ("kept", "#number"), [(name, result.kept[name]) for name in _COUNTED_PARTS])
+    for line in fidelity_lines(result.kept):
         print_line(line)
-    if found.lost:
-        gone = ", ".join(f"{name} {count}" for name, count in sorted(found.lost.items()))
+    if result.lost:
+        gone = ", ".join(f"{name} {count}" for name, count in sorted(result.lost.items()))
         print_line(f"lost by writing: {gone}")
-    for code, count in sorted(found.rejected.items()):
+    for code, count in sorted(result.rejected.items()):
         print_line(f"rejected: {code} {count}")
-    for one in found.rejects:
-        print_line(f"  {one}")
-    if found.labels:
-        print_line(f"{found.labels} labels of people in {labels}; `assizes calibrate` reads them")
+    for reject in result.rejects:
+        print_line(f"  {reject}")
+    if result.labels:
+        print_line(f"{result.labels} labels of people in {labels}; `assizes calibrate` reads them")

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from assizes.deployments.commands.output import print_json, print_line, print_outcome
-from assizes.deployments.commands.running.run import Wanted, evaluations
+from assizes.deployments.commands.running.run import RunOptions, evaluations
 from assizes.deployments.samples import sample_cases, with_planted_regression
-from assizes.deployments.settings import validated
+from assizes.deployments.settings import validate_config
 from assizes.judge.case import Case
 from assizes.judge.catalog import available_metrics
 from assizes.judge.config.run import RunConfig
@@ -36,40 +36,42 @@ def run_demo(folder: Path, *, as_json: bool, verbose: bool) -> int:
     baseline = sample_cases()
     candidate = with_planted_regression(baseline)
     wanted = [
-        Wanted(_config(folder, _written(folder / V1, baseline), baseline=None)),
-        Wanted(_config(folder, _written(folder / V2, candidate), baseline="latest")),
+        RunOptions(_config(folder, _write_cases(folder / V1, baseline), baseline=None)),
+        RunOptions(_config(folder, _write_cases(folder / V2, candidate), baseline="latest")),
     ]
     _, outcome = evaluations(wanted, verbose=verbose)
-    found = outcome.conclusion == "Regression"
+    is_detected = outcome.conclusion == "Regression"
     if as_json:
         print_json(outcome.model_dump(mode="json"))
-        return FOUND if found else NOT_FOUND
+        return FOUND if is_detected else NOT_FOUND
     print_line(f"{len(baseline)} real transcripts of an airline agent (v1), and a copy in which")
     print_line("every third case that changes a booking claims success without doing it (v2).")
     print_outcome(outcome)
-    print_line("the planted regression was found" if found else "the planted regression was missed")
+    print_line(
+        "the planted regression was found" if is_detected else "the planted regression was missed"
+    )
     print_line(f"look closer: assizes show {outcome.run_id} --store {wanted[1].config.store.uri}")
-    return FOUND if found else NOT_FOUND
+    return FOUND if is_detected else NOT_FOUND
 
 
 def _clear(folder: Path) -> None:
     """Take away what an earlier demo left in the folder, and nothing else that lies there."""
-    with _usable(folder):
+    with _report_unusable(folder):
         for name in OWN_FILES:
             (folder / name).unlink(missing_ok=True)
         for report in folder.glob(f"reports/{NAME}-*/report.*"):
             report.unlink()
 
 
-def _written(file: Path, cases: list[Case]) -> str:
-    with _usable(file.parent):
+def _write_cases(file: Path, cases: list[Case]) -> str:
+    with _report_unusable(file.parent):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(b"".join(native_line(case) for case in cases))
     return file.as_posix()
 
 
 @contextlib.contextmanager
-def _usable(folder: Path) -> Iterator[None]:
+def _report_unusable(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -92,4 +94,4 @@ def _config(folder: Path, transcripts: str, *, baseline: str | None) -> RunConfi
         "cache": {"uri": f"{place}/replies"},
         "report": {"uri": f"{place}/reports"},
     }
-    return validated(body, "demo")
+    return validate_config(body, "demo")

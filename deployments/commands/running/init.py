@@ -12,7 +12,7 @@ from assizes.judge.errors import ConfigurationError, Inconclusive
 from assizes.tasks.intake.shards import plan_intake, read_shard
 from assizes.tasks.sources.objects import Spool
 
-LOOK_AT = 200
+SAMPLE_SIZE = 200
 """So many cases are enough to see formats, tools and ground truth."""
 
 TEMPLATE = """\
@@ -69,11 +69,11 @@ def write_config(uri: str, file: Path, *, force: bool) -> int:
     """
     if file.exists() and not force:
         raise ConfigurationError(f"{file} exists; --force overwrites it")
-    cases, formats = _look(uri)
+    cases, formats = _read_sample(uri)
     text = TEMPLATE.format(
-        uri=_quoted(uri),
+        uri=_toml_string(uri),
         format=formats[0] if len(formats) == 1 else "auto",
-        seen=_seen(cases, formats),
+        seen=_sample_comment(cases, formats),
         writes=_writes(cases),
     )
     try:
@@ -86,11 +86,11 @@ def write_config(uri: str, file: Path, *, force: bool) -> int:
     return 0
 
 
-def _look(uri: str) -> tuple[list[Case], list[str]]:
-    config = TranscriptsConfig(uri=uri, limit=LOOK_AT)
+def _read_sample(uri: str) -> tuple[list[Case], list[str]]:
+    config = TranscriptsConfig(uri=uri, limit=SAMPLE_SIZE)
     with Spool() as spool:
         try:
-            plan = plan_intake(config, LOOK_AT, spool)
+            plan = plan_intake(config, SAMPLE_SIZE, spool)
         except Inconclusive:
             return [], []
         records = [r for shard in plan.shards for r in read_shard(shard, config, spool)]
@@ -98,7 +98,7 @@ def _look(uri: str) -> tuple[list[Case], list[str]]:
     return [record.case for record in records if record.case is not None], formats
 
 
-def _seen(cases: list[Case], formats: list[str]) -> str:
+def _sample_comment(cases: list[Case], formats: list[str]) -> str:
     if not cases:
         return "                     # nothing readable there yet"
     outcomes = sum(bool(case.expected.outcomes) for case in cases)
@@ -119,14 +119,14 @@ def _writes(cases: list[Case]) -> str:
         return (
             "# writes = []                       # tools that change state, where cases do not say"
         )
-    names = ", ".join(_quoted(name) for name in sorted(used))
+    names = ", ".join(_toml_string(name) for name in sorted(used))
     return (
         "# Keep the tools that change state; the offline judge and the evidence compare these:\n"
         f"# writes = [{names}]"
     )
 
 
-def _quoted(text: str) -> str:
+def _toml_string(text: str) -> str:
     """As a string of TOML: a name in a transcript ends no line.
 
     Raises:

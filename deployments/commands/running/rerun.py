@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from assizes.deployments.commands.output import Shown, print_json, print_line
-from assizes.deployments.commands.running.run import Wanted, run_evaluation
+from assizes.deployments.commands.output import OutputOptions, print_json, print_line
+from assizes.deployments.commands.running.run import RunOptions, run_evaluation
 from assizes.deployments.commands.stores import store_config
-from assizes.deployments.json_log import tell
+from assizes.deployments.json_log import tell_user
 from assizes.deployments.settings import stored_config
 from assizes.judge.config.run import RunConfig, StoreConfig
 from assizes.judge.errors import ConfigurationError
-from assizes.tasks.intake.preprocessing import Treatment
-from assizes.tasks.intake.scan import Handling
+from assizes.tasks.intake.preprocessing import CasePreprocessor
+from assizes.tasks.intake.scan import ScanPolicy
 from assizes.tasks.intake.shards import Plan, plan_intake
-from assizes.tasks.runs.rerun import again_choice
+from assizes.tasks.runs.rerun import rerun_selector
 from assizes.tasks.sources.objects import Spool
 from assizes.tasks.store import open_store
 
@@ -29,7 +29,7 @@ _ALL: Final[dict[str, Any]] = {
     "per_stratum": None,
     "stratify_by": [],
 }
-_DRAWN_BEFORE: Final = {"quarantined": _ALL, "errored": {**_ALL, "sample": 1.0}}
+_SAMPLE_SETTINGS: Final = {"quarantined": _ALL, "errored": {**_ALL, "sample": 1.0}}
 """Settings of the sample: all that was left is taken. Only a share (`sample`) still holds for records
 that could not be read, for it may leave them out; the cases that erred were in it.
 """
@@ -37,7 +37,7 @@ that could not be read, for it may leave them out; the cases that erred were in 
 Only = Literal["quarantined", "errored"]
 
 
-def left_errors(run_id: str | None, *, others: bool) -> tuple[str, Only]:
+def errored_selection(run_id: str | None, *, others: bool) -> tuple[str, Only]:
     """What `run --only-errors` is about.
 
     Args:
@@ -55,22 +55,22 @@ def left_errors(run_id: str | None, *, others: bool) -> tuple[str, Only]:
     return run_id, "errored"
 
 
-def take_up(
-    left: tuple[str, Only],
+def rerun_remaining(
+    selection: tuple[str, Only],
     file: Path | None,
     overrides: Sequence[str],
-    shown: Shown,
+    output: OutputOptions,
     *,
     dry_run: bool = False,
 ) -> int:
     """Judge in a run of its own what a stored run left, under the configuration of that run.
 
     Args:
-        left: the stored run, or the beginning of its id; and the records it could not read, or the
+        selection: the stored run, or the beginning of its id; and the records it could not read, or the
             cases it could not judge.
         file: says where the store is.
         overrides: `--set` pairs over the stored configuration.
-        shown: how to answer.
+        output: how to answer.
         dry_run: only read and count.
 
     Returns:
@@ -80,16 +80,16 @@ def take_up(
         ConfigurationError: the run left nothing of the kind.
         Inconclusive: nothing of it can be judged now either.
     """
-    run_id, only = left
+    run_id, only = selection
     store = store_config(file, None)
     config, before = _config(run_id, only, store, overrides)
     plan = _plan(config)
     counts = _counts(before, plan, only)
     if dry_run:
-        _show(counts, as_json=shown.as_json)
+        _show(counts, as_json=output.as_json)
         return 0
-    tell(_line(counts))
-    return run_evaluation(Wanted(config), as_json=shown.as_json, verbose=shown.verbose)
+    tell_user(_line(counts))
+    return run_evaluation(RunOptions(config), as_json=output.as_json, verbose=output.verbose)
 
 
 def _config(
@@ -110,7 +110,7 @@ def _config(
     suffix = _SUFFIXES[only]
     name = f"{run.name.removesuffix(suffix)[: _NAME_CHARS - len(suffix)]}{suffix}"
     settings: dict[str, dict[str, Any]] = {
-        "transcripts": {**_DRAWN_BEFORE[only], "again": {"run": run.run_id, "only": only}},
+        "transcripts": {**_SAMPLE_SETTINGS[only], "again": {"run": run.run_id, "only": only}},
         # A part of a run is no match for a whole one, and what is missing has to be asked for.
         "comparison": {"baseline": None},
         "cache": {"use": "read_write"},
@@ -123,10 +123,10 @@ def _config(
 def _plan(config: RunConfig) -> Plan:
     transcripts = config.transcripts
     with open_store(config.store) as store:
-        choice = again_choice(store, transcripts.again)
+        choice = rerun_selector(store, transcripts.again)
     with Spool.of(transcripts) as spool:
-        handling = Handling(choice, Treatment.of(config))
-        return plan_intake(transcripts, config.shard_size, spool, handling=handling)
+        handling = ScanPolicy(choice, CasePreprocessor.from_config(config))
+        return plan_intake(transcripts, config.shard_size, spool, policy=handling)
 
 
 def _counts(before: dict[str, Any], plan: Plan, only: Only) -> dict[str, Any]:
@@ -155,18 +155,16 @@ def _line(counts: dict[str, Any]) -> str:
     before, due = counts["of"], counts["due"]
     if counts["only"] == "errored":
         gone = counts["sought"] - due
-        lost = f"; {gone} no longer there word for word" if gone > 0 else ""
-        return (
-            f"run {before['run_id']}: {counts['sought']} cases with an error, {due} to judge{lost}"
-        )
-    still = f"{counts['still_quarantined']} quarantined still{_said(counts['reasons'])}"
+        suffix = f"; {gone} no longer there word for word" if gone > 0 else ""
+        return f"run {before['run_id']}: {counts['sought']} cases with an error, {due} to judge{suffix}"
+    still = f"{counts['still_quarantined']} quarantined still{_reason_counts(counts['reasons'])}"
     return (
-        f"run {before['run_id']}: {counts['sought']} quarantined{_said(before['reasons'])}; now "
+        f"run {before['run_id']}: {counts['sought']} quarantined{_reason_counts(before['reasons'])}; now "
         f"{due} to judge, {still}"
     )
 
 
-def _said(reasons: dict[str, int]) -> str:
+def _reason_counts(reasons: dict[str, int]) -> str:
     return (
         f" ({', '.join(f'{code} {count}' for code, count in reasons.items())})" if reasons else ""
     )

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from assizes.deployments.commands.output import print_json, print_outcome
 from assizes.deployments.commands.stores import store_config
-from assizes.deployments.json_log import logs_json, tell
+from assizes.deployments.json_log import is_json_log, tell_user
 from assizes.deployments.server import known_server
 from assizes.deployments.settings import prepare_environment, stored_config
-from assizes.judge.catalog import court
-from assizes.judge.config.run import Manner, RunConfig, Trigger
+from assizes.judge.catalog import resolve_judges
+from assizes.judge.config.run import RunConfig, StartMode, Trigger
 from assizes.judge.errors import ConfigurationError, Halted, NotComparable
-from assizes.judge.model_assignment import callable_seats
+from assizes.judge.model_assignment import assign_callable_models
 from assizes.judge.rows import COMPLETE
-from assizes.tasks.distribute.partitions import check_spread
+from assizes.tasks.distribute.partitions import check_distributable
 from assizes.tasks.runs.baselines import RULES
 from assizes.tasks.runtime.places import write_probe
-from assizes.tasks.runtime.termination import termination_interrupts
+from assizes.tasks.runtime.termination import interrupt_on_sigterm
 from assizes.tasks.sources.objects import expand, list_sources
-from assizes.tasks.spending.ledger_file import all_stopped, probe_ledger
+from assizes.tasks.spending.ledger_file import all_runs_stopped_at, probe_ledger
 from assizes.tasks.store import Store, open_store
 
 T = TypeVar("T")
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RunOptions:
     """One evaluation as asked for on the command line."""
 
     config: RunConfig
     run_id: str | None = None
     on: date | None = None
     trigger: Trigger = "adhoc"
-    manner: Manner = "begin"
+    manner: StartMode = "begin"
 
 
-def run_evaluation(wanted: Wanted, *, as_json: bool, verbose: bool) -> int:
+def run_evaluation(wanted: RunOptions, *, as_json: bool, verbose: bool) -> int:
     """Run one evaluation and print its outcome.
 
     Returns:
@@ -61,9 +61,9 @@ def run_evaluation(wanted: Wanted, *, as_json: bool, verbose: bool) -> int:
     return outcome.exit_code
 
 
-def wanted_again(
+def resume_options(
     run_id: str, file: Path | None, uri: str | None, overrides: Sequence[str]
-) -> Wanted:
+) -> RunOptions:
     """A run that was begun before, with the configuration and the plan of that time.
 
     Raises:
@@ -72,12 +72,12 @@ def wanted_again(
     where = store_config(file, uri)
     with open_store(where) as store:
         record = store.run(run_id)
-    found_in = {"store": where.model_dump()}
-    config = stored_config(record.config, found_in, overrides, f"run {record.run_id}")
-    return Wanted(config, record.run_id, manner="resume")
+    store_settings = {"store": where.model_dump()}
+    config = stored_config(record.config, store_settings, overrides, f"run {record.run_id}")
+    return RunOptions(config, record.run_id, manner="resume")
 
 
-def preflight(wanted: Wanted) -> None:
+def preflight(wanted: RunOptions) -> None:
     """Everything that can be wrong before a server starts or money is spent.
 
     Raises:
@@ -98,8 +98,8 @@ def check_places(config: RunConfig) -> None:
         AssizesError: as `preflight`.
     """
     if config.runner.kind != "local":
-        check_spread(config)
-    if callable_seats(config, court(config.judge)).costs:
+        check_distributable(config)
+    if assign_callable_models(config, resolve_judges(config.judge)).has_paid_calls:
         check_ledger(config)
     if config.anchors.uri is not None:
         list_sources(config.anchors.uri, config.transcripts.storage_options)
@@ -129,7 +129,7 @@ def check_ledger(config: RunConfig) -> None:
     """
     ledger = config.limits.ledger
     probe_ledger(ledger)
-    if (at := all_stopped(ledger)) is not None:
+    if (at := all_runs_stopped_at(ledger)) is not None:
         raise Halted(
             f"[limits] ledger {ledger!r}: all runs were stopped at {at}; `assizes stop --lift` lets "
             "them begin again"
@@ -148,14 +148,14 @@ def _check_baseline(store: Store, baseline: str | None) -> None:
         )
 
 
-def evaluations(wanted: list[Wanted], *, verbose: bool) -> list[RunOutcome]:
+def evaluations(wanted: list[RunOptions], *, verbose: bool) -> list[RunOutcome]:
     """Run evaluations one after another on one Prefect server and return their outcomes.
 
     Raises:
         ConfigurationError: when the configured Prefect server does not answer.
     """
     find_server(verbose=verbose)
-    with progress():
+    with progress_bar():
         return run_flows(_evaluate_all(wanted))
 
 
@@ -164,7 +164,7 @@ def run_flows(work: Coroutine[Any, Any, T]) -> T:
     from prefect.exceptions import TerminationSignal
 
     try:
-        with termination_interrupts():
+        with interrupt_on_sigterm():
             return asyncio.run(work)
     except TerminationSignal:  # it came while Prefect began or ended the flow
         raise KeyboardInterrupt from None
@@ -179,21 +179,28 @@ def find_server(*, verbose: bool) -> None:
     api_url = known_server()
     prepare_environment(verbose=verbose, api_url=api_url)
     if api_url is None:
-        tell("starting a temporary Prefect server (12 to 20 s; `assizes up` keeps one running)")
+        tell_user(
+            "starting a temporary Prefect server (12 to 20 s; `assizes up` keeps one running)"
+        )
 
 
-async def _evaluate_all(wanted: list[Wanted]) -> list[RunOutcome]:
+async def _evaluate_all(wanted: list[RunOptions]) -> list[RunOutcome]:
     from prefect import tags
 
     from assizes.flows.evaluate import evaluate
     from assizes.tasks.publish_report import TAG
 
     outcomes = []
-    for one in wanted:
-        with tags(TAG, one.trigger):
+    for options in wanted:
+        with tags(TAG, options.trigger):
             # Prefect types an async flow called with return_state as if it had been awaited.
             work: Any = evaluate(
-                one.config, one.trigger, one.run_id, one.on, one.manner, return_state=True
+                options.config,
+                options.trigger,
+                options.run_id,
+                options.on,
+                options.manner,
+                return_state=True,
             )
             outcome = await (await work).aresult(raise_on_failure=False)
         if isinstance(outcome, BaseException):
@@ -203,12 +210,12 @@ async def _evaluate_all(wanted: list[Wanted]) -> list[RunOutcome]:
 
 
 @contextlib.contextmanager
-def progress() -> Iterator[None]:
+def progress_bar() -> Iterator[None]:
     """A progress bar on a terminal's stderr; elsewhere, and for programs, nothing but the log."""
-    if logs_json() or not sys.stderr.isatty():
+    if is_json_log() or not sys.stderr.isatty():
         yield
         return
-    from assizes.deployments.commands.progress import watching
+    from assizes.deployments.commands.progress import show_progress_bar
 
-    with watching():
+    with show_progress_bar():
         yield

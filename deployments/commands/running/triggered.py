@@ -10,16 +10,21 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
 from assizes.deployments.commands.output import (
-    Shown,
+    OutputOptions,
     print_conclusion,
     print_json,
     print_line,
     print_outcome,
     print_table,
 )
-from assizes.deployments.commands.running.run import check_places, find_server, progress, run_flows
-from assizes.deployments.json_log import logs_json
-from assizes.deployments.terminal import say
+from assizes.deployments.commands.running.run import (
+    check_places,
+    find_server,
+    progress_bar,
+    run_flows,
+)
+from assizes.deployments.json_log import is_json_log
+from assizes.deployments.terminal import print_stderr
 from assizes.judge.config.run import RunConfig
 from assizes.tasks.intake.days import check_dated
 from assizes.tasks.intake.parts import backfill_parts
@@ -33,7 +38,7 @@ TOLD: Final = ("assizes.flows.backfill", "assizes.flows.after_deployment")
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class DeployedVersion:
     """What was deployed, and how many transcripts of it are waited for; null: as configured."""
 
     version: str
@@ -42,7 +47,7 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class BackfillSelection:
     """A range of days, or a list of places."""
 
     since: date | None = None
@@ -50,7 +55,7 @@ class Stretch:
     uris: list[str] | None = None
 
 
-def run_nightly(config: RunConfig, on: date | None, shown: Shown) -> int:
+def run_nightly(config: RunConfig, on: date | None, output: OutputOptions) -> int:
     """Judge a night and print what it came to.
 
     Returns:
@@ -63,10 +68,10 @@ def run_nightly(config: RunConfig, on: date | None, shown: Shown) -> int:
 
         return await nightly(config, on, return_state=True)
 
-    return _print_series(_reached(config, work, shown), shown)
+    return _print_series(_flow_result(config, work, output), output)
 
 
-def run_after_deployment(config: RunConfig, which: Version, shown: Shown) -> int:
+def run_after_deployment(config: RunConfig, which: DeployedVersion, output: OutputOptions) -> int:
     """Judge what was deployed and print the outcome.
 
     Returns:
@@ -76,47 +81,49 @@ def run_after_deployment(config: RunConfig, which: Version, shown: Shown) -> int
     async def work() -> Any:
         from assizes.flows.after_deployment import after_deployment
 
-        given = (which.version, which.agent, which.min_transcripts)
-        return await after_deployment(config, *given, return_state=True)
+        arguments = (which.version, which.agent, which.min_transcripts)
+        return await after_deployment(config, *arguments, return_state=True)
 
-    outcome: RunOutcome = _reached(config, work, shown)
-    if shown.as_json:
+    outcome: RunOutcome = _flow_result(config, work, output)
+    if output.as_json:
         print_json(outcome.model_dump(mode="json"))
     else:
         print_outcome(outcome)
     return outcome.exit_code
 
 
-def run_backfill(config: RunConfig, stretch: Stretch, shown: Shown) -> int:
+def run_backfill(config: RunConfig, selection: BackfillSelection, output: OutputOptions) -> int:
     """Judge a stretch of history and print a table of its parts.
 
     Returns:
         The exit code of the severest conclusion, parts without data aside.
     """
-    given = (stretch.since, stretch.until, stretch.uris)
-    backfill_parts(config, *given)
+    arguments = (selection.since, selection.until, selection.uris)
+    backfill_parts(config, *arguments)
 
     async def work() -> Any:
         from assizes.flows.backfill import backfill
 
-        return await backfill(config, *given, return_state=True)
+        return await backfill(config, *arguments, return_state=True)
 
-    return _print_series(_reached(config, work, shown), shown)
+    return _print_series(_flow_result(config, work, output), output)
 
 
-def _reached(config: RunConfig, work: Callable[[], Awaitable[Any]], shown: Shown) -> Any:
+def _flow_result(
+    config: RunConfig, work: Callable[[], Awaitable[Any]], output: OutputOptions
+) -> Any:
     """What a flow returns.
 
     Raises:
         AssizesError: what it raises, or the first thing that is wrong beforehand.
     """
     check_places(config)
-    find_server(verbose=shown.verbose)
-    with _telling(), progress():
-        return run_flows(_ended(work))
+    find_server(verbose=output.verbose)
+    with _show_progress_lines(), progress_bar():
+        return run_flows(_await_outcome(work))
 
 
-async def _ended(work: Callable[[], Awaitable[Any]]) -> Any:
+async def _await_outcome(work: Callable[[], Awaitable[Any]]) -> Any:
     from prefect import tags
 
     from assizes.tasks.publish_report import TAG
@@ -130,12 +137,12 @@ async def _ended(work: Callable[[], Awaitable[Any]]) -> Any:
 
 
 @contextlib.contextmanager
-def _telling() -> Iterator[None]:
+def _show_progress_lines() -> Iterator[None]:
     """Lines of progress on stderr, for people and for the log of whatever runs the command."""
-    if logs_json():
+    if is_json_log():
         yield
         return
-    handler = _Lines(logging.INFO)
+    handler = _ProgressLines(logging.INFO)
     handler.addFilter(lambda record: record.levelno == logging.INFO)
     loggers = [logging.getLogger(name) for name in TOLD]
     for logger in loggers:
@@ -148,29 +155,29 @@ def _telling() -> Iterator[None]:
             logger.removeHandler(handler)
 
 
-class _Lines(logging.Handler):
+class _ProgressLines(logging.Handler):
     """Wherever stderr leads now: a progress bar redirects it."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """One line."""
-        say(record.getMessage())
+        print_stderr(record.getMessage())
 
 
-def _print_series(outcome: SeriesOutcome, shown: Shown) -> int:
-    if shown.as_json:
+def _print_series(outcome: SeriesOutcome, output: OutputOptions) -> int:
+    if output.as_json:
         print_json(outcome.model_dump(mode="json"))
         return outcome.exit_code
     rows = [
         (
-            one.part,
-            one.run_id,
-            one.conclusion,
-            str(one.cases),
-            one.cases_pass_rate_pct,
-            one.weighted_metrics_score_pct,
-            None if one.cost_usd is None else f"{one.cost_usd:.4f}",
+            part.part,
+            part.run_id,
+            part.conclusion,
+            str(part.cases),
+            part.cases_pass_rate_pct,
+            part.weighted_metrics_score_pct,
+            None if part.cost_usd is None else f"{part.cost_usd:.4f}",
         )
-        for one in outcome.parts
+        for part in outcome.parts
     ]
     columns = ("part", "run", "conclusion", "#cases", "#pass rate %", "#score", "#cost USD")
     print_table("", columns, rows)

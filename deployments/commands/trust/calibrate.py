@@ -14,12 +14,12 @@ from assizes.deployments.settings import read_config
 from assizes.judge.calibration.canaries import Canaries
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError, NoStore
-from assizes.tasks.runs.calibrations import Calibrated, calibrate_judgements, calibrate_run
+from assizes.tasks.runs.calibrations import CalibrationResult, calibrate_judgements, calibrate_run
 from assizes.tasks.store import existing_store
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CalibrateOptions:
     """A calibration as asked for on the command line.
 
     Args:
@@ -32,12 +32,12 @@ class Asked:
 
     file: Path | None
     overrides: tuple[str, ...]
-    given: Mapping[str, object]
+    fields: Mapping[str, object]
     store: str | None
     run_id: str | None
 
 
-def calibrate_and_print(asked: Asked, *, as_json: bool, verbose: bool) -> int:
+def calibrate_and_print(options: CalibrateOptions, *, as_json: bool, verbose: bool) -> int:
     """Calibrate, keep the record, print it.
 
     Returns:
@@ -47,59 +47,63 @@ def calibrate_and_print(asked: Asked, *, as_json: bool, verbose: bool) -> int:
         ConfigurationError: for labels or settings that cannot be used.
         UnknownRun: the store has no such run.
     """
-    config = _config(asked)
-    if asked.run_id is None and config.calibration.judgements is not None:
-        found = _judgements(config)
+    config = _config(options)
+    if options.run_id is None and config.calibration.judgements is not None:
+        result = _judgements(config)
     else:
-        run_id = _judged(config, verbose=verbose) if asked.run_id is None else asked.run_id
+        run_id = (
+            _judge_transcripts(config, verbose=verbose)
+            if options.run_id is None
+            else options.run_id
+        )
         with existing_store(config.store) as store:
-            found = calibrate_run(store, run_id, config.calibration)
-        if asked.run_id is None:
-            found = found.with_canaries(_canaries(config, run_id))
+            result = calibrate_run(store, run_id, config.calibration)
+        if options.run_id is None:
+            result = result.with_canaries(_canaries(config, run_id))
     if as_json:
-        print_json(found.model_dump(mode="json"))
+        print_json(result.model_dump(mode="json"))
     else:
-        for one in found.calibrations:
-            print_calibration(one)
-        if found.canaries is not None:
-            print_line(found.canaries.sentence())
-        for reason in found.shortfalls:
+        for calibration in result.calibrations:
+            print_calibration(calibration)
+        if result.canaries is not None:
+            print_line(result.canaries.sentence())
+        for reason in result.shortfalls:
             print_line(f"FALLS SHORT: {reason}")
-    return 1 if found.shortfalls else 0
+    return 1 if result.shortfalls else 0
 
 
-def pairs(given: Sequence[str], option: str) -> dict[str, Any] | None:
+def parse_pairs(texts: Sequence[str], option: str) -> dict[str, Any] | None:
     """`NAME=VALUE` pairs as a table; a name given twice has a list. Null without any.
 
     Raises:
         ConfigurationError: for a text without `=`.
     """
-    found: dict[str, Any] = {}
-    for pair in given:
+    values: dict[str, Any] = {}
+    for pair in texts:
         name, separator, value = pair.partition("=")
         if not separator or not name or not value:
             raise ConfigurationError(f"{option} {pair!r}: write NAME=VALUE")
-        found[name] = [*found[name], value] if name in found else [value]
-    return {name: one if len(one) > 1 else one[0] for name, one in found.items()} or None
+        values[name] = [*values[name], value] if name in values else [value]
+    return {name: items if len(items) > 1 else items[0] for name, items in values.items()} or None
 
 
-def _config(asked: Asked) -> RunConfig:
+def _config(options: CalibrateOptions) -> RunConfig:
     """The configuration; transcripts are needed only where they are to be judged."""
-    if asked.run_id is not None and asked.given["judgements"]:
+    if options.run_id is not None and options.fields["judgements"]:
         raise ConfigurationError("--run and --judgements: the judge's side is one of the two")
-    given: dict[str, Mapping[str, Any]] = {
-        "calibration": asked.given,
-        "store": {"uri": asked.store},
+    settings: dict[str, Mapping[str, Any]] = {
+        "calibration": options.fields,
+        "store": {"uri": options.store},
     }
-    if asked.run_id is not None or asked.given["judgements"]:
-        given["transcripts"] = {"uri": ""}
-    config = read_config(asked.file, asked.overrides, given)
+    if options.run_id is not None or options.fields["judgements"]:
+        settings["transcripts"] = {"uri": ""}
+    config = read_config(options.file, options.overrides, settings)
     if config.calibration.labels is None:
         raise ConfigurationError("labels: name a file or cases:NAME, or set [calibration] labels")
     return config
 
 
-def _judgements(config: RunConfig) -> Calibrated:
+def _judgements(config: RunConfig) -> CalibrationResult:
     """With recorded judgements a store is not needed, and none is made."""
     with ExitStack() as closing:
         store = None
@@ -118,11 +122,11 @@ def _canaries(config: RunConfig, run_id: str) -> Canaries | None:
     return run_flows(judge_canaries(config, run_id, config.name))
 
 
-def _judged(config: RunConfig, *, verbose: bool) -> str:
+def _judge_transcripts(config: RunConfig, *, verbose: bool) -> str:
     """Judge the configured transcripts, or find it done; the run's id."""
-    from assizes.deployments.commands.running.run import Wanted, evaluations, preflight
+    from assizes.deployments.commands.running.run import RunOptions, evaluations, preflight
 
-    wanted = Wanted(config)
+    wanted = RunOptions(config)
     preflight(wanted)
     (outcome,) = evaluations([wanted], verbose=verbose)
     return outcome.run_id

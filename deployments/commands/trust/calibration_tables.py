@@ -12,43 +12,43 @@ MAX_LEVELS = 12
 _Row = tuple[str, str, str]
 
 
-def print_calibration(found: Calibration) -> None:
+def print_calibration(calibration: Calibration) -> None:
     """Everything that was found, the sentence that reports cite first."""
-    print_line(f"{found.metric}: {found.citation()}")
-    print_line(f"judge: {found.judge} (fingerprint {found.fingerprint})")
+    print_line(f"{calibration.metric}: {calibration.citation()}")
+    print_line(f"judge: {calibration.judge} (fingerprint {calibration.fingerprint})")
     print_line(
-        f"labels: {found.labels}, {found.labelled:,} items by {len(found.raters)} "
-        f"{'rater' if len(found.raters) == 1 else 'raters'} in {found.clusters:,} clusters; "
-        f"{found.disputed} disputed, {found.missing} not judged"
+        f"labels: {calibration.labels}, {calibration.labelled:,} items by {len(calibration.raters)} "
+        f"{'rater' if len(calibration.raters) == 1 else 'raters'} in {calibration.clusters:,} clusters; "
+        f"{calibration.disputed} disputed, {calibration.missing} not judged"
     )
-    if found.judge_error_rate:
-        share = f"{100 * found.judge_error_rate:.1f} %"
-        print_line(f"judge errors: {found.judge_errors} ({share}), in no figure below")
-    print_table("", ("agreement with people", "#value", "95 %"), _measures(found))
-    _print_confusion(found)
-    if found.ceiling is not None:
-        _print_ceiling(found.ceiling)
-    for warning in found.warnings:
+    if calibration.judge_error_rate:
+        share = f"{100 * calibration.judge_error_rate:.1f} %"
+        print_line(f"judge errors: {calibration.judge_errors} ({share}), in no figure below")
+    print_table("", ("agreement with people", "#value", "95 %"), _measures(calibration))
+    _print_confusion(calibration)
+    if calibration.ceiling is not None:
+        _print_ceiling(calibration.ceiling)
+    for warning in calibration.warnings:
         print_line(f"warning: {warning}")
 
 
-def _measures(found: Calibration) -> list[_Row]:
-    agreement = found.agreement
+def _measures(calibration: Calibration) -> list[_Row]:
+    agreement = calibration.agreement
     rows = [_row("accuracy", agreement.accuracy), _row("kappa", agreement.kappa)]
-    if found.weighted and agreement.quadratic_kappa is not None:
+    if calibration.is_weighted and agreement.quadratic_kappa is not None:
         rows.append(_row("kappa, quadratic", agreement.quadratic_kappa))
-    scale = "ordinal" if found.ordered else "nominal"
+    scale = "ordinal" if calibration.ordered else "nominal"
     rows.append(_row(f"Krippendorff's alpha, {scale}", agreement.alpha))
-    if found.failing is not None:
-        rows += _failing(found.failing, weighted=found.weighted)
-    if found.observed_pass_rate is not None:
-        rows.append(("pass rate by the judge", f"{found.observed_pass_rate:.4f}", "-"))
-    if found.corrected_pass_rate is not None:
-        rows.append(_row("pass rate, corrected", found.corrected_pass_rate))
+    if calibration.failing is not None:
+        rows += _failing_rows(calibration.failing, weighted=calibration.is_weighted)
+    if calibration.observed_pass_rate is not None:
+        rows.append(("pass rate by the judge", f"{calibration.observed_pass_rate:.4f}", "-"))
+    if calibration.corrected_pass_rate is not None:
+        rows.append(_row("pass rate, corrected", calibration.corrected_pass_rate))
     return rows
 
 
-def _failing(failing: FailingClass, *, weighted: bool) -> list[_Row]:
+def _failing_rows(failing: FailingClass, *, weighted: bool) -> list[_Row]:
     rows = [
         _row("F1 of fail", failing.f1),
         _row("passes called fail (FPR)", failing.false_positive_rate),
@@ -57,19 +57,20 @@ def _failing(failing: FailingClass, *, weighted: bool) -> list[_Row]:
     return [_row("kappa of pass and fail", failing.kappa), *rows] if weighted else rows
 
 
-def _row(name: str, found: Estimate) -> _Row:
-    value = "-" if found.value is None else f"{found.value:.4f}"
-    if found.low is None or found.high is None:
+def _row(name: str, estimate: Estimate) -> _Row:
+    value = "-" if estimate.value is None else f"{estimate.value:.4f}"
+    if estimate.low is None or estimate.high is None:
         return name, value, "-"
-    return name, value, f"{found.low:.4f} to {found.high:.4f}"
+    return name, value, f"{estimate.low:.4f} to {estimate.high:.4f}"
 
 
-def _print_confusion(found: Calibration) -> None:
-    if not found.levels or len(found.levels) > MAX_LEVELS:
+def _print_confusion(calibration: Calibration) -> None:
+    if not calibration.levels or len(calibration.levels) > MAX_LEVELS:
         return
-    names = [f"{level:g}" for level in found.levels]
+    names = [f"{level:g}" for level in calibration.levels]
     rows = [
-        (f"people {name}", *counts) for name, counts in zip(names, found.confusion, strict=True)
+        (f"people {name}", *counts)
+        for name, counts in zip(names, calibration.confusion, strict=True)
     ]
     print_table("", ("", *(f"#judge {name}" for name in names)), rows)
 

@@ -11,12 +11,12 @@ from assizes.deployments.commands.output import print_json, print_line, print_ta
 from assizes.deployments.settings import read_config
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.history.trends import Trend, Trends
-from assizes.tasks.runs.history import Span, stored_trends
+from assizes.tasks.runs.history import RunRange, stored_trends
 from assizes.tasks.store import open_store
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class TrendOptions:
     """Which store, and how its series are watched.
 
     Args:
@@ -28,12 +28,12 @@ class Looked:
 
     file: Path | None
     overrides: tuple[str, ...]
-    given: Mapping[str, object]
+    fields: Mapping[str, object]
     store: str | None
 
 
 def show_trends(
-    looked: Looked,
+    options: TrendOptions,
     span: tuple[str | None, datetime | None, int | None],
     plot: str | None,
     *,
@@ -46,62 +46,62 @@ def show_trends(
         ConfigurationError: for a series, slice or file that cannot be used.
     """
     name, since, last = span
-    given = {
-        "series": looked.given,
-        "store": {"uri": looked.store},
+    settings = {
+        "series": options.fields,
+        "store": {"uri": options.store},
         "transcripts": {"uri": ""},
     }
-    config = read_config(looked.file, looked.overrides, given)
-    wanted = Span(name, since.replace(tzinfo=UTC) if since else None, last)
+    config = read_config(options.file, options.overrides, settings)
+    wanted = RunRange(name, since.replace(tzinfo=UTC) if since else None, last)
     with open_store(config.store) as store:
-        found = stored_trends(store, wanted, config.series)
+        trends = stored_trends(store, wanted, config.series)
     if plot is not None:
-        _draw(found, Path(plot))
+        _draw(trends, Path(plot))
     if as_json:
-        print_json(found.model_dump(mode="json"))
+        print_json(trends.model_dump(mode="json"))
     else:
-        _print(found, config.series.reference_runs)
+        _print(trends, config.series.reference_runs)
         if plot is not None:
             print_line(f"plot: {plot}")
     return 0
 
 
-def _draw(found: Trends, file: Path) -> None:
+def _draw(trends: Trends, file: Path) -> None:
     from assizes.tasks.reports.render.trend_chart import trend_chart
 
     try:
-        file.write_text(trend_chart(found), encoding="utf-8")
+        file.write_text(trend_chart(trends), encoding="utf-8")
     except OSError as error:
         raise ConfigurationError(
             f"--plot {str(file)!r} cannot be written: {error.strerror or error}"
         ) from error
 
 
-def _print(found: Trends, needed: int) -> None:
-    print_line(f"{found.name}: {found.runs} runs")
-    rows = [_row(one, needed) for one in found.series]
+def _print(trends: Trends, needed: int) -> None:
+    print_line(f"{trends.name}: {trends.runs} runs")
+    rows = [_row(trend, needed) for trend in trends.series]
     columns = ("series", "slice", "#reference", "#last", "95 %", "#runs", "#z", "state")
     print_table("", columns, rows)
-    for note in found.notes:
+    for note in trends.notes:
         print_line(f"note: {note}")
-    for incident in found.incidents:
+    for incident in trends.incidents:
         print_line(incident.line())
-    if not found.incidents:
+    if not trends.incidents:
         print_line("no incident")
 
 
-def _row(one: Trend, needed: int) -> tuple[object, ...]:
-    last = one.points[-1]
-    state: str = one.state
+def _row(trend: Trend, needed: int) -> tuple[object, ...]:
+    last = trend.points[-1]
+    state: str = trend.state
     if state == "learning":
-        state = f"learning, {one.reference_runs} of {needed} runs"
+        state = f"learning, {trend.reference_runs} of {needed} runs"
     return (
-        one.series,
-        one.slice_of or "-",
-        _number(one.reference),
+        trend.series,
+        trend.slice_of or "-",
+        _number(trend.reference),
         _number(last.bridged),
         f"{_number(last.low)} to {_number(last.high)}",
-        len(one.points),
+        len(trend.points),
         "-" if last.z is None else f"{last.z:+.1f}",
         state,
     )

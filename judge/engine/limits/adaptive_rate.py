@@ -8,7 +8,7 @@ from typing import Final
 
 from assizes.judge.engine.limits.rate_limiter import CATCH_UP_S, NEVER
 
-KEPT: Final = 0.95
+KEPT_RATE_SHARE: Final = 0.95
 """Of the rate that was let through, after a refusal."""
 
 GROWTH: Final = 0.01
@@ -25,18 +25,18 @@ FIRST_RATE: Final = 1.0
 FIRST_CALM_S: Final = 1.0
 """Calls a second, and how soon they double, where hardly one was let through yet."""
 
-SLOWEST: Final = 0.1
+SLOWEST_RATE: Final = 0.1
 """Calls a second, however few were let through: one in ten seconds finds out soon enough that a
 provider lets calls through again, or that it never will (see `assizes.judge.engine.circuit_breaker`)."""
 
 SLOWEST_CALM_S: Final = 30.0
 """At that pace, which was not measured: three calls in a row that were let through."""
 
-SHORTEST_S: Final = 5.0
-FEWEST: Final = 10
+SHORTEST_PERIOD_S: Final = 5.0
+FEWEST_CALLS: Final = 10
 """Less time and fewer calls say little about a rate."""
 
-LONGEST_S: Final = 60.0
+LONGEST_PERIOD_S: Final = 60.0
 """What was let through longer ago says nothing about the rate of today."""
 
 FIRST_HOLD_S: Final = 0.5
@@ -57,7 +57,7 @@ class _Period:
     calls: int = 0
 
 
-class Pressure:
+class AdaptiveRate:
     """Holds all starts of a model when one is refused, then goes on a little slower than calls were
     let through, and faster again with time.
 
@@ -100,7 +100,7 @@ class Pressure:
         rate = self.rate(now)
         if rate is not None:
             self._due = max(self._due, now - CATCH_UP_S) + 1 / rate
-        if self._period is not None and now - self._period.since > LONGEST_S:
+        if self._period is not None and now - self._period.since > LONGEST_PERIOD_S:
             self._before, self._period = self._period, None
         if self._period is None:
             self._period = _Period(now)
@@ -108,7 +108,7 @@ class Pressure:
         self._let_through += 1
         return self._spell
 
-    def refused(self, spell: int, at: float, now: float, retry_after_s: float | None) -> None:
+    def note_refusal(self, spell: int, at: float, now: float, retry_after_s: float | None) -> None:
         """A call of this spell that had started then was refused."""
         if self._period is not None and at >= self._period.since:
             self._period.calls -= 1
@@ -126,28 +126,28 @@ class Pressure:
 
     def _resume(self, now: float) -> None:
         """The hold is over: a new spell, slower than the one before."""
-        calls, length_s = self._measured(now)
-        if calls <= 0 or (self._rate is None and calls < FEWEST):
+        calls, length_s = self._measured_calls(now)
+        if calls <= 0 or (self._rate is None and calls < FEWEST_CALLS):
             self._rate, self._calm_s = FIRST_RATE, FIRST_CALM_S
         else:
             measured = calls / max(length_s, 1.0)
             paced = self.rate(self._refused_at) or measured
-            kept = KEPT if self._let_through > 0 else 1.0
-            rate = min(KEPT * measured, kept * paced)
-            self._rate = max(SLOWEST, rate)
-            self._calm_s = max(CALM_S, CALM_CALLS / rate) if rate > SLOWEST else SLOWEST_CALM_S
+            rate_share = KEPT_RATE_SHARE if self._let_through > 0 else 1.0
+            rate = min(KEPT_RATE_SHARE * measured, rate_share * paced)
+            self._rate = max(SLOWEST_RATE, rate)
+            self._calm_s = max(CALM_S, CALM_CALLS / rate) if rate > SLOWEST_RATE else SLOWEST_CALM_S
         self._tries = 0 if self._let_through > 0 else self._tries + 1
         self._spell += 1
         self._let_through = 0
         self._refused = False
         self._resumed_at = self._due = now
 
-    def _measured(self, now: float) -> tuple[int, float]:
+    def _measured_calls(self, now: float) -> tuple[int, float]:
         """Calls that were let through, and in which time; with the period before, where this one is
         too short to say anything.
         """
         period = self._period or _Period(now)
-        if self._refused_at - period.since >= SHORTEST_S and period.calls >= FEWEST:
+        if self._refused_at - period.since >= SHORTEST_PERIOD_S and period.calls >= FEWEST_CALLS:
             self._before, self._period = period, None
             return period.calls, now - period.since
         before = self._before or _Period(period.since)

@@ -8,14 +8,14 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final
 
-REACH: Final = 64
+MAX_PLACES_OVERTAKEN: Final = 64
 """Nobody is overtaken by who came more than so many places later."""
 
-_NOBODY: Final[deque[Waiter]] = deque()
+_EMPTY_QUEUE: Final[deque[QueuedCall]] = deque()
 
 
 @dataclass(slots=True, eq=False)
-class Waiter:
+class QueuedCall:
     """One who waits.
 
     Args:
@@ -31,14 +31,14 @@ class Waiter:
     group: str
     tokens: int
     since: float
-    turn: asyncio.Future[Any]
-    again: bool = False
+    permit_future: asyncio.Future[Any]
+    is_retry: bool = False
 
-    def __lt__(self, other: Waiter) -> bool:
+    def __lt__(self, other: QueuedCall) -> bool:
         return self.place < other.place
 
 
-class Line:
+class FairQueue:
     """Who comes again first, as the time of their asks is running; then first come, first served,
     save that the group of the last call goes on while it can.
 
@@ -46,80 +46,80 @@ class Line:
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[Waiter, None] = {}
-        self._again: list[Waiter] = []
-        self._groups: dict[str, deque[Waiter]] = {}
-        self._order: deque[Waiter] = deque()
+        self._waiting: dict[QueuedCall, None] = {}
+        self._retries: list[QueuedCall] = []
+        self._groups: dict[str, deque[QueuedCall]] = {}
+        self._order: deque[QueuedCall] = deque()
         self._last = ""
 
     def __bool__(self) -> bool:
-        return self._trim_again() or self._trim(self._order)
+        return self._trim_retries() or self._trim(self._order)
 
-    def join(self, waiter: Waiter) -> None:
+    def join(self, call: QueuedCall) -> None:
         """Stand at the end, or before all who never had a turn."""
-        self._waiting[waiter] = None
-        if waiter.again:
-            heapq.heappush(self._again, waiter)
+        self._waiting[call] = None
+        if call.is_retry:
+            heapq.heappush(self._retries, call)
             return
-        self._order.append(waiter)
-        self._groups.setdefault(waiter.group, deque()).append(waiter)
+        self._order.append(call)
+        self._groups.setdefault(call.group, deque()).append(call)
 
-    def leave(self, waiter: Waiter) -> None:
+    def leave(self, call: QueuedCall) -> None:
         """Stand there no more, served or not."""
-        self._waiting.pop(waiter, None)
-        group = self._groups.get(waiter.group)
+        self._waiting.pop(call, None)
+        group = self._groups.get(call.group)
         if group is not None and not self._trim(group):
-            del self._groups[waiter.group]
+            del self._groups[call.group]
 
-    def eldest(self) -> Waiter:
+    def oldest(self) -> QueuedCall:
         """Who came first of those who come again, else of all, in a line that is not empty."""
-        if self._trim_again():
-            return self._again[0]
+        if self._trim_retries():
+            return self._retries[0]
         self._trim(self._order)
         return self._order[0]
 
-    def next(self) -> Waiter:
+    def next(self) -> QueuedCall:
         """Who is next: the eldest of the last group, where that overtakes nobody by too much, nor
         anyone who comes again.
         """
-        eldest = self.eldest()
-        if eldest.again:
-            return eldest
-        group = self._groups.get(self._last, _NOBODY)
-        if self._trim(group) and group[0].place - eldest.place <= REACH:
+        oldest = self.oldest()
+        if oldest.is_retry:
+            return oldest
+        group = self._groups.get(self._last, _EMPTY_QUEUE)
+        if self._trim(group) and group[0].place - oldest.place <= MAX_PLACES_OVERTAKEN:
             return group[0]
-        return eldest
+        return oldest
 
-    def serve(self) -> Waiter:
+    def pop(self) -> QueuedCall:
         """Take the next one out."""
-        waiter = self.next()
-        if not waiter.again:
-            self._last = waiter.group
-        self.leave(waiter)
-        return waiter
+        call = self.next()
+        if not call.is_retry:
+            self._last = call.group
+        self.leave(call)
+        return call
 
-    def everyone(self) -> list[Waiter]:
+    def waiting_calls(self) -> list[QueuedCall]:
         """All who wait, as they joined."""
         return list(self._waiting)
 
-    def _trim(self, queue: deque[Waiter]) -> bool:
+    def _trim(self, queue: deque[QueuedCall]) -> bool:
         """Drop from the front who has left or was cancelled; false when that was everybody."""
         while queue:
-            waiter = queue[0]
-            if self._stands(waiter):
+            call = queue[0]
+            if self._is_waiting(call):
                 return True
             queue.popleft()
         return False
 
-    def _trim_again(self) -> bool:
+    def _trim_retries(self) -> bool:
         """The same for those who come again."""
-        while self._again:
-            if self._stands(self._again[0]):
+        while self._retries:
+            if self._is_waiting(self._retries[0]):
                 return True
-            heapq.heappop(self._again)
+            heapq.heappop(self._retries)
         return False
 
-    def _stands(self, waiter: Waiter) -> bool:
-        if waiter.turn.cancelled():
-            self._waiting.pop(waiter, None)
-        return waiter in self._waiting
+    def _is_waiting(self, call: QueuedCall) -> bool:
+        if call.permit_future.cancelled():
+            self._waiting.pop(call, None)
+        return call in self._waiting

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
 from assizes.judge.config.run import LimitsConfig
-from assizes.judge.engine.limits.fair_queue import Waiter
-from assizes.judge.engine.limits.model_limiter import Lane, Start
-from assizes.judge.engine.limits.rate_limiter import NEVER, Pace
-from assizes.judge.engine.limits.start_smoother import Spread
+from assizes.judge.engine.limits.fair_queue import QueuedCall
+from assizes.judge.engine.limits.model_limiter import AdmittedCall, ModelLimiter
+from assizes.judge.engine.limits.rate_limiter import NEVER, RateLimit
+from assizes.judge.engine.limits.start_smoother import StartSmoother
 from assizes.judge.errors import AssizesError
 
 _TINY_S: Final = 1e-6
@@ -22,7 +22,9 @@ _TINY_S: Final = 1e-6
 class Leases(Protocol):
     """Limits that processes share."""
 
-    def paces(self, model: str, wake: Callable[[], None]) -> tuple[Pace | None, Pace | None]:
+    def rate_limits(
+        self, model: str, wake: Callable[[], None]
+    ) -> tuple[RateLimit | None, RateLimit | None]:
         """The shared paces of a model's requests and of its tokens; null where not limited.
 
         Args:
@@ -37,25 +39,27 @@ class Permit:
     `waited_ms` is how long leave was waited for, `place` numbers who asked for leave as they came.
     """
 
-    def __init__(self, lane: Lane, start: Start) -> None:
-        self.place = start.waiter.place
-        self.waited_ms = (start.at - start.waiter.since) * 1000
-        self._lane = lane
-        self._start = start
+    def __init__(self, limiter: ModelLimiter, call: AdmittedCall) -> None:
+        self.place = call.queued_call.place
+        self.waited_ms = (call.at - call.queued_call.since) * 1000
+        self._limiter = limiter
+        self._call = call
 
     def settle(self, tokens: int | None) -> None:
         """Put what the call really took in the place of the estimate; null: that is not known."""
         if tokens is not None:
-            self._lane.settle(self._start, tokens)
+            self._limiter.settle(self._call, tokens)
 
-    def refused(self, retry_after_s: float | None) -> None:
+    def report_refusal(self, retry_after_s: float | None) -> None:
         """The provider turned the call away for its rate: press it less."""
         now = asyncio.get_running_loop().time()
-        self._lane.pressure.refused(self._start.spell, self._start.at, now, retry_after_s)
+        self._limiter.adaptive_rate.note_refusal(
+            self._call.spell, self._call.at, now, retry_after_s
+        )
 
-    def unused(self) -> None:
+    def cancel(self) -> None:
         """No call was made."""
-        self._lane.undo(self._start)
+        self._limiter.undo(self._call)
 
 
 class Limiter:
@@ -74,13 +78,13 @@ class Limiter:
         self.peak = 0
         self._limits = limits
         self._leases = leases
-        self._lanes: dict[str, Lane] = {}
+        self._model_limiters: dict[str, ModelLimiter] = {}
         self._places = itertools.count()
-        self._spread = Spread(self.size)
+        self._start_smoother = StartSmoother(self.size)
         self._timer: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
-    async def admitted(
+    async def admit(
         self, model: str, tokens: int, group: str = "", place: int | None = None
     ) -> AsyncIterator[Permit]:
         """Wait for leave to call a model, and hold its slot for the length of the block.
@@ -101,61 +105,67 @@ class Limiter:
         try:
             yield permit
         finally:
-            self._spread.ended(clock() - began)
-            self._give_back()
+            self._start_smoother.note_end(clock() - began)
+            self._release_slot()
 
     async def _permit(self, model: str, tokens: int, group: str, place: int | None) -> Permit:
         loop = asyncio.get_running_loop()
-        again = place is not None
+        is_retry = place is not None
         place = next(self._places) if place is None else place
-        waiter = Waiter(place, group, tokens, loop.time(), loop.create_future(), again)
-        lane = self._lane(model)
-        lane.join(waiter)
-        self._admit()
+        call = QueuedCall(place, group, tokens, loop.time(), loop.create_future(), is_retry)
+        limiter = self._model_limiter(model)
+        limiter.join(call)
+        self._start_ready_calls()
         try:
-            permit: Permit = await waiter.turn
+            permit: Permit = await call.permit_future
         except asyncio.CancelledError:
-            self._withdraw(lane, waiter)
+            self._withdraw(limiter, call)
             raise
         return permit
 
-    def _lane(self, model: str) -> Lane:
-        if (lane := self._lanes.get(model)) is None:
-            shared = self._leases.paces(model, self._admit) if self._leases else (None, None)
-            lane = self._lanes[model] = Lane(self._limits, shared)
-        return lane
+    def _model_limiter(self, model: str) -> ModelLimiter:
+        if (limiter := self._model_limiters.get(model)) is None:
+            shared = (
+                self._leases.rate_limits(model, self._start_ready_calls)
+                if self._leases
+                else (None, None)
+            )
+            limiter = self._model_limiters[model] = ModelLimiter(self._limits, shared)
+        return limiter
 
-    def _admit(self) -> None:
+    def _start_ready_calls(self) -> None:
         """Let start who may; have the clock ring for who may later."""
         loop = asyncio.get_running_loop()
         while self.in_flight < self.size:
             now = loop.time()
-            waiting = [(self._ready_at(lane, now), lane) for lane in self._lanes.values()]
+            waiting = [
+                (self._ready_at(limiter, now), limiter) for limiter in self._model_limiters.values()
+            ]
             first = min((at for at, _ in waiting), default=NEVER)
-            if max(first, self._spread.due) > now + _TINY_S:
-                self._ring_at(max(first, self._spread.due))
+            if max(first, self._start_smoother.due) > now + _TINY_S:
+                self._set_timer(max(first, self._start_smoother.due))
                 return
-            ready = [lane for at, lane in waiting if at <= now + _TINY_S]
-            lane = min(ready, key=lambda one: one.line.eldest().place)
-            start = lane.start(now)
-            self._spread.started(now)
+            ready = [limiter for at, limiter in waiting if at <= now + _TINY_S]
+            limiter = min(ready, key=lambda limiter: limiter.queue.oldest().place)
+            admitted_call = limiter.start(now)
+            self._start_smoother.note_start(now)
             self.in_flight += 1
             self.peak = max(self.peak, self.in_flight)
-            start.waiter.turn.set_result(Permit(lane, start))
+            admitted_call.queued_call.permit_future.set_result(Permit(limiter, admitted_call))
 
-    def _ready_at(self, lane: Lane, now: float) -> float:
-        if not lane.line:
+    def _ready_at(self, limiter: ModelLimiter, now: float) -> float:
+        if not limiter.queue:
             return NEVER
         try:
-            return lane.ready_at(now)
+            return limiter.ready_at(now)
         except AssizesError as error:
-            for waiter in lane.line.everyone():
-                lane.line.leave(waiter)
-                if not waiter.turn.cancelled():  # who was may still stand in line
-                    waiter.turn.set_exception(error)
+            for call in limiter.queue.waiting_calls():
+                limiter.queue.leave(call)
+                if not call.permit_future.cancelled():  # who was may still stand in line
+                    call.permit_future.set_exception(error)
             return NEVER
 
-    def _ring_at(self, at: float) -> None:
+    def _set_timer(self, at: float) -> None:
         """Ring at that time, unless the clock rings earlier anyway."""
         if self._timer is not None:
             if self._timer.when() <= at:
@@ -163,22 +173,22 @@ class Limiter:
             self._timer.cancel()
             self._timer = None
         if at < NEVER:
-            self._timer = asyncio.get_running_loop().call_at(at, self._rung)
+            self._timer = asyncio.get_running_loop().call_at(at, self._on_timer)
 
-    def _rung(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
-        self._admit()
+        self._start_ready_calls()
 
-    def _give_back(self) -> None:
+    def _release_slot(self) -> None:
         self.in_flight -= 1
-        self._admit()
+        self._start_ready_calls()
 
-    def _withdraw(self, lane: Lane, waiter: Waiter) -> None:
+    def _withdraw(self, limiter: ModelLimiter, call: QueuedCall) -> None:
         """Who waited was cancelled, perhaps when its turn had just come."""
-        turn = waiter.turn
-        if not turn.cancelled() and turn.exception() is None:
-            turn.result().unused()
-            self._give_back()
-        elif turn.cancelled():
-            lane.line.leave(waiter)
-            self._admit()
+        future = call.permit_future
+        if not future.cancelled() and future.exception() is None:
+            future.result().unused()
+            self._release_slot()
+        elif future.cancelled():
+            limiter.queue.leave(call)
+            self._start_ready_calls()

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from assizes.judge.config.run import LimitsConfig
-from assizes.judge.engine.limits.adaptive_rate import Pressure
-from assizes.judge.engine.limits.fair_queue import Line, Waiter
-from assizes.judge.engine.limits.rate_limiter import Charge, Pace, Pacer
+from assizes.judge.engine.limits.adaptive_rate import AdaptiveRate
+from assizes.judge.engine.limits.fair_queue import FairQueue, QueuedCall
+from assizes.judge.engine.limits.rate_limiter import Charge, RateLimit, RateLimiter
 
 
 @dataclass(slots=True, eq=False)
-class Start:
+class AdmittedCall:
     """A call that may be made, and what it was charged.
 
     Args:
@@ -23,14 +23,14 @@ class Start:
         tokens: its charges for the tokens it is estimated to take.
     """
 
-    waiter: Waiter
+    queued_call: QueuedCall
     at: float
     spell: int
-    requests: Sequence[tuple[Pace, Charge]]
-    tokens: Sequence[tuple[Pace, Charge]]
+    requests: Sequence[tuple[RateLimit, Charge]]
+    tokens: Sequence[tuple[RateLimit, Charge]]
 
 
-class Lane:
+class ModelLimiter:
     """Every start of a model's calls goes through its lane, one after the other.
 
     Args:
@@ -39,19 +39,21 @@ class Lane:
     """
 
     def __init__(
-        self, limits: LimitsConfig, shared: tuple[Pace | None, Pace | None] = (None, None)
+        self, limits: LimitsConfig, shared: tuple[RateLimit | None, RateLimit | None] = (None, None)
     ) -> None:
-        self.line = Line()
-        self.pressure = Pressure()
-        self._requests = _paces(limits.requests_per_minute, Pacer.of_requests, shared[0])
-        self._tokens = _paces(limits.tokens_per_minute, Pacer.of_tokens, shared[1])
+        self.queue = FairQueue()
+        self.adaptive_rate = AdaptiveRate()
+        self._requests = _rate_limits(
+            limits.requests_per_minute, RateLimiter.of_requests, shared[0]
+        )
+        self._tokens = _rate_limits(limits.tokens_per_minute, RateLimiter.of_tokens, shared[1])
 
-    def join(self, waiter: Waiter) -> None:
+    def join(self, call: QueuedCall) -> None:
         """Stand in line."""
-        if not self.line:
-            for pace in (*self._requests, *self._tokens):
-                pace.begin(waiter.since)
-        self.line.join(waiter)
+        if not self.queue:
+            for rate_limit in (*self._requests, *self._tokens):
+                rate_limit.begin(call.since)
+        self.queue.join(call)
 
     def ready_at(self, now: float) -> float:
         """When the next in line may start.
@@ -59,40 +61,40 @@ class Lane:
         Raises:
             AssizesError: when a shared limit cannot be had.
         """
-        tokens = self.line.next().tokens
-        times = [self.pressure.ready_at()]
-        times += [pace.ready_at(1, now) for pace in self._requests]
-        times += [pace.ready_at(tokens, now) for pace in self._tokens]
+        tokens = self.queue.next().tokens
+        times = [self.adaptive_rate.ready_at()]
+        times += [rate_limit.ready_at(1, now) for rate_limit in self._requests]
+        times += [rate_limit.ready_at(tokens, now) for rate_limit in self._tokens]
         return max(times)
 
-    def start(self, now: float) -> Start:
+    def start(self, now: float) -> AdmittedCall:
         """Let the next in line start."""
-        waiter = self.line.serve()
-        return Start(
-            waiter=waiter,
+        call = self.queue.pop()
+        return AdmittedCall(
+            queued_call=call,
             at=now,
-            spell=self.pressure.take(now),
-            requests=[(pace, pace.take(1, now)) for pace in self._requests],
-            tokens=[(pace, pace.take(waiter.tokens, now)) for pace in self._tokens],
+            spell=self.adaptive_rate.take(now),
+            requests=[(rate_limit, rate_limit.take(1, now)) for rate_limit in self._requests],
+            tokens=[(rate_limit, rate_limit.take(call.tokens, now)) for rate_limit in self._tokens],
         )
 
-    def settle(self, start: Start, tokens: int) -> None:
+    def settle(self, call: AdmittedCall, tokens: int) -> None:
         """The call took so many tokens."""
-        _settle(start.tokens, tokens)
+        _settle(call.tokens, tokens)
 
-    def undo(self, start: Start) -> None:
+    def undo(self, call: AdmittedCall) -> None:
         """The call was not made."""
-        _settle(start.requests, 0)
-        _settle(start.tokens, 0)
+        _settle(call.requests, 0)
+        _settle(call.tokens, 0)
 
 
-def _paces(
-    per_minute: int | None, keeping: Callable[[int], Pace], shared: Pace | None
-) -> list[Pace]:
-    own = [keeping(per_minute)] if per_minute is not None else []
+def _rate_limits(
+    per_minute: int | None, make_limit: Callable[[int], RateLimit], shared: RateLimit | None
+) -> list[RateLimit]:
+    own = [make_limit(per_minute)] if per_minute is not None else []
     return own if shared is None else [*own, shared]
 
 
-def _settle(charges: Iterable[tuple[Pace, Charge]], cost: float) -> None:
-    for pace, charge in charges:
-        pace.settle(charge, cost)
+def _settle(charges: Iterable[tuple[RateLimit, Charge]], cost: float) -> None:
+    for rate_limit, charge in charges:
+        rate_limit.settle(charge, cost)

@@ -14,18 +14,18 @@ from typing import Final, Protocol
 from assizes.judge.errors import AssizesError
 
 MINUTE_S: Final = 60.0
-USED: Final = 0.985
+USED_SHARE: Final = 0.985
 """Share of a limit that is used: calls that were sent within a minute and a little may all arrive
 within a minute."""
 
-FORESEEN: Final = 0.99
+FORESEEN_SHARE: Final = 0.99
 """Share of a limit of tokens that calls may be estimated to take: some will take more."""
 
 CATCH_UP_S: Final = 0.3
 """What is late because the event loop was busy starts at once up to this much."""
 
-LAG_S: Final = 3.0
-HASTE: Final = 1.2
+MAX_LAG_S: Final = 3.0
+CATCH_UP_FACTOR: Final = 1.2
 """What is later than that starts so many times as fast, up to this much; the rest is lost."""
 
 NEVER: Final = math.inf
@@ -40,7 +40,7 @@ class Charge:
     cost: float
 
 
-class Pace(Protocol):
+class RateLimit(Protocol):
     """Says when the next call may start. A cost is a number of requests, or of tokens."""
 
     def begin(self, now: float) -> None:
@@ -73,7 +73,7 @@ class _Schedule:
         self.due = max(self.due, now - self.lag_s) + cost / self.rate
 
 
-class Pacer:
+class RateLimiter:
     """The pace of a limit that this process has for itself.
 
     Starts are spaced by what they cost (GCRA, virtual schedules), the first at once and without a
@@ -90,19 +90,22 @@ class Pacer:
         self._allowed = allowed
         self._window_s = window_s
         rate = allowed / window_s
-        self._schedules = (_Schedule(rate, LAG_S), _Schedule(HASTE * rate, CATCH_UP_S))
+        self._schedules = (
+            _Schedule(rate, MAX_LAG_S),
+            _Schedule(CATCH_UP_FACTOR * rate, CATCH_UP_S),
+        )
         self._charged: deque[Charge] = deque()
         self._total = 0.0
 
     @classmethod
-    def of_requests(cls, per_minute: int) -> Pacer:
+    def of_requests(cls, per_minute: int) -> RateLimiter:
         """Keeps a limit of requests."""
-        return cls(per_minute, MINUTE_S / USED)
+        return cls(per_minute, MINUTE_S / USED_SHARE)
 
     @classmethod
-    def of_tokens(cls, per_minute: int) -> Pacer:
+    def of_tokens(cls, per_minute: int) -> RateLimiter:
         """Keeps a limit of tokens."""
-        return cls(FORESEEN * per_minute, MINUTE_S * FORESEEN / USED)
+        return cls(FORESEEN_SHARE * per_minute, MINUTE_S * FORESEEN_SHARE / USED_SHARE)
 
     def begin(self, now: float) -> None:
         """Start the schedules anew where they lag behind."""
@@ -115,13 +118,13 @@ class Pacer:
         """
         self._forget(now)
         excess = self._total + min(cost, self._allowed) - self._allowed
-        room_at = -NEVER
+        free_at = -NEVER
         for charge in self._charged:
             if excess <= 0:
                 break
             excess -= charge.cost
-            room_at = charge.at + self._window_s
-        return max(room_at, *(schedule.due for schedule in self._schedules))
+            free_at = charge.at + self._window_s
+        return max(free_at, *(schedule.due for schedule in self._schedules))
 
     def take(self, cost: float, now: float) -> Charge:
         """Move the schedules on by the cost."""
@@ -146,15 +149,15 @@ class Pacer:
             self._total -= self._charged.popleft().cost
 
 
-LATE_S: Final = 0.3
+MAX_LATE_S: Final = 0.3
 """A leased unit is lost when it was not used this long after its time."""
 
-LEAD_S: Final = 1.0
+LEASE_AHEAD_S: Final = 1.0
 """So far ahead units are leased, so that nobody waits for the server that grants them."""
 
 
 @dataclass(slots=True)
-class Block:
+class LeaseBlock:
     """Units leased together: the first may be used from `at`, the others at `rate` a second."""
 
     at: float
@@ -162,7 +165,7 @@ class Block:
     rate: float
 
 
-class Leased:
+class LeasedRate:
     """The pace of a limit that processes share: what was leased is used by this process alone.
 
     Each unit has its time, so the processes together keep the even spacing of one; a unit that is
@@ -174,22 +177,22 @@ class Leased:
             waits.
     """
 
-    def __init__(self, most: float, want: Callable[[], None]) -> None:
+    def __init__(self, most: float, request_units: Callable[[], None]) -> None:
         self._most = most
-        self._want = want
-        self._blocks: deque[Block] = deque()
-        self._held = 0.0
-        self._need = 0.0
-        self._owed = 0.0
+        self._request_units = request_units
+        self._blocks: deque[LeaseBlock] = deque()
+        self._held_units = 0.0
+        self._needed_units = 0.0
+        self._owed_units = 0.0
         self._error: AssizesError | None = None
 
     def begin(self, now: float) -> None:
         """Units keep their times."""
 
-    def add(self, block: Block) -> None:
+    def add(self, block: LeaseBlock) -> None:
         """More units."""
         self._blocks.append(block)
-        self._held += block.units
+        self._held_units += block.units
 
     def counts_at_most(self, most: float) -> None:
         """As `most` is from now on: the limit may be lower than it was, or rise again."""
@@ -199,42 +202,42 @@ class Leased:
         """No units will come any more, for this reason."""
         self._error = error
 
-    def missing(self, now: float) -> float:
+    def missing_units(self, now: float) -> float:
         """How many units the next call lacks; 0 when it lacks none but more should be leased ahead;
         -1 when enough are.
         """
         self._forget(now)
-        lacks = self._need + self._owed - self._held
+        lacks = self._needed_units + self._owed_units - self._held_units
         if lacks > 0:
             return lacks
         last = self._blocks[-1] if self._blocks else None
         ends = last.at + last.units / last.rate if last else now
-        return 0.0 if ends < now + LEAD_S else -1.0
+        return 0.0 if ends < now + LEASE_AHEAD_S else -1.0
 
     def ready_at(self, cost: float, now: float) -> float:
         """The time of the first unit, where enough are there."""
         if self._error is not None:
             raise self._error
-        self._need = min(cost, self._most)
-        missing = self.missing(now)
+        self._needed_units = min(cost, self._most)
+        missing = self.missing_units(now)
         if missing >= 0:
-            self._want()
+            self._request_units()
         return NEVER if missing > 0 or not self._blocks else self._blocks[0].at
 
     def take(self, cost: float, now: float) -> Charge:
         """Use the oldest units, for what calls before this one took beyond their estimate too."""
         charge = Charge(now, min(cost, self._most))
-        self._use(max(0.0, charge.cost + self._owed))
-        self._owed = min(0.0, charge.cost + self._owed)
+        self._use(max(0.0, charge.cost + self._owed_units))
+        self._owed_units = min(0.0, charge.cost + self._owed_units)
         return charge
 
     def settle(self, charge: Charge, cost: float) -> None:
         """The difference is owed, or saved, by the next calls."""
         cost = min(cost, self._most)
-        self._owed += cost - charge.cost
+        self._owed_units += cost - charge.cost
         charge.cost = cost
         if self._blocks:
-            self._owed = max(self._owed, -LATE_S * self._blocks[-1].rate)
+            self._owed_units = max(self._owed_units, -MAX_LATE_S * self._blocks[-1].rate)
 
     def _use(self, units: float) -> None:
         while units > 0 and self._blocks:
@@ -242,14 +245,14 @@ class Leased:
             used = min(units, block.units)
             block.at += used / block.rate
             block.units -= used
-            self._held -= used
+            self._held_units -= used
             units -= used
             if block.units <= _TINY:
                 self._blocks.popleft()
         if not self._blocks:
-            self._held = 0.0
+            self._held_units = 0.0
 
     def _forget(self, now: float) -> None:
-        while self._blocks and (late_s := now - LATE_S - self._blocks[0].at) > _TINY:
+        while self._blocks and (late_s := now - MAX_LATE_S - self._blocks[0].at) > _TINY:
             block = self._blocks[0]
             self._use(min(block.units, late_s * block.rate))

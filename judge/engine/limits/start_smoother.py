@@ -11,14 +11,14 @@ from typing import Final
 
 from assizes.judge.engine.limits.rate_limiter import NEVER
 
-HASTE: Final = 2.0
+START_RATE_FACTOR: Final = 2.0
 """Starts may follow one another so many times as fast as slots become free on average."""
 
-QUICK: Final = 8
+SHORT_CALL_WEIGHT: Final = 8
 """Calls that are shorter than before count for so much: after an outage slots fill quickly again."""
 
 
-class Spread:
+class StartSmoother:
     """When the next call may start, for the sake of those in flight.
 
     Args:
@@ -31,13 +31,13 @@ class Spread:
         self._held_s = 0.0
         self._seen = 0
 
-    def started(self, now: float) -> None:
+    def note_start(self, now: float) -> None:
         """A call starts now."""
-        gap_s = self._held_s / self._size / HASTE
+        gap_s = self._held_s / self._size / START_RATE_FACTOR
         self.due = max(self.due, now - gap_s) + gap_s
 
-    def ended(self, held_s: float) -> None:
+    def note_end(self, held_s: float) -> None:
         """A call gives back its slot, which it held so long."""
         self._seen = min(self._seen + 1, self._size)
-        weight = min(self._seen, QUICK) if held_s < self._held_s else self._seen
+        weight = min(self._seen, SHORT_CALL_WEIGHT) if held_s < self._held_s else self._seen
         self._held_s += (held_s - self._held_s) / weight

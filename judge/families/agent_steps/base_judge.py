@@ -90,34 +90,36 @@ class BaseJudge(ABC):
 
     def judge(self, case: Case) -> list[Score]:
         """The result as a headline with parts; skipped where there is none."""
-        found = self.evaluate(*as_data(case))
-        if found is None:
+        result = self.evaluate(*as_data(case))
+        if result is None:
             return [Score.skipped(self.name, "the judge does not apply to this case")]
-        subs = {str(key): one for key, one in found.metadata.items() if _is_sub_score(one)}
-        others = {str(key): _plain(one) for key, one in found.metadata.items() if key not in subs}
-        details = {"reasoning": found.reasoning, "strategy": str(self.strategy), **others}
-        headline = self._score(found.score, details)
+        subs = {str(key): value for key, value in result.metadata.items() if _is_sub_score(value)}
+        others = {
+            str(key): _plain(value) for key, value in result.metadata.items() if key not in subs
+        }
+        details = {"reasoning": result.reasoning, "strategy": str(self.strategy), **others}
+        headline = self._score(result.score, details)
         if headline.status == "scored":
-            headline = replace(headline, passed=found.passed)
-        return [headline, *(self._part(key, one) for key, one in sorted(subs.items()))]
+            headline = replace(headline, passed=result.passed)
+        return [headline, *(self._part(key, sub) for key, sub in sorted(subs.items()))]
 
     def _part(self, key: str, sub: Mapping[str, Any]) -> Score:
         return self._score(sub["score"], {"reasoning": str(sub.get("reasoning", ""))}, key)
 
-    def _score(self, given: float, details: Mapping[str, Any], part: str = "") -> Score:
-        if not math.isfinite(given):
-            reason = f"the judge scored {given!r}, wanted 0 to 1"
+    def _score(self, raw_score: float, details: Mapping[str, Any], part: str = "") -> Score:
+        if not math.isfinite(raw_score):
+            reason = f"the judge scored {raw_score!r}, wanted 0 to 1"
             return Score.failed(self.name, reason, "invalid_score", part)
-        value, warnings = clamped(given)
+        value, warnings = clamp_score(raw_score)
         warned = {"warnings": warnings} if warnings else {}
         return Score.of(self.metrics[0], value, part=part, details={**details, **warned})
 
 
-def clamped(given: float) -> tuple[float, list[str]]:
+def clamp_score(raw_score: float) -> tuple[float, list[str]]:
     """A score on 0..1, 9 decimals, and a warning where it was not on it."""
-    value = round(min(max(float(given), 0.0), 1.0), 9)
-    inside = 0 <= given <= 1
-    return value, [] if inside else [f"score {given:g} is outside 0..1, taken as {value:g}"]
+    value = round(min(max(float(raw_score), 0.0), 1.0), 9)
+    inside = 0 <= raw_score <= 1
+    return value, [] if inside else [f"score {raw_score:g} is outside 0..1, taken as {value:g}"]
 
 
 def _plain(value: Any) -> Any:

@@ -22,7 +22,7 @@ def _entry(kind: type[StepJudge], options: type[StepOptions]) -> JudgeEntry:
         description=kind.description,
         needs=("transcript", *kind.needs),
         needs_ground_truth=True,
-        made=lambda chosen, _: kind(chosen),
+        create_judge=lambda chosen, _: kind(chosen),
         options=options,
         asks=kind is not TrajectoryJudge,
     )

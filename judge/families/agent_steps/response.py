@@ -6,22 +6,22 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from assizes.judge.case import Case, Expected
-from assizes.judge.evidence.steps import Step, final_response, requests, steps_of
+from assizes.judge.evidence.steps import AgentStep, final_response, requests, steps_of
 from assizes.judge.families.agent_steps.base_judge import EvaluationStrategy
 from assizes.judge.families.agent_steps.step_scores import (
     RULES,
-    Answer,
-    Finding,
+    StepFinding,
     StepJudge,
+    StepReply,
     SubFinding,
-    cut,
+    finding_without_asks,
     is_null,
     reply_rule,
-    settled,
+    shorten_text,
     shown_steps,
-    weighed,
+    weighted_finding,
 )
-from assizes.judge.prompts.sections import NOT_CAPTURED, data_section, numbered
+from assizes.judge.prompts.sections import NOT_CAPTURED, data_section, numbered_list
 from assizes.judge.protocol import Prompt, Steps, ask
 
 WEIGHTS: Final = {"relevance": 0.5, "faithfulness": 0.5}
@@ -45,7 +45,7 @@ REFUSAL_EXPECTED: Final = (
 """What is expected of a response where the case says `null`."""
 
 
-class ResponseReply(Answer):
+class ResponseReply(StepReply):
     """What the model replies."""
 
     relevance: SubFinding
@@ -60,7 +60,7 @@ class ResponseEvidence:
     requests: tuple[str, ...]
     expected: str
     refusal: bool
-    steps: tuple[Step, ...]
+    steps: tuple[AgentStep, ...]
     response: str
 
 
@@ -73,46 +73,48 @@ class ResponseQualityJudge(StepJudge):
     description = "Mean of relevance and faithfulness of the final response."
     prompts = (SYSTEM, REFUSAL_EXPECTED)
 
-    def unspecified(self, expected: Expected) -> str | None:
+    def missing_expectation(self, expected: Expected) -> str | None:
         """Runs where `response_quality` says something."""
-        given = (expected.response_quality or "").strip()
-        return None if given else "no expected.response_quality"
+        expectation = (expected.response_quality or "").strip()
+        return None if expectation else "no expected.response_quality"
 
-    def found(self, case: Case) -> Steps[Finding]:
+    def evaluate(self, case: Case) -> Steps[StepFinding]:
         """An empty response by program; else one ask."""
         expected = (case.expected.response_quality or "").strip()
         refusal = is_null(expected)
         response = final_response(case.transcript)
-        asked = requests(case.transcript)
+        user_requests = requests(case.transcript)
         details = {
-            "question": asked[-1] if asked else "",
-            "expected_response": cut(expected, MAX_SHOWN),
-            "extracted_response": cut(response, MAX_SHOWN),
+            "question": user_requests[-1] if user_requests else "",
+            "expected_response": shorten_text(expected, MAX_SHOWN),
+            "extracted_response": shorten_text(response, MAX_SHOWN),
         }
         if not response:
             reason = "Rightly answered nothing" if refusal else "The response is empty"
-            return settled(Finding(1.0 if refusal else 0.0, reason, details))
+            return finding_without_asks(StepFinding(1.0 if refusal else 0.0, reason, details))
         evidence = ResponseEvidence(
             context=(case.transcript.system or "").strip() or NOT_CAPTURED,
-            requests=asked,
+            requests=user_requests,
             expected=REFUSAL_EXPECTED if refusal else expected,
             refusal=refusal,
             steps=steps_of(case.transcript),
             response=response,
         )
-        return _asked(evidence, details)
+        return _ask_model(evidence, details)
 
 
-def _asked(evidence: ResponseEvidence, details: dict[str, Any]) -> Steps[Finding]:
+def _ask_model(evidence: ResponseEvidence, details: dict[str, Any]) -> Steps[StepFinding]:
     reply = yield from ask(Prompt(SYSTEM, _user_message(evidence)), ResponseReply, evidence)
-    return weighed({name: getattr(reply, name) for name in WEIGHTS}, WEIGHTS, details)
+    return weighted_finding({name: getattr(reply, name) for name in WEIGHTS}, WEIGHTS, details)
 
 
 def _user_message(evidence: ResponseEvidence) -> str:
     return "\n\n".join(
         [
             data_section("Agent's instructions and permissions", evidence.context),
-            data_section("User requests, the last one is answered", numbered(evidence.requests)),
+            data_section(
+                "User requests, the last one is answered", numbered_list(evidence.requests)
+            ),
             data_section("What a good response does", evidence.expected),
             data_section("Agent's steps", shown_steps(evidence.steps)),
             data_section("Final response", evidence.response),

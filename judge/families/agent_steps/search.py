@@ -14,26 +14,33 @@ from typing import Any, Final
 from pydantic import Field
 
 from assizes.judge.case import Case, Expected
-from assizes.judge.evidence.steps import Step, found_items, json_value, named, requests, steps_of
-from assizes.judge.evidence.tool_calls import canonical
+from assizes.judge.evidence.steps import (
+    AgentStep,
+    found_items,
+    json_value,
+    requests,
+    steps_of,
+    steps_of_tools,
+)
+from assizes.judge.evidence.tool_calls import canonical_text
 from assizes.judge.families.agent_steps.base_judge import EvaluationStrategy
 from assizes.judge.families.agent_steps.step_scores import (
     RULES,
-    Answer,
-    Finding,
+    StepFinding,
     StepJudge,
     StepOptions,
+    StepReply,
     SubFinding,
-    called,
+    call_texts,
+    finding_without_asks,
     is_null,
-    listed,
     reply_rule,
-    settled,
+    short_texts,
     shown_steps,
     turns_of,
-    weighed,
+    weighted_finding,
 )
-from assizes.judge.prompts.sections import data_section, numbered
+from assizes.judge.prompts.sections import data_section, numbered_list
 from assizes.judge.protocol import Prompt, Steps, ask
 
 WEIGHTS: Final = {"relevance": 0.5, "coverage": 0.5}
@@ -58,7 +65,7 @@ class SearchOptions(StepOptions):
     )
 
 
-class SearchReply(Answer):
+class SearchReply(StepReply):
     """What the model replies."""
 
     relevance: SubFinding
@@ -75,8 +82,8 @@ class SearchEvidence:
 
     requests: tuple[str, ...]
     expected: tuple[Any, ...]
-    found: tuple[Any, ...]
-    steps: tuple[Step, ...]
+    results: tuple[Any, ...]
+    steps: tuple[AgentStep, ...]
     covered: tuple[bool, ...]
 
     @property
@@ -95,38 +102,42 @@ class SearchJudge(StepJudge):
     prompts = (SYSTEM,)
     options: SearchOptions
 
-    def unspecified(self, expected: Expected) -> str | None:
+    def missing_expectation(self, expected: Expected) -> str | None:
         """Runs where `search_results` is given; an empty list is given, a blank text is not."""
         value = expected.search_results
-        given = value.strip() != "" if isinstance(value, str) else value is not None
-        return None if given else "no expected.search_results"
+        is_given = value.strip() != "" if isinstance(value, str) else value is not None
+        return None if is_given else "no expected.search_results"
 
-    def found(self, case: Case) -> Steps[Finding]:
+    def evaluate(self, case: Case) -> Steps[StepFinding]:
         """`null` is judged on calls, an empty list on results, both by program; else one ask."""
-        steps = named(steps_of(case.transcript), self.options.tools)
-        found = tuple(item for step in steps for item in found_items(step))
-        asked = requests(case.transcript)
+        steps = steps_of_tools(steps_of(case.transcript), self.options.tools)
+        results = tuple(item for step in steps for item in found_items(step))
+        user_requests = requests(case.transcript)
         expected = case.expected.search_results
-        due = _due(expected)
+        expected_results = _expected_results(expected)
         details = {
-            "question": asked[-1] if asked else "",
-            "expected_results": "null" if is_null(expected) else listed(due),
-            "extracted_results": listed(found),
+            "question": user_requests[-1] if user_requests else "",
+            "expected_results": "null" if is_null(expected) else short_texts(expected_results),
+            "extracted_results": short_texts(results),
         }
         if is_null(expected):
-            return settled(_refrained(steps, details))
-        if not due:
-            return settled(_found_nothing(steps, found, details))
+            return finding_without_asks(_negative_case_finding(steps, details))
+        if not expected_results:
+            return finding_without_asks(_empty_search_finding(steps, results, details))
         if not steps:
             reason = f"no search: results expected, but none of {_tools(self.options)} was called"
-            return settled(Finding(0.0, reason, details))
+            return finding_without_asks(StepFinding(0.0, reason, details))
         covered = (
-            () if isinstance(expected, str) and due == (expected.strip(),) else _covered(due, found)
+            ()
+            if isinstance(expected, str) and expected_results == (expected.strip(),)
+            else _coverage_flags(expected_results, results)
         )
-        return _asked(SearchEvidence(asked, due, found, steps, covered), details)
+        return _ask_model(
+            SearchEvidence(user_requests, expected_results, results, steps, covered), details
+        )
 
 
-def _due(expected: str | Sequence[Any] | None) -> tuple[Any, ...]:
+def _expected_results(expected: str | Sequence[Any] | None) -> tuple[Any, ...]:
     """The expected results; a text that is a JSON list is that list, any other one description."""
     if isinstance(expected, str):
         value = json_value(expected)
@@ -134,22 +145,29 @@ def _due(expected: str | Sequence[Any] | None) -> tuple[Any, ...]:
     return tuple(expected or ())
 
 
-def _covered(due: Sequence[Any], found: Sequence[Any]) -> tuple[bool, ...]:
-    return tuple(any(_is_result(one, item) for item in found) for one in due)
+def _coverage_flags(expected_results: Sequence[Any], results: Sequence[Any]) -> tuple[bool, ...]:
+    return tuple(
+        any(_is_result(expected_result, item) for item in results)
+        for expected_result in expected_results
+    )
 
 
-def _is_result(due: Any, item: Any) -> bool:
+def _is_result(expected: Any, item: Any) -> bool:
     """True when an item is the expected one: equal, or holding it as a value or as whole words; an
     expected object is held when each of its values is.
     """
-    if isinstance(due, Mapping):
+    if isinstance(expected, Mapping):
         if isinstance(item, Mapping):
-            return all(canonical(item.get(k)) == canonical(v) for k, v in due.items())
-        return all(_is_result(value, item) for value in due.values())
-    wanted = canonical(due)
-    if canonical(item) == wanted or any(canonical(leaf) == wanted for leaf in _leaves(item)):
+            return all(
+                canonical_text(item.get(k)) == canonical_text(v) for k, v in expected.items()
+            )
+        return all(_is_result(value, item) for value in expected.values())
+    wanted = canonical_text(expected)
+    if canonical_text(item) == wanted or any(
+        canonical_text(leaf) == wanted for leaf in _leaves(item)
+    ):
         return True
-    words = re.escape(str(due).strip().casefold())
+    words = re.escape(str(expected).strip().casefold())
     texts = [leaf.casefold() for leaf in _leaves(item) if isinstance(leaf, str)]
     return bool(words) and any(re.search(rf"(?<!\w){words}(?!\w)", text) for text in texts)
 
@@ -161,37 +179,39 @@ def _leaves(item: Any, depth: int = 0) -> list[Any]:
     return [item]
 
 
-def _refrained(steps: Sequence[Step], details: dict[str, Any]) -> Finding:
-    operations = called(steps)
+def _negative_case_finding(steps: Sequence[AgentStep], details: dict[str, Any]) -> StepFinding:
+    operations = call_texts(steps)
     if operations:
-        return Finding(
+        return StepFinding(
             0.0,
             f"Should not search but did: {operations[0]}",
             details | {"operations": operations},
             turns=turns_of(steps),
         )
-    return Finding(1.0, "Rightly did not search", details | {"operations": []})
+    return StepFinding(1.0, "Rightly did not search", details | {"operations": []})
 
 
-def _found_nothing(steps: Sequence[Step], found: Sequence[Any], details: dict[str, Any]) -> Finding:
-    if found:
-        reason = f"Should find nothing but found: {listed(found)[0]}"
-        return Finding(0.0, reason, details, turns=turns_of(steps))
-    return Finding(1.0, "Rightly found nothing", details)
+def _empty_search_finding(
+    steps: Sequence[AgentStep], results: Sequence[Any], details: dict[str, Any]
+) -> StepFinding:
+    if results:
+        reason = f"Should find nothing but found: {short_texts(results)[0]}"
+        return StepFinding(0.0, reason, details, turns=turns_of(steps))
+    return StepFinding(1.0, "Rightly found nothing", details)
 
 
-def _asked(evidence: SearchEvidence, details: dict[str, Any]) -> Steps[Finding]:
+def _ask_model(evidence: SearchEvidence, details: dict[str, Any]) -> Steps[StepFinding]:
     reply = yield from ask(Prompt(SYSTEM, _user_message(evidence)), SearchReply, evidence)
     subs = {name: getattr(reply, name) for name in WEIGHTS}
     counted = {"counted_coverage": evidence.coverage}
-    return weighed(subs, WEIGHTS, details | counted, turns_of(evidence.steps))
+    return weighted_finding(subs, WEIGHTS, details | counted, turns_of(evidence.steps))
 
 
 def _user_message(evidence: SearchEvidence) -> str:
-    expected = numbered(listed(evidence.expected))
+    expected = numbered_list(short_texts(evidence.expected))
     return "\n\n".join(
         [
-            data_section("User requests", numbered(evidence.requests)),
+            data_section("User requests", numbered_list(evidence.requests)),
             data_section("Expected results", expected),
             data_section("Agent's search calls", shown_steps(evidence.steps)),
             data_section("Counted coverage", _coverage_text(evidence)),
@@ -202,9 +222,11 @@ def _user_message(evidence: SearchEvidence) -> str:
 def _coverage_text(evidence: SearchEvidence) -> str:
     if evidence.coverage is None:
         return "not counted: what is expected is described in words"
-    missed = [one for one, hit in zip(evidence.expected, evidence.covered, strict=True) if not hit]
+    missed = [
+        result for result, hit in zip(evidence.expected, evidence.covered, strict=True) if not hit
+    ]
     share = f"{sum(evidence.covered)} of {len(evidence.covered)} expected results found"
-    more = f"; not found: {', '.join(listed(missed))}" if missed else ""
+    more = f"; not found: {', '.join(short_texts(missed))}" if missed else ""
     return f"{share}, coverage {evidence.coverage:.2f}{more}"
 
 

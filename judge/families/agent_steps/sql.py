@@ -13,29 +13,29 @@ from typing import Any, Final
 from pydantic import Field
 
 from assizes.judge.case import Case, Expected
-from assizes.judge.evidence.sql_results import compared, shown
-from assizes.judge.evidence.steps import SqlCall, Step, requests, sql_calls, steps_of
+from assizes.judge.evidence.sql_results import compare_results, result_text
+from assizes.judge.evidence.steps import AgentStep, SqlCall, requests, sql_calls, steps_of
 from assizes.judge.families.agent_steps.base_judge import EvaluationStrategy
 from assizes.judge.families.agent_steps.step_scores import (
     MAX_CALLS,
     MAX_DETAIL_CHARS,
     RULES,
-    Answer,
-    Finding,
+    StepFinding,
     StepJudge,
     StepOptions,
+    StepReply,
     SubFinding,
-    cut,
+    finding_without_asks,
     is_null,
-    listed,
     reply_rule,
-    settled,
+    short_texts,
+    shorten_text,
     shown_steps,
     turns_of,
-    weighed,
+    weighted_finding,
 )
-from assizes.judge.prompts.sections import data_section, numbered
-from assizes.judge.protocol import NoReply, Prompt, Query, QueryResult, Steps, Table, ask
+from assizes.judge.prompts.sections import data_section, numbered_list
+from assizes.judge.protocol import NoReply, Prompt, Query, QueryResult, SqlTable, Steps, ask
 
 WEIGHTS: Final = {"result_match": 0.7, "efficiency": 0.3}
 """Seed 002: a wrong result is worth less than a slow one."""
@@ -70,7 +70,7 @@ class SqlOptions(StepOptions):
     float_tolerance: float = Field(default=1e-6, ge=0)
 
 
-class SqlReply(Answer):
+class SqlReply(StepReply):
     """What the model replies."""
 
     result_match: SubFinding
@@ -85,7 +85,7 @@ class StatementMatch:
     """
 
     expected: str
-    made: str | None
+    actual: str | None
     equal: bool | None
     score: float | None
     reason: str
@@ -112,132 +112,143 @@ class SqlJudge(StepJudge):
     prompts = (SYSTEM,)
     options: SqlOptions
 
-    def unspecified(self, expected: Expected) -> str | None:
+    def missing_expectation(self, expected: Expected) -> str | None:
         """Runs where `sql` is given; no text at all is not given."""
         return None if _statements(expected) else "no expected.sql"
 
-    def found(self, case: Case) -> Steps[Finding]:
+    def evaluate(self, case: Case) -> Steps[StepFinding]:
         """Negative cases and absent SQL by program; else results first, then one ask."""
         expected = _statements(case.expected)
         options = self.options
         calls = sql_calls(steps_of(case.transcript), options.tools, options.arguments)
-        asked = requests(case.transcript)
+        user_requests = requests(case.transcript)
         details = {
-            "question": asked[-1] if asked else "",
-            "expected_sql": listed(expected),
-            "extracted_sql": listed([call.statement for call in calls]),
+            "question": user_requests[-1] if user_requests else "",
+            "expected_sql": short_texts(expected),
+            "extracted_sql": short_texts([call.statement for call in calls]),
         }
         if any(map(is_null, expected)):
-            return settled(_refrained(calls, details))
+            return finding_without_asks(_negative_case_finding(calls, details))
         if not calls:
             reason = "no SQL: expected statements, but the agent ran none"
-            return settled(Finding(0.0, reason, details))
-        return self._asked(case, expected, calls, details)
+            return finding_without_asks(StepFinding(0.0, reason, details))
+        return self._ask_model(case, expected, calls, details)
 
-    def _asked(
+    def _ask_model(
         self,
         case: Case,
         expected: tuple[str, ...],
         calls: tuple[SqlCall, ...],
         details: dict[str, Any],
-    ) -> Steps[Finding]:
-        made = tuple(call.statement for call in calls)[:MAX_CALLS]
-        tables = yield from _tables(case.expected.database, expected, made)
+    ) -> Steps[StepFinding]:
+        agent_statements = tuple(call.statement for call in calls)[:MAX_CALLS]
+        tables = yield from _tables(case.expected.database, expected, agent_statements)
         failed: tuple[str, ...] = ()
         if isinstance(tables, NoReply):
             results = f"not executed: {tables.reason}"
-            matches = [_unknown(one, results) for one in expected]
+            matches = [_unknown(statement, results) for statement in expected]
         else:
-            due, done = tables
-            matches = self._matches(expected, due, done)
-            failed = tuple(table.statement for table in done if table.error is not None)
-            results = _shown_tables(due, done)
+            expected_tables, agent_tables = tables
+            matches = self._matches(expected, expected_tables, agent_tables)
+            failed = tuple(table.statement for table in agent_tables if table.error is not None)
+            results = _tables_text(expected_tables, agent_tables)
         evidence = SqlEvidence(requests(case.transcript), expected, calls, tuple(matches), failed)
         reply = yield from ask(Prompt(SYSTEM, _user_message(evidence, results)), SqlReply, evidence)
         subs = {name: getattr(reply, name) for name in WEIGHTS}
         evidence_lines = {"result_evidence": [_match_line(match) for match in matches]}
-        return weighed(subs, WEIGHTS, details | evidence_lines, turns_of(_steps(calls)))
+        return weighted_finding(subs, WEIGHTS, details | evidence_lines, turns_of(_steps(calls)))
 
     def _matches(
-        self, expected: Sequence[str], due: Sequence[Table], done: Sequence[Table]
+        self,
+        expected: Sequence[str],
+        expected_tables: Sequence[SqlTable],
+        agent_tables: Sequence[SqlTable],
     ) -> list[StatementMatch]:
         """For each expected result the best of those not yet taken; equal ones are given first."""
-        found: dict[int, StatementMatch] = {}
-        free = dict(enumerate(done))
+        matches: dict[int, StatementMatch] = {}
+        free = dict(enumerate(agent_tables))
         for exact in (True, False):
-            for place, table in enumerate(due):
-                if place in found:
+            for place, table in enumerate(expected_tables):
+                if place in matches:
                     continue
-                taken, match = self._best(expected[place], table, free)
+                best_place, match = self._best(expected[place], table, free)
                 if match.equal or not exact:
-                    found[place] = match
-                    free.pop(taken, None)
-        return [found[place] for place in range(len(expected))]
+                    matches[place] = match
+                    free.pop(best_place, None)
+        return [matches[place] for place in range(len(expected))]
 
     def _best(
-        self, statement: str, due: Table, free: dict[int, Table]
+        self, statement: str, expected_table: SqlTable, free: dict[int, SqlTable]
     ) -> tuple[int, StatementMatch]:
-        if due.error is not None:
-            return -1, _unknown(statement, f"the expected statement failed: {due.error}")
+        if expected_table.error is not None:
+            return -1, _unknown(statement, f"the expected statement failed: {expected_table.error}")
         options = self.options
         best = (-1, StatementMatch(statement, None, False, 0.0, "no statement left to compare"))
         for place, table in free.items():
-            found = compared(
-                due,
+            comparison = compare_results(
+                expected_table,
                 table,
                 permute_columns=options.permute_columns,
                 float_tolerance=options.float_tolerance,
             )
-            if best[0] < 0 or found.score > (best[1].score or 0.0):
-                one = StatementMatch(
-                    statement, table.statement, found.equal, found.score, found.reason
+            if best[0] < 0 or comparison.score > (best[1].score or 0.0):
+                match = StatementMatch(
+                    statement,
+                    table.statement,
+                    comparison.equal,
+                    comparison.score,
+                    comparison.reason,
                 )
-                best = (place, one)
+                best = (place, match)
         return best
 
 
 def _statements(expected: Expected) -> tuple[str, ...]:
-    given = (expected.sql,) if isinstance(expected.sql, str) else expected.sql or ()
-    return tuple(text.strip() for text in given if text.strip())
+    texts = (expected.sql,) if isinstance(expected.sql, str) else expected.sql or ()
+    return tuple(text.strip() for text in texts if text.strip())
 
 
-def _refrained(calls: Sequence[SqlCall], details: dict[str, Any]) -> Finding:
-    operations = listed([call.statement for call in calls])
+def _negative_case_finding(calls: Sequence[SqlCall], details: dict[str, Any]) -> StepFinding:
+    operations = short_texts([call.statement for call in calls])
     if operations:
-        return Finding(
+        return StepFinding(
             0.0,
             f"Should not run SQL but did: {operations[0]}",
             details | {"operations": operations},
             turns=turns_of(_steps(calls)),
         )
-    return Finding(1.0, "Rightly ran no SQL", details | {"operations": []})
+    return StepFinding(1.0, "Rightly ran no SQL", details | {"operations": []})
 
 
-_Tables = tuple[Table, ...]
+_Tables = tuple[SqlTable, ...]
 
 
 def _tables(
-    database: str | None, expected: tuple[str, ...], made: tuple[str, ...]
+    database: str | None, expected: tuple[str, ...], agent_statements: tuple[str, ...]
 ) -> Steps[tuple[_Tables, _Tables] | NoReply]:
     """The results of both sides, each on a copy of its own: a write must not meet the other's."""
     if database is None:
         return NoReply("no_database", "the case names no database")
     answers: Sequence[QueryResult | NoReply] = yield [
         Query(database, expected),
-        Query(database, made),
+        Query(database, agent_statements),
     ]
-    due, done = answers
-    if isinstance(due, NoReply):
-        return due
-    return done if isinstance(done, NoReply) else (due.tables, done.tables)
+    expected_result, agent_result = answers
+    if isinstance(expected_result, NoReply):
+        return expected_result
+    return (
+        agent_result
+        if isinstance(agent_result, NoReply)
+        else (expected_result.tables, agent_result.tables)
+    )
 
 
 def _user_message(evidence: SqlEvidence, results: str) -> str:
     comparison = "\n".join(_match_line(match) for match in evidence.matches)
     return "\n\n".join(
         [
-            data_section("User requests", numbered(evidence.requests)),
-            data_section("Expected SQL, in order", numbered(evidence.expected)),
+            data_section("User requests", numbered_list(evidence.requests)),
+            data_section("Expected SQL, in order", numbered_list(evidence.expected)),
             data_section("Agent's SQL tool calls", shown_steps(_steps(evidence.calls))),
             data_section("Results on the same data", results),
             data_section("Comparison of results", comparison),
@@ -245,10 +256,10 @@ def _user_message(evidence: SqlEvidence, results: str) -> str:
     )
 
 
-def _shown_tables(due: Sequence[Table], done: Sequence[Table]) -> str:
+def _tables_text(expected_tables: Sequence[SqlTable], agent_tables: Sequence[SqlTable]) -> str:
     blocks = [
-        f"{side} {number}:\n{shown(table, MAX_ROWS)}"
-        for side, tables in (("Expected", due), ("Agent's", done))
+        f"{side} {number}:\n{result_text(table, MAX_ROWS)}"
+        for side, tables in (("Expected", expected_tables), ("Agent's", agent_tables))
         for number, table in enumerate(tables, 1)
     ]
     return "\n\n".join(blocks)
@@ -257,13 +268,13 @@ def _shown_tables(due: Sequence[Table], done: Sequence[Table]) -> str:
 def _match_line(match: StatementMatch) -> str:
     words = {True: "equal", False: "different", None: "not compared"}[match.equal]
     score = "" if match.score is None else f", score {match.score:.2f}"
-    return f"{words}{score}: {cut(' '.join(match.reason.split()), MAX_DETAIL_CHARS)}"
+    return f"{words}{score}: {shorten_text(' '.join(match.reason.split()), MAX_DETAIL_CHARS)}"
 
 
 def _unknown(statement: str, reason: str) -> StatementMatch:
     return StatementMatch(statement, None, None, None, reason)
 
 
-def _steps(calls: Sequence[SqlCall]) -> tuple[Step, ...]:
+def _steps(calls: Sequence[SqlCall]) -> tuple[AgentStep, ...]:
     """The steps behind statements, each once."""
     return tuple({id(call.step): call.step for call in calls}.values())

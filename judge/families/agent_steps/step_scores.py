@@ -17,8 +17,8 @@ from typing import Any, ClassVar, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from assizes.judge.case import Case, Expected
-from assizes.judge.evidence.steps import Step, exchanges
-from assizes.judge.families.agent_steps.base_judge import EvaluationStrategy, clamped
+from assizes.judge.evidence.steps import AgentStep, exchanges
+from assizes.judge.families.agent_steps.base_judge import EvaluationStrategy, clamp_score
 from assizes.judge.families.entry import JudgeOptions
 from assizes.judge.prompts.sections import DATA_RULE
 from assizes.judge.protocol import JudgeFailed, NoReply, Steps, together
@@ -60,13 +60,13 @@ class StepOptions(JudgeOptions):
     )
 
 
-class Answer(BaseModel):
+class StepReply(BaseModel):
     """A reply of an agent-step judge: one `SubFinding` for each sub-score."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
-class SubFinding(Answer):
+class SubFinding(StepReply):
     """What the model replies for one sub-score.
 
     It is not bounded in the schema: some providers refuse bounds; a score outside 0..1 is clamped.
@@ -77,7 +77,7 @@ class SubFinding(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class StepFinding:
     """What a judge found in a case or an exchange of it.
 
     `value` is 0..1; `reasoning` is for people; `subs` are the model's sub-scores by name; `turns`
@@ -91,26 +91,26 @@ class Finding:
     turns: tuple[int, ...] = ()
 
 
-def settled(finding: Finding) -> Steps[Finding]:
+def finding_without_asks(finding: StepFinding) -> Steps[StepFinding]:
     """A finding for which nothing need be asked."""
     yield from ()
     return finding
 
 
-def weighed(
+def weighted_finding(
     subs: Mapping[str, SubFinding],
     weights: Mapping[str, float],
     details: Mapping[str, Any],
     turns: tuple[int, ...] = (),
-) -> Finding:
+) -> StepFinding:
     """The sum of the clamped sub-scores times their weights, 9 decimals.
 
     The reasoning reads `Result Match: 0.80, Efficiency: 0.70`.
     """
-    scores = {name: clamped(sub.score)[0] for name, sub in subs.items()}
+    scores = {name: clamp_score(sub.score)[0] for name, sub in subs.items()}
     value = round(math.fsum(scores[name] * weight for name, weight in weights.items()), 9)
-    said = [f"{_title(name)}: {score:.2f}" for name, score in scores.items()]
-    return Finding(value, ", ".join(said), details, subs, turns)
+    score_texts = [f"{_title(name)}: {score:.2f}" for name, score in scores.items()]
+    return StepFinding(value, ", ".join(score_texts), details, subs, turns)
 
 
 class StepJudge(ABC):
@@ -143,16 +143,16 @@ class StepJudge(ABC):
         self.metrics = (self._metric,)
 
     @abstractmethod
-    def unspecified(self, expected: Expected) -> str | None:
+    def missing_expectation(self, expected: Expected) -> str | None:
         """Why the expected values say nothing to this judge; null when they do."""
 
     @abstractmethod
-    def found(self, case: Case) -> Steps[Finding]:
+    def evaluate(self, case: Case) -> Steps[StepFinding]:
         """The finding on a case that has what is needed."""
 
     def missing(self, case: Case) -> str | None:
         """Skips what has no expected value; JSON null is not specified (seed 002)."""
-        reason = self.unspecified(case.expected)
+        reason = self.missing_expectation(case.expected)
         if reason is None or not self.options.per_turn:
             return reason
         # A turn whose values cannot be read must fail, not be skipped: `judge` sees to it.
@@ -162,13 +162,13 @@ class StepJudge(ABC):
     def judge(self, case: Case) -> Steps[list[Score]]:
         """The headline and its parts; asks nothing where a program can decide."""
         if self.options.per_turn:
-            return (yield from self._by_turn(case))
-        return self._scores((yield from self.found(case)))
+            return (yield from self._scores_by_turn(case))
+        return self._scores((yield from self.evaluate(case)))
 
-    def _scores(self, finding: Finding) -> list[Score]:
+    def _scores(self, finding: StepFinding) -> list[Score]:
         headline = self._headline(finding.value, finding.reasoning, finding.details)
         parts = [self._sub_score(name, sub) for name, sub in finding.subs.items()]
-        return [_at(headline, finding.turns, 0), *parts]
+        return [_with_turns(headline, finding.turns, 0), *parts]
 
     def _headline(
         self, value: float, reasoning: str, details: Mapping[str, Any], part: str = ""
@@ -182,44 +182,44 @@ class StepJudge(ABC):
         )
 
     def _sub_score(self, name: str, sub: SubFinding) -> Score:
-        value, warnings = clamped(sub.score)
+        value, warnings = clamp_score(sub.score)
         details = {"reasoning": sub.reasoning, **({"warnings": warnings} if warnings else {})}
         return Score.of(self._metric, value, part=name, details=details)
 
-    def _by_turn(self, case: Case) -> Steps[list[Score]]:
+    def _scores_by_turn(self, case: Case) -> Steps[list[Score]]:
         """Each exchange on its own, as the part `turn:i`; the headline is their mean, failed where
         one of them is: a turn that could not be judged must not raise the mean.
         """
-        due = [
+        specified_turns = [
             (place, start, turn)
             for place, (start, turn) in enumerate(_turn_cases(case))
-            if self.unspecified(turn.expected) is None
+            if self.missing_expectation(turn.expected) is None
         ]
-        if not due:
+        if not specified_turns:
             return [Score.skipped(self.name, "no turn has what is needed")]
-        answers = yield from together([self.found(turn) for _, _, turn in due])
+        answers = yield from together([self.evaluate(turn) for _, _, turn in specified_turns])
         parts = [
             self._turn_score(place, start, answer)
-            for (place, start, _), answer in zip(due, answers, strict=True)
+            for (place, start, _), answer in zip(specified_turns, answers, strict=True)
         ]
         for part in parts:
             if part.status == "failed":
                 code = str(part.details["error"])
                 return [Score.failed(self.name, f"{part.part}: {part.reason}", code), *parts]
         values = [part.value or 0.0 for part in parts]
-        said = ", ".join(f"{part.part}: {part.value:.2f}" for part in parts)
-        return [self._headline(math.fsum(values) / len(values), said, {}), *parts]
+        reasoning = ", ".join(f"{part.part}: {part.value:.2f}" for part in parts)
+        return [self._headline(math.fsum(values) / len(values), reasoning, {}), *parts]
 
-    def _turn_score(self, place: int, start: int, answer: Finding | NoReply) -> Score:
+    def _turn_score(self, place: int, start: int, answer: StepFinding | NoReply) -> Score:
         part, key = f"turn:{place}", {"key": f"{self.name}_turn_{place}"}
         if isinstance(answer, NoReply):
             return Score.failed(self.name, answer.reason, answer.code, part, **key)
         subs = {
-            name: {"score": clamped(sub.score)[0], "reasoning": sub.reasoning}
+            name: {"score": clamp_score(sub.score)[0], "reasoning": sub.reasoning}
             for name, sub in answer.subs.items()
         }
         details = {**key, **answer.details, **subs}
-        return _at(
+        return _with_turns(
             self._headline(answer.value, answer.reasoning, details, part), answer.turns, start
         )
 
@@ -233,17 +233,17 @@ def _turn_cases(case: Case) -> Iterator[tuple[int, Case]]:
     Raises:
         JudgeFailed: `invalid_expected`, when the values of a turn cannot be read.
     """
-    due = _expected_turns(case.expected)
-    cut = [(one.start, one.turns) for one in exchanges(case.transcript)]
+    expected_turns = _expected_turns(case.expected)
+    turn_slices = [(exchange.start, exchange.turns) for exchange in exchanges(case.transcript)]
     end = len(case.transcript.turns)
-    cut += [(end, ())] * (len(due) - len(cut))
-    for place, (start, turns) in enumerate(cut):
-        answered = any(turn.role == "assistant" for turn in turns)
-        if not answered and place >= len(due) and len(cut) > 1:
+    turn_slices += [(end, ())] * (len(expected_turns) - len(turn_slices))
+    for place, (start, turns) in enumerate(turn_slices):
+        is_answered = any(turn.role == "assistant" for turn in turns)
+        if not is_answered and place >= len(expected_turns) and len(turn_slices) > 1:
             continue
         expected = case.expected
-        if due:
-            expected = due[place] if place < len(due) else Expected()
+        if expected_turns:
+            expected = expected_turns[place] if place < len(expected_turns) else Expected()
         transcript = case.transcript.model_copy(update={"turns": turns})
         yield start, case.model_copy(update={"transcript": transcript, "expected": expected})
 
@@ -254,15 +254,15 @@ def _expected_turns(expected: Expected) -> list[Expected]:
         return []
     if not isinstance(turns, list):
         raise invalid_expected(f"additional_input.{TURNS} is no list of objects")
-    whole = {"database": expected.database}
-    found = []
+    defaults = {"database": expected.database}
+    expected_turns = []
     for place, fields in enumerate(turns):
         try:
-            found.append(Expected.model_validate(whole | (fields or {})))
+            expected_turns.append(Expected.model_validate(defaults | (fields or {})))
         except (ValidationError, TypeError) as error:
             problem = " ".join(str(error).split())[:200]
             raise invalid_expected(f"additional_input.{TURNS}[{place}]: {problem}") from error
-    return found
+    return expected_turns
 
 
 def invalid_expected(reason: str) -> JudgeFailed:
@@ -270,46 +270,46 @@ def invalid_expected(reason: str) -> JudgeFailed:
     return JudgeFailed(NoReply("invalid_expected", f"expected: {reason}"))
 
 
-def shown_steps(steps: Sequence[Step]) -> str:
+def shown_steps(steps: Sequence[AgentStep]) -> str:
     """Tool calls with their results for a prompt: `[turn] name(arguments)`, then what came back."""
     lines: list[str] = []
     for step in steps[:MAX_CALLS]:
         around = f" (within {' > '.join(step.within)})" if step.within else ""
         failed = " (failed)" if step.failed else ""
-        lines.append(f"[{step.turn}] {_one_line(step.name)}({given(step)}){around}")
+        lines.append(f"[{step.turn}] {_one_line(step.name)}({arguments_text(step)}){around}")
         lines.append(f"  result{failed}: {_result(step)}")
     if len(steps) > MAX_CALLS:
         lines.append(f"and {len(steps) - MAX_CALLS} more calls")
     return "\n".join(lines) or "(none)"
 
 
-def given(step: Step) -> str:
+def arguments_text(step: AgentStep) -> str:
     """The arguments of a step, as JSON or as the agent wrote them."""
     if step.raw is not None and not step.arguments:
         return step.raw
     return json.dumps(step.arguments, ensure_ascii=False, default=str)
 
 
-def turns_of(steps: Sequence[Step]) -> tuple[int, ...]:
+def turns_of(steps: Sequence[AgentStep]) -> tuple[int, ...]:
     """The turns of steps, ascending, each once."""
     return tuple(sorted({step.turn for step in steps}))
 
 
-def listed(values: Sequence[Any]) -> list[str]:
+def short_texts(values: Sequence[Any]) -> list[str]:
     """Values as short texts for a score's details: at most 20, of at most 500 characters."""
     texts = [
         value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
         for value in values[:MAX_DETAILS]
     ]
-    return [cut(text, MAX_DETAIL_CHARS) for text in texts]
+    return [shorten_text(text, MAX_DETAIL_CHARS) for text in texts]
 
 
-def called(steps: Sequence[Step]) -> list[str]:
+def call_texts(steps: Sequence[AgentStep]) -> list[str]:
     """Steps as short texts for a score's details: name and arguments."""
-    return listed([f"{step.name}({given(step)})" for step in steps])
+    return short_texts([f"{step.name}({arguments_text(step)})" for step in steps])
 
 
-def cut(text: str, limit: int) -> str:
+def shorten_text(text: str, limit: int) -> str:
     """A text, shortened with a note of how much is missing."""
     more = len(text) - limit
     return text if more <= 0 else f"{text[:limit]}... ({more} more characters)"
@@ -320,13 +320,13 @@ def is_null(value: object) -> bool:
     return isinstance(value, str) and value.strip().casefold() == "null"
 
 
-def _at(score: Score, turns: Sequence[int], start: int) -> Score:
+def _with_turns(score: Score, turns: Sequence[int], start: int) -> Score:
     """The score with its turns counted in the whole conversation."""
     return replace(score, turns=tuple(turn + start for turn in turns))
 
 
-def _result(step: Step) -> str:
-    text = cut((step.result or "").strip(), MAX_RESULT_CHARS)
+def _result(step: AgentStep) -> str:
+    text = shorten_text((step.result or "").strip(), MAX_RESULT_CHARS)
     return "\n    ".join(text.splitlines()) or "(empty)"
 
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from assizes.judge.case import Case, Expected, ExpectedCall
-from assizes.judge.evidence.steps import Step, requests, steps_of
-from assizes.judge.evidence.tool_calls import canonical
+from assizes.judge.evidence.steps import AgentStep, requests, steps_of
+from assizes.judge.evidence.tool_calls import canonical_text
 from assizes.judge.families.agent_steps.base_judge import EvaluationStrategy
 from assizes.judge.families.agent_steps.step_scores import (
-    Finding,
+    StepFinding,
     StepJudge,
-    called,
-    cut,
-    given,
-    listed,
+    arguments_text,
+    call_texts,
+    short_texts,
+    shorten_text,
     turns_of,
 )
 from assizes.judge.protocol import Steps
@@ -52,33 +52,35 @@ class TrajectoryJudge(StepJudge):
     needs = ("expected.trajectory",)
     description = "Share of the calls of the best accepted path that the agent made."
 
-    def unspecified(self, expected: Expected) -> str | None:
+    def missing_expectation(self, expected: Expected) -> str | None:
         """Runs where there is a path."""
         return None if expected.trajectory else "no expected.trajectory"
 
-    def found(self, case: Case) -> Steps[Finding]:
+    def evaluate(self, case: Case) -> Steps[StepFinding]:
         """The best path's share; never asks."""
         yield from ()
         steps = steps_of(case.transcript)[:MAX_STEPS]
         mode = case.expected.trajectory_match
         matches = [path_match(path, steps, mode) for path in case.expected.trajectory]
         best = max(range(len(matches)), key=lambda place: matches[place].share)
-        asked = requests(case.transcript)
+        user_requests = requests(case.transcript)
         details: dict[str, Any] = {
-            "question": asked[-1] if asked else "",
+            "question": user_requests[-1] if user_requests else "",
             "match": mode,
             "path": best,
-            "expected_calls": listed([_shown(one) for one in case.expected.trajectory[best]]),
-            "extracted_calls": called(steps),
+            "expected_calls": short_texts(
+                [_call_text(call) for call in case.expected.trajectory[best]]
+            ),
+            "extracted_calls": call_texts(steps),
             "paths": [
                 {"share": match.share, "reasoning": _reasoning(match, path)}
                 for match, path in zip(matches, case.expected.trajectory, strict=True)
             ],
         }
         reasoning = f"Path {best}: {details['paths'][best]['reasoning']}"
-        return Finding(matches[best].share, reasoning, details, turns=turns_of(steps))
+        return StepFinding(matches[best].share, reasoning, details, turns=turns_of(steps))
 
-    def _scores(self, finding: Finding) -> list[Score]:
+    def _scores(self, finding: StepFinding) -> list[Score]:
         parts = [
             self._headline(path["share"], path["reasoning"], {}, f"path:{place}")
             for place, path in enumerate(finding.details["paths"])
@@ -86,87 +88,89 @@ class TrajectoryJudge(StepJudge):
         return [*super()._scores(finding), *parts]
 
 
-def path_match(path: Sequence[ExpectedCall], steps: Sequence[Step], mode: str) -> PathMatch:
+def path_match(path: Sequence[ExpectedCall], steps: Sequence[AgentStep], mode: str) -> PathMatch:
     """How far steps follow a path, by one of `in_order`, `exact`, `set`; an empty path is followed
     by any steps, in `exact` by none.
     """
-    due = [_Due(call, _arguments(call)) for call in path]
+    path_steps = [_PathStep(call, _arguments(call)) for call in path]
     every = [_key(step) for step in steps]
     if mode == "set":
-        return _any_order(due, every)
+        return _any_order(path_steps, every)
     if mode == "in_order":
-        return _in_order(due, every, len(due))
+        return _in_order(path_steps, every, len(path_steps))
     own = [_key(step) for step in steps if not step.within]
-    sides = [_in_order(due, side, max(len(due), len(side))) for side in (every, own)]
+    sides = [_in_order(path_steps, side, max(len(path_steps), len(side))) for side in (every, own)]
     return max(sides, key=lambda match: match.share)
 
 
-_Made = tuple[str, str]
+_StepKey = tuple[str, str]
 """A step as it is compared: its tool and its arguments in canonical form."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Due:
+class _PathStep:
     call: ExpectedCall
     arguments: str | None
 
-    def is_met_by(self, made: _Made) -> bool:
-        return self.call.name == made[0] and self.arguments in (None, made[1])
+    def is_met_by(self, step_key: _StepKey) -> bool:
+        return self.call.name == step_key[0] and self.arguments in (None, step_key[1])
 
 
 def _arguments(call: ExpectedCall) -> str | None:
-    return None if call.arguments is None else canonical(call.arguments)
+    return None if call.arguments is None else canonical_text(call.arguments)
 
 
-def _key(step: Step) -> _Made:
-    return step.name, canonical(step.arguments)
+def _key(step: AgentStep) -> _StepKey:
+    return step.name, canonical_text(step.arguments)
 
 
-def _in_order(path: Sequence[_Due], made: Sequence[_Made], whole: int) -> PathMatch:
+def _in_order(path: Sequence[_PathStep], step_keys: Sequence[_StepKey], total: int) -> PathMatch:
     """The longest common subsequence of path and steps, over `whole`."""
-    lengths = [[0] * (len(made) + 1) for _ in range(len(path) + 1)]
+    lengths = [[0] * (len(step_keys) + 1) for _ in range(len(path) + 1)]
     for i in range(len(path) - 1, -1, -1):
-        for j in range(len(made) - 1, -1, -1):
-            if path[i].is_met_by(made[j]):
+        for j in range(len(step_keys) - 1, -1, -1):
+            if path[i].is_met_by(step_keys[j]):
                 lengths[i][j] = lengths[i + 1][j + 1] + 1
             else:
                 lengths[i][j] = max(lengths[i + 1][j], lengths[i][j + 1])
     missed, j = [], 0
-    for i, due in enumerate(path):
+    for i, path_step in enumerate(path):
         # On to the last place from which as many calls can still be matched.
-        while j < len(made) and lengths[i][j + 1] == lengths[i][j]:
+        while j < len(step_keys) and lengths[i][j + 1] == lengths[i][j]:
             j += 1
-        if j < len(made) and due.is_met_by(made[j]):
+        if j < len(step_keys) and path_step.is_met_by(step_keys[j]):
             j += 1
         else:
-            missed.append(due.call)
-    return PathMatch(_share(lengths[0][0], whole), lengths[0][0], tuple(missed))
+            missed.append(path_step.call)
+    return PathMatch(_share(lengths[0][0], total), lengths[0][0], tuple(missed))
 
 
-def _any_order(path: Sequence[_Due], made: Sequence[_Made]) -> PathMatch:
+def _any_order(path: Sequence[_PathStep], step_keys: Sequence[_StepKey]) -> PathMatch:
     """Each expected call takes one step; those with arguments choose first."""
-    free = dict(enumerate(made))
+    free = dict(enumerate(step_keys))
     missed = []
-    for due in sorted(path, key=lambda one: one.arguments is None):
-        place = next((place for place, one in free.items() if due.is_met_by(one)), None)
+    for path_step in sorted(path, key=lambda entry: entry.arguments is None):
+        place = next(
+            (place for place, step_key in free.items() if path_step.is_met_by(step_key)), None
+        )
         if place is None:
-            missed.append(due.call)
+            missed.append(path_step.call)
         else:
             del free[place]
     matched = len(path) - len(missed)
     return PathMatch(_share(matched, len(path)), matched, tuple(missed))
 
 
-def _share(part: int, whole: int) -> float:
-    return round(part / whole, 9) if whole else 1.0
+def _share(part: int, total: int) -> float:
+    return round(part / total, 9) if total else 1.0
 
 
 def _reasoning(match: PathMatch, path: Sequence[ExpectedCall]) -> str:
-    missed = ", ".join(listed([_shown(one) for one in match.missed]))
+    missed = ", ".join(short_texts([_call_text(call) for call in match.missed]))
     share = f"{match.matched} of {len(path)} expected calls made ({match.share:.2f})"
     return f"{share}; missing: {missed}" if missed else share
 
 
-def _shown(expected: ExpectedCall) -> str:
-    step = Step(0, expected.name, expected.arguments or {})
-    return f"{expected.name}({'any' if expected.arguments is None else cut(given(step), 200)})"
+def _call_text(expected: ExpectedCall) -> str:
+    step = AgentStep(0, expected.name, expected.arguments or {})
+    return f"{expected.name}({'any' if expected.arguments is None else shorten_text(arguments_text(step), 200)})"

@@ -9,24 +9,31 @@ from typing import Any, Final
 from pydantic import Field
 
 from assizes.judge.case import Case, Expected
-from assizes.judge.evidence.steps import Step, chart_type, named, requests, same_chart, steps_of
+from assizes.judge.evidence.steps import (
+    AgentStep,
+    chart_type,
+    is_same_chart,
+    requests,
+    steps_of,
+    steps_of_tools,
+)
 from assizes.judge.families.agent_steps.base_judge import EvaluationStrategy
 from assizes.judge.families.agent_steps.step_scores import (
     RULES,
-    Answer,
-    Finding,
+    StepFinding,
     StepJudge,
     StepOptions,
+    StepReply,
     SubFinding,
-    called,
+    call_texts,
     invalid_expected,
     is_null,
     reply_rule,
     shown_steps,
     turns_of,
-    weighed,
+    weighted_finding,
 )
-from assizes.judge.prompts.sections import data_section, numbered
+from assizes.judge.prompts.sections import data_section, numbered_list
 from assizes.judge.protocol import Prompt, Steps, ask
 
 WEIGHTS: Final = {"appropriateness": 0.5, "chart_type": 0.5}
@@ -55,7 +62,7 @@ class VisualizationOptions(StepOptions):
     )
 
 
-class VisualizationReply(Answer):
+class VisualizationReply(StepReply):
     """What the model replies."""
 
     appropriateness: SubFinding
@@ -70,15 +77,15 @@ class VisualizationEvidence:
 
     requests: tuple[str, ...]
     expected_type: str
-    steps: tuple[Step, ...]
-    made: tuple[str | None, ...]
+    steps: tuple[AgentStep, ...]
+    chart_types: tuple[str | None, ...]
 
     @property
     def as_expected(self) -> bool | None:
         """Whether a chart of the expected kind was made; null where any kind will do."""
         if self.expected_type == ANY:
             return None
-        return any(same_chart(kind, self.expected_type) for kind in self.made)
+        return any(is_same_chart(kind, self.expected_type) for kind in self.chart_types)
 
 
 class VisualizationJudge(StepJudge):
@@ -91,51 +98,55 @@ class VisualizationJudge(StepJudge):
     prompts = (SYSTEM,)
     options: VisualizationOptions
 
-    def unspecified(self, expected: Expected) -> str | None:
+    def missing_expectation(self, expected: Expected) -> str | None:
         """Runs where one of the two fields is given."""
-        given = expected.has_chart is not None or expected.chart_type
-        return None if given else "neither expected.has_chart nor expected.chart_type"
+        has_expectation = expected.has_chart is not None or expected.chart_type
+        return None if has_expectation else "neither expected.has_chart nor expected.chart_type"
 
-    def found(self, case: Case) -> Steps[Finding]:
+    def evaluate(self, case: Case) -> Steps[StepFinding]:
         """No chart wanted, or none made: by program; else one ask."""
-        steps = named(steps_of(case.transcript), self.options.tools)
-        asked = requests(case.transcript)
+        steps = steps_of_tools(steps_of(case.transcript), self.options.tools)
+        user_requests = requests(case.transcript)
         kind = (case.expected.chart_type or ANY).strip() or ANY
-        made = tuple(chart_type(step) for step in steps if not step.failed)
-        wanted = _wanted(case.expected)
+        chart_types = tuple(chart_type(step) for step in steps if not step.failed)
+        wanted = _is_chart_expected(case.expected)
         details = {
-            "question": asked[-1] if asked else "",
+            "question": user_requests[-1] if user_requests else "",
             "expected_has_chart": wanted,
             "expected_chart_type": kind,
             "extracted_has_chart": bool(steps),
-            "extracted_chart_type": next((one for one in made if one), None),
+            "extracted_chart_type": next(
+                (type_name for type_name in chart_types if type_name), None
+            ),
         }
         if not wanted:
-            return _refrained(steps, details | _conflict(case.expected))
+            return _negative_case_finding(steps, details | _conflict(case.expected))
         if not steps:
             tools = ", ".join(self.options.tools) or "no tool"
-            return Finding(0.0, f"no chart: one expected, but none of {tools} was called", details)
-        evidence = VisualizationEvidence(asked, kind, steps, made)
+            return StepFinding(
+                0.0, f"no chart: one expected, but none of {tools} was called", details
+            )
+        evidence = VisualizationEvidence(user_requests, kind, steps, chart_types)
         prompt = Prompt(SYSTEM, _user_message(evidence))
         reply = yield from ask(prompt, VisualizationReply, evidence)
         subs = {name: getattr(reply, name) for name in WEIGHTS}
-        return weighed(subs, WEIGHTS, details, turns_of(steps))
+        return weighted_finding(subs, WEIGHTS, details, turns_of(steps))
 
 
-def _wanted(expected: Expected) -> bool:
+def _is_chart_expected(expected: Expected) -> bool:
     """Whether a chart is expected; a kind of chart alone implies one.
 
     Raises:
         JudgeFailed: `invalid_expected`, for a `has_chart` that says neither.
     """
-    said = expected.has_chart
-    if isinstance(said, bool):
-        return said
-    if said is None:
+    value = expected.has_chart
+    if isinstance(value, bool):
+        return value
+    if value is None:
         return not is_null(expected.chart_type)
-    word = said.strip().casefold()
+    word = value.strip().casefold()
     if word not in ("true", "false", "null"):
-        raise invalid_expected(f"has_chart is {said!r}, wanted true, false or 'null'")
+        raise invalid_expected(f"has_chart is {value!r}, wanted true, false or 'null'")
     return word == "true"
 
 
@@ -144,26 +155,30 @@ def _conflict(expected: Expected) -> dict[str, Any]:
     return {"warnings": [CONFLICT]} if named_kind else {}
 
 
-def _refrained(steps: Sequence[Step], details: dict[str, Any]) -> Finding:
-    operations = called(steps)
+def _negative_case_finding(steps: Sequence[AgentStep], details: dict[str, Any]) -> StepFinding:
+    operations = call_texts(steps)
     if operations:
-        return Finding(
+        return StepFinding(
             0.0,
             f"Should not make a chart but did: {operations[0]}",
             details | {"operations": operations},
             turns=turns_of(steps),
         )
-    return Finding(1.0, "Rightly made no chart", details | {"operations": []})
+    return StepFinding(1.0, "Rightly made no chart", details | {"operations": []})
 
 
 def _user_message(evidence: VisualizationEvidence) -> str:
-    made = ", ".join(kind or "not said" for kind in evidence.made) or "none without an error"
+    types_text = (
+        ", ".join(kind or "not said" for kind in evidence.chart_types) or "none without an error"
+    )
     words = {True: "yes", False: "no", None: "any kind will do"}[evidence.as_expected]
     return "\n\n".join(
         [
-            data_section("User requests", numbered(evidence.requests)),
+            data_section("User requests", numbered_list(evidence.requests)),
             data_section("Expected kind of chart", evidence.expected_type),
             data_section("Agent's chart calls", shown_steps(evidence.steps)),
-            data_section("Kinds of chart made", f"{made}; the expected one among them: {words}"),
+            data_section(
+                "Kinds of chart made", f"{types_text}; the expected one among them: {words}"
+            ),
         ]
     )

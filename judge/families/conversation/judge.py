@@ -18,7 +18,7 @@ from assizes.judge.config.prices import estimated_tokens
 from assizes.judge.evidence.tool_calls import ConversationEvidence, ToolEvidence, tool_evidence
 from assizes.judge.families.conversation.outcomes import (
     EXPECTED_OUTCOMES,
-    Answer,
+    ConversationReplyPart,
     OutcomeFinding,
     outcome_doubts,
     outcome_scores,
@@ -27,15 +27,15 @@ from assizes.judge.families.conversation.windows import (
     TRUNCATED,
     ReadingOptions,
     findings_so_far,
-    reduced,
-    view,
+    reduce_windows,
+    transcript_view,
 )
 from assizes.judge.prompts.sections import (
     DATA_RULE,
     NOT_CAPTURED,
     data_section,
     expected_calls_text,
-    numbered,
+    numbered_list,
     rendered_transcript,
     tools_json,
 )
@@ -51,7 +51,7 @@ NO_AGENT_TURN: Final = "no_agent_turn"
 
 OVERRIDE_HEADING: Final = "Test case-specific evaluation emphasis"
 
-FOUND_BEFORE: Final = "Your findings in the turns before"
+EARLIER_FINDINGS: Final = "Your findings in the turns before"
 
 _TOOL_METRICS: Final = ("tool_routing", "parameter_extraction", "result_interpretation")
 
@@ -82,7 +82,7 @@ _LEVEL_SCHEMA: Final = {"type": "integer", "enum": [0, 1, 2, 3, 4, 5]}
 _Level = Annotated[int, WithJsonSchema(_LEVEL_SCHEMA)]
 
 
-class ScoredFinding(Answer):
+class ScoredFinding(ConversationReplyPart):
     """What the model replies for a scored metric."""
 
     justification: str
@@ -96,7 +96,7 @@ class ScoredFinding(Answer):
         return self.score
 
 
-class BinaryFinding(Answer):
+class BinaryFinding(ConversationReplyPart):
     """What the model replies for a pass/fail metric."""
 
     justification: str
@@ -117,7 +117,7 @@ def _all_required(schema: dict[str, Any]) -> None:
     schema["required"] = list(schema["properties"])
 
 
-class _ConversationReply(Answer):
+class _ConversationReply(ConversationReplyPart):
     model_config = ConfigDict(json_schema_extra=_all_required)
 
     @model_validator(mode="after")
@@ -168,46 +168,55 @@ class ConversationJudge:
                 Score.failed(metric.name, reason, "empty_transcript") for metric in self.metrics
             ]
         if not any(turn.role == "assistant" for turn in case.transcript.turns):
-            return self._unanswered(case)
-        return self._heard(case)
+            return self._unanswered_scores(case)
+        return self._ask_by_window(case)
 
-    def _unanswered(self, case: Case) -> list[Score]:
+    def _unanswered_scores(self, case: Case) -> list[Score]:
         """An agent that never speaks gets the lowest level, and no model is asked: one would take
         the absence of mistakes for merit.
         """
         why = "The agent never speaks."
-        said: dict[str, Any] = {"failure_code": NO_AGENT_TURN, "details": {"justification": why}}
+        common_fields: dict[str, Any] = {
+            "failure_code": NO_AGENT_TURN,
+            "details": {"justification": why},
+        }
         scores = [
-            Score.of(metric, 0, passed=False if metric.scale is Scale.BINARY else None, **said)
+            Score.of(
+                metric, 0, passed=False if metric.scale is Scale.BINARY else None, **common_fields
+            )
             for metric in self.weighted
         ]
-        found = [
+        findings = [
             OutcomeFinding(number=number, statement=statement, justification=why, passed=False)
             for number, statement in enumerate(case.expected.outcomes, 1)
         ]
-        return [*scores, *outcome_scores(case.expected.outcomes, found)]
+        return [*scores, *outcome_scores(case.expected.outcomes, findings)]
 
-    def _heard(self, case: Case) -> Steps[list[Score]]:
+    def _ask_by_window(self, case: Case) -> Steps[list[Score]]:
         """One ask; of a conversation longer than a prompt one a window, each told what was found."""
         tools = tool_evidence(case)
-        around = 0
+        frame_tokens = 0
         if self.reading.context_tokens is not None:
             empty = user_message(case, tools, self.weighted, range(0))
-            around = estimated_tokens(self.system, empty)
-        seen = view(case.transcript, self.reading, around)
-        shown = case.model_copy(update={"transcript": seen.transcript})
-        found: list[list[Score]] = []
-        for window in seen.windows:
-            part = window if len(seen.windows) > 1 else None
-            said = findings_so_far(seen, found)
-            user = user_message(shown, tools, self.weighted, part, said)
-            found.append((yield from self._asked(case, tools, user)))
-        scores = found[0] if len(found) == 1 else reduced(self.weighted, found)
-        if seen.truncated is None:
+            frame_tokens = estimated_tokens(self.system, empty)
+        window_view = transcript_view(case.transcript, self.reading, frame_tokens)
+        shown = case.model_copy(update={"transcript": window_view.transcript})
+        window_scores: list[list[Score]] = []
+        for window in window_view.windows:
+            part = window if len(window_view.windows) > 1 else None
+            findings_text = findings_so_far(window_view, window_scores)
+            user = user_message(shown, tools, self.weighted, part, findings_text)
+            window_scores.append((yield from self._ask_scores(case, tools, user)))
+        scores = (
+            window_scores[0]
+            if len(window_scores) == 1
+            else reduce_windows(self.weighted, window_scores)
+        )
+        if window_view.truncation is None:
             return scores
-        return [score.with_details(**{TRUNCATED: seen.truncated}) for score in scores]
+        return [score.with_details(**{TRUNCATED: window_view.truncation}) for score in scores]
 
-    def _asked(self, case: Case, tools: ToolEvidence, user: str) -> Steps[list[Score]]:
+    def _ask_scores(self, case: Case, tools: ToolEvidence, user: str) -> Steps[list[Score]]:
         statements = case.expected.outcomes
         reply = yield from ask(
             Prompt(self.system, user),
@@ -236,7 +245,7 @@ def user_message(
     tools: ToolEvidence,
     metrics: Sequence[Metric],
     window: range | None = None,
-    found: str = "",
+    findings: str = "",
 ) -> str:
     """The case in data sections, the ids of the metrics last.
 
@@ -245,19 +254,19 @@ def user_message(
         tools: how its calls compare with the expected ones.
         metrics: to be scored.
         window: the turns that are shown; null: all.
-        found: in the windows before this one.
+        findings: in the windows before this one.
     """
     transcript, expected = case.transcript, case.expected
     chunks = [chunk.content for chunk in transcript.chunks or ()]
     sections = [
-        ("Expected outcomes", numbered(expected.outcomes) if expected.outcomes else ""),
+        ("Expected outcomes", numbered_list(expected.outcomes) if expected.outcomes else ""),
         ("Agent system prompt", (transcript.system or "").strip() or NOT_CAPTURED),
         ("Agent tools", tools_json(transcript.tools)),
-        ("Retrieved context", numbered(chunks) if chunks else ""),
+        ("Retrieved context", numbered_list(chunks) if chunks else ""),
         ("Expected tool calls", expected_calls_text(expected.tool_calls)),
         ("Deterministic check of the tool calls", tools.text()),
         (OVERRIDE_HEADING, (case.evaluation_criteria_override or "").strip()),
-        (FOUND_BEFORE, found),
+        (EARLIER_FINDINGS, findings),
         (_transcript_heading(transcript, window), rendered_transcript(transcript, window)),
     ]
     shown = [data_section(heading, body) for heading, body in sections if body]
@@ -274,36 +283,36 @@ def _transcript_heading(transcript: Transcript, window: range | None) -> str:
     return f"Transcript, turns {window.start} to {window.stop - 1} of 0 to {last}{note}"
 
 
-def failure_code(given: str | None) -> str:
+def failure_code(label: str | None) -> str:
     """A model's label in snake_case; `unspecified_failure` where it gave none."""
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", given or "").lower()
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", label or "").lower()
     code = re.sub(r"[\W_]+", "_", words).strip("_")[:80].rstrip("_")
     return UNSPECIFIED_FAILURE if code in ("", "null", "none", "n_a", "na") else code
 
 
 def _metric_score(
-    metric: Metric, found: ScoredFinding | BinaryFinding | None, transcript: Transcript
+    metric: Metric, finding: ScoredFinding | BinaryFinding | None, transcript: Transcript
 ) -> Score:
-    if found is None:
+    if finding is None:
         return Score.failed(metric.name, "the judge's reply has no entry for it", MISSING_METRIC)
-    raw = min(max(found.level, 0), 5)
+    raw = min(max(finding.level, 0), 5)
     warnings = (
-        [] if raw == found.level else [f"score {found.level} is outside 0..5, taken as {raw}"]
+        [] if raw == finding.level else [f"score {finding.level} is outside 0..5, taken as {raw}"]
     )
     count = len(transcript.turns)
-    turns = sorted({turn for turn in found.turns if 0 <= turn < count})
-    if strays := sorted(set(found.turns).difference(turns)):
+    turns = sorted({turn for turn in finding.turns if 0 <= turn < count})
+    if strays := sorted(set(finding.turns).difference(turns)):
         warnings.append(f"turns {_short(str(strays))} are not among the {count} of the transcript")
-    code = failure_code(found.failure_code) if raw < ACCEPTABLE else None
-    if code and found.failure_code not in (None, code):
-        warnings.append(f"failure_code {_short(found.failure_code)!r} is written {code}")
+    code = failure_code(finding.failure_code) if raw < ACCEPTABLE else None
+    if code and finding.failure_code not in (None, code):
+        warnings.append(f"failure_code {_short(finding.failure_code)!r} is written {code}")
     return Score.of(
         metric,
         raw,
-        passed=getattr(found, "passed", None),
+        passed=getattr(finding, "passed", None),
         failure_code=code,
         turns=tuple(turns),
-        details={"justification": found.justification, **_warned(warnings)},
+        details={"justification": finding.justification, **_warnings_detail(warnings)},
     )
 
 
@@ -311,7 +320,7 @@ def _short(text: str) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _warned(warnings: Sequence[str]) -> dict[str, list[str]]:
+def _warnings_detail(warnings: Sequence[str]) -> dict[str, list[str]]:
     return {"warnings": list(warnings)} if warnings else {}
 
 

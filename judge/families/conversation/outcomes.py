@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
-from assizes.judge.prompts.sections import neutralised
+from assizes.judge.prompts.sections import neutralise
 from assizes.judge.rubrics.rubric import OUTCOMES
 from assizes.judge.score import Metric, Scale, Score
 
@@ -32,13 +32,13 @@ MISSING_OUTCOME: Final = "missing_outcome"
 """Error code of a statement on which the judge said nothing that counts."""
 
 
-class Answer(BaseModel):
+class ConversationReplyPart(BaseModel):
     """A part of the conversation judge's reply: no keys but those asked for."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, protected_namespaces=())
 
 
-class OutcomeFinding(Answer):
+class OutcomeFinding(ConversationReplyPart):
     """What the model replies for one expected outcome; `number` is its place in the list, from 1.
 
     The statement is copied so that a model which counts otherwise is found out.
@@ -51,26 +51,28 @@ class OutcomeFinding(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class _Aligned:
+class _AlignedFindings:
     """The findings in the case's order, null where there is none that counts.
 
     `doubled` names the numbers judged more than once; `ignored` says what was not counted.
     """
 
-    found: tuple[OutcomeFinding | None, ...]
+    findings: tuple[OutcomeFinding | None, ...]
     doubled: tuple[int, ...]
     ignored: tuple[str, ...]
 
 
 def outcome_doubts(statements: Sequence[str], findings: Sequence[OutcomeFinding]) -> list[str]:
     """What is worth asking once more: statements without an entry, or with more than one."""
-    aligned = _aligned(statements, findings)
-    missing = [number for number, one in enumerate(aligned.found, 1) if one is None]
+    aligned = _align_findings(statements, findings)
+    missing = [number for number, finding in enumerate(aligned.findings, 1) if finding is None]
     doubts = []
     if missing:
-        doubts.append(f"{OUTCOMES} has no entry that counts for number {_listed(missing)}")
+        doubts.append(f"{OUTCOMES} has no entry that counts for number {_numbers_text(missing)}")
     if aligned.doubled:
-        doubts.append(f"{OUTCOMES} has more than one entry for number {_listed(aligned.doubled)}")
+        doubts.append(
+            f"{OUTCOMES} has more than one entry for number {_numbers_text(aligned.doubled)}"
+        )
     return [*doubts, *aligned.ignored] if doubts else []
 
 
@@ -83,72 +85,80 @@ def outcome_scores(statements: Sequence[str], findings: Sequence[OutcomeFinding]
     """
     if not statements:
         return [Score.skipped(OUTCOMES, "no expected outcomes defined")]
-    aligned = _aligned(statements, findings)
+    aligned = _align_findings(statements, findings)
     warned: dict[str, Any] = {"warnings": list(aligned.ignored)} if aligned.ignored else {}
-    if not any(aligned.found):
+    if not any(aligned.findings):
         reason = "the judge evaluated none of the expected outcomes"
         return [Score.failed(OUTCOMES, reason, "no_outcomes").with_details(**warned)]
     parts = [
         _part(place, statement, finding)
-        for place, (statement, finding) in enumerate(zip(statements, aligned.found, strict=True))
+        for place, (statement, finding) in enumerate(zip(statements, aligned.findings, strict=True))
     ]
-    held = [part.raw or 0.0 for part in parts]
-    share = round(math.fsum(held) / len(held), 9)
-    headline = Score.of(EXPECTED_OUTCOMES, share, passed=all(held), details=warned)
+    values = [part.raw or 0.0 for part in parts]
+    share = round(math.fsum(values) / len(values), 9)
+    headline = Score.of(EXPECTED_OUTCOMES, share, passed=all(values), details=warned)
     return [headline, *parts]
 
 
-def _aligned(statements: Sequence[str], findings: Sequence[OutcomeFinding]) -> _Aligned:
+def _align_findings(
+    statements: Sequence[str], findings: Sequence[OutcomeFinding]
+) -> _AlignedFindings:
     if any(finding.number == 0 for finding in findings):
         # Which statement the others mean is not certain either.
         numbering = f"{OUTCOMES} is numbered from 0, the statements from 1"
-        return _Aligned((None,) * len(statements), (), (numbering,))
+        return _AlignedFindings((None,) * len(statements), (), (numbering,))
     by_number: dict[int, list[OutcomeFinding]] = {}
     ignored: list[str] = []
     for finding in findings:
-        if why := _stray(statements, finding):
+        if why := _stray_reason(statements, finding):
             ignored.append(f"ignored an entry of {OUTCOMES}: {why}")
         else:
             by_number.setdefault(finding.number, []).append(finding)
-    doubled = tuple(sorted(number for number, found in by_number.items() if len(found) > 1))
+    doubled = tuple(sorted(number for number, entries in by_number.items() if len(entries) > 1))
     ignored += [
         f"{OUTCOMES} {number} is judged more than once, "
-        + ("with the same result" if _agreed(by_number[number]) else "with different results")
+        + (
+            "with the same result"
+            if _agreed_finding(by_number[number])
+            else "with different results"
+        )
         for number in doubled
     ]
-    found = tuple(_agreed(by_number.get(place, [])) for place in range(1, len(statements) + 1))
-    return _Aligned(found, doubled, tuple(ignored))
+    agreed_findings = tuple(
+        _agreed_finding(by_number.get(place, [])) for place in range(1, len(statements) + 1)
+    )
+    return _AlignedFindings(agreed_findings, doubled, tuple(ignored))
 
 
-def _agreed(findings: Sequence[OutcomeFinding]) -> OutcomeFinding | None:
+def _agreed_finding(findings: Sequence[OutcomeFinding]) -> OutcomeFinding | None:
     """The first, unless another one says the opposite."""
     return findings[0] if len({finding.passed for finding in findings}) == 1 else None
 
 
-def _stray(statements: Sequence[str], finding: OutcomeFinding) -> str | None:
+def _stray_reason(statements: Sequence[str], finding: OutcomeFinding) -> str | None:
     """Why a finding belongs to no statement: no such number, or the words of another one."""
     if not 1 <= finding.number <= len(statements):
         return f"number {str(finding.number)[:20]} is not among 1 to {len(statements)}"
-    said = _key(finding.statement)
-    if said == _key(statements[finding.number - 1]):
+    key = _key(finding.statement)
+    if key == _key(statements[finding.number - 1]):
         return None
-    others = [number for number, one in enumerate(statements, 1) if _key(one) == said]
+    others = [number for number, other in enumerate(statements, 1) if _key(other) == key]
     return f"number {finding.number} has the words of {others[0]}" if others else None
 
 
 def _key(statement: str) -> str:
-    return " ".join(neutralised(statement).casefold().split()).strip(" .\"'")
+    return " ".join(neutralise(statement).casefold().split()).strip(" .\"'")
 
 
-def _listed(numbers: Sequence[int]) -> str:
+def _numbers_text(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
 def _part(place: int, statement: str, finding: OutcomeFinding | None) -> Score:
     part = f"outcome:{place}"
     if finding is None:
-        said = {"statement": statement, "justification": NOT_EVALUATED}
-        return Score.failed(OUTCOMES, NOT_EVALUATED, MISSING_OUTCOME, part, **said)
+        details = {"statement": statement, "justification": NOT_EVALUATED}
+        return Score.failed(OUTCOMES, NOT_EVALUATED, MISSING_OUTCOME, part, **details)
     return Score(
         metric=OUTCOMES,
         part=part,

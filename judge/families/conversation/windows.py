@@ -47,7 +47,7 @@ class ReadingOptions(JudgeOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class TranscriptView:
     """A transcript as it is read.
 
     Attributes:
@@ -63,14 +63,16 @@ class View:
     findings_tokens: int = 0
 
     @property
-    def truncated(self) -> dict[str, Any] | None:
+    def truncation(self) -> dict[str, Any] | None:
         """What scores say of it; null where all was read at once."""
         if len(self.windows) <= 1 and not self.cut_chars:
             return None
         return {"windows": len(self.windows), "cut_chars": self.cut_chars}
 
 
-def view(transcript: Transcript, options: ReadingOptions, around_tokens: int) -> View:
+def transcript_view(
+    transcript: Transcript, options: ReadingOptions, around_tokens: int
+) -> TranscriptView:
     """The transcript whole where it fits; else with its tool results shortened; else in windows.
 
     Args:
@@ -80,37 +82,45 @@ def view(transcript: Transcript, options: ReadingOptions, around_tokens: int) ->
     """
     whole = range(len(transcript.turns))
     if options.context_tokens is None:
-        return View(transcript, (whole,))
-    room = max(_LEAST_TOKENS, options.context_tokens - around_tokens)
-    if estimated_tokens(rendered_transcript(transcript)) <= room:
-        return View(transcript, (whole,))
+        return TranscriptView(transcript, (whole,))
+    free_tokens = max(_LEAST_TOKENS, options.context_tokens - around_tokens)
+    if estimated_tokens(rendered_transcript(transcript)) <= free_tokens:
+        return TranscriptView(transcript, (whole,))
     short, cut = transcript, 0
     for most in _RESULT_CHARS:
-        short, cut = _shortened(transcript, most, _with_short_result)
-        if estimated_tokens(rendered_transcript(short)) <= room:
-            return View(short, (whole,), cut)
-    findings = room // _FINDINGS
-    room -= findings
+        short, cut = _shorten_turns(transcript, most, _with_short_result)
+        if estimated_tokens(rendered_transcript(short)) <= free_tokens:
+            return TranscriptView(short, (whole,), cut)
+    findings = free_tokens // _FINDINGS
+    free_tokens -= findings
     read, cut_texts, sizes = short, 0, _sizes(short)
     for most in _TEXT_CHARS:
-        if max(sizes) <= room:
+        if max(sizes) <= free_tokens:
             break
-        read, cut_texts = _shortened(short, most, _with_short_text)
+        read, cut_texts = _shorten_turns(short, most, _with_short_text)
         sizes = _sizes(read)
-    windows = _windows(sizes, room, options.window_overlap)
-    return View(read, windows, cut + cut_texts, findings)
+    windows = _windows(sizes, free_tokens, options.window_overlap)
+    return TranscriptView(read, windows, cut + cut_texts, findings)
 
 
-def reduced(metrics: Sequence[Metric], found: Sequence[Sequence[Score]]) -> list[Score]:
+def reduce_windows(
+    metrics: Sequence[Metric], window_scores: Sequence[Sequence[Score]]
+) -> list[Score]:
     """One score a metric from the scores of each window; the outcomes of the last.
 
     A metric that a window could not score is not scored: the others may have missed the fault.
     """
-    last = {score.metric: score for score in found[-1] if not score.part}
-    kept = [score for score in found[-1] if score.metric not in {one.name for one in metrics}]
+    last = {score.metric: score for score in window_scores[-1] if not score.part}
+    other_scores = [
+        score
+        for score in window_scores[-1]
+        if score.metric not in {metric.name for metric in metrics}
+    ]
     scores = []
     for metric in metrics:
-        of_metric = [score for each in found for score in each if score.metric == metric.name]
+        of_metric = [
+            score for each in window_scores for score in each if score.metric == metric.name
+        ]
         unscored = [score for score in of_metric if score.status != "scored"]
         if unscored:
             scores.append(unscored[0])
@@ -118,15 +128,15 @@ def reduced(metrics: Sequence[Metric], found: Sequence[Sequence[Score]]) -> list
             scores.append(last[metric.name])
         else:
             scores.append(min(of_metric, key=lambda score: score.raw or 0.0))
-    return [*scores, *kept]
+    return [*scores, *other_scores]
 
 
-def findings_so_far(seen: View, found: Sequence[Sequence[Score]]) -> str:
+def findings_so_far(seen: TranscriptView, window_scores: Sequence[Sequence[Score]]) -> str:
     """What the windows before showed, for the judge of the next one, in at most as many tokens as
     there is room for: where they are too many, of each metric and outcome the worst and the last
     finding, and of these as much as fits.
     """
-    pairs = list(zip(seen.windows, found, strict=False))
+    pairs = list(zip(seen.windows, window_scores, strict=False))
     if not pairs:
         return ""
     lines = []
@@ -138,7 +148,7 @@ def findings_so_far(seen: View, found: Sequence[Sequence[Score]]) -> str:
         if estimated_tokens(text) <= seen.findings_tokens:
             return text
         text = "\n".join(_worst_and_last(pairs, most))
-    return _within(text, seen.findings_tokens)
+    return _fit_tokens(text, seen.findings_tokens)
 
 
 def _worst_and_last(
@@ -150,9 +160,9 @@ def _worst_and_last(
             by_name.setdefault((score.metric, score.part), []).append((window, score))
     yield f"{_turns(range(pairs[-1][0].stop))}, of each the worst and the last finding:"
     for of_name in by_name.values():
-        worst = min(of_name, key=lambda one: -1.0 if one[1].value is None else one[1].value)
+        worst = min(of_name, key=lambda pair: -1.0 if pair[1].value is None else pair[1].value)
         for window, score in [worst, of_name[-1]][worst is of_name[-1] :]:
-            yield f"{_cut(_finding(score), most_chars)} ({_turns(window)})"
+            yield f"{_cut_text(_finding(score), most_chars)} ({_turns(window)})"
 
 
 def _turns(window: range) -> str:
@@ -161,23 +171,23 @@ def _turns(window: range) -> str:
 
 def _finding(score: Score) -> str:
     name = score.details.get("statement", score.metric) if score.part else score.metric
-    said = score.details.get("justification") or score.reason or ""
+    justification = score.details.get("justification") or score.reason or ""
     shown = score.label or {True: "passed", False: "failed", None: ""}[score.passed]
-    return f"- {name}: {shown}. {said}"
+    return f"- {name}: {shown}. {justification}"
 
 
-def _cut(text: str, most: int) -> str:
+def _cut_text(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]} [...]"
 
 
-def _within(text: str, most_tokens: int) -> str:
+def _fit_tokens(text: str, most_tokens: int) -> str:
     tokens = estimated_tokens(text)
     if tokens <= most_tokens:
         return text
-    return _cut(text, max(0, len(text) * (most_tokens - _MARK_TOKENS) // tokens))
+    return _cut_text(text, max(0, len(text) * (most_tokens - _MARK_TOKENS) // tokens))
 
 
-def shortened(text: str, most: int) -> str:
+def shorten_text(text: str, most: int) -> str:
     """The beginning and the end of a text with a mark between them that says how much is not there."""
     if len(text) <= most:
         return text
@@ -191,24 +201,24 @@ def _sizes(transcript: Transcript) -> list[int]:
     return [estimated_tokens(block) for block in rendered_turns(transcript)]
 
 
-def _windows(sizes: Sequence[int], room: int, overlap: int) -> tuple[range, ...]:
+def _windows(sizes: Sequence[int], free_tokens: int, overlap: int) -> tuple[range, ...]:
     """As few as fit, each taking up some turns before the end of the last; at least one turn new."""
     count = len(sizes)
     up_to = [0, *itertools.accumulate(sizes)]
-    found: list[range] = []
+    windows: list[range] = []
     stop = 0
     while stop < count:
         start = max(0, stop - overlap)
-        while start < stop and up_to[stop + 1] - up_to[start] > room:
+        while start < stop and up_to[stop + 1] - up_to[start] > free_tokens:
             start += 1
         stop += 1
-        while stop < count and up_to[stop + 1] - up_to[start] <= room:
+        while stop < count and up_to[stop + 1] - up_to[start] <= free_tokens:
             stop += 1
-        found.append(range(start, stop))
-    return tuple(found)
+        windows.append(range(start, stop))
+    return tuple(windows)
 
 
-def _shortened(
+def _shorten_turns(
     transcript: Transcript, most: int, made: Callable[[Turn, int], tuple[Turn, int]]
 ) -> tuple[Transcript, int]:
     """The transcript with its turns made shorter, and how many characters that cut."""
@@ -221,7 +231,7 @@ def _with_short_result(turn: Turn, most: int) -> tuple[Turn, int]:
     result = turn.tool_result
     if result is None or len(result.content) <= most:
         return turn, 0
-    short = result.model_copy(update={"content": shortened(result.content, most)})
+    short = result.model_copy(update={"content": shorten_text(result.content, most)})
     return turn.model_copy(update={"tool_result": short}), len(result.content) - most
 
 
@@ -229,4 +239,4 @@ def _with_short_text(turn: Turn, most: int) -> tuple[Turn, int]:
     text = turn.text or ""
     if len(text) <= most:
         return turn, 0
-    return turn.model_copy(update={"text": shortened(text, most)}), len(text) - most
+    return turn.model_copy(update={"text": shorten_text(text, most)}), len(text) - most

@@ -113,11 +113,11 @@ class _Reply(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def _listed(given: object) -> object:
-    return [] if given is None else given
+def _list_or_empty(value: object) -> object:
+    return [] if value is None else value
 
 
-_Texts = Annotated[list[str], BeforeValidator(_listed)]
+_Texts = Annotated[list[str], BeforeValidator(_list_or_empty)]
 
 
 class DecomposedAspect(_Reply):
@@ -184,14 +184,14 @@ def coverage_ask(
         data_section("Query", turn.query),
         data_section("Answer to check", turn.response),
     ]
-    due = f"Aspects to check: {', '.join(aspect.id for aspect in aspects)}"
+    closing_line = f"Aspects to check: {', '.join(aspect.id for aspect in aspects)}"
 
     def doubts(reply: CoverageReply) -> str | None:
-        found = {same_id(finding.id) for finding in reply.aspects}
-        missing = [aspect.id for aspect in aspects if aspect.id not in found]
+        answered_ids = {normalised_id(finding.id) for finding in reply.aspects}
+        missing = [aspect.id for aspect in aspects if aspect.id not in answered_ids]
         return f"aspects has no entry for: {', '.join(missing)}" if missing else None
 
-    prompt = Prompt(wording.check, "\n\n".join([*sections, due]))
+    prompt = Prompt(wording.check, "\n\n".join([*sections, closing_line]))
     return Ask(prompt, CoverageReply, CoverageEvidence(aspects, turn.response), doubts)
 
 
@@ -204,6 +204,6 @@ def aspects_text(aspects: Sequence[Aspect]) -> str:
     return "\n".join(lines)
 
 
-def same_id(given: str) -> str:
+def normalised_id(text: str) -> str:
     """An id as it was given out: without blanks, in lower case."""
-    return given.strip().lower()
+    return text.strip().lower()

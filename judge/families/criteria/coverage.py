@@ -18,7 +18,7 @@ from assizes.judge.families.criteria.asks import (
     Concept,
     CoverageReply,
     Decomposition,
-    same_id,
+    normalised_id,
 )
 from assizes.judge.families.criteria.turns import AnsweredTurn
 
@@ -29,7 +29,7 @@ Strategy = Literal["concept", "aspect", "weighted"]
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class AspectCoverage:
     """What is held of one aspect after one answer, or after several in a row.
 
     `held` are the ids of covered concepts, `contradicted` of those whose opposite was said and not
@@ -37,21 +37,21 @@ class Holding:
     """
 
     aspect: Aspect
-    flagged: bool
-    held: frozenset[str]
+    marked_covered: bool
+    covered_concepts: frozenset[str]
     contradicted: frozenset[str]
     reason: str
     turn: AnsweredTurn
 
     @property
-    def covered(self) -> bool:
+    def is_covered(self) -> bool:
         """An answer was found to cover it, and nothing contradicts it."""
-        return self.flagged and not self.contradicted
+        return self.marked_covered and not self.contradicted
 
     @property
     def concept_share(self) -> float:
         """Share of its concepts that are covered, 0..1."""
-        return round(len(self.held) / len(self.aspect.concepts), 9)
+        return round(len(self.covered_concepts) / len(self.aspect.concepts), 9)
 
     def entry(self) -> dict[str, Any]:
         """One line of the breakdown, with the texts of the concepts; percentage 0..100."""
@@ -59,10 +59,16 @@ class Holding:
         return {
             "id": self.aspect.id,
             "aspect": self.aspect.name,
-            "covered": self.covered,
-            "concepts_covered": [one.text for one in concepts if one.id in self.held],
-            "concepts_missing": [one.text for one in concepts if one.id not in self.held],
-            "concepts_contradicted": [one.text for one in concepts if one.id in self.contradicted],
+            "covered": self.is_covered,
+            "concepts_covered": [
+                concept.text for concept in concepts if concept.id in self.covered_concepts
+            ],
+            "concepts_missing": [
+                concept.text for concept in concepts if concept.id not in self.covered_concepts
+            ],
+            "concepts_contradicted": [
+                concept.text for concept in concepts if concept.id in self.contradicted
+            ],
             "concepts_coverage_percentage": round(100 * self.concept_share, 2),
             "reason": self.reason,
             "turn_index": self.turn.index,
@@ -70,15 +76,15 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
+class CriteriaCoverage:
     """All aspects after one answer or several, and what was odd about the replies."""
 
-    holdings: tuple[Holding, ...]
+    aspect_coverages: tuple[AspectCoverage, ...]
     warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class CoverageCounts:
     """The four numbers every score of this family is made of; totals are above 0."""
 
     concepts_covered: int
@@ -105,21 +111,21 @@ def numbered_aspects(decomposition: Decomposition) -> tuple[Aspect, ...]:
     Blank and repeated concepts of an aspect fall away; an aspect left without any gets itself as
     its one concept. An entry without any text is no aspect.
     """
-    found: list[Aspect] = []
+    aspects: list[Aspect] = []
     for entry in decomposition.aspects:
-        texts = {text.casefold(): text for one in entry.concepts if (text := _line(one))}
+        texts = {text.casefold(): text for concept in entry.concepts if (text := _line(concept))}
         name = _line(entry.aspect) or "; ".join(texts.values())
         if name:
-            id_ = f"a{len(found) + 1}"
+            id_ = f"a{len(aspects) + 1}"
             concepts = enumerate(texts.values() or [name], 1)
             numbered = tuple(Concept(f"{id_}c{place}", text) for place, text in concepts)
-            found.append(Aspect(id_, name, numbered))
-    return tuple(found)
+            aspects.append(Aspect(id_, name, numbered))
+    return tuple(aspects)
 
 
 def coverage_of(
     aspects: Sequence[Aspect], reply: CoverageReply, turn: AnsweredTurn, *, contradictions: bool
-) -> Coverage | None:
+) -> CriteriaCoverage | None:
     """What one reply says of one answer; null when it speaks of none of the aspects.
 
     Args:
@@ -129,56 +135,67 @@ def coverage_of(
         contradictions: whether a contradicted concept is missing and its aspect not covered.
     """
     known = {aspect.id for aspect in aspects}
-    found: dict[str, AspectFinding] = {}
+    findings: dict[str, AspectFinding] = {}
     warnings: list[str] = []
     for finding in reply.aspects:
-        id_ = same_id(finding.id)
+        id_ = normalised_id(finding.id)
         if id_ not in known:
             warnings.append(f"ignored an unknown aspect: {_short(finding.id)!r}")
-        elif id_ in found:
+        elif id_ in findings:
             warnings.append(f"ignored a second finding on aspect {id_!r}")
         else:
-            found[id_] = finding
-    if not found:
+            findings[id_] = finding
+    if not findings:
         return None
-    holdings = []
+    aspect_coverages = []
     for aspect in aspects:
-        holding, odd = _holding(aspect, found.get(aspect.id), turn, contradictions=contradictions)
-        holdings.append(holding)
+        aspect_coverage, odd = _aspect_coverage(
+            aspect, findings.get(aspect.id), turn, contradictions=contradictions
+        )
+        aspect_coverages.append(aspect_coverage)
         warnings.extend(odd)
-    return Coverage(tuple(holdings), tuple(f"turn {turn.index}: {text}" for text in warnings))
+    return CriteriaCoverage(
+        tuple(aspect_coverages), tuple(f"turn {turn.index}: {text}" for text in warnings)
+    )
 
 
-def united(coverages: Sequence[Coverage]) -> Coverage:
+def merge_coverages(coverages: Sequence[CriteriaCoverage]) -> CriteriaCoverage:
     """The union by id over answers in their order.
 
     A contradiction undoes what earlier answers covered, until a later one covers it again.
     """
-    by_aspect = zip(*(one.holdings for one in coverages), strict=True)
-    holdings = tuple(functools.reduce(_later, holdings) for holdings in by_aspect)
-    return Coverage(holdings, tuple(text for one in coverages for text in one.warnings))
-
-
-def counts(holdings: Iterable[Holding]) -> Counts:
-    """The counts over holdings; those of several answers are pooled."""
-    listed = list(holdings)
-    return Counts(
-        concepts_covered=sum(len(one.held) for one in listed),
-        concepts=sum(len(one.aspect.concepts) for one in listed),
-        aspects_covered=sum(one.covered for one in listed),
-        aspects=len(listed),
+    by_aspect = zip(*(coverage.aspect_coverages for coverage in coverages), strict=True)
+    aspect_coverages = tuple(
+        functools.reduce(_merge_later, aspect_coverages) for aspect_coverages in by_aspect
+    )
+    return CriteriaCoverage(
+        aspect_coverages, tuple(text for coverage in coverages for text in coverage.warnings)
     )
 
 
-def _holding(
-    aspect: Aspect, found: AspectFinding | None, turn: AnsweredTurn, *, contradictions: bool
-) -> tuple[Holding, list[str]]:
-    if found is None:
+def coverage_counts(aspect_coverages: Iterable[AspectCoverage]) -> CoverageCounts:
+    """The counts over holdings; those of several answers are pooled."""
+    coverages = list(aspect_coverages)
+    return CoverageCounts(
+        concepts_covered=sum(len(coverage.covered_concepts) for coverage in coverages),
+        concepts=sum(len(coverage.aspect.concepts) for coverage in coverages),
+        aspects_covered=sum(coverage.is_covered for coverage in coverages),
+        aspects=len(coverages),
+    )
+
+
+def _aspect_coverage(
+    aspect: Aspect, finding: AspectFinding | None, turn: AnsweredTurn, *, contradictions: bool
+) -> tuple[AspectCoverage, list[str]]:
+    if finding is None:
         none: frozenset[str] = frozenset()
         warning = f"aspect {aspect.id!r} is not in the reply, taken as not covered"
-        return Holding(aspect, False, none, none, NOT_EVALUATED, turn), [warning]
-    covered, missing = _ids(found.concepts_covered), _ids(found.concepts_missing)
-    contradicted = _ids(found.concepts_contradicted)
+        return AspectCoverage(aspect, False, none, none, NOT_EVALUATED, turn), [warning]
+    covered, missing = (
+        _normalised_ids(finding.concepts_covered),
+        _normalised_ids(finding.concepts_missing),
+    )
+    contradicted = _normalised_ids(finding.concepts_contradicted)
     known = {concept.id for concept in aspect.concepts}
     warnings = [
         f"ignored {_short(id_)!r}: not a concept of aspect {aspect.id!r}"
@@ -189,23 +206,23 @@ def _holding(
     ]
     against = frozenset(contradicted & known) if contradictions else frozenset()
     held = frozenset((covered - missing) & known) - against
-    flagged = found.covered and bool(held) and not against
-    return Holding(aspect, flagged, held, against, _line(found.reason), turn), warnings
+    flagged = finding.covered and bool(held) and not against
+    return AspectCoverage(aspect, flagged, held, against, _line(finding.reason), turn), warnings
 
 
-def _later(first: Holding, later: Holding) -> Holding:
+def _merge_later(first: AspectCoverage, later: AspectCoverage) -> AspectCoverage:
     """Both taken together; reason and turn are those of the last answer that changed anything."""
     both = replace(
         first,
-        flagged=first.flagged or later.flagged,
-        held=(first.held - later.contradicted) | later.held,
-        contradicted=(first.contradicted - later.held) | later.contradicted,
+        marked_covered=first.marked_covered or later.marked_covered,
+        covered_concepts=(first.covered_concepts - later.contradicted) | later.covered_concepts,
+        contradicted=(first.contradicted - later.covered_concepts) | later.contradicted,
     )
     return first if both == first else replace(both, reason=later.reason, turn=later.turn)
 
 
-def _ids(given: Iterable[str]) -> set[str]:
-    return {same_id(id_) for id_ in given}
+def _normalised_ids(texts: Iterable[str]) -> set[str]:
+    return {normalised_id(id_) for id_ in texts}
 
 
 def _line(text: str) -> str:

@@ -24,13 +24,13 @@ from assizes.judge.families.criteria.asks import (
     decompose_ask,
 )
 from assizes.judge.families.criteria.coverage import (
-    Coverage,
-    Holding,
+    AspectCoverage,
+    CriteriaCoverage,
     Strategy,
-    counts,
+    coverage_counts,
     coverage_of,
+    merge_coverages,
     numbered_aspects,
-    united,
 )
 from assizes.judge.families.criteria.signals import decomposition, signals
 from assizes.judge.families.criteria.turns import AnsweredTurn, answered_turns, criteria_text
@@ -75,7 +75,7 @@ class AnswerCompletenessOptions(CoverageOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class Standard:
+class CoverageStandard:
     """What answers are held against.
 
     Args:
@@ -118,7 +118,7 @@ def _metric(
     )
 
 
-ANSWER_CRITERIA: Final = Standard(
+ANSWER_CRITERIA: Final = CoverageStandard(
     _metric(
         "answer_criteria",
         "Answer Criteria",
@@ -129,7 +129,7 @@ ANSWER_CRITERIA: Final = Standard(
     CRITERIA_WORDING,
     _criteria_places,
 )
-ANSWER_COMPLETENESS: Final = Standard(
+ANSWER_COMPLETENESS: Final = CoverageStandard(
     _metric(
         "answer_completeness",
         "Answer Completeness",
@@ -152,7 +152,7 @@ class CoverageJudge:
 
     version = "1"
 
-    def __init__(self, standard: Standard, options: CoverageOptions) -> None:
+    def __init__(self, standard: CoverageStandard, options: CoverageOptions) -> None:
         self.name = standard.metric.name
         self.metrics = (standard.metric,)
         self.standard = standard
@@ -161,10 +161,10 @@ class CoverageJudge:
 
     def missing(self, case: Case) -> str | None:
         """Without a query, an answer to it or something to hold it against it does not apply."""
-        said = {turn.role for turn in case.transcript.turns if (turn.text or "").strip()}
-        if "user" not in said:
+        roles = {turn.role for turn in case.transcript.turns if (turn.text or "").strip()}
+        if "user" not in roles:
             return "no query: the user says nothing"
-        if "assistant" not in said:
+        if "assistant" not in roles:
             return "no output: the agent says nothing"
         if not answered_turns(case.transcript):
             return "no output: the agent answers no message of the user"
@@ -179,29 +179,32 @@ class CoverageJudge:
         criteria = self._criteria(case) or ""
         turns = answered_turns(case.transcript)
         if self.options.multi_turn_strategy == "last_turn":
-            return self._united(criteria, turns[-1:])
+            return self._cumulative_scores(criteria, turns[-1:])
         if self.options.multi_turn_aggregation == "cumulative":
-            return self._united(criteria, turns)
-        return self._averaged(criteria, turns)
+            return self._cumulative_scores(criteria, turns)
+        return self._average_scores(criteria, turns)
 
     def _criteria(self, case: Case) -> str | None:
         values = (value for _, value in self.standard.texts(case, self.options))
         return next((text for value in values if (text := criteria_text(value))), None)
 
-    def _united(self, criteria: str, turns: Sequence[AnsweredTurn]) -> Steps[list[Score]]:
+    def _cumulative_scores(
+        self, criteria: str, turns: Sequence[AnsweredTurn]
+    ) -> Steps[list[Score]]:
         aspects = yield from self._aspects(turns[0].query, criteria)
         if not aspects:
             return [self._no_aspects()]
-        lines = [self._checked(criteria, aspects, turn) for turn in turns]
-        found = yield from together(lines)
-        parts = self._turn_scores(turns, found)
-        coverages = [one for one in found if isinstance(one, Coverage)]
+        lines = [self._check_turn(criteria, aspects, turn) for turn in turns]
+        results = yield from together(lines)
+        parts = self._turn_scores(turns, results)
+        coverages = [result for result in results if isinstance(result, CriteriaCoverage)]
         if len(coverages) < len(turns):
-            return [self._failed(turns, found), *parts]
-        union = united(coverages)
-        headline = self._scored(union, turns)
+            return [self._failed_score(turns, results), *parts]
+        union = merge_coverages(coverages)
+        headline = self._coverage_score(union, turns)
         aspect_parts = [
-            self._aspect_score(one, f"aspect:{one.aspect.id}") for one in union.holdings
+            self._aspect_score(aspect_coverage, f"aspect:{aspect_coverage.aspect.id}")
+            for aspect_coverage in union.aspect_coverages
         ]
         return [
             headline.with_details(decomposition=decomposition(aspects)),
@@ -209,64 +212,75 @@ class CoverageJudge:
             *parts,
         ]
 
-    def _averaged(self, criteria: str, turns: Sequence[AnsweredTurn]) -> Steps[list[Score]]:
+    def _average_scores(self, criteria: str, turns: Sequence[AnsweredTurn]) -> Steps[list[Score]]:
         """Each turn on its own; turns without aspects do not count."""
-        found = yield from together([self._heard(criteria, turn) for turn in turns])
-        parts = self._turn_scores(turns, found)
-        if any(isinstance(one, NoReply) for one in found):
-            return [self._failed(turns, found), *parts]
-        heard = [
-            (turn, one) for turn, one in zip(turns, found, strict=True) if isinstance(one, Coverage)
+        results = yield from together([self._evaluate_turn(criteria, turn) for turn in turns])
+        parts = self._turn_scores(turns, results)
+        if any(isinstance(result, NoReply) for result in results):
+            return [self._failed_score(turns, results), *parts]
+        covered_turns = [
+            (turn, result)
+            for turn, result in zip(turns, results, strict=True)
+            if isinstance(result, CriteriaCoverage)
         ]
-        if not heard:
+        if not covered_turns:
             return [self._no_aspects(), *parts]
-        values = [self._value(one.holdings) for _, one in heard]
-        pooled = Coverage(
-            tuple(holding for _, one in heard for holding in one.holdings),
-            tuple(text for _, one in heard for text in one.warnings),
+        values = [self._value(coverage.aspect_coverages) for _, coverage in covered_turns]
+        pooled = CriteriaCoverage(
+            tuple(
+                aspect_coverage
+                for _, coverage in covered_turns
+                for aspect_coverage in coverage.aspect_coverages
+            ),
+            tuple(text for _, coverage in covered_turns for text in coverage.warnings),
         )
         mean = round(math.fsum(values) / len(values), 9)
-        headline = self._scored(pooled, [turn for turn, _ in heard], mean)
+        headline = self._coverage_score(pooled, [turn for turn, _ in covered_turns], mean)
         aspect_parts = [
-            self._aspect_score(one, f"turn:{one.turn.index}/aspect:{one.aspect.id}")
-            for one in pooled.holdings
+            self._aspect_score(
+                aspect_coverage,
+                f"turn:{aspect_coverage.turn.index}/aspect:{aspect_coverage.aspect.id}",
+            )
+            for aspect_coverage in pooled.aspect_coverages
         ]
         return [headline.with_details(turn_scores=values), *aspect_parts, *parts]
 
     def _aspects(self, query: str, criteria: str) -> Steps[tuple[Aspect, ...]]:
-        reply = yield from _put(decompose_ask(self.standard.wording, query, criteria))
+        reply = yield from _ask_question(decompose_ask(self.standard.wording, query, criteria))
         return numbered_aspects(reply)
 
-    def _checked(
+    def _check_turn(
         self, criteria: str, aspects: tuple[Aspect, ...], turn: AnsweredTurn
-    ) -> Steps[Coverage]:
-        reply = yield from _put(coverage_ask(self.standard.wording, criteria, aspects, turn))
+    ) -> Steps[CriteriaCoverage]:
+        reply = yield from _ask_question(
+            coverage_ask(self.standard.wording, criteria, aspects, turn)
+        )
         contradictions = self.options.check_for_contradictions
-        found = coverage_of(aspects, reply, turn, contradictions=contradictions)
-        if found is None:
+        coverage = coverage_of(aspects, reply, turn, contradictions=contradictions)
+        if coverage is None:
             raise JudgeFailed(NoReply(NO_COVERAGE, "the reply speaks of none of the aspects"))
-        return found
+        return coverage
 
-    def _heard(self, criteria: str, turn: AnsweredTurn) -> Steps[Coverage | None]:
+    def _evaluate_turn(self, criteria: str, turn: AnsweredTurn) -> Steps[CriteriaCoverage | None]:
         aspects = yield from self._aspects(turn.query, criteria)
-        return (yield from self._checked(criteria, aspects, turn)) if aspects else None
+        return (yield from self._check_turn(criteria, aspects, turn)) if aspects else None
 
-    def _value(self, holdings: Sequence[Holding]) -> float:
+    def _value(self, aspect_coverages: Sequence[AspectCoverage]) -> float:
         options = self.options
         weight = options.weighted_concept_score_weight
-        return counts(holdings).score(options.scoring_strategy, weight)
+        return coverage_counts(aspect_coverages).score(options.scoring_strategy, weight)
 
-    def _scored(
+    def _coverage_score(
         self,
-        coverage: Coverage,
+        coverage: CriteriaCoverage,
         turns: Sequence[AnsweredTurn],
         value: float | None = None,
         part: str = "",
     ) -> Score:
         options = self.options
-        score = self._value(coverage.holdings) if value is None else value
+        score = self._value(coverage.aspect_coverages) if value is None else value
         details = signals(
-            coverage.holdings,
+            coverage.aspect_coverages,
             options.scoring_strategy,
             options.weighted_concept_score_weight,
             len(turns),
@@ -283,36 +297,36 @@ class CoverageJudge:
         )
 
     def _turn_scores(
-        self, turns: Sequence[AnsweredTurn], found: Sequence[Coverage | NoReply | None]
+        self, turns: Sequence[AnsweredTurn], results: Sequence[CriteriaCoverage | NoReply | None]
     ) -> list[Score]:
         if self.options.multi_turn_strategy == "last_turn":
             return []
-        return [self._turn_score(turn, one) for turn, one in zip(turns, found, strict=True)]
+        return [self._turn_score(turn, result) for turn, result in zip(turns, results, strict=True)]
 
-    def _turn_score(self, turn: AnsweredTurn, found: Coverage | NoReply | None) -> Score:
+    def _turn_score(self, turn: AnsweredTurn, result: CriteriaCoverage | NoReply | None) -> Score:
         part = f"turn:{turn.index}"
-        if isinstance(found, NoReply):
-            return Score.failed(self.name, found.reason, found.code, part)
-        if found is None:
+        if isinstance(result, NoReply):
+            return Score.failed(self.name, result.reason, result.code, part)
+        if result is None:
             return self._no_aspects(part)
-        return self._scored(found, [turn], part=part)
+        return self._coverage_score(result, [turn], part=part)
 
-    def _aspect_score(self, holding: Holding, part: str) -> Score:
+    def _aspect_score(self, aspect_coverage: AspectCoverage, part: str) -> Score:
         return Score.of(
             self.standard.metric,
-            holding.concept_share,
+            aspect_coverage.concept_share,
             part=part,
-            passed=holding.covered,
-            turns=(holding.turn.at,),
-            details=holding.entry(),
+            passed=aspect_coverage.is_covered,
+            turns=(aspect_coverage.turn.at,),
+            details=aspect_coverage.entry(),
         )
 
-    def _failed(
-        self, turns: Sequence[AnsweredTurn], found: Sequence[Coverage | NoReply | None]
+    def _failed_score(
+        self, turns: Sequence[AnsweredTurn], results: Sequence[CriteriaCoverage | NoReply | None]
     ) -> Score:
         """A turn that could not be checked might have covered anything: no score without it."""
-        pairs = zip(turns, found, strict=True)
-        turn, first = next((turn, one) for turn, one in pairs if isinstance(one, NoReply))
+        pairs = zip(turns, results, strict=True)
+        turn, first = next((turn, result) for turn, result in pairs if isinstance(result, NoReply))
         return Score.failed(self.name, f"turn {turn.index}: {first.reason}", first.code)
 
     def _no_aspects(self, part: str = "") -> Score:
@@ -320,8 +334,8 @@ class CoverageJudge:
         return Score.skipped(self.name, f"no aspects were found in the {heading}", part)
 
 
-def _put(one: Ask[T]) -> Steps[T]:
-    return ask(one.prompt, one.reply, one.evidence, one.doubts)
+def _ask_question(question: Ask[T]) -> Steps[T]:
+    return ask(question.prompt, question.reply, question.evidence, question.doubts)
 
 
 ENTRIES: Final[Mapping[str, JudgeEntry]] = {
@@ -329,14 +343,14 @@ ENTRIES: Final[Mapping[str, JudgeEntry]] = {
         description="Checks the answer against the case's acceptance criteria, concept by concept.",
         needs=ANSWER_CRITERIA.metric.needs,
         needs_ground_truth=True,
-        made=lambda options, _: CoverageJudge(ANSWER_CRITERIA, options),
+        create_judge=lambda options, _: CoverageJudge(ANSWER_CRITERIA, options),
         options=AnswerCriteriaOptions,
     ),
     ANSWER_COMPLETENESS.metric.name: JudgeEntry(
         description="Checks the answer for the points of a reference answer, concept by concept.",
         needs=ANSWER_COMPLETENESS.metric.needs,
         needs_ground_truth=True,
-        made=lambda options, _: CoverageJudge(ANSWER_COMPLETENESS, options),
+        create_judge=lambda options, _: CoverageJudge(ANSWER_COMPLETENESS, options),
         options=AnswerCompletenessOptions,
     ),
 }

@@ -6,30 +6,38 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from assizes.judge.families.criteria.asks import Aspect
-from assizes.judge.families.criteria.coverage import Counts, Holding, Strategy, counts
+from assizes.judge.families.criteria.coverage import (
+    AspectCoverage,
+    CoverageCounts,
+    Strategy,
+    coverage_counts,
+)
 from assizes.judge.score import Score
 
 
 def signals(
-    holdings: Sequence[Holding], strategy: Strategy, concept_weight: float, turn_count: int
+    aspect_coverages: Sequence[AspectCoverage],
+    strategy: Strategy,
+    concept_weight: float,
+    turn_count: int,
 ) -> dict[str, Any]:
     """The diagnostic signals under their published names.
 
     Counts are pooled over all holdings given, and the coverage scores are those of the counts.
     `weighted_score` is there for the weighted strategy alone.
     """
-    found: Counts = counts(holdings)
-    weighted = {"weighted_score": found.score("weighted", concept_weight)}
+    totals: CoverageCounts = coverage_counts(aspect_coverages)
+    weighted = {"weighted_score": totals.score("weighted", concept_weight)}
     return {
         "scoring_strategy": strategy,
-        "covered_aspects_count": found.aspects_covered,
-        "total_aspects_count": found.aspects,
-        "total_concepts_covered": found.concepts_covered,
-        "total_concepts": found.concepts,
-        "concept_coverage_score": found.score("concept", concept_weight),
-        "aspect_coverage_score": found.score("aspect", concept_weight),
+        "covered_aspects_count": totals.aspects_covered,
+        "total_aspects_count": totals.aspects,
+        "total_concepts_covered": totals.concepts_covered,
+        "total_concepts": totals.concepts,
+        "concept_coverage_score": totals.score("concept", concept_weight),
+        "aspect_coverage_score": totals.score("aspect", concept_weight),
         **(weighted if strategy == "weighted" else {}),
-        "aspect_breakdown": [holding.entry() for holding in holdings],
+        "aspect_breakdown": [aspect_coverage.entry() for aspect_coverage in aspect_coverages],
         "evaluated_turns_count": turn_count,
     }
 
@@ -75,12 +83,12 @@ def pretty(score: Score) -> str:
     return "\n".join(lines)
 
 
-def _counts_line(found: Mapping[str, Any]) -> str:
-    turns = found["evaluated_turns_count"]
+def _counts_line(details: Mapping[str, Any]) -> str:
+    turns = details["evaluated_turns_count"]
     return (
-        f"{found['covered_aspects_count']} of {found['total_aspects_count']} aspects, "
-        f"{found['total_concepts_covered']} of {found['total_concepts']} concepts covered; "
-        f"scored by {found['scoring_strategy']}; {turns} turn{'' if turns == 1 else 's'} evaluated"
+        f"{details['covered_aspects_count']} of {details['total_aspects_count']} aspects, "
+        f"{details['total_concepts_covered']} of {details['total_concepts']} concepts covered; "
+        f"scored by {details['scoring_strategy']}; {turns} turn{'' if turns == 1 else 's'} evaluated"
     )
 
 

@@ -36,9 +36,9 @@ def answered_turns(transcript: Transcript) -> tuple[AnsweredTurn, ...]:
     )
 
 
-def criteria_text(given: object) -> str | None:
+def criteria_text(value: object) -> str | None:
     """A text as it is, a list of texts joined by newlines; null for anything else and for blanks."""
-    lines = [given] if isinstance(given, str) else given
+    lines = [value] if isinstance(value, str) else value
     if not isinstance(lines, list | tuple) or not all(isinstance(line, str) for line in lines):
         return None
     return "\n".join(line.strip() for line in lines if line.strip()) or None
@@ -60,5 +60,5 @@ def _pairs(transcript: Transcript) -> Iterator[tuple[int, str, str]]:
 
 def _pair(query: str | None, spoken: list[tuple[int, Turn]]) -> Iterator[tuple[int, str, str]]:
     if query is not None and spoken:
-        at, answer = next((one for one in spoken if not one[1].tool_calls), spoken[0])
+        at, answer = next((pair for pair in spoken if not pair[1].tool_calls), spoken[0])
         yield at, query, answer.text or ""

@@ -19,7 +19,7 @@ from pydantic import ConfigDict, create_model
 
 from assizes.judge.case import Case
 from assizes.judge.errors import ConfigurationError
-from assizes.judge.families.custom.references import referenced, refused
+from assizes.judge.families.custom.references import load_reference, reference_error
 from assizes.judge.families.entry import JudgeEntry, JudgeOptions
 from assizes.judge.protocol import Judge, Steps
 from assizes.judge.score import Metric, Score
@@ -44,7 +44,9 @@ class FunctionJudge:
         """Keep the function and what it is called with besides the case."""
         self.name = name
         self.version = str(getattr(function, "version", None) or _source_hash(function))
-        self.metrics = _declared(function) or (Metric(name, description=_first_line(function)),)
+        self.metrics = _declared_metrics(function) or (
+            Metric(name, description=_first_line(function)),
+        )
         self._function = function
         self._options = dict(options or {})
 
@@ -58,11 +60,11 @@ class FunctionJudge:
         Raises:
             TypeError: when it returned anything but scores.
         """
-        found = self._function(case, **self._options)
-        if isinstance(found, Generator):
-            return found
-        scores = list(found) if isinstance(found, list | tuple) else [found]
-        if strays := [type(one).__name__ for one in scores if not isinstance(one, Score)]:
+        result = self._function(case, **self._options)
+        if isinstance(result, Generator):
+            return result
+        scores = list(result) if isinstance(result, list | tuple) else [result]
+        if strays := [type(value).__name__ for value in scores if not isinstance(value, Score)]:
             raise TypeError(f"{self.name} returned a {strays[0]}, wanted list[Score]")
         return scores
 
@@ -72,7 +74,7 @@ class _KeywordOptions(JudgeOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedEntry:
     """An entry of the catalogue with the name rows carry."""
 
     name: str
@@ -84,7 +86,7 @@ def is_reference(judge: str) -> bool:
     return ":" in judge
 
 
-def imported(reference: str) -> Named:
+def load_judge(reference: str) -> NamedEntry:
     """The judge that `module:attribute` names.
 
     Raises:
@@ -92,28 +94,28 @@ def imported(reference: str) -> Named:
     """
     target = _target(reference)
     if inspect.iscoroutinefunction(target):
-        raise _refused(reference, "is async; a judge does no I/O and is a plain function")
+        raise _reference_error(reference, "is async; a judge does no I/O and is a plain function")
     if isinstance(target, type):
-        return Named(_name(target, reference), _class_entry(target, reference))
+        return NamedEntry(_name(target, reference), _class_entry(target, reference))
     if isinstance(target, Judge):
-        return Named(target.name, _entry(target, lambda _, _chosen: target, JudgeOptions))
+        return NamedEntry(target.name, _entry(target, lambda _, _chosen: target, JudgeOptions))
     if callable(target):
-        return Named(_name(target, reference), _function_entry(target, reference))
-    raise _refused(reference, f"is a {type(target).__name__}; {_EXAMPLE}")
+        return NamedEntry(_name(target, reference), _function_entry(target, reference))
+    raise _reference_error(reference, f"is a {type(target).__name__}; {_EXAMPLE}")
 
 
 def _target(reference: str) -> Any:
-    return referenced(reference, _SETTING, _EXAMPLE)
+    return load_reference(reference, _SETTING, _EXAMPLE)
 
 
-def _refused(reference: str, why: str) -> ConfigurationError:
-    return refused(_SETTING, reference, why)
+def _reference_error(reference: str, why: str) -> ConfigurationError:
+    return reference_error(_SETTING, reference, why)
 
 
 def _name(target: Any, reference: str) -> str:
-    given = getattr(target, "name", None)
-    if isinstance(given, str):
-        return given
+    own_name = getattr(target, "name", None)
+    if isinstance(own_name, str):
+        return own_name
     return str(getattr(target, "__name__", reference.partition(":")[2]))
 
 
@@ -122,21 +124,21 @@ def _class_entry(target: type, reference: str) -> JudgeEntry:
     if declared is not None and not (
         isinstance(declared, type) and issubclass(declared, JudgeOptions)
     ):
-        raise _refused(
+        raise _reference_error(
             reference,
             "has Options that are no subclass of assizes.judge.families.entry.JudgeOptions",
         )
     options = declared or _keyword_options(target, list(_parameters(target)))
 
-    def made(given: Any, _chosen: Sequence[Any]) -> Judge:
-        arguments = (given,) if declared else ()
-        keywords = {} if declared else _keywords(given, list(_parameters(target)))
+    def create_judge(validated_options: Any, _chosen: Sequence[Any]) -> Judge:
+        arguments = (validated_options,) if declared else ()
+        keywords = {} if declared else _keywords(validated_options, list(_parameters(target)))
         try:
-            return _kept(target(*arguments, **keywords), reference)
+            return _check_protocol(target(*arguments, **keywords), reference)
         except (TypeError, ValueError) as error:
-            raise _refused(reference, f"cannot be made: {error}") from error
+            raise _reference_error(reference, f"cannot be made: {error}") from error
 
-    return _entry(target, made, options)
+    return _entry(target, create_judge, options)
 
 
 def _function_entry(target: Callable[..., Any], reference: str) -> JudgeEntry:
@@ -144,15 +146,17 @@ def _function_entry(target: Callable[..., Any], reference: str) -> JudgeEntry:
     name = _name(target, reference)
     return _entry(
         target,
-        lambda given, _chosen: FunctionJudge(target, name, _keywords(given, options)),
+        lambda validated_options, _chosen: FunctionJudge(
+            target, name, _keywords(validated_options, options)
+        ),
         _keyword_options(target, options),
     )
 
 
 def _entry(
-    target: Any, made: Callable[[Any, Sequence[Any]], Judge], options: type[JudgeOptions]
+    target: Any, create_judge: Callable[[Any, Sequence[Any]], Judge], options: type[JudgeOptions]
 ) -> JudgeEntry:
-    metrics = _declared(target)
+    metrics = _declared_metrics(target)
     asks = inspect.isgeneratorfunction(getattr(target, "judge", target))
     offline = getattr(target, "offline", None)
     needs = getattr(target, "needs", None) or dict.fromkeys(n for m in metrics for n in m.needs)
@@ -160,32 +164,32 @@ def _entry(
         description=_first_line(target),
         needs=tuple(needs),
         needs_ground_truth=any(metric.needs_ground_truth for metric in metrics),
-        made=made,
+        create_judge=create_judge,
         options=options,
         offline=offline if isinstance(offline, bool) else not asks,
     )
 
 
-def _kept(judge: object, reference: str) -> Judge:
+def _check_protocol(judge: object, reference: str) -> Judge:
     if isinstance(judge, Judge):
         return judge
     absent = ", ".join(member for member in _MEMBERS if not hasattr(judge, member))
-    raise _refused(reference, f"does not keep the Judge protocol: it lacks {absent}")
+    raise _reference_error(reference, f"does not keep the Judge protocol: it lacks {absent}")
 
 
-def _declared(target: Any) -> tuple[Metric, ...]:
-    given = getattr(target, "metrics", None)
-    found = tuple(given) if isinstance(given, list | tuple) else ()
-    return found if all(isinstance(one, Metric) for one in found) else ()
+def _declared_metrics(target: Any) -> tuple[Metric, ...]:
+    own_metrics = getattr(target, "metrics", None)
+    metrics = tuple(own_metrics) if isinstance(own_metrics, list | tuple) else ()
+    return metrics if all(isinstance(metric, Metric) for metric in metrics) else ()
 
 
 def _parameters(target: Any) -> list[inspect.Parameter]:
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     try:
-        found = inspect.signature(target).parameters.values()
+        parameters = inspect.signature(target).parameters.values()
     except (TypeError, ValueError):  # some functions written in C have none
         return []
-    return [one for one in found if one.kind not in variadic]
+    return [parameter for parameter in parameters if parameter.kind not in variadic]
 
 
 def _keyword_options(target: Any, parameters: Sequence[inspect.Parameter]) -> type[JudgeOptions]:
@@ -195,15 +199,18 @@ def _keyword_options(target: Any, parameters: Sequence[inspect.Parameter]) -> ty
     except (NameError, TypeError):
         hints = {}
     fields: dict[str, Any] = {
-        one.name: (hints.get(one.name, Any), ... if one.default is one.empty else one.default)
-        for one in parameters
-        if one.name not in _ENGINE_OPTIONS
+        parameter.name: (
+            hints.get(parameter.name, Any),
+            ... if parameter.default is parameter.empty else parameter.default,
+        )
+        for parameter in parameters
+        if parameter.name not in _ENGINE_OPTIONS
     }
     return create_model("Options", __base__=_KeywordOptions, **fields) if fields else JudgeOptions
 
 
 def _keywords(options: JudgeOptions, parameters: Sequence[inspect.Parameter]) -> dict[str, Any]:
-    return {one.name: getattr(options, one.name) for one in parameters}
+    return {parameter.name: getattr(options, parameter.name) for parameter in parameters}
 
 
 def _first_line(target: Any) -> str:

@@ -27,7 +27,7 @@ _LOAD_FAULTS: Final = (
 """What a module of somebody else commonly raises while it is read."""
 
 
-def referenced(reference: str, setting: str, wanted: str) -> Any:
+def load_reference(reference: str, setting: str, wanted: str) -> Any:
     """What `module:attribute` names.
 
     Args:
@@ -50,14 +50,14 @@ def referenced(reference: str, setting: str, wanted: str) -> Any:
         module = importlib.import_module(module_name)
     except _LOAD_FAULTS as error:
         reason = f"{type(error).__name__}: {error}"
-        raise refused(setting, reference, f"cannot be imported: {reason}") from error
+        raise reference_error(setting, reference, f"cannot be imported: {reason}") from error
     if not hasattr(module, attribute):
         place = getattr(module, "__file__", None) or "built in"
         why = f"names nothing: module {module_name!r} ({place}) has no such"
-        raise refused(setting, reference, why)
+        raise reference_error(setting, reference, why)
     return getattr(module, attribute)
 
 
-def refused(setting: str, reference: str, why: str) -> ConfigurationError:
+def reference_error(setting: str, reference: str, why: str) -> ConfigurationError:
     """The reference and the reason, in one line."""
     return ConfigurationError(f"{setting}: {reference!r} {' '.join(why.split())}")

@@ -40,10 +40,10 @@ from assizes.judge.rubrics.rubric import (
     SCORED_LEVELS,
     Level,
     RubricTable,
-    checked,
     documents,
     free_name,
     level_line,
+    validate_table,
 )
 from assizes.judge.score import ACCEPTABLE, Metric, Scale, Score
 
@@ -88,7 +88,7 @@ class CustomRubric(RubricTable):
     threshold: float | None = Field(default=None, ge=0, le=1)
 
     @model_validator(mode="after")
-    def _whole(self) -> CustomRubric:
+    def _check_consistency(self) -> CustomRubric:
         if self.kind == "RETRIEVAL" and self.scale != "yes_no":
             raise ValueError(f"scale {self.scale!r}: a RETRIEVAL judge rates chunks with yes or no")
         self._check_levels()
@@ -157,17 +157,19 @@ class GradedJudge(AnswerJudge):
         """Promise one metric of the rubric's name; `threshold` goes before the rubric's own."""
         super().__init__(rubric.yes_no())
         self.custom = rubric
-        given = rubric.threshold if threshold is None else threshold
-        self.threshold = _DEFAULT_THRESHOLDS.get(rubric.scale) if given is None else given
+        pass_threshold = rubric.threshold if threshold is None else threshold
+        self.threshold = (
+            _DEFAULT_THRESHOLDS.get(rubric.scale) if pass_threshold is None else pass_threshold
+        )
         self.system = _graded_system(rubric)
         self.metric = _graded_metric(self.metric, rubric, self.system)
         self.metrics = (self.metric,)
 
     def judge(self, case: Case) -> Steps[list[Score]]:
         """The ask of the yes/no judge, with other words for an answer."""
-        prompt, evidence = self.shown(case)
-        found = yield from ask(prompt, graded_reply(self.custom.words), evidence)
-        reply = found.model_dump()
+        prompt, evidence = self.prompt_and_evidence(case)
+        answer = yield from ask(prompt, graded_reply(self.custom.words), evidence)
+        reply = answer.model_dump()
         return [self._score(reply["rating"], reply["rationale"])]
 
     def _score(self, word: str, rationale: str) -> Score:
@@ -184,30 +186,30 @@ class GradedJudge(AnswerJudge):
         return replace(score, passed=value >= round(self.threshold or 0.0, 9))
 
 
-def entries(folders: Sequence[str], taken: Mapping[str, str]) -> dict[str, JudgeEntry]:
+def entries(folders: Sequence[str], taken_names: Mapping[str, str]) -> dict[str, JudgeEntry]:
     """The judges of rubric folders, by folder and file name.
 
     Args:
         folders: as in [judge] rubrics; files without a `kind` are conversation metrics.
-        taken: the names no judge may bear, each with what bears it.
+        taken_names: the names no judge may bear, each with what bears it.
 
     Raises:
         ConfigurationError: for a file that cannot be used, and for a name that is taken.
     """
-    found: dict[str, JudgeEntry] = {}
-    holders = dict(taken)
+    judge_entries: dict[str, JudgeEntry] = {}
+    holders = dict(taken_names)
     for where, table in documents(folders):
         if KIND not in table:
             continue
-        rubric = checked(CustomRubric, table, where)
+        rubric = validate_table(CustomRubric, table, where)
         if rubric.name in holders:
             raise ConfigurationError(
                 f"{where}: judge name {rubric.name!r} is already taken "
                 f"({holders[rubric.name]}); choose another name"
             )
         holders[rubric.name] = where
-        found[rubric.name] = _entry(rubric)
-    return found
+        judge_entries[rubric.name] = _entry(rubric)
+    return judge_entries
 
 
 def _entry(rubric: CustomRubric) -> JudgeEntry:
@@ -216,13 +218,13 @@ def _entry(rubric: CustomRubric) -> JudgeEntry:
         description=rubric.description,
         needs=tuple(NEEDS[name] for name in rubric.inputs),
         needs_ground_truth="expected_response" in rubric.inputs,
-        made=lambda options, _: _made(rubric, getattr(options, "threshold", None)),
+        create_judge=lambda options, _: _create_judge(rubric, getattr(options, "threshold", None)),
         options=GradedOptions if graded else JudgeOptions,
         offline=False,
     )
 
 
-def _made(rubric: CustomRubric, threshold: float | None) -> Judge:
+def _create_judge(rubric: CustomRubric, threshold: float | None) -> Judge:
     if rubric.kind == "RETRIEVAL":
         return RetrievalJudge(rubric.yes_no())
     return (

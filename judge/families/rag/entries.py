@@ -19,8 +19,8 @@ CHUNK_RELEVANCE: Final = "chunk_relevance"
 def yes_no_rubrics() -> Mapping[str, YesNoRubric]:
     """The rubrics of the built-in yes/no judges, by name, in the order of the table."""
     text = (resources.files("assizes.judge.families.rag") / "rag.toml").read_text("utf-8")
-    found = [YesNoRubric.model_validate(one) for one in tomllib.loads(text)["judge"]]
-    return {rubric.name: rubric for rubric in found}
+    rubrics = [YesNoRubric.model_validate(table) for table in tomllib.loads(text)["judge"]]
+    return {rubric.name: rubric for rubric in rubrics}
 
 
 def built_in(name: str) -> AnswerJudge | RetrievalJudge:
@@ -35,7 +35,7 @@ def _entry(rubric: YesNoRubric) -> JudgeEntry:
         description=f"{rubric.step.title()} step, yes or no: {rubric.aspect}",
         needs=metric.needs,
         needs_ground_truth=metric.needs_ground_truth,
-        made=lambda _options, _rubrics: built_in(rubric.name),
+        create_judge=lambda _options, _rubrics: built_in(rubric.name),
     )
 
 
@@ -46,14 +46,14 @@ ENTRIES: Final[Mapping[str, JudgeEntry]] = {
         "the retriever find?",
         needs=DOCUMENT_RECALL.needs,
         needs_ground_truth=True,
-        made=lambda _options, _rubrics: DocumentRecall(),
+        create_judge=lambda _options, _rubrics: DocumentRecall(),
         asks=False,
     ),
     AgentUsage.name: JudgeEntry(
         description="Tokens and seconds that the agent took, read from the transcript; asks no model.",
         needs=("transcript",),
         needs_ground_truth=False,
-        made=lambda _options, _rubrics: AgentUsage(),
+        create_judge=lambda _options, _rubrics: AgentUsage(),
         asks=False,
     ),
 }

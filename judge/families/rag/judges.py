@@ -18,12 +18,12 @@ from assizes.judge.prompts.sections import (
     DATA_RULE,
     EMPTY,
     data_section,
-    numbered,
+    numbered_list,
     rendered_transcript,
 )
 from assizes.judge.protocol import Ask, NoReply, Prompt, Steps, ask, ask_each
 from assizes.judge.score import Metric, Scale, Score
-from assizes.judge.statistics.exact import rounded
+from assizes.judge.statistics.exact import rounded_value
 
 Input = Literal["request", "response", "retrieved_context", "expected_response"]
 Step = Literal["response", "retrieval"]
@@ -83,7 +83,7 @@ class YesNoRubric(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class LastExchange:
     """The last exchange of a conversation, null where a side is missing, and the turns before it."""
 
     request: str | None
@@ -105,42 +105,46 @@ class RatingEvidence:
     expected: tuple[str, ...] = ()
 
 
-def exchange(transcript: Transcript) -> Exchange:
+def last_exchange(transcript: Transcript) -> LastExchange:
     """The agent's last text and what the user last said before it.
 
     Words of the user that no answer follows (thanks, goodbye) are no request; where the user spoke
     only after the agent's last text, they are all there is.
     """
     turns = transcript.turns
-    answered = _last_said(turns, "assistant")
-    asked = _last_said(turns if answered is None else turns[:answered], "user")
-    if asked is None:
-        asked = _last_said(turns, "user")
-    begun = min((place for place in (asked, answered) if place is not None), default=0)
-    return Exchange(
-        request=None if asked is None else turns[asked].text,
-        response=None if answered is None else turns[answered].text,
-        before=turns[:begun],
+    response_index = _last_turn_of(turns, "assistant")
+    request_index = _last_turn_of(
+        turns if response_index is None else turns[:response_index], "user"
+    )
+    if request_index is None:
+        request_index = _last_turn_of(turns, "user")
+    start = min(
+        (place for place in (request_index, response_index) if place is not None), default=0
+    )
+    return LastExchange(
+        request=None if request_index is None else turns[request_index].text,
+        response=None if response_index is None else turns[response_index].text,
+        before=turns[:start],
     )
 
 
 def expected_statements(case: Case) -> tuple[str, ...]:
     """The expected response as one statement, or the expected facts; blank ones do not count."""
     expected = case.expected
-    given = (expected.response,) if expected.response else expected.facts
-    return tuple(text for text in given if text.strip())
+    texts = (expected.response,) if expected.response else expected.facts
+    return tuple(text for text in texts if text.strip())
 
 
 def missing_input(inputs: Sequence[Input], case: Case) -> str | None:
     """A sentence naming the inputs that a case lacks; null when it has them all."""
-    last = exchange(case.transcript)
-    there: dict[Input, bool] = {
+    last = last_exchange(case.transcript)
+    available: dict[Input, bool] = {
         "request": last.request is not None,
         "response": last.response is not None,
         "retrieved_context": case.transcript.retrieval() is not None,
         "expected_response": bool(expected_statements(case)),
     }
-    lacking = [_INPUT_WORDS[name] for name in inputs if not there[name]]
+    lacking = [_INPUT_WORDS[name] for name in inputs if not available[name]]
     return f"missing input: {', '.join(lacking)}" if lacking else None
 
 
@@ -169,14 +173,14 @@ class AnswerJudge:
 
     def judge(self, case: Case) -> Steps[list[Score]]:
         """One ask."""
-        prompt, evidence = self.shown(case)
-        found = yield from ask(prompt, Rating, evidence)
-        return [_rated(self.metric, found)]
+        prompt, evidence = self.prompt_and_evidence(case)
+        rating = yield from ask(prompt, Rating, evidence)
+        return [_rating_score(self.metric, rating)]
 
-    def shown(self, case: Case) -> tuple[Prompt, RatingEvidence]:
+    def prompt_and_evidence(self, case: Case) -> tuple[Prompt, RatingEvidence]:
         """What a model is shown of a case, as text and as values."""
-        evidence = _evidence(self.name, case, case.transcript.retrieved())
-        context = ("Retrieved context", numbered(evidence.context))
+        evidence = _evidence(self.name, case, case.transcript.retrieved_chunks())
+        context = ("Retrieved context", numbered_list(evidence.context))
         user = _user_message(self.rubric, case, context, evidence.expected)
         return Prompt(self.system, user), evidence
 
@@ -214,13 +218,13 @@ class RetrievalJudge:
 
     def judge(self, case: Case) -> list[Score] | Steps[list[Score]]:
         """One ask for each chunk, all in one round."""
-        chunks = case.transcript.retrieved()
+        chunks = case.transcript.retrieved_chunks()
         if not chunks:
             details = {"rationale": "the retrieval returned no chunk"}
             return [Score.of(self.metric, 0.0, passed=False, details=details)]
-        return self._heard(case, chunks)
+        return self._ask_about_chunks(case, chunks)
 
-    def _heard(self, case: Case, chunks: Sequence[Chunk]) -> Steps[list[Score]]:
+    def _ask_about_chunks(self, case: Case, chunks: Sequence[Chunk]) -> Steps[list[Score]]:
         replies = yield from ask_each([self._ask(case, chunk) for chunk in chunks])
         parts = [
             _chunk_part(self.rating, place, chunk, reply)
@@ -271,7 +275,7 @@ def _metric(rubric: YesNoRubric, system: str, scale: Scale, run_name: str) -> Me
     )
 
 
-def _last_said(turns: Sequence[Turn], role: str) -> int | None:
+def _last_turn_of(turns: Sequence[Turn], role: str) -> int | None:
     places = range(len(turns) - 1, -1, -1)
     return next(
         (i for i in places if turns[i].role == role and (turns[i].text or "").strip()), None
@@ -279,7 +283,7 @@ def _last_said(turns: Sequence[Turn], role: str) -> int | None:
 
 
 def _evidence(judge: str, case: Case, chunks: Sequence[Chunk]) -> RatingEvidence:
-    last = exchange(case.transcript)
+    last = last_exchange(case.transcript)
     return RatingEvidence(
         judge=judge,
         request=last.request,
@@ -295,7 +299,7 @@ def _user_message(
     """The inputs that the rubric names and the case has, in data sections; the conversation before
     them where the request is one of them.
     """
-    last = exchange(case.transcript)
+    last = last_exchange(case.transcript)
     before = rendered_transcript(Transcript(turns=last.before))
     sections: list[tuple[Input, str, str | None]] = [
         ("request", "Conversation before", before or None),
@@ -314,13 +318,13 @@ def _user_message(
 
 def _expected_section(case: Case, expected: Sequence[str]) -> tuple[str, str | None]:
     if case.expected.facts:
-        return "Expected facts", numbered(expected) if expected else None
+        return "Expected facts", numbered_list(expected) if expected else None
     return "Expected response", next(iter(expected), None)
 
 
-def _rated(metric: Metric, found: Rating, part: str = "", **more: str) -> Score:
-    yes = found.rating == "yes"
-    details = {"rationale": found.rationale, **more}
+def _rating_score(metric: Metric, rating: Rating, part: str = "", **more: str) -> Score:
+    yes = rating.rating == "yes"
+    details = {"rationale": rating.rationale, **more}
     return Score.of(metric, float(yes), part=part, passed=yes, details=details)
 
 
@@ -329,7 +333,7 @@ def _chunk_part(metric: Metric, place: int, chunk: Chunk, reply: Rating | NoRepl
     uri = {} if chunk.doc_uri is None else {"doc_uri": chunk.doc_uri}
     if isinstance(reply, NoReply):
         return Score.failed(metric.name, reply.reason, reply.code, part, **uri)
-    return _rated(metric, reply, part, **uri)
+    return _rating_score(metric, reply, part, **uri)
 
 
 def _precision(metric: Metric, parts: Sequence[Score]) -> Score:
@@ -339,9 +343,9 @@ def _precision(metric: Metric, parts: Sequence[Score]) -> Score:
         reason = f"none of {len(parts)} chunks could be rated: {parts[0].reason}"
         return Score.failed(metric.name, reason, NO_CHUNK_RATED)
     yes = sum(part.passed is True for part in rated)
-    found = f"{yes} of {len(rated)} rated chunks: yes"
+    counts_text = f"{yes} of {len(rated)} rated chunks: yes"
     unrated = len(parts) - len(rated)
-    rationale = f"{found}; {unrated} could not be rated" if unrated else found
+    rationale = f"{counts_text}; {unrated} could not be rated" if unrated else counts_text
     return Score.of(
-        metric, rounded(yes / len(rated)), passed=yes > 0, details={"rationale": rationale}
+        metric, rounded_value(yes / len(rated)), passed=yes > 0, details={"rationale": rationale}
     )

@@ -6,7 +6,7 @@ from typing import Final
 
 from assizes.judge.case import Case, Transcript
 from assizes.judge.score import Metric, Scale, Score
-from assizes.judge.statistics.exact import rounded
+from assizes.judge.statistics.exact import rounded_value
 
 DOCUMENT_RECALL: Final = Metric(
     name="document_recall",
@@ -79,10 +79,13 @@ class DocumentRecall:
     def judge(self, case: Case) -> list[Score]:
         """The headline; what was found and what was not is in its details."""
         expected = {document.doc_uri for document in case.expected.retrieved_context}
-        retrieved = {chunk.doc_uri for chunk in case.transcript.retrieved()}
-        found = expected & retrieved
-        details = {"found": sorted(found), "not_found": sorted(expected - found)}
-        recall = rounded(len(found) / len(expected))
+        retrieved = {chunk.doc_uri for chunk in case.transcript.retrieved_chunks()}
+        retrieved_expected = expected & retrieved
+        details = {
+            "found": sorted(retrieved_expected),
+            "not_found": sorted(expected - retrieved_expected),
+        }
+        recall = rounded_value(len(retrieved_expected) / len(expected))
         return [Score.of(DOCUMENT_RECALL, recall, details=details)]
 
 
@@ -105,7 +108,9 @@ class AgentUsage:
             inputs, outputs = usage.input_tokens, usage.output_tokens
             counts = [inputs + outputs, inputs, outputs]
         amounts = [*counts, latency_seconds(case.transcript)]
-        return [_amount(metric, one) for metric, one in zip(self.metrics, amounts, strict=True)]
+        return [
+            _amount(metric, amount) for metric, amount in zip(self.metrics, amounts, strict=True)
+        ]
 
 
 def latency_seconds(transcript: Transcript) -> float | None:
@@ -113,13 +118,15 @@ def latency_seconds(transcript: Transcript) -> float | None:
     end of the last one, where those are known.
     """
     if transcript.duration_ms is not None:
-        return rounded(transcript.duration_ms / 1000)
+        return rounded_value(transcript.duration_ms / 1000)
     if not transcript.turns:
         return None
     first, last = transcript.turns[0], transcript.turns[-1]
     if first.started_at is None or last.started_at is None or last.latency_ms is None:
         return None
-    return rounded((last.started_at - first.started_at).total_seconds() + last.latency_ms / 1000)
+    return rounded_value(
+        (last.started_at - first.started_at).total_seconds() + last.latency_ms / 1000
+    )
 
 
 def _amount(metric: Metric, amount: float | None) -> Score:

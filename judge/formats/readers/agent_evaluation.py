@@ -31,9 +31,9 @@ from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.json_shapes import content_id
 from assizes.judge.formats.shared.oddities import DROPPED_TIMES
 from assizes.judge.formats.shared.parsing import (
-    called_with,
     drop_negative_times,
     lines_of,
+    parse_arguments,
     schema_errors,
     strict_json,
 )
@@ -44,7 +44,7 @@ class _Function(BaseModel):
     arguments: str | dict[str, Any] | None = None
 
 
-class _Call(BaseModel):
+class _RowToolCall(BaseModel):
     id: str | None = None
     function: _Function
 
@@ -64,7 +64,7 @@ class _Passage(BaseModel):
 class _Message(BaseModel):
     role: Literal["system", "user", "assistant", "tool"]
     content: str | None = None
-    tool_calls: list[_Call] | None = None
+    tool_calls: list[_RowToolCall] | None = None
     tool_call_id: str | None = None
     name: str | None = None
     retrieved_context: list[_Passage] | None = None
@@ -127,7 +127,7 @@ def row_case(value: Any) -> Case:
         return Case(
             case_id=content_id(value) if row.request_id is None else str(row.request_id),
             transcript=_transcript(row),
-            expected=_expected(row),
+            expected=_expected_values(row),
             metadata={DROPPED_TIMES: dropped} if dropped else {},
         )
 
@@ -150,7 +150,7 @@ def _transcript(row: _Row) -> Transcript:
     traced = row.trace if isinstance(row.trace, Transcript) else _chat(row.trace or [])
     turns = list(traced.turns)
     if not any(turn.role == "user" for turn in turns):
-        turns = [*_asked(row.request), *turns]
+        turns = [*_request_turns(row.request), *turns]
     if row.response is not None and row.response != traced.response():
         turns.append(Turn(role="assistant", text=row.response))
     changes: dict[str, Any] = {"turns": tuple(turns)}
@@ -160,15 +160,15 @@ def _transcript(row: _Row) -> Transcript:
     return traced.model_copy(update=changes)
 
 
-def _asked(request: str | _Chat | None) -> Sequence[Turn]:
+def _request_turns(request: str | _Chat | None) -> Sequence[Turn]:
     if isinstance(request, _Chat):
         return _chat(request.messages).turns
     return () if request is None else (Turn(role="user", text=request),)
 
 
 def _chat(messages: Sequence[_Message]) -> Transcript:
-    systems = [one.content or "" for one in messages if one.role == "system"]
-    turns = [_turn(one) for one in messages if one.role != "system"]
+    systems = [message.content or "" for message in messages if message.role == "system"]
+    turns = [_turn(message) for message in messages if message.role != "system"]
     return Transcript(turns=tuple(turns), system="\n\n".join(systems) or None)
 
 
@@ -193,23 +193,23 @@ def _turn(message: _Message) -> Turn:
     )
 
 
-def _call(call: _Call) -> ToolCall:
-    arguments, raw = called_with(call.function.arguments)
+def _call(call: _RowToolCall) -> ToolCall:
+    arguments, raw = parse_arguments(call.function.arguments)
     return ToolCall(name=call.function.name, arguments=arguments, id=call.id, raw=raw)
 
 
 def _chunks(passages: Sequence[_Passage] | None) -> tuple[Chunk, ...] | None:
     if passages is None:
         return None
-    return tuple(Chunk(content=one.content, doc_uri=one.doc_uri) for one in passages)
+    return tuple(Chunk(content=passage.content, doc_uri=passage.doc_uri) for passage in passages)
 
 
-def _expected(row: _Row) -> Expected:
+def _expected_values(row: _Row) -> Expected:
     """Ground truth of a row; a blank expected response is none (seed 004)."""
-    given = row.expected_response
+    response = row.expected_response
     facts = tuple(fact for fact in row.expected_facts or () if fact.strip())
     return Expected(
-        response=given if given and given.strip() else None,
+        response=response if response and response.strip() else None,
         facts=facts,
         retrieved_context=tuple(row.expected_retrieved_context or ()),
     )

@@ -17,8 +17,8 @@ from assizes.judge.formats.readers.openai_chat import IDS
 from assizes.judge.formats.shared.containers import Layout
 from assizes.judge.formats.shared.json_shapes import (
     content_id,
-    decoded,
-    first_name,
+    decode_if_json,
+    first_identifier,
     mapping,
     messages_of,
     moment,
@@ -26,7 +26,7 @@ from assizes.judge.formats.shared.json_shapes import (
     sequence,
 )
 from assizes.judge.formats.shared.messages import (
-    Talk,
+    ConversationBuilder,
     call_of,
     tools_of,
     usage_of,
@@ -63,25 +63,27 @@ class AnthropicMessages(Layout):
         Raises:
             DataError: `schema`.
         """
-        talk = Talk()
-        talk.tally.unread(value, _RECORD, "record")
-        talk.system(talk.text(value.get("system")))
+        builder = ConversationBuilder()
+        builder.tally.count_unread(value, _RECORD, "record")
+        builder.add_system(builder.text_of(value.get("system")))
         for place, message in enumerate(messages_of(value)):
-            add_anthropic(mapping(message, f"messages.{place}"), talk, f"messages.{place}")
-        answer = _answer(value, talk)
-        told = mapping(value.get("metadata"), "metadata")
+            add_anthropic(mapping(message, f"messages.{place}"), builder, f"messages.{place}")
+        answer = _answer(value, builder)
+        metadata = mapping(value.get("metadata"), "metadata")
         return Case(
-            case_id=first_name(value, IDS) or first_name(told, IDS) or content_id(value),
+            case_id=first_identifier(value, IDS)
+            or first_identifier(metadata, IDS)
+            or content_id(value),
             transcript=Transcript(
-                turns=with_last_answer(talk.turns, usage_of(answer.get("usage"))),
-                system="\n\n".join(talk.systems) or None,
+                turns=with_last_answer(builder.turns, usage_of(answer.get("usage"))),
+                system="\n\n".join(builder.systems) or None,
                 tools=tools_of(sequence(value.get("tools"), "tools")),
                 started_at=moment(value.get("created_at") or value.get("timestamp")),
             ),
-            agent=name_of(value.get("agent")) or first_name(answer, ("model",)),
+            agent=name_of(value.get("agent")) or first_identifier(answer, ("model",)),
             agent_version=name_of(value.get("agent_version")),
-            cluster=name_of(told.get("user_id")),
-            metadata={**_others(told), **_stop(answer), **talk.metadata()},
+            cluster=name_of(metadata.get("user_id")),
+            metadata={**_metadata_without_user(metadata), **_stop(answer), **builder.metadata()},
         )
 
 
@@ -99,20 +101,20 @@ def _declares(tools: Any) -> bool:
     )
 
 
-def _answer(value: dict[str, Any], talk: Talk) -> dict[str, Any]:
+def _answer(value: dict[str, Any], builder: ConversationBuilder) -> dict[str, Any]:
     """The response of a record, read into the talk; usage and model may stand in the record."""
-    found = mapping(decoded(value.get("response")), "response")
-    if found:
-        talk.tally.unread(found, _RESPONSE, "response")
+    response = mapping(decode_if_json(value.get("response")), "response")
+    if response:
+        builder.tally.count_unread(response, _RESPONSE, "response")
     else:
-        found = value
-    if found.get("content") is not None:
-        add_anthropic({"role": "assistant", "content": found["content"]}, talk, "response")
-    return {**value, **found}
+        response = value
+    if response.get("content") is not None:
+        add_anthropic({"role": "assistant", "content": response["content"]}, builder, "response")
+    return {**value, **response}
 
 
-def _others(told: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in told.items() if name != "user_id"}
+def _metadata_without_user(metadata: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in metadata.items() if name != "user_id"}
 
 
 def _stop(answer: dict[str, Any]) -> dict[str, Any]:
@@ -120,50 +122,56 @@ def _stop(answer: dict[str, Any]) -> dict[str, Any]:
     return {"stop_reason": reason} if reason else {}
 
 
-def add_anthropic(message: dict[str, Any], talk: Talk, path: str = "message") -> None:
+def add_anthropic(
+    message: dict[str, Any], builder: ConversationBuilder, path: str = "message"
+) -> None:
     """Read one message into a talk.
 
     Raises:
         DataError: `schema`, with the place.
     """
     role, content = message.get("role"), message.get("content")
-    talk.tally.unread(message, {"role", "content"}, "message")
+    builder.tally.count_unread(message, {"role", "content"}, "message")
     if role == "system":
-        talk.system(talk.text(content))
+        builder.add_system(builder.text_of(content))
     elif role == "user":
-        _add_user(content, talk)
+        _add_user(content, builder)
     elif role == "assistant":
-        _add_agent(content, path, talk)
+        _add_agent(content, path, builder)
     else:
-        found = str(role)[:40]
-        raise DataError("schema", f"{path}.role: found {found!r}, expected user, assistant, system")
+        role_text = str(role)[:40]
+        raise DataError(
+            "schema", f"{path}.role: found {role_text!r}, expected user, assistant, system"
+        )
 
 
-def _add_user(content: Any, talk: Talk) -> None:
+def _add_user(content: Any, builder: ConversationBuilder) -> None:
     """Results first, as turns of their tools; what is left was said by the user."""
     if not isinstance(content, list):
-        talk.add(Turn(role="user", text=talk.text(content)))
+        builder.add_turn(Turn(role="user", text=builder.text_of(content)))
         return
-    results = [one for one in content if _kind(one) == "tool_result"]
+    results = [part for part in content if _kind(part) == "tool_result"]
     for block in results:
-        _add_result(block, talk)
-    said = [one for one in content if _kind(one) != "tool_result"]
-    if said or not results:
-        talk.add(Turn(role="user", text=talk.text(said) if said else None))
+        _add_result(block, builder)
+    user_parts = [part for part in content if _kind(part) != "tool_result"]
+    if user_parts or not results:
+        builder.add_turn(
+            Turn(role="user", text=builder.text_of(user_parts) if user_parts else None)
+        )
 
 
-def _add_result(block: dict[str, Any], talk: Talk) -> None:
+def _add_result(block: dict[str, Any], builder: ConversationBuilder) -> None:
     known = {"type", "tool_use_id", "content", "is_error", "cache_control"}
-    talk.tally.unread(block, known, "tool_result")
+    builder.tally.count_unread(block, known, "tool_result")
     content, failed = block.get("content"), block.get("is_error") is True
-    talk.result(content, block.get("tool_use_id"), is_error=failed or _is_error(content))
+    builder.add_result(content, block.get("tool_use_id"), is_error=failed or _is_error(content))
 
 
 def _is_error(content: Any) -> bool:
     return isinstance(content, dict) and str(content.get("type", "")).endswith("_error")
 
 
-def _add_agent(content: Any, path: str, talk: Talk) -> None:
+def _add_agent(content: Any, path: str, builder: ConversationBuilder) -> None:
     """A message of the agent; tools the provider ran itself answer inside it, and split it."""
     blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
     if content is None:
@@ -171,29 +179,29 @@ def _add_agent(content: Any, path: str, talk: Talk) -> None:
     waiting: list[Any] = []
     for block in blocks:
         if _kind(block).endswith("_tool_result"):
-            _add_blocks(waiting, path, talk)
+            _add_blocks(waiting, path, builder)
             waiting = []
-            _add_result(block, talk)
+            _add_result(block, builder)
         else:
             waiting.append(block)
     if waiting or not blocks:
-        _add_blocks(waiting, path, talk)
+        _add_blocks(waiting, path, builder)
 
 
-def _add_blocks(blocks: list[Any], path: str, talk: Talk) -> None:
+def _add_blocks(blocks: list[Any], path: str, builder: ConversationBuilder) -> None:
     thought: list[str] = []
     calls: list[ToolCall] = []
-    said: list[Any] = []
+    text_blocks: list[Any] = []
     for block in blocks:
         if _kind(block) in _CALLS:
             calls.append(call_of(block.get("name"), block.get("input"), block.get("id"), path=path))
         elif _kind(block) == "redacted_thinking":
-            talk.tally.count("dropped", "redacted_thinking")
+            builder.tally.count("dropped", "redacted_thinking")
         else:
-            said.append(block)
-    text = talk.text(said, thought) if said else None
+            text_blocks.append(block)
+    text = builder.text_of(text_blocks, thought) if text_blocks else None
     # Thinking alone leaves nothing that was said.
-    talk.add(Turn(role="assistant", text=text or None, tool_calls=tuple(calls)), thought)
+    builder.add_turn(Turn(role="assistant", text=text or None, tool_calls=tuple(calls)), thought)
 
 
 def _kind(block: Any) -> str:

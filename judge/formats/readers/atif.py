@@ -14,14 +14,14 @@ from assizes.judge.formats.shared.containers import Layout
 from assizes.judge.formats.shared.json_shapes import (
     content_id,
     dollars,
-    first_name,
+    first_identifier,
     mapping,
     moment,
     name_of,
     sequence,
     tokens,
 )
-from assizes.judge.formats.shared.messages import Talk, call_of, tools_of
+from assizes.judge.formats.shared.messages import ConversationBuilder, call_of, tools_of
 
 _STEP: Final = {
     *("step_id", "source", "timestamp", "message", "reasoning_content", "tool_calls"),
@@ -45,57 +45,61 @@ class ATIF(Layout):
         Raises:
             DataError: `schema`.
         """
-        talk = Talk()
+        builder = ConversationBuilder()
         agent = mapping(value.get("agent"), "agent")
         steps = sequence(value.get("steps"), "steps")
         for place, step in enumerate(steps):
-            _add(mapping(step, f"steps.{place}"), f"steps.{place}", talk)
-        whole = mapping(value.get("final_metrics"), "final_metrics")
+            _add(mapping(step, f"steps.{place}"), f"steps.{place}", builder)
+        totals = mapping(value.get("final_metrics"), "final_metrics")
         return Case(
-            case_id=first_name(value, ("session_id", "trajectory_id")) or content_id(value),
+            case_id=first_identifier(value, ("session_id", "trajectory_id")) or content_id(value),
             transcript=Transcript(
-                turns=tuple(talk.turns),
-                system="\n\n".join(talk.systems) or None,
+                turns=tuple(builder.turns),
+                system="\n\n".join(builder.systems) or None,
                 tools=tools_of(sequence(agent.get("tool_definitions"), "agent.tool_definitions")),
                 started_at=moment(mapping(steps[0], "steps.0").get("timestamp")) if steps else None,
-                agent_cost_usd=dollars(whole.get("total_cost_usd")),
+                agent_cost_usd=dollars(totals.get("total_cost_usd")),
             ),
             agent=name_of(agent.get("name")),
             agent_version=name_of(agent.get("version")),
-            metadata={**mapping(value.get("extra"), "extra"), **talk.metadata()},
+            metadata={**mapping(value.get("extra"), "extra"), **builder.metadata()},
         )
 
 
-def _objects(found: Any, path: str) -> list[dict[str, Any]]:
-    return [mapping(one, path) for one in sequence(found, path)]
+def _objects(values: Any, path: str) -> list[dict[str, Any]]:
+    return [mapping(value, path) for value in sequence(values, path)]
 
 
-def _add(step: dict[str, Any], path: str, talk: Talk) -> None:
-    talk.tally.unread(step, _STEP, "step")
+def _add(step: dict[str, Any], path: str, builder: ConversationBuilder) -> None:
+    builder.tally.count_unread(step, _STEP, "step")
     source = str(step.get("source"))
     if source == "system":
-        talk.system(talk.text(step.get("message")))
+        builder.add_system(builder.text_of(step.get("message")))
         return
     if source not in _ROLES:
-        found = source[:40]
-        raise DataError("schema", f"{path}.source: found {found!r}, expected user, agent, system")
+        source_text = source[:40]
+        raise DataError(
+            "schema", f"{path}.source: found {source_text!r}, expected user, agent, system"
+        )
     thought = [step["reasoning_content"]] if step.get("reasoning_content") else []
     calls = [
-        call_of(one.get("function_name"), one.get("arguments"), one.get("tool_call_id"), path=path)
-        for one in _objects(step.get("tool_calls"), f"{path}.tool_calls")
+        call_of(
+            call.get("function_name"), call.get("arguments"), call.get("tool_call_id"), path=path
+        )
+        for call in _objects(step.get("tool_calls"), f"{path}.tool_calls")
     ]
     metrics = mapping(step.get("metrics"), f"{path}.metrics")
     used = tokens(metrics.get("prompt_tokens")), tokens(metrics.get("completion_tokens"))
     known = {
         "role": _ROLES[source],
-        "text": talk.text(step.get("message"), thought) or None,
+        "text": builder.text_of(step.get("message"), thought) or None,
         "tool_calls": tuple(calls),
         "started_at": moment(step.get("timestamp")),
         "usage": Usage(input_tokens=used[0], output_tokens=used[1]) if any(used) else None,
         "cost_usd": dollars(metrics.get("cost_usd")),
     }
-    talk.add(Turn.model_validate(known), thought)
+    builder.add_turn(Turn.model_validate(known), thought)
     observed = mapping(step.get("observation"), f"{path}.observation")
     for answer in sequence(observed.get("results"), f"{path}.observation.results"):
-        told = mapping(answer, f"{path}.observation.results")
-        talk.result(told.get("content"), told.get("source_call_id"))
+        result = mapping(answer, f"{path}.observation.results")
+        builder.add_result(result.get("content"), result.get("source_call_id"))

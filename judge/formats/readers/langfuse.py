@@ -11,22 +11,22 @@ from typing import Any, Final
 
 from assizes.judge.case import Case, ToolResult
 from assizes.judge.errors import DataError
-from assizes.judge.formats.shared.containers import Gathered, Piece
-from assizes.judge.formats.shared.fidelity import HUMAN_LABELS, Tally
+from assizes.judge.formats.shared.containers import Piece, PieceFormat
+from assizes.judge.formats.shared.fidelity import HUMAN_LABELS, FidelityCounter
 from assizes.judge.formats.shared.genai_spans import chunks_of
 from assizes.judge.formats.shared.json_shapes import (
     amount,
     as_text,
-    decoded,
+    decode_if_json,
     dollars,
     mapping,
     moment,
     name_of,
     sequence,
 )
-from assizes.judge.formats.shared.loose_messages import add_said
-from assizes.judge.formats.shared.messages import Talk, call_of, usage_of
-from assizes.judge.formats.shared.spans import Kind, Span, conversation
+from assizes.judge.formats.shared.loose_messages import add_value
+from assizes.judge.formats.shared.messages import ConversationBuilder, call_of, usage_of
+from assizes.judge.formats.shared.spans import Kind, TraceSpan, conversation
 
 _KINDS: Final[dict[str, Kind]] = {
     "GENERATION": "llm",
@@ -55,7 +55,7 @@ _SNAKE: Final = {
 }
 
 
-class Langfuse(Gathered):
+class Langfuse(PieceFormat):
     """Observations and scores of Langfuse."""
 
     name = "langfuse"
@@ -64,19 +64,19 @@ class Langfuse(Gathered):
         """An observation, a score, or a trace with its observations."""
         if not isinstance(value, dict):
             return False
-        found = _snake(value)
-        if isinstance(found.get("observations"), list) or self.others(value):
+        fields = _with_snake_names(value)
+        if isinstance(fields.get("observations"), list) or self.other_objects(value):
             return True
-        if str(found.get("source")) in ("API", "ANNOTATION", "EVAL") and "data_type" in found:
+        if str(fields.get("source")) in ("API", "ANNOTATION", "EVAL") and "data_type" in fields:
             return True
-        return "trace_id" in found and str(found.get("type")) in _TYPES
+        return "trace_id" in fields and str(fields.get("type")) in _TYPES
 
-    def others(self, value: Any) -> list[str]:
+    def other_objects(self, value: Any) -> list[str]:
         """The files that a manifest of the blob export lists; nothing else says they are whole."""
         files = value.get("files") if isinstance(value, dict) else None
         if not isinstance(files, list):
             return []
-        keys = (name_of(one.get("key")) for one in files if isinstance(one, dict))
+        keys = (name_of(file.get("key")) for file in files if isinstance(file, dict))
         return [key for key in keys if key is not None]
 
     def pieces(self, value: Any) -> Iterable[Piece]:
@@ -87,20 +87,20 @@ class Langfuse(Gathered):
         """
         if not self.fits(value):
             raise DataError("schema", "record: neither an observation, a score nor a trace")
-        found = _snake(value)
-        if isinstance(found.get("observations"), list):
-            yield from _of_trace(found)
-        elif (piece := _piece(found)) is not None:
+        fields = _with_snake_names(value)
+        if isinstance(fields.get("observations"), list):
+            yield from _trace_pieces(fields)
+        elif (piece := _piece(fields)) is not None:
             yield piece
 
-    def joined(self, pieces: list[Any]) -> Case:
+    def join_pieces(self, pieces: list[Any]) -> Case:
         """The case of one session, or of one trace.
 
         Raises:
             DataError: `schema`; also for rows in which nobody says anything.
         """
-        tally = Tally()
-        rows = list(_once(pieces, tally))
+        tally = FidelityCounter()
+        rows = list(_unique_rows(pieces, tally))
         observed = [row for row in rows if "data_type" not in row]
         scores = [row for row in rows if "data_type" in row]
         spans = [span for row in observed if (span := _span(row, tally)) is not None]
@@ -121,11 +121,11 @@ class Langfuse(Gathered):
         )
 
 
-def _snake(found: dict[str, Any]) -> dict[str, Any]:
-    return {_SNAKE.get(name, name): value for name, value in found.items()}
+def _with_snake_names(fields: dict[str, Any]) -> dict[str, Any]:
+    return {_SNAKE.get(name, name): value for name, value in fields.items()}
 
 
-def _of_trace(trace: dict[str, Any]) -> Iterator[Piece]:
+def _trace_pieces(trace: dict[str, Any]) -> Iterator[Piece]:
     """A trace as a span of its own, then its observations and scores."""
     trace_id, session = name_of(trace.get("id")), name_of(trace.get("session_id"))
     if trace_id is None:
@@ -137,8 +137,8 @@ def _of_trace(trace: dict[str, Any]) -> Iterator[Piece]:
     yield Piece(trace_id, session, own)
     for kind in ("observations", "scores"):
         for row in sequence(trace.get(kind), kind):
-            told = _snake(mapping(row, kind))
-            yield Piece(trace_id, session, {**shared, **told, "trace_id": trace_id})
+            fields = _with_snake_names(mapping(row, kind))
+            yield Piece(trace_id, session, {**shared, **fields, "trace_id": trace_id})
 
 
 def _piece(row: dict[str, Any]) -> Piece | None:
@@ -149,7 +149,7 @@ def _piece(row: dict[str, Any]) -> Piece | None:
     return Piece(part, session, row)
 
 
-def _once(rows: list[Any], tally: Tally) -> Iterator[dict[str, Any]]:
+def _unique_rows(rows: list[Any], tally: FidelityCounter) -> Iterator[dict[str, Any]]:
     seen: set[str] = set()
     for row in rows:
         known_by = name_of(row.get("id"))
@@ -160,56 +160,58 @@ def _once(rows: list[Any], tally: Tally) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _span(row: dict[str, Any], tally: Tally) -> Span | None:
+def _span(row: dict[str, Any], tally: FidelityCounter) -> TraceSpan | None:
     kind: Kind = _KINDS.get(str(row.get("type")), "other")
-    asked, answered = Talk(tally), Talk(tally)
+    input_builder, output_builder = ConversationBuilder(tally), ConversationBuilder(tally)
     if kind in ("llm", "agent"):
-        add_said(row.get("input"), "user", asked)
-        add_said(row.get("output"), "assistant", answered)
-    span = Span(
+        add_value(row.get("input"), "user", input_builder)
+        add_value(row.get("output"), "assistant", output_builder)
+    span = TraceSpan(
         id=str(row.get("id")),
         parent=name_of(row.get("parent_observation_id")),
         trace=str(row.get("trace_id")),
         kind=kind,
         start=moment(row.get("start_time")),
         end=moment(row.get("end_time")),
-        asked=tuple(asked.turns),
-        answered=tuple(answered.turns),
-        systems=tuple(asked.systems),
-        usage=usage_of(decoded(row.get("usage_details"))),
+        input_turns=tuple(input_builder.turns),
+        output_turns=tuple(output_builder.turns),
+        systems=tuple(input_builder.systems),
+        usage=usage_of(decode_if_json(row.get("usage_details"))),
         cost_usd=dollars(row.get("total_cost")),
     )
     if kind == "tool":
         _read_tool(span, row)
     if kind == "retriever":
-        found = decoded(row.get("output"))
-        listed = found.get("documents") if isinstance(found, dict) else found
-        span.chunks = chunks_of(listed)
+        output = decode_if_json(row.get("output"))
+        documents = output.get("documents") if isinstance(output, dict) else output
+        span.chunks = chunks_of(documents)
     return span
 
 
-def _read_tool(span: Span, row: dict[str, Any]) -> None:
-    span.call = call_of(row.get("name") or "tool", decoded(row.get("input")) or None)
+def _read_tool(span: TraceSpan, row: dict[str, Any]) -> None:
+    span.call = call_of(row.get("name") or "tool", decode_if_json(row.get("input")) or None)
     failed = row.get("level") == "ERROR"
     answer = as_text(row.get("output")) or (as_text(row.get("status_message")) if failed else "")
     span.result = ToolResult(content=answer, name=span.call.name, is_error=failed)
 
 
 def _first(rows: Iterable[dict[str, Any]], name: str) -> str | None:
-    return next((said for row in rows if (said := name_of(row.get(name)))), None)
+    return next((value for row in rows if (value := name_of(row.get(name)))), None)
 
 
 def _tags(rows: list[dict[str, Any]]) -> dict[str, str]:
     """Tags are bare words here: each is a tag that is `true`; the environment is one of its own."""
-    words = [decoded(row.get("tags")) for row in rows]
-    found = {str(word): "true" for listed in words if isinstance(listed, list) for word in listed}
+    words = [decode_if_json(row.get("tags")) for row in rows]
+    tags = {
+        str(word): "true" for tag_list in words if isinstance(tag_list, list) for word in tag_list
+    }
     environment = _first(rows, "environment")
-    return {**found, **({"environment": environment} if environment else {})}
+    return {**tags, **({"environment": environment} if environment else {})}
 
 
 def _numbers(scores: list[dict[str, Any]]) -> dict[str, float]:
-    found = {str(row.get("name")): amount(row.get("value")) for row in scores}
-    return {name: value for name, value in found.items() if value is not None and 0 <= value <= 1}
+    numbers = {str(row.get("name")): amount(row.get("value")) for row in scores}
+    return {name: value for name, value in numbers.items() if value is not None and 0 <= value <= 1}
 
 
 def _human(scores: list[dict[str, Any]]) -> dict[str, Any]:
@@ -227,5 +229,5 @@ def _human(scores: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _label(row: dict[str, Any]) -> Any:
-    said = row.get("string_value")
-    return said if said not in (None, "") and amount(row.get("value")) is None else row.get("value")
+    text = row.get("string_value")
+    return text if text not in (None, "") and amount(row.get("value")) is None else row.get("value")

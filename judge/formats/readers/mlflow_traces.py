@@ -11,20 +11,20 @@ from typing import Any, Final
 
 from assizes.judge.case import Case, Expected, ToolResult
 from assizes.judge.errors import DataError
-from assizes.judge.formats.shared.containers import Gathered, Piece
-from assizes.judge.formats.shared.fidelity import HUMAN_LABELS, Tally
+from assizes.judge.formats.shared.containers import Piece, PieceFormat
+from assizes.judge.formats.shared.fidelity import HUMAN_LABELS, FidelityCounter
 from assizes.judge.formats.shared.genai_spans import chunks_of
 from assizes.judge.formats.shared.json_shapes import (
     as_text,
-    decoded,
+    decode_if_json,
     mapping,
     moment,
     name_of,
     sequence,
 )
-from assizes.judge.formats.shared.loose_messages import add_said
-from assizes.judge.formats.shared.messages import Talk, call_of, tools_of, usage_of
-from assizes.judge.formats.shared.spans import Kind, Span, conversation
+from assizes.judge.formats.shared.loose_messages import add_value
+from assizes.judge.formats.shared.messages import ConversationBuilder, call_of, tools_of, usage_of
+from assizes.judge.formats.shared.spans import Kind, TraceSpan, conversation
 
 _KINDS: Final[dict[str, Kind]] = {
     "CHAT_MODEL": "llm",
@@ -37,7 +37,7 @@ _KINDS: Final[dict[str, Kind]] = {
 }
 
 
-class MLflowTraces(Gathered):
+class MLflowTraces(PieceFormat):
     """Traces of MLflow 3."""
 
     name = "mlflow"
@@ -57,34 +57,36 @@ class MLflowTraces(Gathered):
         """
         if not self.fits(value):
             raise DataError("schema", "record: no info of a trace")
-        yield Piece(_trace_id(value), name_of(_told(value).get("mlflow.trace.session")), value)
+        yield Piece(
+            _trace_id(value), name_of(_trace_metadata(value).get("mlflow.trace.session")), value
+        )
 
-    def joined(self, pieces: list[Any]) -> Case:
+    def join_pieces(self, pieces: list[Any]) -> Case:
         """The case of the traces of one session, or of one trace.
 
         Raises:
             DataError: `schema`; also for traces in which nobody says anything.
         """
-        tally = Tally()
+        tally = FidelityCounter()
         spans = [span for trace in pieces for span in _spans(trace, tally)]
         transcript = conversation(spans, tally)
         if not transcript.turns:
             raise DataError("schema", "data.spans: no inputs and no outputs in any of them")
-        told = _told(pieces[0])
-        session = name_of(told.get("mlflow.trace.session"))
-        assessed = [one for trace in pieces for one in _assessments(trace)]
+        metadata = _trace_metadata(pieces[0])
+        session = name_of(metadata.get("mlflow.trace.session"))
+        assessments = [assessment for trace in pieces for assessment in _assessments(trace)]
         return Case(
             case_id=session or _trace_id(pieces[0]),
             transcript=transcript,
-            expected=_expected(assessed),
+            expected=_expected_values(assessments),
             agent=name_of(
                 mapping(_info(pieces[0]).get("tags"), "info.tags").get("mlflow.traceName")
             ),
-            agent_version=name_of(told.get("mlflow.modelId")),
+            agent_version=name_of(metadata.get("mlflow.modelId")),
             tags=_tags(pieces[0]),
-            cluster=name_of(told.get("mlflow.trace.user")) or session,
-            labels=_numbers(assessed),
-            metadata={**_human(assessed), **tally.metadata()},
+            cluster=name_of(metadata.get("mlflow.trace.user")) or session,
+            labels=_numbers(assessments),
+            metadata={**_human(assessments), **tally.metadata()},
         )
 
 
@@ -93,112 +95,125 @@ def _info(trace: dict[str, Any]) -> dict[str, Any]:
 
 
 def _trace_id(trace: dict[str, Any]) -> str:
-    found = name_of(_info(trace).get("trace_id")) or name_of(_info(trace).get("request_id"))
-    if found is None:
+    trace_id = name_of(_info(trace).get("trace_id")) or name_of(_info(trace).get("request_id"))
+    if trace_id is None:
         raise DataError("schema", "info.trace_id: missing")
-    return found
+    return trace_id
 
 
-def _told(trace: dict[str, Any]) -> dict[str, Any]:
+def _trace_metadata(trace: dict[str, Any]) -> dict[str, Any]:
     info = _info(trace)
     return mapping(info.get("trace_metadata", info.get("request_metadata")), "info.trace_metadata")
 
 
 def _tags(trace: dict[str, Any]) -> dict[str, str]:
     """Tags of people; those of the library begin with its name."""
-    found = _info(trace).get("tags")
-    pairs = found.items() if isinstance(found, dict) else ()
+    tags = _info(trace).get("tags")
+    pairs = tags.items() if isinstance(tags, dict) else ()
     return {name: as_text(value) for name, value in pairs if not name.startswith("mlflow.")}
 
 
-def _spans(trace: dict[str, Any], tally: Tally) -> Iterator[Span]:
+def _spans(trace: dict[str, Any], tally: FidelityCounter) -> Iterator[TraceSpan]:
     data = mapping(trace.get("data"), "data")
-    for place, one in enumerate(sequence(data.get("spans"), "data.spans")):
-        yield _span(mapping(one, f"data.spans.{place}"), _trace_id(trace), tally)
+    for place, span_data in enumerate(sequence(data.get("spans"), "data.spans")):
+        yield _span(mapping(span_data, f"data.spans.{place}"), _trace_id(trace), tally)
 
 
-def _span(found: dict[str, Any], trace: str, tally: Tally) -> Span:
-    told = mapping(found.get("attributes"), "attributes")
-    attributes = {name: decoded(value) for name, value in told.items()}
-    given, made = attributes.get("mlflow.spanInputs"), attributes.get("mlflow.spanOutputs")
+def _span(span_data: dict[str, Any], trace: str, tally: FidelityCounter) -> TraceSpan:
+    raw_attributes = mapping(span_data.get("attributes"), "attributes")
+    attributes = {name: decode_if_json(value) for name, value in raw_attributes.items()}
+    span_inputs, span_outputs = (
+        attributes.get("mlflow.spanInputs"),
+        attributes.get("mlflow.spanOutputs"),
+    )
     kind: Kind = _KINDS.get(str(attributes.get("mlflow.spanType", "UNKNOWN")), "other")
-    asked, answered = Talk(tally), Talk(tally)
+    input_builder, output_builder = ConversationBuilder(tally), ConversationBuilder(tally)
     if kind in ("llm", "agent"):
-        add_said(_input(given), "user", asked)
-        add_said(made, "assistant", answered)
-    declared = decoded(attributes.get("mlflow.chat.tools"))
-    span = Span(
-        id=str(found.get("span_id", mapping(found.get("context"), "context").get("span_id"))),
-        parent=name_of(found.get("parent_span_id", found.get("parent_id"))),
+        add_value(_input(span_inputs), "user", input_builder)
+        add_value(span_outputs, "assistant", output_builder)
+    declared = decode_if_json(attributes.get("mlflow.chat.tools"))
+    span = TraceSpan(
+        id=str(
+            span_data.get("span_id", mapping(span_data.get("context"), "context").get("span_id"))
+        ),
+        parent=name_of(span_data.get("parent_span_id", span_data.get("parent_id"))),
         trace=trace,
         kind=kind,
-        start=moment(found.get("start_time_unix_nano", found.get("start_time"))),
-        end=moment(found.get("end_time_unix_nano", found.get("end_time"))),
-        asked=tuple(asked.turns),
-        answered=tuple(answered.turns),
-        systems=tuple(asked.systems),
+        start=moment(span_data.get("start_time_unix_nano", span_data.get("start_time"))),
+        end=moment(span_data.get("end_time_unix_nano", span_data.get("end_time"))),
+        input_turns=tuple(input_builder.turns),
+        output_turns=tuple(output_builder.turns),
+        systems=tuple(input_builder.systems),
         tools=tools_of(declared if isinstance(declared, list) else []),
         usage=usage_of(attributes.get("mlflow.chat.tokenUsage")),
     )
     if kind == "tool":
-        failed = "ERROR" in as_text(mapping(found.get("status"), "status").get("code"))
-        span.call = call_of(found.get("name") or "tool", given)
-        content = as_text(made) or as_text(mapping(found.get("status"), "status").get("message"))
+        failed = "ERROR" in as_text(mapping(span_data.get("status"), "status").get("code"))
+        span.call = call_of(span_data.get("name") or "tool", span_inputs)
+        content = as_text(span_outputs) or as_text(
+            mapping(span_data.get("status"), "status").get("message")
+        )
         span.result = ToolResult(content=content, name=span.call.name, is_error=failed)
     if kind == "retriever":
-        span.chunks = chunks_of(made)
+        span.chunks = chunks_of(span_outputs)
     return span
 
 
-def _input(given: Any) -> Any:
+def _input(inputs: Any) -> Any:
     """Arguments of a traced function; one that is a list of messages stands for all."""
-    if not isinstance(given, dict) or "messages" in given:
-        return given
-    lists = [one for one in given.values() if isinstance(one, list) and one]
-    return lists[0] if len(lists) == 1 and all(map(_has_role, lists[0])) else given
+    if not isinstance(inputs, dict) or "messages" in inputs:
+        return inputs
+    lists = [value for value in inputs.values() if isinstance(value, list) and value]
+    return lists[0] if len(lists) == 1 and all(map(_has_role, lists[0])) else inputs
 
 
-def _has_role(one: Any) -> bool:
-    return isinstance(one, dict) and "role" in one
+def _has_role(value: Any) -> bool:
+    return isinstance(value, dict) and "role" in value
 
 
 def _assessments(trace: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for one in sequence(_info(trace).get("assessments"), "info.assessments"):
-        found = mapping(one, "info.assessments")
-        if found.get("valid", True):
-            yield found
+    for value in sequence(_info(trace).get("assessments"), "info.assessments"):
+        assessment = mapping(value, "info.assessments")
+        if assessment.get("valid", True):
+            yield assessment
 
 
-def _value(assessed: dict[str, Any], kind: str) -> Any:
-    told = assessed.get(kind)
-    return decoded(told.get("value")) if isinstance(told, dict) else None
+def _value(assessment: dict[str, Any], kind: str) -> Any:
+    answer = assessment.get(kind)
+    return decode_if_json(answer.get("value")) if isinstance(answer, dict) else None
 
 
-def _numbers(assessed: list[dict[str, Any]]) -> dict[str, float]:
-    found = {as_text(one.get("assessment_name")): _value(one, "feedback") for one in assessed}
+def _numbers(assessments: list[dict[str, Any]]) -> dict[str, float]:
+    feedback = {
+        as_text(assessment.get("assessment_name")): _value(assessment, "feedback")
+        for assessment in assessments
+    }
     return {
         name: float(value)
-        for name, value in found.items()
+        for name, value in feedback.items()
         if isinstance(value, bool | int | float) and 0 <= value <= 1
     }
 
 
-def _human(assessed: list[dict[str, Any]]) -> dict[str, Any]:
+def _human(assessments: list[dict[str, Any]]) -> dict[str, Any]:
     rows = []
-    for one in assessed:
-        source, value = mapping(one.get("source"), "source"), _value(one, "feedback")
+    for assessment in assessments:
+        source, value = mapping(assessment.get("source"), "source"), _value(assessment, "feedback")
         if source.get("source_type") == "HUMAN" and value is not None:
             rater = name_of(source.get("source_id")) or "human"
-            metric = as_text(one.get("assessment_name"))
+            metric = as_text(assessment.get("assessment_name"))
             rows.append({"metric": metric, "label": value, "rater": rater})
     return {HUMAN_LABELS: rows} if rows else {}
 
 
-def _expected(assessed: list[dict[str, Any]]) -> Expected:
+def _expected_values(assessments: list[dict[str, Any]]) -> Expected:
     """Ground truth; facts stand in for a response and give way to one."""
-    told = {as_text(one.get("assessment_name")): _value(one, "expectation") for one in assessed}
-    response, facts = told.get("expected_response"), told.get("expected_facts")
-    guidelines = told.get("guidelines")
+    expectations = {
+        as_text(assessment.get("assessment_name")): _value(assessment, "expectation")
+        for assessment in assessments
+    }
+    response, facts = expectations.get("expected_response"), expectations.get("expected_facts")
+    guidelines = expectations.get("guidelines")
     if isinstance(guidelines, str):
         guidelines = [guidelines]
     return Expected(

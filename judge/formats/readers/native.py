@@ -55,7 +55,7 @@ class Native:
             if not (dropped := drop_negative_times(value)):
                 raise schema_error(error) from None
         with schema_errors():
-            return _noted(Case.model_validate(value), dropped)
+            return _with_dropped_times(Case.model_validate(value), dropped)
 
 
 def _of_this_version(value: Any) -> Any:
@@ -66,16 +66,16 @@ def _of_this_version(value: Any) -> Any:
     """
     if not isinstance(value, dict) or "schema_version" not in value:
         return value
-    found = value.pop("schema_version")
-    if found != SCHEMA_VERSION or isinstance(found, bool):
+    version = value.pop("schema_version")
+    if version != SCHEMA_VERSION or isinstance(version, bool):
         raise DataError(
             "schema_version",
-            f"written in version {str(found)[:20]!r} of the format, this reader knows {SCHEMA_VERSION}",
+            f"written in version {str(version)[:20]!r} of the format, this reader knows {SCHEMA_VERSION}",
         )
     return value
 
 
-def _noted(case: Case, dropped: int) -> Case:
+def _with_dropped_times(case: Case, dropped: int) -> Case:
     return case.model_copy(update={"metadata": {**case.metadata, DROPPED_TIMES: dropped}})
 
 

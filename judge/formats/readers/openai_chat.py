@@ -16,8 +16,8 @@ from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.containers import Layout
 from assizes.judge.formats.shared.json_shapes import (
     content_id,
-    decoded,
-    first_name,
+    decode_if_json,
+    first_identifier,
     mapping,
     messages_of,
     moment,
@@ -26,7 +26,7 @@ from assizes.judge.formats.shared.json_shapes import (
     string,
 )
 from assizes.judge.formats.shared.messages import (
-    Talk,
+    ConversationBuilder,
     call_of,
     tools_of,
     usage_of,
@@ -54,7 +54,7 @@ class OpenAIChat(Layout):
 
     def fits(self, value: dict[str, Any]) -> bool:
         """An object with messages that have roles."""
-        messages = decoded(value.get("messages"))
+        messages = decode_if_json(value.get("messages"))
         if not isinstance(messages, list):
             return False
         return not messages or (isinstance(messages[0], dict) and "role" in messages[0])
@@ -68,34 +68,36 @@ class OpenAIChat(Layout):
         return chat_case(value)
 
 
-def chat_case(value: dict[str, Any], case_id: str | None = None, talk: Talk | None = None) -> Case:
+def chat_case(
+    value: dict[str, Any], case_id: str | None = None, builder: ConversationBuilder | None = None
+) -> Case:
     """The case of a record with messages.
 
     Raises:
         DataError: `schema`: a field has another shape.
     """
-    talk = talk or Talk()
-    talk.tally.unread(value, _RECORD, "record")
-    add_messages(messages_of(value), talk)
-    add_messages(completions(value), talk)
+    builder = builder or ConversationBuilder()
+    builder.tally.count_unread(value, _RECORD, "record")
+    add_messages(messages_of(value), builder)
+    add_messages(completions(value), builder)
     started = moment(value.get("created_at") or value.get("timestamp") or value.get("created"))
     response = value.get("response")
     used = value.get("usage") or (response.get("usage") if isinstance(response, dict) else None)
-    told = mapping(decoded(value.get("metadata")), "metadata")
-    tools = sequence(decoded(value.get("tools") or value.get("functions")), "tools")
-    named = first_name(value, IDS) or first_name(told, IDS)
+    metadata = mapping(decode_if_json(value.get("metadata")), "metadata")
+    tools = sequence(decode_if_json(value.get("tools") or value.get("functions")), "tools")
+    record_id = first_identifier(value, IDS) or first_identifier(metadata, IDS)
     return Case(
-        case_id=case_id or named or content_id(value),
+        case_id=case_id or record_id or content_id(value),
         transcript=Transcript(
-            turns=with_last_answer(talk.turns, usage_of(used)),
-            system="\n\n".join(talk.systems) or None,
+            turns=with_last_answer(builder.turns, usage_of(used)),
+            system="\n\n".join(builder.systems) or None,
             tools=tools_of(tools),
             started_at=started,
         ),
         agent=name_of(value.get("agent")) or name_of(value.get("model")),
         agent_version=name_of(value.get("agent_version")),
         cluster=name_of(value.get("user")),
-        metadata={**told, **talk.metadata()},
+        metadata={**metadata, **builder.metadata()},
     )
 
 
@@ -105,35 +107,35 @@ def completions(value: dict[str, Any]) -> list[Any]:
     Raises:
         DataError: `schema`.
     """
-    response = decoded(value.get("response"))
+    response = decode_if_json(value.get("response"))
     if isinstance(response, str):
         return [{"role": "assistant", "content": response}]
-    found = mapping(response, "response") or value
-    if "role" in found and "messages" not in found:
-        return [found]
-    choices = sequence(found.get("choices"), "response.choices")
+    completion = mapping(response, "response") or value
+    if "role" in completion and "messages" not in completion:
+        return [completion]
+    choices = sequence(completion.get("choices"), "response.choices")
     return [mapping(choices[0], "choices.0").get("message")] if choices else []
 
 
-def add_messages(messages: list[Any], talk: Talk) -> None:
+def add_messages(messages: list[Any], builder: ConversationBuilder) -> None:
     """Read messages into a talk.
 
     Raises:
         DataError: `schema`, with the place.
     """
     for place, message in enumerate(messages):
-        _add(mapping(message, f"messages.{place}"), f"messages.{place}", talk)
+        _add(mapping(message, f"messages.{place}"), f"messages.{place}", builder)
 
 
-def _add(message: dict[str, Any], path: str, talk: Talk) -> None:
-    talk.tally.unread(message, _MESSAGE, "message")
+def _add(message: dict[str, Any], path: str, builder: ConversationBuilder) -> None:
+    builder.tally.count_unread(message, _MESSAGE, "message")
     role, content = message.get("role"), message.get("content")
     if role in ("system", "developer"):
-        talk.system(talk.text(content))
+        builder.add_system(builder.text_of(content))
     elif role in ("tool", "function"):
-        talk.result(content, message.get("tool_call_id"), message.get("name"))
+        builder.add_result(content, message.get("tool_call_id"), message.get("name"))
     elif role in ("user", "assistant"):
-        _add_turn(message, path, talk)
+        _add_turn(message, path, builder)
     else:
         raise DataError(
             "schema",
@@ -142,33 +144,37 @@ def _add(message: dict[str, Any], path: str, talk: Talk) -> None:
         )
 
 
-def _add_turn(message: dict[str, Any], path: str, talk: Talk) -> None:
+def _add_turn(message: dict[str, Any], path: str, builder: ConversationBuilder) -> None:
     thought: list[str] = []
-    text = talk.text(message.get("content"), thought)
+    text = builder.text_of(message.get("content"), thought)
     if message.get("refusal"):
         text = "\n".join(filter(None, (text, string(message["refusal"], f"{path}.refusal"))))
-    told = (message.get("reasoning_content"), message.get("reasoning"))
-    thought.extend(one for one in told if one and isinstance(one, str))
+    reasonings = (message.get("reasoning_content"), message.get("reasoning"))
+    thought.extend(
+        reasoning for reasoning in reasonings if reasoning and isinstance(reasoning, str)
+    )
     if message.get("name"):
-        talk.tally.count("dropped", "message.name")
-    calls = sequence(decoded(message.get("tool_calls")), f"{path}.tool_calls")
-    found = [_call(mapping(one, f"{path}.tool_calls"), path) for one in calls]
+        builder.tally.count("dropped", "message.name")
+    calls = sequence(decode_if_json(message.get("tool_calls")), f"{path}.tool_calls")
+    tool_calls = [_call(mapping(call, f"{path}.tool_calls"), path) for call in calls]
     if message.get("function_call"):
         old = mapping(message["function_call"], f"{path}.function_call")
-        found.append(call_of(old.get("name"), old.get("arguments"), path=path))
-    talk.add(
-        Turn.model_validate({"role": message["role"], "text": text, "tool_calls": tuple(found)}),
+        tool_calls.append(call_of(old.get("name"), old.get("arguments"), path=path))
+    builder.add_turn(
+        Turn.model_validate(
+            {"role": message["role"], "text": text, "tool_calls": tuple(tool_calls)}
+        ),
         thought,
     )
 
 
-def _call(found: dict[str, Any], path: str) -> ToolCall:
-    if found.get("custom"):
-        custom = mapping(found["custom"], f"{path}.custom")
+def _call(call_data: dict[str, Any], path: str) -> ToolCall:
+    if call_data.get("custom"):
+        custom = mapping(call_data["custom"], f"{path}.custom")
         return ToolCall(
             name=string(custom.get("name"), f"{path}.custom.name"),
-            id=name_of(found.get("id")),
+            id=name_of(call_data.get("id")),
             raw=string(custom.get("input"), f"{path}.custom.input"),
         )
-    inner = mapping(found.get("function"), f"{path}.tool_calls.function") or found
-    return call_of(inner.get("name"), inner.get("arguments"), found.get("id"), path=path)
+    inner = mapping(call_data.get("function"), f"{path}.tool_calls.function") or call_data
+    return call_of(inner.get("name"), inner.get("arguments"), call_data.get("id"), path=path)

@@ -16,35 +16,40 @@ from typing import Any, Final
 from assizes.judge.case import MOST_MS, Case, Transcript
 from assizes.judge.errors import DataError
 from assizes.judge.formats.readers.openai_chat import add_messages, completions
-from assizes.judge.formats.shared.containers import Gathered, Piece
-from assizes.judge.formats.shared.fidelity import Tally
+from assizes.judge.formats.shared.containers import Piece, PieceFormat
+from assizes.judge.formats.shared.fidelity import FidelityCounter
 from assizes.judge.formats.shared.json_shapes import (
     amount,
     between_ms,
     content_id,
-    first_name,
+    first_identifier,
     mapping,
     moment,
     name_of,
     sequence,
 )
-from assizes.judge.formats.shared.messages import Talk, tools_of, usage_of, with_last_answer
-from assizes.judge.formats.shared.repeated_histories import Chain, Exchange
+from assizes.judge.formats.shared.messages import (
+    ConversationBuilder,
+    tools_of,
+    usage_of,
+    with_last_answer,
+)
+from assizes.judge.formats.shared.repeated_histories import Chain, RecordedCall
 
 _IDS: Final = ("conversation_id", "session_id", "thread_id")
 _OPENING: Final = 2
-_BEGUN: Final = ("started_at", "created_at", "timestamp", "time", "start_time")
-_ENDED: Final = ("ended_at", "completed_at", "end_time")
+_START_FIELDS: Final = ("started_at", "created_at", "timestamp", "time", "start_time")
+_END_FIELDS: Final = ("ended_at", "completed_at", "end_time")
 _RECORD: Final = {
     *_IDS,
     *("request", "body", "response", "metadata", "id", "request_id", "custom_id", "method", "url"),
     *("error", "latency_ms", "duration_ms", "status", "user"),
-    *_BEGUN,
-    *_ENDED,
+    *_START_FIELDS,
+    *_END_FIELDS,
 }
 
 
-class OpenAILogs(Gathered):
+class OpenAILogs(PieceFormat):
     """Request logs of chat completions."""
 
     name = "openai_logs"
@@ -64,90 +69,92 @@ class OpenAILogs(Gathered):
         """
         if not self.fits(value):
             raise DataError("schema", "record: no request with messages and model")
-        named = first_name(value, _IDS) or first_name(_metadata(value), _IDS)
+        conversation_id = first_identifier(value, _IDS) or first_identifier(_metadata(value), _IDS)
         opening = _request(value).get("messages")
-        part = named or content_id(opening[:_OPENING] if isinstance(opening, list) else opening)
-        yield Piece(part, named, value)
+        part = conversation_id or content_id(
+            opening[:_OPENING] if isinstance(opening, list) else opening
+        )
+        yield Piece(part, conversation_id, value)
 
-    def apart(self, pieces: list[Any]) -> list[list[Any]]:
+    def split_conversation(self, pieces: list[Any]) -> list[list[Any]]:
         """Requests that share no more than an opening, chain by chain; named ones stay together."""
-        if first_name(pieces[0], _IDS) or first_name(_metadata(pieces[0]), _IDS):
+        if first_identifier(pieces[0], _IDS) or first_identifier(_metadata(pieces[0]), _IDS):
             return [pieces]
         try:
             return [list(members) for _, members in _chains(pieces)]
         except DataError:
             return [[piece] for piece in pieces]  # each is then rejected, or not, by itself
 
-    def joined(self, pieces: list[Any]) -> Case:
+    def join_pieces(self, pieces: list[Any]) -> Case:
         """The longest chain of the requests.
 
         Raises:
             DataError: `schema`.
         """
-        found = _chains(pieces)
-        chain, members = max(found, key=lambda one: (len(one[0].turns), len(one[1])))
-        talk = Talk()
+        chains = _chains(pieces)
+        chain, members = max(chains, key=lambda entry: (len(entry[0].turns), len(entry[1])))
+        builder = ConversationBuilder()
         beside = len(pieces) - len(members)
-        talk.tally.count("dropped", "request beside the conversation", beside)
+        builder.tally.count("dropped", "request beside the conversation", beside)
         for piece in pieces:
-            talk.tally.unread(piece, _RECORD, "record")
-        return _case(chain, members, talk)
+            builder.tally.count_unread(piece, _RECORD, "record")
+        return _case(chain, members, builder)
 
 
-def _case(chain: Chain, members: list[Any], talk: Talk) -> Case:
+def _case(chain: Chain, members: list[Any], builder: ConversationBuilder) -> Case:
     """The texts come from the chain; the last request gives what is about the whole."""
-    last, told = members[-1], _metadata(members[-1])
+    last, metadata = members[-1], _metadata(members[-1])
     request = _request(last)
-    _read(last, talk)  # the whole history once more: its system prompts, and what has no place
-    named = first_name(last, _IDS) or first_name(told, _IDS)
+    _read(last, builder)  # the whole history once more: its system prompts, and what has no place
+    conversation_id = first_identifier(last, _IDS) or first_identifier(metadata, _IDS)
     return Case(
-        case_id=named
-        or first_name(members[0], ("id", "request_id"))
+        case_id=conversation_id
+        or first_identifier(members[0], ("id", "request_id"))
         or content_id(_first(members)),
         transcript=Transcript(
             turns=chain.turns,
-            system="\n\n".join(talk.systems) or None,
+            system="\n\n".join(builder.systems) or None,
             tools=tools_of(sequence(request.get("tools"), "request.tools")),
-            started_at=_begun(members[0]),
-            duration_ms=between_ms(_begun(members[0]), _ended(last)),
+            started_at=_start_time(members[0]),
+            duration_ms=between_ms(_start_time(members[0]), _end_time(last)),
         ),
         agent=name_of(request.get("model")),
         cluster=name_of(request.get("user")) or name_of(last.get("user")),
-        metadata={**told, **talk.metadata()},
+        metadata={**metadata, **builder.metadata()},
     )
 
 
 def _chains(pieces: list[Any]) -> list[tuple[Chain, list[Any]]]:
-    found: list[tuple[Chain, list[Any]]] = []
-    for piece in sorted(pieces, key=lambda one: len(_messages(one))):
-        call = _read(piece, Talk(Tally()))
-        fitting = [one for one in found if one[0].goes_on(call)]
+    chains: list[tuple[Chain, list[Any]]] = []
+    for piece in sorted(pieces, key=lambda request: len(_messages(request))):
+        call = _read(piece, ConversationBuilder(FidelityCounter()))
+        fitting = [entry for entry in chains if entry[0].is_continued_by(call)]
         if fitting:
-            chain, members = max(fitting, key=lambda one: len(one[0].turns))
+            chain, members = max(fitting, key=lambda entry: len(entry[0].turns))
             chain.extend(call)
             members.append(piece)
         else:
-            found.append((Chain(call), [piece]))
-    return found
+            chains.append((Chain(call), [piece]))
+    return chains
 
 
-def _read(piece: dict[str, Any], talk: Talk) -> Exchange:
+def _read(piece: dict[str, Any], builder: ConversationBuilder) -> RecordedCall:
     """One call of the model; what it used and took goes to the turn it answered with."""
-    add_messages(_messages(piece), talk)
-    asked = tuple(talk.turns)
+    add_messages(_messages(piece), builder)
+    turns_before = tuple(builder.turns)
     response = _response(piece)
-    add_messages(completions({"response": response}) if response else [], talk)
-    answered = tuple(talk.turns[len(asked) :])
-    took = amount(piece.get("latency_ms", piece.get("duration_ms")))
-    answered = with_last_answer(
-        answered,
+    add_messages(completions({"response": response}) if response else [], builder)
+    turns_added = tuple(builder.turns[len(turns_before) :])
+    elapsed_ms = amount(piece.get("latency_ms", piece.get("duration_ms")))
+    turns_added = with_last_answer(
+        turns_added,
         usage_of(response.get("usage")),
-        started_at=_begun(piece),
-        latency_ms=took
-        if took is not None and 0 <= took <= MOST_MS
-        else between_ms(_begun(piece), _ended(piece)),
+        started_at=_start_time(piece),
+        latency_ms=elapsed_ms
+        if elapsed_ms is not None and 0 <= elapsed_ms <= MOST_MS
+        else between_ms(_start_time(piece), _end_time(piece)),
     )
-    return Exchange(asked, answered)
+    return RecordedCall(turns_before, turns_added)
 
 
 def _first(members: list[Any]) -> Any:
@@ -163,18 +170,18 @@ def _messages(piece: dict[str, Any]) -> list[Any]:
 
 
 def _response(piece: dict[str, Any]) -> dict[str, Any]:
-    found = mapping(piece.get("response"), "response")
-    return mapping(found["body"], "response.body") if "body" in found else found
+    response = mapping(piece.get("response"), "response")
+    return mapping(response["body"], "response.body") if "body" in response else response
 
 
 def _metadata(piece: dict[str, Any]) -> dict[str, Any]:
     return mapping(piece.get("metadata") or _request(piece).get("metadata"), "metadata")
 
 
-def _begun(piece: dict[str, Any]) -> Any:
-    own = next((piece[name] for name in _BEGUN if piece.get(name) is not None), None)
+def _start_time(piece: dict[str, Any]) -> Any:
+    own = next((piece[name] for name in _START_FIELDS if piece.get(name) is not None), None)
     return moment(own if own is not None else _response(piece).get("created"))
 
 
-def _ended(piece: dict[str, Any]) -> Any:
-    return moment(next((piece[name] for name in _ENDED if piece.get(name) is not None), None))
+def _end_time(piece: dict[str, Any]) -> Any:
+    return moment(next((piece[name] for name in _END_FIELDS if piece.get(name) is not None), None))

@@ -29,9 +29,14 @@ from assizes.judge.case import (
 from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.documents import strict_document
 from assizes.judge.formats.shared.oddities import DROPPED_TIMES
-from assizes.judge.formats.shared.parsing import called_with, ended, schema_errors, without_markers
+from assizes.judge.formats.shared.parsing import (
+    parse_arguments,
+    schema_errors,
+    without_marker_turn,
+    without_markers,
+)
 
-_ENDED = frozenset({"user_stop", "agent_stop"})
+_FINISHED_REASONS = frozenset({"user_stop", "agent_stop"})
 _SHARED = ("agent_info", "environment_info")
 
 
@@ -41,7 +46,7 @@ class _Results(BaseModel):
     simulations: list[Any]
 
 
-class _Call(BaseModel):
+class _Tau2Call(BaseModel):
     name: str
     arguments: str | dict[str, Any] | None = None
     id: str | None = None
@@ -55,7 +60,7 @@ class _Tokens(BaseModel):
 class _Message(BaseModel):
     role: Role
     content: str | None = None
-    tool_calls: list[_Call] | None = None
+    tool_calls: list[_Tau2Call] | None = None
     id: str | None = None
     requestor: Literal["user", "assistant"] = "assistant"
     error: bool | None = None
@@ -102,16 +107,16 @@ class _Agent(BaseModel):
     implementation: str | None = None
 
 
-class _Environment(BaseModel):
+class _EnvironmentInfo(BaseModel):
     policy: str | None = None
     domain_name: str | None = None
 
 
-class _Joined(BaseModel):
+class _TaskSimulation(BaseModel):
     simulation: _Simulation
     task: _Task
     agent_info: _Agent | None = None
-    environment_info: _Environment | None = None
+    environment_info: _EnvironmentInfo | None = None
 
 
 class Tau2:
@@ -138,12 +143,13 @@ class Tau2:
         """
         value, unread = strict_document(document, "simulations")
         with schema_errors():
-            found = _Results.model_validate(value)
-        tasks = {str(task.get("id")): task for task in found.tasks}
-        shared = {name: found.info.get(name) for name in _SHARED}
+            results = _Results.model_validate(value)
+        tasks = {str(task.get("id")): task for task in results.tasks}
+        shared = {name: results.info.get(name) for name in _SHARED}
         return [
-            unread.get(position) or {"simulation": one, "task": tasks.get(_task_id(one)), **shared}
-            for position, one in enumerate(found.simulations)
+            unread.get(position)
+            or {"simulation": simulation, "task": tasks.get(_task_id(simulation)), **shared}
+            for position, simulation in enumerate(results.simulations)
         ]
 
     def case(self, record: Any) -> Case:
@@ -155,16 +161,16 @@ class Tau2:
         if isinstance(record, dict) and record.get("task", record) is None:
             raise DataError("schema", "simulation.task_id: the file has no task of this id")
         with schema_errors():
-            return _case(_Joined.model_validate(record))
+            return _case(_TaskSimulation.model_validate(record))
 
 
 def _task_id(simulation: Any) -> str:
     return str(simulation.get("task_id")) if isinstance(simulation, dict) else ""
 
 
-def _case(found: _Joined) -> Case:
-    simulation, agent = found.simulation, found.agent_info or _Agent()
-    environment = found.environment_info or _Environment()
+def _case(record: _TaskSimulation) -> Case:
+    simulation, agent = record.simulation, record.agent_info or _Agent()
+    environment = record.environment_info or _EnvironmentInfo()
     task_id, trial = str(simulation.task_id), simulation.trial or 0
     domain = {"domain": environment.domain_name} if environment.domain_name else {}
     facts = {
@@ -177,7 +183,7 @@ def _case(found: _Joined) -> Case:
         case_id=task_id,
         repetition=trial,
         transcript=_transcript(simulation, environment.policy),
-        expected=_expected(found.task.evaluation_criteria or _Criteria()),
+        expected=_expected_values(record.task.evaluation_criteria or _Criteria()),
         agent=agent.llm or agent.implementation,
         tags={"trial": str(trial), **domain},
         cluster=task_id,
@@ -193,12 +199,12 @@ def _transcript(simulation: _Simulation, policy: str | None) -> Transcript:
         for place, message in enumerate(messages)
     ]
     return Transcript(
-        turns=ended(turns, messages[-1].content if messages else None),
+        turns=without_marker_turn(turns, messages[-1].content if messages else None),
         system=policy,
         started_at=simulation.start_time,
         duration_ms=_duration_ms(simulation.duration),
         agent_cost_usd=simulation.agent_cost,
-        finished=None if reason is None else reason in _ENDED,
+        finished=None if reason is None else reason in _FINISHED_REASONS,
     )
 
 
@@ -228,8 +234,8 @@ def _agent_turn(message: _Message, previous: _Message | None) -> Turn:
     )
 
 
-def _call(call: _Call) -> ToolCall:
-    arguments, raw = called_with(call.arguments)
+def _call(call: _Tau2Call) -> ToolCall:
+    arguments, raw = parse_arguments(call.arguments)
     return ToolCall(name=call.name, arguments=arguments, id=call.id, raw=raw)
 
 
@@ -262,19 +268,21 @@ def _user_text(message: _Message) -> str | None:
     return "\n".join(filter(None, (text, *marks))) if marks else text
 
 
-def _mark(call: _Call) -> str:
-    given = call.arguments
-    shown = given if isinstance(given, str) else json.dumps(given or {}, ensure_ascii=False)
+def _mark(call: _Tau2Call) -> str:
+    arguments = call.arguments
+    shown = (
+        arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
+    )
     return f"[the user's own tool call: {call.name}({shown})]"
 
 
-def _expected(criteria: _Criteria) -> Expected:
+def _expected_values(criteria: _Criteria) -> Expected:
     actions = criteria.actions
     return Expected(
         outcomes=tuple(criteria.nl_assertions or ()),
         tool_calls=None
         if actions is None
-        else tuple(_expected_call(one) for one in actions if one.requestor == "assistant"),
+        else tuple(_expected_call(action) for action in actions if action.requestor == "assistant"),
         said=tuple(criteria.communicate_info or ()),
     )
 

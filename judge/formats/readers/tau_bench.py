@@ -15,7 +15,12 @@ from pydantic import AliasChoices, BaseModel, Field
 from assizes.judge.case import Case, Expected, ExpectedCall, ToolCall, ToolResult, Transcript, Turn
 from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.documents import strict_document
-from assizes.judge.formats.shared.parsing import called_with, ended, schema_errors, without_markers
+from assizes.judge.formats.shared.parsing import (
+    parse_arguments,
+    schema_errors,
+    without_marker_turn,
+    without_markers,
+)
 
 
 class _Function(BaseModel):
@@ -23,7 +28,7 @@ class _Function(BaseModel):
     arguments: str | dict[str, Any] | None = None
 
 
-class _Call(BaseModel):
+class _TauBenchCall(BaseModel):
     id: str | None = None
     function: _Function
 
@@ -31,7 +36,7 @@ class _Call(BaseModel):
 class _Message(BaseModel):
     role: Literal["system", "user", "assistant", "tool"]
     content: str | None = None
-    tool_calls: list[_Call] | None = None
+    tool_calls: list[_TauBenchCall] | None = None
     tool_call_id: str | None = None
     name: str | None = None
 
@@ -87,7 +92,7 @@ class TauBench:
         if not isinstance(value, list):
             kind = type(value).__name__
             raise DataError("schema", f"document: found {kind}, expected a list of trajectories")
-        return [unread.get(position, one) for position, one in enumerate(value)]
+        return [unread.get(position, trajectory) for position, trajectory in enumerate(value)]
 
     def case(self, record: Any) -> Case:
         """The case of one trajectory.
@@ -99,30 +104,30 @@ class TauBench:
             return _case(_Trajectory.model_validate(record))
 
 
-def _case(found: _Trajectory) -> Case:
-    task, info = found.info.task, found.info
-    told = {"instruction": task.instruction, "user_id": task.user_id, "ended_by": info.source}
+def _case(trajectory: _Trajectory) -> Case:
+    task, info = trajectory.info.task, trajectory.info
+    facts = {"instruction": task.instruction, "user_id": task.user_id, "ended_by": info.source}
     return Case(
-        case_id=str(found.task_id),
-        repetition=found.trial,
-        transcript=_transcript(found),
-        expected=_expected(task),
-        tags={"trial": str(found.trial)},
-        cluster=str(found.task_id),
-        labels={} if found.reward is None else {"reward": found.reward},
-        metadata={name: value for name, value in told.items() if value is not None},
+        case_id=str(trajectory.task_id),
+        repetition=trajectory.trial,
+        transcript=_transcript(trajectory),
+        expected=_expected_values(task),
+        tags={"trial": str(trajectory.trial)},
+        cluster=str(trajectory.task_id),
+        labels={} if trajectory.reward is None else {"reward": trajectory.reward},
+        metadata={name: value for name, value in facts.items() if value is not None},
     )
 
 
-def _transcript(found: _Trajectory) -> Transcript:
-    policies = list(itertools.takewhile(lambda message: message.role == "system", found.traj))
-    messages = found.traj[len(policies) :]
+def _transcript(trajectory: _Trajectory) -> Transcript:
+    policies = list(itertools.takewhile(lambda message: message.role == "system", trajectory.traj))
+    messages = trajectory.traj[len(policies) :]
     turns = [_turn(message) for message in messages]
     return Transcript(
-        turns=ended(turns, messages[-1].content if messages else None),
+        turns=without_marker_turn(turns, messages[-1].content if messages else None),
         system="\n\n".join(policy.content or "" for policy in policies) or None,
         # An environment that judged the conversation had ended it; the rest ran out of steps.
-        finished=found.info.reward_info is not None,
+        finished=trajectory.info.reward_info is not None,
     )
 
 
@@ -137,8 +142,8 @@ def _turn(message: _Message) -> Turn:
     return Turn.model_validate({"role": message.role, "text": text, "tool_calls": calls})
 
 
-def _call(call: _Call) -> ToolCall:
-    arguments, raw = called_with(call.function.arguments)
+def _call(call: _TauBenchCall) -> ToolCall:
+    arguments, raw = parse_arguments(call.function.arguments)
     return ToolCall(name=call.function.name, arguments=arguments, id=call.id, raw=raw)
 
 
@@ -152,11 +157,13 @@ def _result(message: _Message) -> ToolResult:
     )
 
 
-def _expected(task: _Task) -> Expected:
+def _expected_values(task: _Task) -> Expected:
     actions = task.actions
     return Expected(
         tool_calls=None
         if actions is None
-        else tuple(ExpectedCall(name=one.name, arguments=one.arguments) for one in actions),
+        else tuple(
+            ExpectedCall(name=action.name, arguments=action.arguments) for action in actions
+        ),
         said=tuple(task.outputs or ()),
     )

@@ -29,12 +29,12 @@ class Layout(ABC):
             DataError: it holds none.
         """
 
-    def listed(self, document: Any) -> list[Any]:
+    def split_document(self, document: Any) -> list[Any]:
         """The records of a whole document: its elements, or itself."""
         return document if isinstance(document, list) else [document]
 
 
-class Lines:
+class LineFormat:
     """Records of a layout, one a line."""
 
     by_line = True
@@ -60,7 +60,7 @@ class Lines:
         return _case(self.layout, strict_json(record))
 
 
-class Document:
+class DocumentFormat:
     """Records of a layout in one JSON document: a list of them, or a single one."""
 
     by_line = False
@@ -80,7 +80,7 @@ class Document:
         Raises:
             DataError: the document is not strict JSON.
         """
-        return self.layout.listed(strict_json(document))
+        return self.layout.split_document(strict_json(document))
 
     def case(self, record: Any) -> Case:
         """The case of one record.
@@ -108,11 +108,11 @@ class Piece(NamedTuple):
     """
 
     part: str
-    whole: str | None
+    conversation_id: str | None
     value: Any
 
 
-class Gathered(ABC):
+class PieceFormat(ABC):
     """A format whose conversations come in pieces; those of one conversation are gathered first.
 
     A record is then a line of its own: the list of its pieces.
@@ -134,19 +134,19 @@ class Gathered(ABC):
         """
 
     @abstractmethod
-    def joined(self, pieces: list[Any]) -> Case:
+    def join_pieces(self, pieces: list[Any]) -> Case:
         """The case of the pieces of one conversation, in the order of the file.
 
         Raises:
             DataError: they make none.
         """
 
-    def others(self, value: Any) -> list[str]:
+    def other_objects(self, value: Any) -> list[str]:
         """Keys of other objects that a value names in place of holding pieces, as a manifest does."""
         del value
         return []
 
-    def apart(self, pieces: list[Any]) -> list[list[Any]]:
+    def split_conversation(self, pieces: list[Any]) -> list[list[Any]]:
         """The pieces of one `whole` that are more than one conversation after all."""
         return [pieces]
 
@@ -157,17 +157,23 @@ class Gathered(ABC):
             DataError: the document cannot be read.
         """
         parts: dict[str, list[Any]] = {}
-        wholes: dict[str, str] = {}
+        conversation_ids: dict[str, str] = {}
         for line in values_of(document):
             for piece in self.pieces(line):
                 parts.setdefault(piece.part, []).append(piece.value)
-                if piece.whole is not None:
-                    wholes.setdefault(piece.part, piece.whole)
-        found: dict[str, list[Any]] = {}
+                if piece.conversation_id is not None:
+                    conversation_ids.setdefault(piece.part, piece.conversation_id)
+        pieces_by_conversation: dict[str, list[Any]] = {}
         for part, values in parts.items():
-            found.setdefault(wholes.get(part, part), []).extend(values)
-        apart = (one for values in found.values() for one in self.apart(values))
-        return [json.dumps(one, ensure_ascii=False).encode() for one in apart]
+            pieces_by_conversation.setdefault(conversation_ids.get(part, part), []).extend(values)
+        conversations = (
+            conversation
+            for values in pieces_by_conversation.values()
+            for conversation in self.split_conversation(values)
+        )
+        return [
+            json.dumps(conversation, ensure_ascii=False).encode() for conversation in conversations
+        ]
 
     def case(self, record: bytes) -> Case:
         """The case of one gathered line.
@@ -180,7 +186,7 @@ class Gathered(ABC):
             next(iter(self.pieces(pieces)), None)  # it says why there are none
             raise DataError("schema", f"record: nothing of {self.name} in it")
         with schema_errors():
-            return self.joined(pieces)
+            return self.join_pieces(pieces)
 
 
 def values_of(document: bytes) -> list[Any]:
@@ -191,10 +197,10 @@ def values_of(document: bytes) -> list[Any]:
     """
     first = document.lstrip().partition(b"\n")[0]
     try:
-        begun = strict_json(first)
+        first_value = strict_json(first)
     except DataError:
-        whole = strict_json(document)
-        return whole if isinstance(whole, list) else [whole]
-    if isinstance(begun, list):
-        return begun
+        value = strict_json(document)
+        return value if isinstance(value, list) else [value]
+    if isinstance(first_value, list):
+        return first_value
     return [strict_json(line) for line in lines_of(document)]

@@ -15,7 +15,7 @@ _MARK: Final = re.compile(rb"[\[\]{},]")
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnreadableRecord:
     """Stands in the place of a record that is no strict JSON, in a document that is otherwise.
 
     Attributes:
@@ -27,7 +27,9 @@ class Unread:
     fault: DataError
 
 
-def strict_document(document: bytes, name: str | None = None) -> tuple[Any, dict[int, Unread]]:
+def strict_document(
+    document: bytes, name: str | None = None
+) -> tuple[Any, dict[int, UnreadableRecord]]:
     """The value of a document, and the records in it that could not be read, by position.
 
     Args:
@@ -48,21 +50,23 @@ def strict_document(document: bytes, name: str | None = None) -> tuple[Any, dict
         unread = dict(_unread(document, spans))
         if not unread:
             raise
-    parts, kept = [], 0
+    parts, copied_to = [], 0
     for position in unread:
         start, stop = spans[position]
-        parts += [document[kept:start], b"null"]
-        kept = stop
-    return strict_json(b"".join([*parts, document[kept:]])), unread
+        parts += [document[copied_to:start], b"null"]
+        copied_to = stop
+    return strict_json(b"".join([*parts, document[copied_to:]])), unread
 
 
-def _unread(document: bytes, spans: list[tuple[int, int]]) -> Iterator[tuple[int, Unread]]:
+def _unread(
+    document: bytes, spans: list[tuple[int, int]]
+) -> Iterator[tuple[int, UnreadableRecord]]:
     for position, (start, stop) in enumerate(spans):
         body = document[start:stop].strip()
         try:
             strict_json(body)
         except DataError as fault:
-            yield position, Unread(body, fault)
+            yield position, UnreadableRecord(body, fault)
 
 
 def _records(document: bytes, name: str | None) -> Iterator[tuple[int, int]]:

@@ -27,7 +27,7 @@ FATES: Final = {
 """What can become of a part, and what that means."""
 
 
-class Tally:
+class FidelityCounter:
     """Counts, by fate and kind, of what one record held besides the conversation."""
 
     def __init__(self) -> None:
@@ -38,10 +38,10 @@ class Tally:
         if number:
             self._counts[f"{fate} {kind}"] += number
 
-    def unread(self, found: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+    def count_unread(self, fields: Mapping[str, Any], known: Iterable[str], where: str) -> None:
         """Count as dropped every field that is not among the known ones and says something."""
-        for name in found.keys() - set(known):
-            if found[name] not in (None, "", [], {}):
+        for name in fields.keys() - set(known):
+            if fields[name] not in (None, "", [], {}):
                 self.count("dropped", f"{where}.{name}")
 
     def metadata(self) -> dict[str, Any]:
@@ -49,7 +49,7 @@ class Tally:
         return {FIDELITY: dict(sorted(self._counts.items()))} if self._counts else {}
 
 
-def measured(case: Case) -> Counter[str]:
+def fidelity_counts(case: Case) -> Counter[str]:
     """What a case holds (turns, tool calls, tool results, chunks) and what became of the rest."""
     turns = case.transcript.turns
     counts = Counter(
@@ -64,9 +64,9 @@ def measured(case: Case) -> Counter[str]:
     return counts
 
 
-def lines(counts: Mapping[str, int]) -> tuple[str, ...]:
+def fidelity_lines(counts: Mapping[str, int]) -> tuple[str, ...]:
     """One line a fate: `marked: image 2, audio 1 (a note in the text stands for it)`."""
-    found = []
+    texts = []
     for fate, meaning in FATES.items():
         kinds = [
             f"{name.removeprefix(fate).strip()} {count}"
@@ -74,5 +74,5 @@ def lines(counts: Mapping[str, int]) -> tuple[str, ...]:
             if name.startswith(f"{fate} ")
         ]
         if kinds:
-            found.append(f"{fate}: {', '.join(kinds)} ({meaning})")
-    return tuple(found)
+            texts.append(f"{fate}: {', '.join(kinds)} ({meaning})")
+    return tuple(texts)

@@ -6,18 +6,18 @@ from typing import Any, Final
 
 from assizes.judge.case import Chunk, ToolCall, ToolResult, Turn, Usage
 from assizes.judge.formats.readers.openai_chat import add_messages
-from assizes.judge.formats.shared.fidelity import Tally
+from assizes.judge.formats.shared.fidelity import FidelityCounter
 from assizes.judge.formats.shared.json_shapes import (
     as_text,
-    decoded,
+    decode_if_json,
     mapping,
     moment,
     name_of,
     sequence,
     tokens,
 )
-from assizes.judge.formats.shared.messages import Talk, call_of, tools_of
-from assizes.judge.formats.shared.spans import Kind, Span
+from assizes.judge.formats.shared.messages import ConversationBuilder, call_of, tools_of
+from assizes.judge.formats.shared.spans import Kind, TraceSpan
 
 _KINDS: Final[dict[str, Kind]] = {
     **dict.fromkeys(("chat", "generate_content", "text_completion"), "llm"),
@@ -42,7 +42,7 @@ _EVENT_ROLES: Final = {
 }
 
 
-def genai_span(plain: dict[str, Any], tally: Tally) -> Span:
+def genai_span(plain: dict[str, Any], tally: FidelityCounter) -> TraceSpan:
     """A span; one without an operation of GenAI is of kind `other`.
 
     Raises:
@@ -51,49 +51,55 @@ def genai_span(plain: dict[str, Any], tally: Tally) -> Span:
     attributes = plain["attributes"]
     kind: Kind = _KINDS.get(str(attributes.get("gen_ai.operation.name")), "other")
     _count_unread(attributes, tally)
-    asked, answered = Talk(tally), Talk(tally)
-    _read_messages(attributes, asked, answered)
-    if not asked.turns and not answered.turns:
-        _read_events(plain["events"], asked, answered)
-    span = Span(
+    input_builder, output_builder = ConversationBuilder(tally), ConversationBuilder(tally)
+    _read_messages(attributes, input_builder, output_builder)
+    if not input_builder.turns and not output_builder.turns:
+        _read_events(plain["events"], input_builder, output_builder)
+    span = TraceSpan(
         id=str(plain["id"]),
         parent=name_of(plain["parent"]),
         trace=str(plain["trace"]),
         kind=kind,
         start=moment(plain["start"]),
         end=moment(plain["end"]),
-        asked=tuple(asked.turns),
-        answered=tuple(answered.turns),
-        systems=tuple(asked.systems),
-        tools=tools_of(sequence(decoded(attributes.get("gen_ai.tool.definitions")), "tools")),
+        input_turns=tuple(input_builder.turns),
+        output_turns=tuple(output_builder.turns),
+        systems=tuple(input_builder.systems),
+        tools=tools_of(
+            sequence(decode_if_json(attributes.get("gen_ai.tool.definitions")), "tools")
+        ),
         usage=_usage(attributes),
         compacted=_is_true(attributes.get("gen_ai.conversation.compacted")),
         metadata=_end_reason(attributes),
     )
     if kind == "tool":
-        span.call, span.result = _executed(attributes, failed=plain["failed"])
+        span.call, span.result = _tool_call_and_result(attributes, failed=plain["failed"])
     if kind == "retriever":
-        span.chunks = chunks_of(decoded(attributes.get("gen_ai.retrieval.documents")))
+        span.chunks = chunks_of(decode_if_json(attributes.get("gen_ai.retrieval.documents")))
     return span
 
 
-def _count_unread(attributes: dict[str, Any], tally: Tally) -> None:
+def _count_unread(attributes: dict[str, Any], tally: FidelityCounter) -> None:
     """Content that is not read; settings such as the temperature are no part of a conversation."""
     for name, value in attributes.items():
         if name.startswith("gen_ai.") and name.endswith((".messages", ".message", ".content")):
-            tally.unread({name: value}, _READ, "span")
+            tally.count_unread({name: value}, _READ, "span")
 
 
-def _read_messages(attributes: dict[str, Any], asked: Talk, answered: Talk) -> None:
-    instructions = decoded(attributes.get("gen_ai.system_instructions"))
-    asked.system(asked.text(instructions))
-    for name, talk in (("input", asked), ("output", answered)):
+def _read_messages(
+    attributes: dict[str, Any],
+    input_builder: ConversationBuilder,
+    output_builder: ConversationBuilder,
+) -> None:
+    instructions = decode_if_json(attributes.get("gen_ai.system_instructions"))
+    input_builder.add_system(input_builder.text_of(instructions))
+    for name, builder in (("input", input_builder), ("output", output_builder)):
         key = f"gen_ai.{name}.messages"
-        for message in sequence(decoded(attributes.get(key)), key):
-            add_genai_message(mapping(message, key), talk)
+        for message in sequence(decode_if_json(attributes.get(key)), key):
+            add_genai_message(mapping(message, key), builder)
 
 
-def add_genai_message(message: dict[str, Any], talk: Talk) -> None:
+def add_genai_message(message: dict[str, Any], builder: ConversationBuilder) -> None:
     """Read a message of parts into a talk: results become turns of their own.
 
     Raises:
@@ -101,26 +107,26 @@ def add_genai_message(message: dict[str, Any], talk: Talk) -> None:
     """
     parts = sequence(message.get("parts"), "parts")
     if not parts and message.get("content") is not None:
-        add_messages([message], talk)
+        add_messages([message], builder)
         return
-    role, said, calls = message.get("role"), list[Any](), list[ToolCall]()
-    for part in (mapping(one, "parts") for one in parts):
+    role, content_parts, calls = message.get("role"), list[Any](), list[ToolCall]()
+    for part in (mapping(entry, "parts") for entry in parts):
         kind = part.get("type")
         if kind in _CALLS:
             arguments = part.get("arguments", part.get("server_tool_call"))
             calls.append(call_of(part.get("name"), arguments, part.get("id")))
         elif kind in _RESULTS:
-            _add_result(part, talk)
+            _add_result(part, builder)
         else:
-            said.append(part)
+            content_parts.append(part)
     if role in ("system", "developer"):
-        talk.system(talk.text(said))
-    elif said or calls:
-        _add_turn(role, said, calls, talk)
+        builder.add_system(builder.text_of(content_parts))
+    elif content_parts or calls:
+        _add_turn(role, content_parts, calls, builder)
 
 
-def _add_result(part: dict[str, Any], talk: Talk) -> None:
-    found = next(
+def _add_result(part: dict[str, Any], builder: ConversationBuilder) -> None:
+    content = next(
         (
             part[name]
             for name in ("response", "result", "server_tool_call_response")
@@ -128,40 +134,49 @@ def _add_result(part: dict[str, Any], talk: Talk) -> None:
         ),
         None,
     )
-    talk.result(found, part.get("id"))
+    builder.add_result(content, part.get("id"))
 
 
-def _add_turn(role: Any, said: list[Any], calls: list[ToolCall], talk: Talk) -> None:
+def _add_turn(
+    role: Any, content_parts: list[Any], calls: list[ToolCall], builder: ConversationBuilder
+) -> None:
     thought: list[str] = []
-    text = talk.text(said, thought) if said else None
+    text = builder.text_of(content_parts, thought) if content_parts else None
     known = role if role in ("user", "assistant") else ("assistant" if calls else "user")
     if known != role:
-        talk.tally.count("moved", f"role {str(role)[:20]}")
-    talk.add(
+        builder.tally.count("moved", f"role {str(role)[:20]}")
+    builder.add_turn(
         Turn.model_validate({"role": known, "text": text or None, "tool_calls": tuple(calls)}),
         thought,
     )
 
 
-def _read_events(events: Any, asked: Talk, answered: Talk) -> None:
+def _read_events(
+    events: Any, input_builder: ConversationBuilder, output_builder: ConversationBuilder
+) -> None:
     """Messages as events, one each, as emitters wrote them until conventions 1.36."""
     for event in sequence(events, "events"):
-        found = mapping(event, "events")
-        role = _EVENT_ROLES.get(str(found.get("name")))
+        event_fields = mapping(event, "events")
+        role = _EVENT_ROLES.get(str(event_fields.get("name")))
         if role is None:
             continue
-        told = mapping(found.get("attributes"), "events.attributes")
-        body = {name.removeprefix("gen_ai."): decoded(value) for name, value in told.items()}
-        body = {**body, **mapping(found.get("body"), "events.body")}
+        attributes = mapping(event_fields.get("attributes"), "events.attributes")
+        body = {
+            name.removeprefix("gen_ai."): decode_if_json(value)
+            for name, value in attributes.items()
+        }
+        body = {**body, **mapping(event_fields.get("body"), "events.body")}
         inner = body.get("message")
         message = {**(inner if isinstance(inner, dict) else body), "role": role}
         message["tool_call_id"] = message.get("tool_call_id", message.get("id"))
         known = ("role", "content", "tool_calls", "tool_call_id", "name")
-        talk = answered if found["name"] == "gen_ai.choice" else asked
-        add_messages([{name: message[name] for name in known if name in message}], talk)
+        builder = output_builder if event_fields["name"] == "gen_ai.choice" else input_builder
+        add_messages([{name: message[name] for name in known if name in message}], builder)
 
 
-def _executed(attributes: dict[str, Any], *, failed: bool) -> tuple[ToolCall, ToolResult | None]:
+def _tool_call_and_result(
+    attributes: dict[str, Any], *, failed: bool
+) -> tuple[ToolCall, ToolResult | None]:
     name, call_id = attributes.get("gen_ai.tool.name"), attributes.get("gen_ai.tool.call.id")
     call = call_of(name or "tool", attributes.get("gen_ai.tool.call.arguments"), call_id)
     if "gen_ai.tool.call.result" not in attributes and not failed:
@@ -170,17 +185,17 @@ def _executed(attributes: dict[str, Any], *, failed: bool) -> tuple[ToolCall, To
     return call, ToolResult(content=answer, call_id=call.id, name=call.name, is_error=failed)
 
 
-def chunks_of(found: Any) -> tuple[Chunk, ...]:
+def chunks_of(passages: Any) -> tuple[Chunk, ...]:
     """Retrieved passages, under the names the frameworks give text and source."""
-    return tuple(_chunk(one) for one in found) if isinstance(found, list) else ()
+    return tuple(_chunk(passage) for passage in passages) if isinstance(passages, list) else ()
 
 
-def _chunk(found: Any) -> Chunk:
-    if not isinstance(found, dict):
-        return Chunk(content=as_text(found))
-    inner = mapping(found.get("document"), "document") or found
+def _chunk(passage: Any) -> Chunk:
+    if not isinstance(passage, dict):
+        return Chunk(content=as_text(passage))
+    inner = mapping(passage.get("document"), "document") or passage
     about = inner.get("metadata")
-    about = decoded(about) if isinstance(decoded(about), dict) else {}
+    about = decode_if_json(about) if isinstance(decode_if_json(about), dict) else {}
     content = next(
         (inner[name] for name in ("page_content", "content", "text") if name in inner), None
     )
@@ -191,9 +206,13 @@ def _chunk(found: Any) -> Chunk:
 
 
 def _usage(attributes: dict[str, Any]) -> Usage | None:
-    asked = tokens(attributes.get("gen_ai.usage.input_tokens"))
-    answered = tokens(attributes.get("gen_ai.usage.output_tokens"))
-    return Usage(input_tokens=asked, output_tokens=answered) if asked or answered else None
+    input_tokens = tokens(attributes.get("gen_ai.usage.input_tokens"))
+    output_tokens = tokens(attributes.get("gen_ai.usage.output_tokens"))
+    return (
+        Usage(input_tokens=input_tokens, output_tokens=output_tokens)
+        if input_tokens or output_tokens
+        else None
+    )
 
 
 def _is_true(value: Any) -> bool:

@@ -25,7 +25,7 @@ def mapping(value: Any, path: str) -> dict[str, Any]:
     Raises:
         DataError: `schema`.
     """
-    return _of(dict, value, path, "an object") if value is not None else {}
+    return _check_type(dict, value, path, "an object") if value is not None else {}
 
 
 def sequence(value: Any, path: str) -> list[Any]:
@@ -34,7 +34,7 @@ def sequence(value: Any, path: str) -> list[Any]:
     Raises:
         DataError: `schema`.
     """
-    return _of(list, value, path, "a list") if value is not None else []
+    return _check_type(list, value, path, "a list") if value is not None else []
 
 
 def messages_of(value: dict[str, Any]) -> list[Any]:
@@ -45,7 +45,7 @@ def messages_of(value: dict[str, Any]) -> list[Any]:
     """
     if value.get("messages") is None:
         raise DataError("schema", "messages: missing")
-    return sequence(decoded(value["messages"]), "messages")
+    return sequence(decode_if_json(value["messages"]), "messages")
 
 
 def string(value: Any, path: str) -> str:
@@ -54,17 +54,17 @@ def string(value: Any, path: str) -> str:
     Raises:
         DataError: `schema`.
     """
-    found: str = _of(str, value, path, "text")
-    return found
+    text: str = _check_type(str, value, path, "text")
+    return text
 
 
-def _of(kind: type, value: Any, path: str, wanted: str) -> Any:
+def _check_type(kind: type, value: Any, path: str, wanted: str) -> Any:
     if isinstance(value, kind):
         return value
     raise DataError("schema", f"{path}: found {type(value).__name__}, expected {wanted}")
 
 
-def decoded(value: Any) -> Any:
+def decode_if_json(value: Any) -> Any:
     """The value of a text that is JSON of an object or a list; anything else as it is."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "[", '"'):
         try:
@@ -88,9 +88,9 @@ def name_of(value: Any) -> str | None:
     return str(value) if isinstance(value, str | int) else None
 
 
-def first_name(found: Mapping[str, Any], names: Iterable[str]) -> str | None:
+def first_identifier(fields: Mapping[str, Any], names: Iterable[str]) -> str | None:
     """The first of several fields that names something."""
-    return next((said for name in names if (said := name_of(found.get(name)))), None)
+    return next((identifier for name in names if (identifier := name_of(fields.get(name)))), None)
 
 
 def tokens(*values: Any) -> int:
@@ -109,26 +109,26 @@ def amount(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
-        found = float(value)
+        number = float(value)
     except (ValueError, OverflowError):
         return None
-    return found if math.isfinite(found) else None
+    return number if math.isfinite(number) else None
 
 
 def dollars(value: Any) -> float | None:
     """An amount of money; null also for more than an agent can cost."""
-    found = amount(value)
-    return found if found is not None and abs(found) <= MOST_USD else None
+    usd = amount(value)
+    return usd if usd is not None and abs(usd) <= MOST_USD else None
 
 
 def moment(value: Any) -> datetime | None:
     """A point in time: ISO text, or seconds, milli-, micro- or nanoseconds since 1970; else null."""
     if isinstance(value, str) and not value.strip().isdecimal():
         try:
-            found = datetime.fromisoformat(value.strip())
+            timestamp = datetime.fromisoformat(value.strip())
         except ValueError:
             return None
-        return found if found.tzinfo else found.replace(tzinfo=UTC)
+        return timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
     number = amount(value)
     if not number:
         return None

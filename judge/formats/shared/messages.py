@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from assizes.judge.case import ToolCall, ToolResult, ToolSpec, Turn, Usage
-from assizes.judge.formats.shared.fidelity import REASONING, Tally
+from assizes.judge.formats.shared.fidelity import REASONING, FidelityCounter
 from assizes.judge.formats.shared.json_shapes import as_text, mapping, name_of, string, tokens
-from assizes.judge.formats.shared.parsing import called_with
+from assizes.judge.formats.shared.parsing import parse_arguments
 
 _TEXTS: Final = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
 _THOUGHTS: Final = {"thinking": "thinking", "reasoning": "reasoning"}
@@ -21,42 +21,42 @@ _MEDIA: Final = {
 }
 
 
-class Talk:
+class ConversationBuilder:
     """The turns of a conversation as they are read, with what has no place among them."""
 
-    def __init__(self, tally: Tally | None = None) -> None:
-        self.tally = tally or Tally()
+    def __init__(self, tally: FidelityCounter | None = None) -> None:
+        self.tally = tally or FidelityCounter()
         self.systems: list[str] = []
         self.turns: list[Turn] = []
         self._reasoning: dict[str, str] = {}
 
-    def system(self, text: str | None) -> None:
+    def add_system(self, text: str | None) -> None:
         """A system prompt; one that stands behind the first turn is moved up to the others."""
         if text:
             if self.turns:
                 self.tally.count("moved", "system message")
             self.systems.append(text)
 
-    def add(self, turn: Turn, thought: Sequence[str] = ()) -> None:
+    def add_turn(self, turn: Turn, thought: Sequence[str] = ()) -> None:
         """The next turn, and what its model thought before it spoke."""
         if thought:
             self._reasoning[str(len(self.turns))] = "\n".join(thought)
             self.tally.count("aside", REASONING, len(thought))
         self.turns.append(turn)
 
-    def result(
+    def add_result(
         self, content: Any, call_id: Any, name: Any = None, *, is_error: bool = False
     ) -> None:
         """The answer of a tool, as a turn of its own."""
         answer = ToolResult(
-            content=self.text(content) or "",
+            content=self.text_of(content) or "",
             call_id=name_of(call_id),
             name=name_of(name),
             is_error=is_error,
         )
-        self.add(Turn(role="tool", tool_result=answer))
+        self.add_turn(Turn(role="tool", tool_result=answer))
 
-    def text(self, content: Any, thought: list[str] | None = None) -> str | None:
+    def text_of(self, content: Any, thought: list[str] | None = None) -> str | None:
         """The text of a message, given as text, null or a list of parts; media become marks.
 
         Args:
@@ -67,8 +67,8 @@ class Talk:
             return content
         if not isinstance(content, list) or not all(map(_is_part, content)):
             return as_text(content)
-        said = [self._part(part, thought) for part in content]
-        return "\n".join(text for text in said if text is not None)
+        texts = [self._part(part, thought) for part in content]
+        return "\n".join(text for text in texts if text is not None)
 
     def _part(self, part: Any, thought: list[str] | None) -> str | None:
         if isinstance(part, str):
@@ -109,43 +109,50 @@ def call_of(name: Any, arguments: Any, call_id: Any = None, *, path: str = "tool
     """
     if arguments is not None and not isinstance(arguments, str | dict):
         arguments = as_text(arguments)
-    found, raw = called_with(arguments or None)
+    parsed_arguments, raw = parse_arguments(arguments or None)
     return ToolCall(
-        name=string(name, f"{path}.name"), arguments=found, id=name_of(call_id), raw=raw
+        name=string(name, f"{path}.name"), arguments=parsed_arguments, id=name_of(call_id), raw=raw
     )
 
 
-def usage_of(found: Any) -> Usage | None:
+def usage_of(value: Any) -> Usage | None:
     """Tokens, under whichever names they are given; what was read from a cache is input as well."""
-    told = found if isinstance(found, dict) else {}
-    asked = tokens(
-        _first(told, ("prompt_tokens", "input_tokens", "input", "promptTokens")),
-        told.get("cache_read_input_tokens"),
-        told.get("cache_creation_input_tokens"),
+    fields = value if isinstance(value, dict) else {}
+    input_tokens = tokens(
+        _first_present(fields, ("prompt_tokens", "input_tokens", "input", "promptTokens")),
+        fields.get("cache_read_input_tokens"),
+        fields.get("cache_creation_input_tokens"),
     )
-    answered = tokens(
-        _first(told, ("completion_tokens", "output_tokens", "output", "completionTokens"))
+    output_tokens = tokens(
+        _first_present(fields, ("completion_tokens", "output_tokens", "output", "completionTokens"))
     )
-    return Usage(input_tokens=asked, output_tokens=answered) if asked or answered else None
+    return (
+        Usage(input_tokens=input_tokens, output_tokens=output_tokens)
+        if input_tokens or output_tokens
+        else None
+    )
 
 
-def _first(found: dict[str, Any], names: Iterable[str]) -> Any:
-    return next((found[name] for name in names if found.get(name) is not None), None)
+def _first_present(fields: dict[str, Any], names: Iterable[str]) -> Any:
+    return next((fields[name] for name in names if fields.get(name) is not None), None)
 
 
-def tools_of(found: Iterable[Any]) -> tuple[ToolSpec, ...]:
+def tools_of(declarations: Iterable[Any]) -> tuple[ToolSpec, ...]:
     """Declared tools, in the shapes of several providers.
 
     Raises:
         DataError: `schema`, for one without a name.
     """
-    return tuple(_tool(mapping(one, f"tools.{place}")) for place, one in enumerate(found))
+    return tuple(
+        _tool(mapping(declaration, f"tools.{place}"))
+        for place, declaration in enumerate(declarations)
+    )
 
 
-def _tool(found: dict[str, Any]) -> ToolSpec:
-    kind = found.get("type")
-    told = found.get(kind) if isinstance(kind, str) else None
-    inner: dict[str, Any] = told if isinstance(told, dict) else found
+def _tool(declaration: dict[str, Any]) -> ToolSpec:
+    kind = declaration.get("type")
+    inner_value = declaration.get(kind) if isinstance(kind, str) else None
+    inner: dict[str, Any] = inner_value if isinstance(inner_value, dict) else declaration
     schema = inner.get("parameters") or inner.get("input_schema") or inner.get("inputSchema")
     return ToolSpec(
         name=string(inner.get("name") or kind, "tools.name"),
@@ -168,9 +175,9 @@ def with_last_answer(
         "latency_ms": latency_ms,
     }
     known = {name: value for name, value in changes.items() if value is not None}
-    found = list(turns)
-    for place in range(len(found) - 1, -1, -1):
-        if found[place].role == "assistant":
-            found[place] = found[place].model_copy(update=known)
+    changed_turns = list(turns)
+    for place in range(len(changed_turns) - 1, -1, -1):
+        if changed_turns[place].role == "assistant":
+            changed_turns[place] = changed_turns[place].model_copy(update=known)
             break
-    return tuple(found)
+    return tuple(changed_turns)

@@ -11,7 +11,7 @@ from assizes.judge.case import Case, Transcript
 DROPPED_TIMES: Final = "dropped_times"
 """Key of `Case.metadata`: how many times of the record ran backwards and were left out."""
 
-TOLD: Final = {
+ODDITY_TEXTS: Final = {
     "time_order": "with times that run backwards: turns stay as in the file, negative latencies "
     "are left out",
     "call_without_result": "with tool calls that nothing answered",
@@ -24,19 +24,19 @@ TOLD: Final = {
 
 def oddities(case: Case) -> set[str]:
     """The codes that hold for a case."""
-    return set(_found(case))
+    return set(_oddity_codes(case))
 
 
-def told(counts: dict[str, int]) -> tuple[str, ...]:
+def warning_lines(counts: dict[str, int]) -> tuple[str, ...]:
     """One line a code, in the order of the table."""
     return tuple(
         f"{code}: {counts[code]} {'record' if counts[code] == 1 else 'records'} {words}"
-        for code, words in TOLD.items()
+        for code, words in ODDITY_TEXTS.items()
         if counts.get(code)
     )
 
 
-def _found(case: Case) -> Iterator[str]:
+def _oddity_codes(case: Case) -> Iterator[str]:
     transcript = case.transcript
     if case.metadata.get(DROPPED_TIMES) or _runs_backwards(transcript):
         yield "time_order"
@@ -61,15 +61,15 @@ def _tool_oddities(transcript: Transcript) -> Iterator[str]:
     if any(call.raw is not None for call in calls):
         yield "malformed_arguments"
     # Ids tell which belongs to which; where some have none only the numbers can be compared.
-    asked = {call.id for call in calls}
-    answered = {result.call_id for result in results}
-    if None in asked | answered:
+    call_ids = {call.id for call in calls}
+    result_ids = {result.call_id for result in results}
+    if None in call_ids | result_ids:
         if len(results) < len(calls):
             yield "call_without_result"
         if len(results) > len(calls):
             yield "result_without_call"
         return
-    if asked - answered:
+    if call_ids - result_ids:
         yield "call_without_result"
-    if answered - asked:
+    if result_ids - call_ids:
         yield "result_without_call"

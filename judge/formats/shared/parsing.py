@@ -49,11 +49,11 @@ def lines_of(document: bytes) -> list[bytes]:
 
 def wide_encoding(head: bytes) -> str | None:
     """The name of an encoding of two or four bytes a character, where JSON begins in one."""
-    begun = head[:64]
-    if b"\0" not in begun:
+    start = head[:64]
+    if b"\0" not in start:
         return None
     for encoding in _WIDE:
-        text = begun[: len(begun) - len(begun) % 4].decode(encoding, "replace")
+        text = start[: len(start) - len(start) % 4].decode(encoding, "replace")
         if text.lstrip("\ufeff \t\r\n")[:1] in ("{", "[") and "\0" not in text:
             return encoding.upper()
     return None
@@ -99,8 +99,8 @@ def _fault(data: bytes, reason: str) -> DataError:
         data.decode()
     except UnicodeDecodeError as error:
         return DataError("encoding", f"not UTF-8: byte {error.start} ({error.reason})")
-    found = _PLACE.search(reason)
-    place = found.group() if found else "unknown place"
+    match = _PLACE.search(reason)
+    place = match.group() if match else "unknown place"
     if "duplicate key" in reason:
         return DataError("duplicate_key", f"a key stands twice in one object, {place}")
     if "recursion limit" in reason:
@@ -155,7 +155,7 @@ def schema_error(error: ValidationError) -> DataError:
     return DataError("schema", f"{shown}: {first['msg']}{more}")
 
 
-def called_with(arguments: str | dict[str, Any] | None) -> tuple[dict[str, Any], str | None]:
+def parse_arguments(arguments: str | dict[str, Any] | None) -> tuple[dict[str, Any], str | None]:
     """Arguments of a tool call as an object, and the text where it is not a JSON object."""
     if not isinstance(arguments, str):
         return arguments or {}, None
@@ -168,11 +168,11 @@ def called_with(arguments: str | dict[str, Any] | None) -> tuple[dict[str, Any],
 
 def without_markers(text: str) -> str:
     """The text without the markers at its end by which a simulated user stops: `###WORD###`."""
-    found = _MARKERS_BACKWARDS.match(text[::-1])
-    return text[: len(text) - found.end()].rstrip() if found else text
+    match = _MARKERS_BACKWARDS.match(text[::-1])
+    return text[: len(text) - match.end()].rstrip() if match else text
 
 
-def ended(turns: Sequence[Turn], last_text: str | None) -> tuple[Turn, ...]:
+def without_marker_turn(turns: Sequence[Turn], last_text: str | None) -> tuple[Turn, ...]:
     """The turns but a last one of the user that held a marker only; `last_text` had it still."""
     if turns and turns[-1].role == "user" and turns[-1].text == "" and last_text:
         return tuple(turns[:-1])

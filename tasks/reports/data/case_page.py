@@ -14,7 +14,7 @@ from assizes.judge.errors import ConfigurationError, DataError
 from assizes.judge.score import ACCEPTABLE
 from assizes.tasks.reports.data.case_rows import findings_of, outcomes_of
 from assizes.tasks.reports.formatting import NAME_CHARS, clean, name_of
-from assizes.tasks.runs.stored_cases import Kept, reread_each
+from assizes.tasks.runs.stored_cases import StoredExecution, reread_cases
 from assizes.tasks.store import RunRecord
 
 TEXT_CHARS: Final = 6000
@@ -30,78 +30,90 @@ MAX_OBJECT_BYTES: Final = 256 << 20
 """Neither a report nor a page fetches a larger object again for the sake of a conversation."""
 
 
-def case_pages(record: RunRecord, kept: Sequence[Kept]) -> list[dict[str, Any]]:
+def case_pages(record: RunRecord, stored_cases: Sequence[StoredExecution]) -> list[dict[str, Any]]:
     """Executions of a case as JSON-able data; `fault` says why a conversation is not there.
 
     An object that several of them lie in is fetched once.
     """
-    found = _reread(record, [one.case for one in kept])
-    return [_case_page(case, one) for case, one in zip(found, kept, strict=True)]
+    cases = _reread_cases(record, [stored_case.case for stored_case in stored_cases])
+    return [
+        _case_page(case, stored_case) for case, stored_case in zip(cases, stored_cases, strict=True)
+    ]
 
 
-def _case_page(found: Case | DataError, kept: Kept) -> dict[str, Any]:
+def _case_page(case: Case | DataError, stored_case: StoredExecution) -> dict[str, Any]:
     return {
-        "case": kept.case,
-        "outcomes": outcomes_of(kept.scores),
-        "findings": findings_of(kept.scores),
-        "turns": [] if isinstance(found, DataError) else conversation(found, kept.scores),
-        "fault": str(found) if isinstance(found, DataError) else None,
+        "case": stored_case.case,
+        "outcomes": outcomes_of(stored_case.scores),
+        "findings": findings_of(stored_case.scores),
+        "turns": [] if isinstance(case, DataError) else conversation(case, stored_case.scores),
+        "fault": str(case) if isinstance(case, DataError) else None,
     }
 
 
-def heard_rows(
-    wanted: Sequence[Mapping[str, Any]], cases: pl.LazyFrame
+def case_table_rows(
+    shown_cases: Sequence[Mapping[str, Any]], cases: pl.LazyFrame
 ) -> list[dict[str, Any] | None]:
     """The row of table cases of each; null where its id was shortened to be shown."""
-    named = cases.filter(pl.col("case_id").is_in([one["case_id"] for one in wanted]))
-    rows = {(row["case_id"], row["repetition"]): row for row in named.collect().to_dicts()}
-    return [rows.get((one["case_id"], one["repetition"])) for one in wanted]
+    matching_rows = cases.filter(
+        pl.col("case_id").is_in([shown_case["case_id"] for shown_case in shown_cases])
+    )
+    rows = {(row["case_id"], row["repetition"]): row for row in matching_rows.collect().to_dicts()}
+    return [
+        rows.get((shown_case["case_id"], shown_case["repetition"])) for shown_case in shown_cases
+    ]
 
 
 def conversations(
     record: RunRecord,
-    wanted: Sequence[Mapping[str, Any]],
-    heard: Sequence[Mapping[str, Any] | None],
+    shown_cases: Sequence[Mapping[str, Any]],
+    table_rows: Sequence[Mapping[str, Any] | None],
 ) -> list[dict[str, Any]]:
     """What was said in some cases, with the findings in place: `turns`, or `fault` where it cannot
     be had, and `more` turns that are not shown.
 
     Args:
         record: the run.
-        wanted: the cases, with their findings.
-        heard: their rows of table cases.
+        shown_cases: the cases, with their findings.
+        table_rows: their rows of table cases.
     """
-    found = iter(_reread(record, [row for row in heard if row]))
+    transcripts = iter(_reread_cases(record, [row for row in table_rows if row]))
     return [
-        _shown(next(found) if row else DataError("unknown", "its id cannot be shown"), one)
-        for one, row in zip(wanted, heard, strict=True)
+        _conversation_excerpt(
+            next(transcripts) if row else DataError("unknown", "its id cannot be shown"), shown_case
+        )
+        for shown_case, row in zip(shown_cases, table_rows, strict=True)
     ]
 
 
-def _reread(record: RunRecord, rows: Sequence[Mapping[str, Any]]) -> Sequence[Case | DataError]:
+def _reread_cases(
+    record: RunRecord, rows: Sequence[Mapping[str, Any]]
+) -> Sequence[Case | DataError]:
     try:
-        return reread_each(record, rows, MAX_OBJECT_BYTES)
+        return reread_cases(record, rows, MAX_OBJECT_BYTES)
     except ConfigurationError as error:
         return [DataError("unknown", str(error))] * len(rows)
 
 
-def _shown(found: Case | DataError, case: Mapping[str, Any]) -> dict[str, Any]:
-    if isinstance(found, DataError):
-        return {"turns": [], "fault": clean(str(found), NAME_CHARS), "more": 0}
-    turns = found.transcript.turns
+def _conversation_excerpt(reread_case: Case | DataError, case: Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(reread_case, DataError):
+        return {"turns": [], "fault": clean(str(reread_case), NAME_CHARS), "more": 0}
+    turns = reread_case.transcript.turns
     marks = marks_of(case["findings"])
-    shown = [_turn(number, turn, marks[number]) for number, turn in enumerate(turns[:SHOWN_TURNS])]
-    for one in shown:
-        one["text"] = clean(one["text"], SHOWN_CHARS)
-        one["calls"] = [clean(call, SHOWN_CHARS) for call in one["calls"]]
-    return {"turns": shown, "fault": None, "more": len(turns) - len(shown)}
+    shown_turns = [
+        _turn_entry(number, turn, marks[number]) for number, turn in enumerate(turns[:SHOWN_TURNS])
+    ]
+    for shown_turn in shown_turns:
+        shown_turn["text"] = clean(shown_turn["text"], SHOWN_CHARS)
+        shown_turn["calls"] = [clean(call, SHOWN_CHARS) for call in shown_turn["calls"]]
+    return {"turns": shown_turns, "fault": None, "more": len(turns) - len(shown_turns)}
 
 
 def conversation(case: Case, scores: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The turns, each with the findings that name it; a turn is `failing` where one of them is bad."""
-    marks = marks_of(findings_of([one for one in scores if one["turns"]]))
+    marks = marks_of(findings_of([score for score in scores if score["turns"]]))
     turns = case.transcript.turns[:MAX_TURNS]
-    return [_turn(number, turn, marks[number]) for number, turn in enumerate(turns)]
+    return [_turn_entry(number, turn, marks[number]) for number, turn in enumerate(turns)]
 
 
 def marks_of(findings: Iterable[Mapping[str, Any]]) -> dict[int, list[dict[str, Any]]]:
@@ -122,7 +134,7 @@ def is_bad(finding: Mapping[str, Any]) -> bool:
     return value is not None and value < ACCEPTABLE / 5
 
 
-def _turn(number: int, turn: Turn, marks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _turn_entry(number: int, turn: Turn, marks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     result = turn.tool_result
     texts = [turn.text, result.content if result else None]
     return {
@@ -130,13 +142,13 @@ def _turn(number: int, turn: Turn, marks: Sequence[Mapping[str, Any]]) -> dict[s
         "role": turn.role,
         "name": name_of(result.name) if result and result.name else None,
         "failed": bool(result and result.is_error),
-        "text": clean("\n".join(one for one in texts if one), TEXT_CHARS),
-        "calls": [_call(call.name, call.raw, call.arguments) for call in turn.tool_calls],
+        "text": clean("\n".join(text for text in texts if text), TEXT_CHARS),
+        "calls": [_call_text(call.name, call.raw, call.arguments) for call in turn.tool_calls],
         "marks": list(marks),
-        "failing": any(one["failing"] for one in marks),
+        "failing": any(mark["failing"] for mark in marks),
     }
 
 
-def _call(name: str, raw: str | None, arguments: Mapping[str, Any]) -> str:
-    given = raw or json.dumps(arguments, ensure_ascii=False, indent=1, default=str)
-    return clean(f"{name}({given})", TEXT_CHARS)
+def _call_text(name: str, raw: str | None, arguments: Mapping[str, Any]) -> str:
+    arguments_text = raw or json.dumps(arguments, ensure_ascii=False, indent=1, default=str)
+    return clean(f"{name}({arguments_text})", TEXT_CHARS)

@@ -11,7 +11,7 @@ import polars as pl
 from assizes.judge.rows import CASES, KEYS
 from assizes.judge.rubrics.rubric import OUTCOMES
 from assizes.judge.score import LABELS
-from assizes.judge.verdicts.executions import collected
+from assizes.judge.verdicts.executions import collect_rows
 from assizes.judge.verdicts.root_cause import rationale
 from assizes.tasks.reports.formatting import clean_line, line_of, number
 
@@ -38,25 +38,25 @@ def case_rows(
         scores: table `scores` of the run.
         changes: what the comparison says of a case id, empty without a baseline.
     """
-    ranked = _ranked(cases, changes)
+    ranked = _ranked_cases(cases, changes)
     shown, all_errored = ranked.head(MAX_CASES), ranked.filter(pl.col("status") == "errored")
     errored = all_errored.head(MAX_ERRORS)
-    whole = _whole(cases, pl.concat([shown, errored]))
-    rows = [whole[key] for key in shown.select(_KEY).iter_rows()]
+    rows_by_key = _rows_by_key(cases, pl.concat([shown, errored]))
+    rows = [rows_by_key[key] for key in shown.select(_KEY).iter_rows()]
     return {
         "total": ranked.height,
         "shown": [_row(row, changes) for row in rows],
         "more": ranked.height - shown.height,
-        "read_first": _read_first(rows[:MAX_READ_FIRST], scores, changes),
+        "read_first": _cases_to_read(rows[:MAX_READ_FIRST], scores, changes),
         "errors": [
             {**_identity(row), "error": clean_line(row["error"] or "", TEXT_CHARS)}
-            for row in (whole[key] for key in errored.select(_KEY).iter_rows())
+            for row in (rows_by_key[key] for key in errored.select(_KEY).iter_rows())
         ],
         "more_errors": all_errored.height - errored.height,
     }
 
 
-def _ranked(cases: pl.LazyFrame, changes: Mapping[str, str]) -> pl.DataFrame:
+def _ranked_cases(cases: pl.LazyFrame, changes: Mapping[str, str]) -> pl.DataFrame:
     """Identity and status of all cases. Worse than before, then not passed, then not judged, then
     changed, then the rest; within each the lowest score first.
     """
@@ -72,8 +72,8 @@ def _ranked(cases: pl.LazyFrame, changes: Mapping[str, str]) -> pl.DataFrame:
         pl.col("change") == "improvement",
         judged,
     )
-    groups = [pl.when(one).then(pl.lit(group)) for group, one in enumerate(urgent)]
-    return collected(
+    groups = [pl.when(condition).then(pl.lit(group)) for group, condition in enumerate(urgent)]
+    return collect_rows(
         cases.select(*_KEY, "status", "passed", "overall_score")
         .join(compared, on="case_id", how="left")
         .with_columns(group=pl.coalesce(*groups, pl.lit(len(urgent))))
@@ -82,17 +82,17 @@ def _ranked(cases: pl.LazyFrame, changes: Mapping[str, str]) -> pl.DataFrame:
     )
 
 
-def _whole(cases: pl.LazyFrame, wanted: pl.DataFrame) -> dict[tuple[Any, ...], dict[str, Any]]:
+def _rows_by_key(cases: pl.LazyFrame, keys: pl.DataFrame) -> dict[tuple[Any, ...], dict[str, Any]]:
     """The rows of a few cases by identity."""
-    found = collected(_belonging(wanted, cases))
-    return {tuple(row[name] for name in _KEY): row for row in found.iter_rows(named=True)}
+    rows = collect_rows(_rows_of_cases(keys, cases))
+    return {tuple(row[name] for name in _KEY): row for row in rows.iter_rows(named=True)}
 
 
-def _belonging(wanted: pl.DataFrame, table: pl.LazyFrame) -> pl.LazyFrame:
+def _rows_of_cases(keys: pl.DataFrame, table: pl.LazyFrame) -> pl.LazyFrame:
     """The rows of a table that belong to a few cases."""
     # What reads the table can leave out rows by a condition; by a join it cannot.
-    of_them = table.filter(pl.col("case_id").is_in(wanted["case_id"].to_list()))
-    return of_them.join(wanted.lazy(), on=_KEY, how="semi")
+    candidates = table.filter(pl.col("case_id").is_in(keys["case_id"].to_list()))
+    return candidates.join(keys.lazy(), on=_KEY, how="semi")
 
 
 def _identity(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,60 +109,72 @@ def _row(row: Mapping[str, Any], changes: Mapping[str, str]) -> dict[str, Any]:
         "passed": row["passed"],
         "overall_score": row["overall_score"],
         "gate": row["gate"],
-        "root_cause": _line(row["root_cause"]),
+        "root_cause": _line_or_none(row["root_cause"]),
         "change": changes.get(row["case_id"]),
-        "summary": _line(row["summary"]),
+        "summary": _line_or_none(row["summary"]),
     }
 
 
-def _line(text: str | None) -> str | None:
+def _line_or_none(text: str | None) -> str | None:
     return None if text is None else line_of(text)
 
 
-def _read_first(
+def _cases_to_read(
     rows: Sequence[Mapping[str, Any]], scores: pl.LazyFrame, changes: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    wanted = pl.DataFrame(
+    keys = pl.DataFrame(
         [[row[name] for name in _KEY] for row in rows],
         schema={name: CASES[name] for name in _KEY},
         orient="row",
     )
-    theirs = collected(_belonging(wanted, scores).sort(KEYS["scores"]))
-    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for score in theirs.iter_rows(named=True):
-        found.setdefault((score["case_id"], score["repetition"]), []).append(score)
-    return [_case(row, found.get((row["case_id"], row["repetition"]), []), changes) for row in rows]
+    case_scores = collect_rows(_rows_of_cases(keys, scores).sort(KEYS["scores"]))
+    scores_by_case: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for score in case_scores.iter_rows(named=True):
+        scores_by_case.setdefault((score["case_id"], score["repetition"]), []).append(score)
+    return [
+        _case(row, scores_by_case.get((row["case_id"], row["repetition"]), []), changes)
+        for row in rows
+    ]
 
 
 def _case(
     row: Mapping[str, Any], scores: Sequence[Mapping[str, Any]], changes: Mapping[str, str]
 ) -> dict[str, Any]:
-    entries = sorted((one for one in scores if _is_entry(one)), key=_part_number)
-    others = sorted((one for one in scores if not _is_entry(one)), key=_lowest_first)
+    entries = sorted((score for score in scores if _is_entry(score)), key=_part_number)
+    others = sorted((score for score in scores if not _is_entry(score)), key=_lowest_first)
     return {
         **_row(row, changes),
         "transcript_uri": clean_line(row["transcript_uri"] or "", ID_CHARS),
         "position": row["position"],
         "agent": _agent(row),
-        "tags": _line(_tags(row["tags"])),
+        "tags": _line_or_none(_tags(row["tags"])),
         "turn_count": row["turn_count"],
         "error": None if row["error"] is None else clean_line(row["error"], TEXT_CHARS),
         "suggested_fix": _suggested_fix(row["root_cause"], scores),
-        "outcomes": [_outcome(one) for one in entries[:MAX_FINDINGS]],
-        "findings": [finding_of(one) for one in others[:MAX_FINDINGS]],
+        "outcomes": [_outcome(entry) for entry in entries[:MAX_FINDINGS]],
+        "findings": [finding_of(score) for score in others[:MAX_FINDINGS]],
         "more_findings": max(0, len(entries) - MAX_FINDINGS) + max(0, len(others) - MAX_FINDINGS),
     }
 
 
 def _suggested_fix(cause: str | None, scores: Iterable[Mapping[str, Any]]) -> str | None:
     """As it was stored beside the score that the failure is traced to."""
-    found = (_details(one) for one in scores if one["metric"] == cause and not one["part"])
-    return next((_line(one["suggested_fix"]) for one in found if "suggested_fix" in one), None)
+    candidates = (
+        _details(score) for score in scores if score["metric"] == cause and not score["part"]
+    )
+    return next(
+        (
+            _line_or_none(details["suggested_fix"])
+            for details in candidates
+            if "suggested_fix" in details
+        ),
+        None,
+    )
 
 
 def _agent(row: Mapping[str, Any]) -> str | None:
-    named = " ".join(part for part in (row["agent"], row["agent_version"]) if part)
-    return _line(named or None)
+    label = " ".join(part for part in (row["agent"], row["agent_version"]) if part)
+    return _line_or_none(label or None)
 
 
 def _tags(text: str | None) -> str | None:
@@ -202,13 +214,13 @@ def _justification(score: Mapping[str, Any], details: Mapping[str, Any]) -> str:
 
 def outcomes_of(scores: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The expected outcomes among scores, in their order."""
-    return [_outcome(one) for one in sorted(filter(_is_entry, scores), key=_part_number)]
+    return [_outcome(score) for score in sorted(filter(_is_entry, scores), key=_part_number)]
 
 
 def findings_of(scores: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The other scores as findings, lowest first."""
-    others = (one for one in scores if not _is_entry(one))
-    return [finding_of(one) for one in sorted(others, key=_lowest_first)]
+    others = (score for score in scores if not _is_entry(score))
+    return [finding_of(score) for score in sorted(others, key=_lowest_first)]
 
 
 def _finding_in_words(score: Mapping[str, Any]) -> str:
@@ -217,7 +229,7 @@ def _finding_in_words(score: Mapping[str, Any]) -> str:
     label, raw = score["label"], score["raw"]
     if label in LABELS and not (label == "fail" and raw == 0):
         return f"{label.replace('_', ' ')} ({raw:g} of 5)"
-    return _line(label) or number(raw if score["value"] is None else score["value"])
+    return _line_or_none(label) or number(raw if score["value"] is None else score["value"])
 
 
 def finding_of(score: Mapping[str, Any]) -> dict[str, Any]:
@@ -230,19 +242,19 @@ def finding_of(score: Mapping[str, Any]) -> dict[str, Any]:
         "status": score["status"],
         "value": score["value"],
         "raw": score["raw"],
-        "label": _line(score["label"]),
+        "label": _line_or_none(score["label"]),
         "shown": _finding_in_words(score),
         "justification": _justification(score, details),
-        "failure_code": _line(score["failure_code"]),
-        "turns": list(_of(score["turns"])),
-        "warnings": [line_of(str(one)) for one in details.get("warnings", [])[:5]],
+        "failure_code": _line_or_none(score["failure_code"]),
+        "turns": list(_turns_or_none(score["turns"])),
+        "warnings": [line_of(str(warning)) for warning in details.get("warnings", [])[:5]],
     }
 
 
-def _of(turns: Iterable[int] | None) -> Iterable[int]:
+def _turns_or_none(turns: Iterable[int] | None) -> Iterable[int]:
     return () if turns is None else turns
 
 
 def _details(score: Mapping[str, Any]) -> dict[str, Any]:
-    found = json.loads(score["details"]) if score["details"] else {}
-    return found if isinstance(found, dict) else {}
+    details = json.loads(score["details"]) if score["details"] else {}
+    return details if isinstance(details, dict) else {}

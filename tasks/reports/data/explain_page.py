@@ -17,8 +17,8 @@ def explain_page(document: Mapping[str, Any]) -> dict[str, Any]:
     """The same document with every text fit to show."""
     return {
         **document,
-        "scores": [_score(one) for one in document["scores"]],
-        "asks": [_ask(one) for one in document["asks"]],
+        "scores": [_score(score) for score in document["scores"]],
+        "asks": [_ask(ask) for ask in document["asks"]],
     }
 
 
@@ -40,9 +40,9 @@ def _detail(name: str, value: Any) -> dict[str, str]:
 
 
 def _ask(ask: Mapping[str, Any]) -> dict[str, Any]:
-    said = [
-        {"role": one["role"], "content": clean(one["content"], PROMPT_CHARS)}
-        for one in ask["messages"]
+    messages = [
+        {"role": message["role"], "content": clean(message["content"], PROMPT_CHARS)}
+        for message in ask["messages"]
     ]
     return {
         "model": ask["model"],
@@ -51,13 +51,13 @@ def _ask(ask: Mapping[str, Any]) -> dict[str, Any]:
         "exact": ask["exact"],
         "error": ask["error"] and clean(ask["error"], TEXT_CHARS),
         "reply": ask["reply"] and clean(ask["reply"], PROMPT_CHARS),
-        "messages": said,
-        "took": _took(ask),
+        "messages": messages,
+        "took": _call_summary(ask),
         "reading": reading_of(ask),
     }
 
 
-def _took(ask: Mapping[str, Any]) -> str:
+def _call_summary(ask: Mapping[str, Any]) -> str:
     calls = "a kept reply" if ask["cached"] else f"{ask['attempts']} calls"
     by = f"answered by {ask['answered_by']}, " if ask["answered_by"] else ""
     return (
@@ -74,5 +74,5 @@ def reading_of(ask: Mapping[str, Any]) -> str:
     read = ask["read"]
     if read is None:
         return "read as the scores say"
-    told = [read["complaint"] or "a reply that fits", *read["flags"], *(ask["flags"] or ())]
-    return "; ".join(told)
+    remarks = [read["complaint"] or "a reply that fits", *read["flags"], *(ask["flags"] or ())]
+    return "; ".join(remarks)

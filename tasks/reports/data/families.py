@@ -10,7 +10,7 @@ import polars as pl
 from assizes.judge.families.conversation.judge import ConversationJudge
 from assizes.judge.summary.headlines import MetricSummary
 from assizes.judge.summary.summary import RunSummary
-from assizes.judge.verdicts.executions import collected
+from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.reports.formatting import line_of, name_of
 
 MAX_SKIPS: Final = 50
@@ -47,14 +47,14 @@ def family_rows(metrics: Iterable[MetricSummary]) -> list[dict[str, Any]]:
 
 def published_rows(summary: RunSummary) -> list[dict[str, Any]]:
     """The numbers that judges publish under names of their own."""
-    found = list(summary.published.items())[:MAX_NAMES]
-    return [{"name": name_of(name), "value": value} for name, value in found]
+    numbers = list(summary.published.items())[:MAX_NAMES]
+    return [{"name": name_of(name), "value": value} for name, value in numbers]
 
 
 def judge_rows(summary: RunSummary) -> list[dict[str, Any]]:
     """What each judge asked and what that took, the dearest first, by name where none is known."""
-    ranked = sorted(summary.judges.items(), key=lambda pair: (-(pair[1].cost_usd or 0.0), pair[0]))
-    return [{"judge": name_of(name), **spent.model_dump()} for name, spent in ranked[:MAX_NAMES]]
+    judges = sorted(summary.judges.items(), key=lambda pair: (-(pair[1].cost_usd or 0.0), pair[0]))
+    return [{"judge": name_of(name), **spent.model_dump()} for name, spent in judges[:MAX_NAMES]]
 
 
 def skip_rows(scores: pl.LazyFrame) -> dict[str, Any]:
@@ -62,7 +62,9 @@ def skip_rows(scores: pl.LazyFrame) -> dict[str, Any]:
     skipped = scores.filter((pl.col("part") == "") & (pl.col("status") == "skipped"))
     counted = skipped.group_by("judge", "metric", "reason").agg(rows=pl.len())
     metrics: dict[tuple[str, str, int], list[str]] = {}
-    for judge, metric, reason, count in collected(counted.sort("judge", "metric", "reason")).rows():
+    for judge, metric, reason, count in collect_rows(
+        counted.sort("judge", "metric", "reason")
+    ).rows():
         metrics.setdefault((judge, reason, count), []).append(metric)
     ranked = sorted(metrics.items(), key=lambda pair: (pair[0][0], -pair[0][2], pair[0][1]))
     return {

@@ -12,7 +12,7 @@ from assizes.judge.score import LABELS, UNSPECIFIED_FAILURE
 from assizes.judge.summary.headlines import MetricSummary, published_names
 from assizes.judge.summary.run_intervals import NumberInterval
 from assizes.judge.summary.summary import RunSummary
-from assizes.judge.verdicts.executions import collected
+from assizes.judge.verdicts.executions import collect_rows
 from assizes.judge.verdicts.fixes import suggested_fix
 from assizes.tasks.reports.data.families import family_of
 from assizes.tasks.reports.data.intervals import interval_of
@@ -39,17 +39,17 @@ def metric_rows(
         deltas: the comparison's averages by published name, empty without a baseline.
         intervals: of the run's summary.
     """
-    found = list(metrics)
-    names = published_names(found)
+    summaries = list(metrics)
+    names = published_names(summaries)
     rows = []
-    for one in sorted(found, key=_metric_order)[:MAX_METRICS]:
-        name = names[one.judge, one.name]
+    for metric in sorted(summaries, key=_metric_order)[:MAX_METRICS]:
+        name = names[metric.judge, metric.name]
         path = f"metrics/{name}"
-        sure = {
+        metric_intervals = {
             "interval": interval_of(intervals, f"{path}/mean_raw"),
             "pass_rate_interval": interval_of(intervals, f"{path}/pass_rate"),
         }
-        rows.append(_metric_row(name, one, deltas.get(name)) | sure)
+        rows.append(_metric_row(name, metric, deltas.get(name)) | metric_intervals)
     return rows
 
 
@@ -107,22 +107,22 @@ def failure_codes(summary: RunSummary) -> dict[str, Any]:
     """How often each failure code was given, with the metrics it was given for."""
     counts: Counter[str] = Counter()
     metrics: dict[str, Counter[str]] = {}
-    for one in summary.failure_codes:
-        counts[one.failure_code] += one.count
-        metrics.setdefault(one.failure_code, Counter())[one.metric] += one.count
+    for failure in summary.failure_codes:
+        counts[failure.failure_code] += failure.count
+        metrics.setdefault(failure.failure_code, Counter())[failure.metric] += failure.count
     ranked = most_frequent(counts)
     return {
         "total": counts.total(),
         "unspecified": counts[UNSPECIFIED_FAILURE],
         "more": max(0, len(ranked) - MAX_CODES),
         "shown": [
-            {"code": name_of(code), "count": amount, "metrics": _counted(metrics[code])}
+            {"code": name_of(code), "count": amount, "metrics": _name_counts(metrics[code])}
             for code, amount in ranked[:MAX_CODES]
         ],
     }
 
 
-def _counted(counts: Mapping[str, int]) -> list[dict[str, Any]]:
+def _name_counts(counts: Mapping[str, int]) -> list[dict[str, Any]]:
     ranked = most_frequent(counts)[:MAX_CODES]
     return [{"name": name_of(name), "count": amount} for name, amount in ranked]
 
@@ -166,7 +166,7 @@ def score_distribution(cases: pl.LazyFrame) -> dict[str, Any]:
         for low in range(0, 100, BIN_POINTS)
     ]
     judged = cases.drop_nulls("overall_score").group_by("overall_score", "passed")
-    for score, passed, rows in collected(judged.agg(rows=pl.len())).rows():
+    for score, passed, rows in collect_rows(judged.agg(rows=pl.len())).rows():
         place = min(int(score // BIN_POINTS), len(bins) - 1)
         bins[place]["passed" if passed else "not_passed"] += rows
     return {"bins": bins}

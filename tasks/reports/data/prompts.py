@@ -16,46 +16,46 @@ LINE_CHARS: Final = 2000
 MARKDOWN_LINES: Final = 40
 MARKDOWN_CHARS: Final = 500
 
-_DIFFERENT: Final = (
+_FINGERPRINTS_DIFFER: Final = (
     "The judges are not the same: each fingerprint that differs is another rubric, prompt or "
     "version."
 )
-_UNKEPT: Final = (
+_TEXTS_NOT_STORED: Final = (
     "A run of an earlier version keeps its hash, not its text; set the rubrics of both times side "
     "by side to read what changed."
 )
-_ELSEWHERE: Final = "Both runs kept the same prompts: what changed stands in none of them."
-_SHOWN: Final = "The judges are not the same: below is what differs in their prompts."
+_PROMPTS_ALIKE: Final = "Both runs kept the same prompts: what changed stands in none of them."
+_PROMPTS_DIFFER: Final = "The judges are not the same: below is what differs in their prompts."
 
 
 def prompt_changes(comparison: RunComparison) -> dict[str, Any]:
     """The differences of the judges' prompts, and a note on them; null where there is none."""
-    found = comparison.prompt_diff or ()
-    return {"note": _note(comparison), "judges": [_change(one) for one in found[:MAX_JUDGES]]}
+    diffs = comparison.prompt_diff or ()
+    return {"note": _note(comparison), "judges": [_change(diff) for diff in diffs[:MAX_JUDGES]]}
 
 
 def _note(comparison: RunComparison) -> str | None:
     if comparison.prompt_diff:
-        return _SHOWN
-    if not any(one.field.startswith(f"{FINGERPRINTS}.") for one in comparison.config_diff):
+        return _PROMPTS_DIFFER
+    if not any(setting.field.startswith(f"{FINGERPRINTS}.") for setting in comparison.config_diff):
         return None
-    return f"{_DIFFERENT} {_UNKEPT if comparison.prompt_diff is None else _ELSEWHERE}"
+    return f"{_FINGERPRINTS_DIFFER} {_TEXTS_NOT_STORED if comparison.prompt_diff is None else _PROMPTS_ALIKE}"
 
 
-def _change(found: PromptDiff) -> dict[str, Any]:
-    lines = [formatting.clean(one.replace("\r", "\u240d"), LINE_CHARS) for one in found.lines]
-    return {"judge": formatting.name_of(found.judge), "lines": lines, "more": found.more}
+def _change(diff: PromptDiff) -> dict[str, Any]:
+    lines = [formatting.clean(one.replace("\r", "\u240d"), LINE_CHARS) for one in diff.lines]
+    return {"judge": formatting.name_of(diff.judge), "lines": lines, "more": diff.more}
 
 
-def prompt_blocks(found: Mapping[str, Any]) -> Iterator[Block]:
+def prompt_blocks(changes: Mapping[str, Any]) -> Iterator[Block]:
     """The same as Markdown, without the lines around those that differ."""
-    if found["note"]:
-        yield plain(found["note"], LINE_CHARS)
+    if changes["note"]:
+        yield plain(changes["note"], LINE_CHARS)
     sides = {"-": "baseline", "+": "candidate"}
-    for one in found["judges"]:
-        lines = [line for line in one["lines"] if line[:1] in sides]
+    for judge in changes["judges"]:
+        lines = [line for line in judge["lines"] if line[:1] in sides]
         rows = [[sides[line[0]], plain(line[1:], MARKDOWN_CHARS)] for line in lines]
-        yield f"Prompts of {code(one['judge'])}:"
+        yield f"Prompts of {code(judge['judge'])}:"
         yield table(["Run", "Line"], rows[:MARKDOWN_LINES])
-        if len(rows) > MARKDOWN_LINES or one["more"]:
+        if len(rows) > MARKDOWN_LINES or judge["more"]:
             yield "report.html shows more lines."

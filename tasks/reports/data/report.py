@@ -17,7 +17,7 @@ from assizes.judge.config.run import OFFLINE_MODEL, RunConfig
 from assizes.judge.history.anchors import Attribution
 from assizes.judge.rows import SCHEMA_VERSION
 from assizes.judge.summary.summary import RunSummary
-from assizes.judge.verdicts.executions import collected
+from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.reports import formatting
 from assizes.tasks.reports.data.case_rows import case_rows
 from assizes.tasks.reports.data.families import family_rows, judge_rows, published_rows, skip_rows
@@ -32,17 +32,17 @@ from assizes.tasks.reports.data.metric_rows import (
 )
 from assizes.tasks.reports.data.outcomes import REGRESSION, outcome_of
 from assizes.tasks.reports.data.reproduce import reproduction
-from assizes.tasks.reports.data.versus import case_changes, versus
+from assizes.tasks.reports.data.versus import case_changes, comparison_data
 from assizes.tasks.runs.baselines import named_baseline
 from assizes.tasks.store import RunRecord
 
 MAX_ASK_ERRORS: Final = 20
 MAX_AGENTS: Final = 10
 
-_OF_OTHER_RUNS: Final[Mapping[str, Any]] = {"attribution": None, "calibration": []}
+_STORED_DEFAULTS: Final[Mapping[str, Any]] = {"attribution": None, "calibration": []}
 """What only the store can tell: `assizes.tasks.reports.stored` puts it in."""
 
-_WORDS: Final = {
+_HEADLINES: Final = {
     "passed": ("PASSED", "Every gate was reached."),
     "failed": ("FAILED", "A gate was missed:"),
     REGRESSION: ("REGRESSION", "This run is worse than its baseline:"),
@@ -76,8 +76,10 @@ def report_data(
         comparison: with a baseline, this run being the candidate; null without one.
     """
     cases, scores, asks = cases.lazy(), scores.lazy(), asks.lazy()
-    compared = versus(comparison)
-    deltas = {one.metric: one.model_dump() for one in _deltas(comparison)}
+    compared = comparison_data(comparison)
+    deltas = {
+        metric_delta.metric: metric_delta.model_dump() for metric_delta in _deltas(comparison)
+    }
     return {
         "schema_version": SCHEMA_VERSION,
         "judged_by": _judged_by(run, asks),
@@ -97,7 +99,7 @@ def report_data(
         "skipped": skip_rows(scores),
         "cases": case_rows(cases, scores, case_changes(comparison)),
         "ask_errors": _ask_errors(asks),
-        **_OF_OTHER_RUNS,
+        **_STORED_DEFAULTS,
         "warnings": _warnings(run, summary),
         "comparison": compared,
         "config": {name: run.config[name] for name in RunConfig.model_fields if name in run.config},
@@ -114,8 +116,8 @@ def _deltas(comparison: RunComparison | None) -> Any:
 
 
 def _judged_by(run: RunRecord, asks: pl.LazyFrame) -> dict[str, Any]:
-    named = collected(asks.select(pl.col("answered_by").drop_nulls().unique()))["answered_by"]
-    answered = sorted({formatting.name_of(name) for name in named})
+    names = collect_rows(asks.select(pl.col("answered_by").drop_nulls().unique()))["answered_by"]
+    answered = sorted({formatting.name_of(name) for name in names})
     model = formatting.name_of(run.judge_model)
     offline = run.judge_model == OFFLINE_MODEL
     if offline:
@@ -127,7 +129,7 @@ def _judged_by(run: RunRecord, asks: pl.LazyFrame) -> dict[str, Any]:
 
 
 def _run(run: RunRecord, cases: pl.LazyFrame) -> dict[str, Any]:
-    pairs = collected(cases.select("agent", "agent_version").unique()).rows()
+    pairs = collect_rows(cases.select("agent", "agent_version").unique()).rows()
     agents = sorted({" ".join(part for part in pair if part) for pair in pairs} - {""})
     more = [f"and {len(agents) - MAX_AGENTS} more"] if len(agents) > MAX_AGENTS else []
     return {
@@ -150,7 +152,7 @@ def _verdict(
     run: RunRecord, summary: RunSummary, compared: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     outcome, reasons = _outcome(run, summary, compared)
-    word, headline = _WORDS[outcome]
+    word, headline = _HEADLINES[outcome]
     return {
         "outcome": outcome,
         "word": word,
@@ -166,38 +168,40 @@ def _outcome(
 ) -> tuple[str, list[str]]:
     """The most severe finding names the run; missing scores never pass for good news."""
     missed = [
-        f"{one['name'].lower()} gate: {one['shown']}, needs {one['needs']}"
-        for one in _dimensions(summary)
-        if one["passed"] is False
+        f"{dimension['name'].lower()} gate: {dimension['shown']}, needs {dimension['needs']}"
+        for dimension in _dimensions(summary)
+        if dimension["passed"] is False
     ]
-    ending, why = _beside(run, compared)
-    found = outcome_of(run.status, summary.outcome, ending)
-    if found == "incomplete":
+    ending, why = _baseline_ending(run, compared)
+    outcome = outcome_of(run.status, summary.outcome, ending)
+    if outcome == "incomplete":
         left = summary.counts.get("not_attempted", 0)
-        return found, [f"{formatting.plural(left, 'case')} could not be judged"]
-    if found == "inconclusive":
-        return found, missed or ["No case has a verdict."]
-    if found == REGRESSION:
-        return found, [*why, *missed]
-    return found, missed if found == summary.outcome else why
+        return outcome, [f"{formatting.plural(left, 'case')} could not be judged"]
+    if outcome == "inconclusive":
+        return outcome, missed or ["No case has a verdict."]
+    if outcome == REGRESSION:
+        return outcome, [*why, *missed]
+    return outcome, missed if outcome == summary.outcome else why
 
 
-def _beside(run: RunRecord, compared: Mapping[str, Any] | None) -> tuple[str, list[str]]:
+def _baseline_ending(run: RunRecord, compared: Mapping[str, Any] | None) -> tuple[str, list[str]]:
     """What the baseline says; of one that was named and could not be compared with, nothing."""
     if compared is not None:
         return compared["ending"], compared["why"]
-    if (named := named_baseline(run.config)) is None:
+    if (baseline_name := named_baseline(run.config)) is None:
         return "fine", []
     return "inconclusive", [
-        f"no comparison with its baseline {formatting.name_of(named)} is stored"
+        f"no comparison with its baseline {formatting.name_of(baseline_name)} is stored"
     ]
 
 
-def unblamed(verdict: Mapping[str, Any], found: Attribution | None) -> dict[str, Any]:
+def verdict_with_attribution(
+    verdict: Mapping[str, Any], attribution: Attribution | None
+) -> dict[str, Any]:
     """The verdict with what the anchors say: while the judge moves a regression is inconclusive."""
-    if found is None or not found.judge_moved or verdict["outcome"] != REGRESSION:
+    if attribution is None or not attribution.judge_moved or verdict["outcome"] != REGRESSION:
         return dict(verdict)
-    word, headline = _WORDS["judge_moved"]
+    word, headline = _HEADLINES["judge_moved"]
     return {**verdict, "outcome": "undecided", "word": word, "headline": headline}
 
 
@@ -261,7 +265,7 @@ def _counts(summary: RunSummary) -> dict[str, Any]:
         if name != "read"
     ]
     read = summary.counts.get("read", 0)
-    equation = " + ".join(f"{one['count']:,} {one['name']}" for one in parts)
+    equation = " + ".join(f"{part['count']:,} {part['name']}" for part in parts)
     return {
         "read": read,
         "parts": parts,
@@ -273,7 +277,7 @@ def _counts(summary: RunSummary) -> dict[str, Any]:
 def _coverage(summary: RunSummary) -> dict[str, Any]:
     """Over all headline scores; what each gate counts is beside the gate."""
     scored, failed, skipped = (
-        sum(getattr(one, name) for one in summary.metrics)
+        sum(getattr(metric, name) for metric in summary.metrics)
         for name in ("scored", "failed", "skipped")
     )
     return {
@@ -296,7 +300,7 @@ def _coverage(summary: RunSummary) -> dict[str, Any]:
 def _usage(summary: RunSummary, asks: pl.LazyFrame) -> list[dict[str, Any]]:
     calls = summary.model_calls
     answered = asks.filter(~pl.col("cached") & pl.col("error").is_null()).select("latency_ms")
-    latency = collected(answered)["latency_ms"]
+    latency = collect_rows(answered)["latency_ms"]
     half, most = (latency.quantile(share, interpolation="linear") for share in (0.5, 0.95))
     return [
         _facts(
@@ -340,9 +344,9 @@ def _latency(summary: RunSummary, name: str) -> str:
 def _votes(summary: RunSummary) -> dict[str, str]:
     """How steady each metric is where more than one opinion was asked for."""
     return {
-        f"{one.metric} ({one.judge})": f"flips {formatting.share(one.flip_rate)}, models agree "
-        f"{formatting.share(one.agreement)}, escalated {formatting.count(one.escalated)}"
-        for one in summary.stability
+        f"{metric.metric} ({metric.judge})": f"flips {formatting.share(metric.flip_rate)}, models agree "
+        f"{formatting.share(metric.agreement)}, escalated {formatting.count(metric.escalated)}"
+        for metric in summary.stability
     }
 
 
@@ -378,13 +382,13 @@ def _ask_errors(asks: pl.LazyFrame) -> list[dict[str, Any]]:
     ranked = counted.sort("rows", "error", descending=[True, False]).head(MAX_ASK_ERRORS)
     return [
         {"error": formatting.line_of(error), "count": count}
-        for error, count in collected(ranked).rows()
+        for error, count in collect_rows(ranked).rows()
     ]
 
 
 def _warnings(run: RunRecord, summary: RunSummary) -> list[str]:
     unread, twice = (summary.counts.get(name, 0) for name in ("quarantined", "duplicate"))
-    found = {
+    warnings = {
         f"{formatting.plural(unread, 'record')} could not be read; table rejects says why.": unread,
         f"{formatting.plural(twice, 'record')} had come before; each case was judged once.": twice,
         f"{formatting.plural(summary.undecided_count, 'case')} had no gate to decide by: not counted as "
@@ -397,4 +401,4 @@ def _warnings(run: RunRecord, summary: RunSummary) -> list[str]:
             run.judge_model == OFFLINE_MODEL
         ),
     }
-    return [text for text, applies in found.items() if applies]
+    return [text for text, applies in warnings.items() if applies]

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from assizes.judge.config.run import RunConfig
 
-_BARE: Final = re.compile(r"^[A-Za-z0-9_-]+$")
+_BARE_KEY: Final = re.compile(r"^[A-Za-z0-9_-]+$")
 
 
 def reproduction(run_id: str, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,14 +36,14 @@ def config_toml(config: Mapping[str, Any]) -> str:
     tables = {name: value for name, value in known.items() if isinstance(value, Mapping)}
     lines = [_pair(name, value) for name, value in plain.items() if value is not None]
     for name, table in tables.items():
-        given = [_pair(key, value) for key, value in table.items() if value is not None]
-        if given:
-            lines += ["", f"[{name}]", *given]
+        pairs = [_pair(key, value) for key, value in table.items() if value is not None]
+        if pairs:
+            lines += ["", f"[{name}]", *pairs]
     return "\n".join(lines) + "\n"
 
 
 def _pair(name: str, value: Any) -> str:
-    return f"{name if _BARE.match(name) else _text(name)} = {_value(value)}"
+    return f"{name if _BARE_KEY.match(name) else _text(name)} = {_value(value)}"
 
 
 def _value(value: Any) -> str:

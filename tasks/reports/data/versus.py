@@ -32,10 +32,10 @@ def case_changes(comparison: RunComparison | None) -> dict[str, str]:
     """The status of each case that both runs executed, by case id."""
     if comparison is None:
         return {}
-    return {one.test_case_id: one.status for one in comparison.test_case_comparisons}
+    return {case.test_case_id: case.status for case in comparison.test_case_comparisons}
 
 
-def versus(comparison: RunComparison | None) -> dict[str, Any] | None:
+def comparison_data(comparison: RunComparison | None) -> dict[str, Any] | None:
     """The comparison as JSON-able data; null without a baseline."""
     if comparison is None:
         return None
@@ -69,8 +69,12 @@ def versus(comparison: RunComparison | None) -> dict[str, Any] | None:
             comparison, "improvement", totals.total_improvements, counts.flipped_improvements
         ),
         "metrics": _metrics(comparison),
-        "baseline_only": _only(comparison.baseline_only_test_cases, counts.baseline_only),
-        "candidate_only": _only(comparison.candidate_only_test_cases, counts.candidate_only),
+        "baseline_only": _unmatched_cases(
+            comparison.baseline_only_test_cases, counts.baseline_only
+        ),
+        "candidate_only": _unmatched_cases(
+            comparison.candidate_only_test_cases, counts.candidate_only
+        ),
         "config_diff": _changes(comparison),
         "prompt_diff": prompt_changes(comparison),
         "warnings": [formatting.line_of(warning) for warning in comparison.warnings],
@@ -80,11 +84,11 @@ def versus(comparison: RunComparison | None) -> dict[str, Any] | None:
 def _changes(comparison: RunComparison) -> list[dict[str, str]]:
     return [
         {
-            "field": formatting.name_of(one.field),
-            "baseline": _setting(one.baseline),
-            "candidate": _setting(one.candidate),
+            "field": formatting.name_of(setting.field),
+            "baseline": _setting(setting.baseline),
+            "candidate": _setting(setting.candidate),
         }
-        for one in comparison.config_diff[:MAX_CHANGES]
+        for setting in comparison.config_diff[:MAX_CHANGES]
     ]
 
 
@@ -107,14 +111,14 @@ def _totals(comparison: RunComparison) -> dict[str, int]:
 def _metrics(comparison: RunComparison) -> list[dict[str, Any]]:
     return [
         {
-            "metric": formatting.name_of(one.metric),
-            "is_binary": one.is_binary,
-            "unit": "share passed" if one.is_binary else "mean",
-            "baseline_avg": one.baseline_avg,
-            "candidate_avg": one.candidate_avg,
-            "delta": one.delta,
+            "metric": formatting.name_of(metric.metric),
+            "is_binary": metric.is_binary,
+            "unit": "share passed" if metric.is_binary else "mean",
+            "baseline_avg": metric.baseline_avg,
+            "candidate_avg": metric.candidate_avg,
+            "delta": metric.delta,
         }
-        for one in comparison.aggregate.per_metric_aggregate_deltas[:MAX_METRICS]
+        for metric in comparison.aggregate.per_metric_aggregate_deltas[:MAX_METRICS]
     ]
 
 
@@ -138,21 +142,21 @@ def _rules(comparison: RunComparison) -> list[dict[str, str]]:
         _rule(
             "Average score",
             _sides(comparison, lambda run: formatting.number(run.avg_overall_score)),
-            formatting.signed(aggregate.avg_score_delta),
+            formatting.signed_number(aggregate.avg_score_delta),
             f"may drop by {limits['max_avg_score_drop']:g} points",
         ),
         _rule(
             "Average latency",
             _sides(comparison, lambda run: formatting.duration(run.latency_avg_ms)),
-            formatting.NONE if latency is None else f"{formatting.signed(latency, 0)} ms",
+            formatting.NONE if latency is None else f"{formatting.signed_number(latency, 0)} ms",
             f"may grow by {limits['max_latency_increase_pct'] * 100:g} %",
         ),
     ]
 
 
-def _sides(comparison: RunComparison, shown: Callable[[RunSummary], str]) -> tuple[str, str]:
+def _sides(comparison: RunComparison, to_text: Callable[[RunSummary], str]) -> tuple[str, str]:
     aggregate = comparison.aggregate
-    return shown(aggregate.baseline_metrics), shown(aggregate.candidate_metrics)
+    return to_text(aggregate.baseline_metrics), to_text(aggregate.candidate_metrics)
 
 
 def _rule(name: str, sides: tuple[str, str], change: str, limit: str) -> dict[str, str]:
@@ -167,22 +171,22 @@ def _rule(name: str, sides: tuple[str, str], change: str, limit: str) -> dict[st
 
 def _movers(comparison: RunComparison, status: str, total: int, flips: int) -> dict[str, Any]:
     """The cases that moved one way, flips of the verdict first, the largest move first."""
-    listed = (one for one in comparison.test_case_comparisons if one.status == status)
-    moved = sorted(listed, key=_largest_first)
+    matching_cases = (case for case in comparison.test_case_comparisons if case.status == status)
+    moved_cases = sorted(matching_cases, key=_largest_first)
     return {
         "total": total,
         "flips": flips,
         "more": max(0, total - MAX_MOVED),
         "shown": [
             {
-                "case_id": formatting.clean_line(one.test_case_id, ID_CHARS),
-                "flip": _flip(one),
-                "baseline_score": one.baseline_score,
-                "candidate_score": one.candidate_score,
-                "score_delta": one.score_delta,
-                "moved": _moved_metrics(one.metric_deltas),
+                "case_id": formatting.clean_line(case.test_case_id, ID_CHARS),
+                "flip": _flip(case),
+                "baseline_score": case.baseline_score,
+                "candidate_score": case.candidate_score,
+                "score_delta": case.score_delta,
+                "moved": _moved_metrics(case.metric_deltas),
             }
-            for one in moved[:MAX_MOVED]
+            for case in moved_cases[:MAX_MOVED]
         ],
     }
 
@@ -197,14 +201,15 @@ def _flip(case: CaseComparison) -> str:
 
 
 def _moved_metrics(deltas: Sequence[MetricDelta]) -> str:
-    moved = sorted(
-        (one for one in deltas if one.status != "unchanged"),
-        key=lambda one: (-abs(one.delta or 0.0), one.metric),
+    moved_deltas = sorted(
+        (delta for delta in deltas if delta.status != "unchanged"),
+        key=lambda delta: (-abs(delta.delta or 0.0), delta.metric),
     )
     shown = [
-        f"{formatting.name_of(one.metric)} {_step(one)}" for one in moved[:MAX_METRICS_OF_A_CASE]
+        f"{formatting.name_of(one.metric)} {_step(one)}"
+        for one in moved_deltas[:MAX_METRICS_OF_A_CASE]
     ]
-    more = len(moved) - len(shown)
+    more = len(moved_deltas) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
@@ -216,6 +221,6 @@ def _step(delta: MetricDelta) -> str:
     return " → ".join(formatting.NONE if side is None else f"{round(side, 2):g}" for side in sides)
 
 
-def _only(ids: Sequence[str], total: int) -> dict[str, Any]:
+def _unmatched_cases(ids: Sequence[str], total: int) -> dict[str, Any]:
     shown = [formatting.clean_line(one, ID_CHARS) for one in sorted(ids)[:MAX_ONLY]]
     return {"total": total, "shown": shown, "more": max(0, total - MAX_ONLY)}

@@ -19,7 +19,7 @@ from prefect.artifacts import (
 from assizes.tasks.reports import formatting
 from assizes.tasks.reports.markdown_text import code, plain
 from assizes.tasks.reports.render.markdown import markdown_report
-from assizes.tasks.runtime.progress import shown_at_best
+from assizes.tasks.runtime.progress import ignore_server_errors
 
 
 async def publish_artifacts(
@@ -41,36 +41,36 @@ async def publish_artifacts(
     where = f"\n\nThe full report: {code(links['html'], 500)}\n" if "html" in links else ""
     verdict = f"{data['verdict']['word']}: {data['run']['run_id']}"
     text, table = markdown_report(data) + where, metrics_table(data)
-    with shown_at_best("the report"):
+    with ignore_server_errors("the report"):
         await acreate_markdown_artifact(text, key=f"{report}-{name}", description=verdict)
         await acreate_table_artifact(table, key=f"{metrics}-{name}", description=verdict)
         if "html" in links:
-            link = as_link(links["html"])
+            link = link_uri(links["html"])
             await acreate_link_artifact(link, "the full report", f"{report}-link-{name}", verdict)
 
 
-def as_link(where: str) -> str:
+def link_uri(path: str) -> str:
     """A URI as it is; a path as a browser opens it."""
-    return where if "://" in where else Path(where).absolute().as_uri()
+    return path if "://" in path else Path(path).absolute().as_uri()
 
 
 def metrics_table(data: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One row for each metric, as text and numbers the grid can show; it renders text as Markdown."""
     return [
         {
-            "metric": plain(one["metric"]),
-            "tier": plain(one["tier"] or ""),
-            "weight": one["weight"],
-            "mean": None if one["mean"] is None else round(one["mean"], 2),
-            "unit": plain(one["unit"]),
-            "passed": None if one["pass_rate"] is None else round(one["pass_rate"], 4),
-            "change": None if one["delta"] is None else round(one["delta"], 2),
-            "scored": one["scored"],
-            "failed": one["failed"],
-            "skipped": one["skipped"],
-            "labels": plain(formatting.labels(one["labels"]), 1000),
+            "metric": plain(metric["metric"]),
+            "tier": plain(metric["tier"] or ""),
+            "weight": metric["weight"],
+            "mean": None if metric["mean"] is None else round(metric["mean"], 2),
+            "unit": plain(metric["unit"]),
+            "passed": None if metric["pass_rate"] is None else round(metric["pass_rate"], 4),
+            "change": None if metric["delta"] is None else round(metric["delta"], 2),
+            "scored": metric["scored"],
+            "failed": metric["failed"],
+            "skipped": metric["skipped"],
+            "labels": plain(formatting.labels(metric["labels"]), 1000),
         }
-        for one in data["metrics"]
+        for metric in data["metrics"]
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from assizes.tasks.reports import formatting
 from assizes.tasks.reports.markdown_text import Block, bullets, code, plain, table
 
-CASES: Final = 5
+MAX_CASES: Final = 5
 
 
 def brief_report(data: Mapping[str, Any]) -> str:
@@ -20,14 +20,19 @@ def _blocks(data: Mapping[str, Any]) -> Iterator[Block]:
     verdict, run = data["verdict"], data["run"]
     yield f"## {verdict['word']}: {plain(run['name'])}"
     yield f"{code(run['run_id'])} · {plain(data['judged_by']['line'], 1000)}"
-    reasons = [*verdict["reasons"], *(f"Warning: {one}" for one in verdict["cautions"])]
+    reasons = [*verdict["reasons"], *(f"Warning: {caution}" for caution in verdict["cautions"])]
     if reasons:
-        yield bullets(plain(one, 500) for one in reasons)
+        yield bullets(plain(reason, 500) for reason in reasons)
     yield table(
         ["Gate", "", "Value", "Needs"],
         [
-            [one["name"], formatting.reached(one["passed"]), one["shown"], one["needs"]]
-            for one in verdict["dimensions"]
+            [
+                dimension["name"],
+                formatting.gate_mark(dimension["passed"]),
+                dimension["shown"],
+                dimension["needs"],
+            ]
+            for dimension in verdict["dimensions"]
         ],
         numbers=2,
     )
@@ -38,7 +43,7 @@ def _blocks(data: Mapping[str, Any]) -> Iterator[Block]:
             f"{totals['improvements']} better, {totals['unchanged']} unchanged of "
             f"{formatting.plural(totals['matched'], 'case')} in both."
         )
-    if first := data["cases"]["read_first"][:CASES]:
+    if first := data["cases"]["read_first"][:MAX_CASES]:
         yield "Read these first:"
-        yield bullets(f"{code(one['case_id'])} {plain(one['summary'] or '')}" for one in first)
+        yield bullets(f"{code(case['case_id'])} {plain(case['summary'] or '')}" for case in first)
     yield data["counts"]["sentence"]

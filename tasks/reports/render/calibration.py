@@ -10,45 +10,45 @@ from assizes.tasks.reports.markdown_text import bullets, plain, table
 
 
 def calibration_markdown(
-    found: Sequence[Calibration], shortfalls: Sequence[str], canaries: Canaries | None = None
+    calibrations: Sequence[Calibration], shortfalls: Sequence[str], canaries: Canaries | None = None
 ) -> str:
     """A section a metric, what falls short first."""
     blocks = [f"- FALLS SHORT: {plain(reason, 500)}" for reason in shortfalls]
-    for one in found:
-        blocks += _blocks(one)
+    for calibration in calibrations:
+        blocks += _blocks(calibration)
     if canaries is not None:
         blocks += ["## Canaries", _canary_table(canaries)]
     return "\n\n".join(blocks) + "\n"
 
 
-def _blocks(found: Calibration) -> Iterator[str]:
-    yield f"## {plain(found.metric)}: {plain(found.citation())}"
+def _blocks(calibration: Calibration) -> Iterator[str]:
+    yield f"## {plain(calibration.metric)}: {plain(calibration.citation())}"
     yield (
-        f"Judge: {plain(found.judge, 500)}. Labels: {plain(found.labels)}, "
-        f"{found.labelled:,} items, {found.disputed} disputed, {found.missing} not judged, "
-        f"{found.judge_errors} judge errors."
+        f"Judge: {plain(calibration.judge, 500)}. Labels: {plain(calibration.labels)}, "
+        f"{calibration.labelled:,} items, {calibration.disputed} disputed, {calibration.missing} not judged, "
+        f"{calibration.judge_errors} judge errors."
     )
-    rows = [("accuracy", found.agreement.accuracy), ("kappa", found.agreement.kappa)]
-    if found.agreement.quadratic_kappa is not None:
-        rows.append(("quadratic kappa", found.agreement.quadratic_kappa))
-    rows.append(("Krippendorff's alpha", found.agreement.alpha))
-    if (failing := found.failing) is not None:
+    rows = [("accuracy", calibration.agreement.accuracy), ("kappa", calibration.agreement.kappa)]
+    if calibration.agreement.quadratic_kappa is not None:
+        rows.append(("quadratic kappa", calibration.agreement.quadratic_kappa))
+    rows.append(("Krippendorff's alpha", calibration.agreement.alpha))
+    if (failing := calibration.failing) is not None:
         rows.append(("F1 of fail", failing.f1))
         rows.append(("false positive rate of fail", failing.false_positive_rate))
         rows.append(("false negative rate of fail", failing.false_negative_rate))
-    if found.corrected_pass_rate is not None:
-        rows.append(("pass rate, corrected", found.corrected_pass_rate))
+    if calibration.corrected_pass_rate is not None:
+        rows.append(("pass rate, corrected", calibration.corrected_pass_rate))
     yield table(
-        ["measure", "value [95 %]"], [[name, plain(str(one))] for name, one in rows], numbers=1
+        ["measure", "value [95 %]"], [[name, plain(str(value))] for name, value in rows], numbers=1
     )
-    if found.ceiling is not None and found.ceiling.mean_kappa is not None:
-        yield f"People among themselves: mean kappa {found.ceiling.mean_kappa:.2f}."
-    if found.warnings:
-        yield bullets(f"Warning: {plain(warning, 500)}" for warning in found.warnings)
+    if calibration.ceiling is not None and calibration.ceiling.mean_kappa is not None:
+        yield f"People among themselves: mean kappa {calibration.ceiling.mean_kappa:.2f}."
+    if calibration.warnings:
+        yield bullets(f"Warning: {plain(warning, 500)}" for warning in calibration.warnings)
 
 
-def _canary_table(found: Canaries) -> str:
+def _canary_table(canaries: Canaries) -> str:
     counts = ("planted", "judged", "takeovers", "silent", "noticed")
     return table(
-        ["canaries", "cases"], [[name, str(getattr(found, name))] for name in counts], numbers=1
+        ["canaries", "cases"], [[name, str(getattr(canaries, name))] for name in counts], numbers=1
     )

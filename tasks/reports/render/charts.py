@@ -42,7 +42,7 @@ DARK: Final = Theme("#c3cad4", "#363d48", "#7fb0de", "#566474", "#e0875c")
 
 
 @dataclass(frozen=True, slots=True)
-class Chart:
+class ChartImage:
     """A drawing for either colour scheme and the sentence that says what it shows."""
 
     light: str
@@ -51,7 +51,7 @@ class Chart:
     title: str
 
 
-def charts(data: Mapping[str, Any]) -> dict[str, Chart]:
+def charts(data: Mapping[str, Any]) -> dict[str, ChartImage]:
     """The charts that the report's data has something for, by name."""
     drawn = {
         "metrics": _metric_means(data["metrics"]),
@@ -61,22 +61,22 @@ def charts(data: Mapping[str, Any]) -> dict[str, Chart]:
     return {name: chart for name, chart in drawn.items() if chart is not None}
 
 
-def _metric_means(metrics: Sequence[Mapping[str, Any]]) -> Chart | None:
-    shown = [one for one in metrics if one["mean"] is not None and one["unit"] == "0-5"]
+def _metric_means(metrics: Sequence[Mapping[str, Any]]) -> ChartImage | None:
+    shown = [metric for metric in metrics if metric["mean"] is not None and metric["unit"] == "0-5"]
     shown = shown[:MAX_BARS]
     if not shown:
         return None
-    against = any(one["baseline_mean"] is not None for one in shown)
-    names = ["this run", "baseline"] if against else ["this run"]
+    has_baseline = any(metric["baseline_mean"] is not None for metric in shown)
+    names = ["this run", "baseline"] if has_baseline else ["this run"]
     values = [
-        {"metric": label_of(one["metric"]), "run": run, "mean": one[key]}
-        for one in shown
+        {"metric": label_of(metric["metric"]), "run": run, "mean": metric[key]}
+        for metric in shown
         for run, key in zip(names, ("mean", "baseline_mean"), strict=False)
-        if one[key] is not None
+        if metric[key] is not None
     ]
-    worst = min(shown, key=lambda one: (one["mean"], one["metric"]))
-    return _both(
-        "Mean level of each metric, 0 to 5" + (", against the baseline" if against else ""),
+    worst = min(shown, key=lambda metric: (metric["mean"], metric["metric"]))
+    return _themed_chart(
+        "Mean level of each metric, 0 to 5" + (", against the baseline" if has_baseline else ""),
         f"Bar chart of mean levels of {len(shown)} metrics; lowest is "
         f"{worst['metric']} at {worst['mean']:.2f}. The metrics table holds every figure.",
         lambda theme: _means_drawing(values, names, theme),
@@ -98,17 +98,25 @@ def _means_drawing(values: list[dict[str, Any]], names: list[str], theme: Theme)
     return drawing
 
 
-def _score_distribution(scores: Mapping[str, Any]) -> Chart | None:
+def _score_distribution(scores: Mapping[str, Any]) -> ChartImage | None:
     bins = scores["bins"]
-    if not any(one["passed"] + one["not_passed"] for one in bins):
+    if not any(bucket["passed"] + bucket["not_passed"] for bucket in bins):
         return None
     values = [
-        {"from": one["from"], "to": one["to"], "verdict": word, "cases": one[key], "order": order}
-        for one in bins
+        {
+            "from": bucket["from"],
+            "to": bucket["to"],
+            "verdict": word,
+            "cases": bucket[key],
+            "order": order,
+        }
+        for bucket in bins
         for order, (word, key) in enumerate((("passed", "passed"), ("not passed", "not_passed")))
     ]
-    fullest = max(bins, key=lambda one: (one["passed"] + one["not_passed"], -one["from"]))
-    return _both(
+    fullest = max(
+        bins, key=lambda bucket: (bucket["passed"] + bucket["not_passed"], -bucket["from"])
+    )
+    return _themed_chart(
         "Cases by overall score, 0 to 100",
         f"Histogram of overall scores; most cases lie between {fullest['from']} and "
         f"{fullest['to']}, split by verdict.",
@@ -133,11 +141,14 @@ def _distribution_drawing(values: list[dict[str, Any]], theme: Theme) -> alt.Cha
     return drawing
 
 
-def _failure_codes(codes: Sequence[Mapping[str, Any]]) -> Chart | None:
-    values = [{"code": label_of(one["code"]), "count": one["count"]} for one in codes[:MAX_BARS]]
+def _failure_codes(codes: Sequence[Mapping[str, Any]]) -> ChartImage | None:
+    values = [
+        {"code": label_of(failure["code"]), "count": failure["count"]}
+        for failure in codes[:MAX_BARS]
+    ]
     if not values:
         return None
-    return _both(
+    return _themed_chart(
         "Most frequent failure codes",
         f"Bar chart of failure codes; most frequent is {values[0]['code']}, "
         f"{values[0]['count']} times.",
@@ -152,7 +163,7 @@ def _failure_codes(codes: Sequence[Mapping[str, Any]]) -> Chart | None:
     )
 
 
-_OF_EVERY_OBJECT: Final = frozenset(
+_JAVASCRIPT_OBJECT_NAMES: Final = frozenset(
     {
         *("__proto__", "constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable"),
         *("toLocaleString", "toString", "valueOf", "__defineGetter__", "__defineSetter__"),
@@ -168,7 +179,7 @@ def label_of(text: str) -> str:
     # between the halves of a sign beyond U+FFFF.
     line = clean_line(text, _LABEL_CHARS)
     drawn = "".join(sign if sign <= "\uffff" else "\ufffd" for sign in line)
-    return f"{drawn}\u00a0" if drawn in _OF_EVERY_OBJECT else drawn
+    return f"{drawn}\u00a0" if drawn in _JAVASCRIPT_OBJECT_NAMES else drawn
 
 
 def _inline(values: list[dict[str, Any]]) -> alt.InlineData:
@@ -188,9 +199,9 @@ def _colours(field: str, names: list[str], colours: list[str]) -> alt.Color:
     return alt.Color(f"{field}:N", scale=scale, legend=legend)
 
 
-def _both(title: str, text: str, drawing: Callable[[Theme], alt.Chart]) -> Chart:
+def _themed_chart(title: str, text: str, drawing: Callable[[Theme], alt.Chart]) -> ChartImage:
     light, dark = (_image(drawing(theme), theme) for theme in (LIGHT, DARK))
-    return Chart(light=light, dark=dark, alt=text, title=title)
+    return ChartImage(light=light, dark=dark, alt=text, title=title)
 
 
 def axis_of(theme: Theme) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from assizes.tasks.reports.render.html import html_report
 from assizes.tasks.reports.render.markdown import markdown_report
 from assizes.tasks.runtime.failpoints import failpoint
-from assizes.tasks.runtime.places import writable
+from assizes.tasks.runtime.places import explain_write_errors
 from assizes.tasks.store.record import checked_id
 
 _LOCAL: Final = "file://"
@@ -47,7 +47,7 @@ def write_report(
         "md": markdown_report(data),
         "json": json_report(data),
     }
-    with writable(uri, "report folder"):
+    with explain_write_errors(uri, "report folder"):
         if "://" in uri and not uri.startswith(_LOCAL):
             return _write_remote(f"{uri.rstrip('/')}/{run_id}", texts, storage_options or {})
         folder = unquote(uri.removeprefix(_LOCAL)) if uri.startswith(_LOCAL) else uri

@@ -29,14 +29,14 @@ _FILTERS = (
     formatting.number,
     formatting.count,
     formatting.share,
-    formatting.signed,
+    formatting.signed_number,
     formatting.money,
     formatting.duration,
     formatting.turns,
     formatting.plural,
     formatting.mark,
-    formatting.reached,
-    formatting.held,
+    formatting.gate_mark,
+    formatting.outcome_mark,
     formatting.labels,
 )
 
@@ -59,9 +59,9 @@ def html_report(data: Mapping[str, Any], site: Site | None = None) -> str:
 def page(name: str, data: Mapping[str, Any], site: Site | None = None) -> str:
     """A page from its template."""
     script = Markup(_script())  # our own file
-    found = _environment().get_template(f"{name}.html.j2")
+    template = _environment().get_template(f"{name}.html.j2")
     policy = policy_of(served=site is not None)
-    return found.render(data, site=site, script=script, policy=policy) + "\n"
+    return template.render(data, site=site, script=script, policy=policy) + "\n"
 
 
 def policy_of(*, served: bool) -> str:
@@ -71,7 +71,7 @@ def policy_of(*, served: bool) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NavigationLink:
     """An entry of the navigation."""
 
     name: str
@@ -88,7 +88,7 @@ class Site:
         run_id: whose cases are linked to; null: none are.
     """
 
-    places: tuple[Place, ...]
+    places: tuple[NavigationLink, ...]
     run_id: str | None = None
 
     def case_url(self, case_id: str) -> str:
@@ -120,6 +120,6 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update({one.__name__: one for one in _FILTERS})
+    environment.filters.update({function.__name__: function for function in _FILTERS})
     environment.filters |= {"shade": _shade, "breakable": _breakable}
     return environment

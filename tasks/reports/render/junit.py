@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import polars as pl
 
-from assizes.judge.verdicts.executions import PASS_FLAGGED, collected
+from assizes.judge.verdicts.executions import PASS_FLAGGED, collect_rows
 from assizes.tasks.reports.data.outcomes import REGRESSION
 from assizes.tasks.reports.formatting import clean_line
 
@@ -40,7 +40,7 @@ def junit_report(data: Mapping[str, Any], cases: pl.LazyFrame) -> str:
     root = ET.Element("testsuites", name="assizes")
     suite = ET.SubElement(root, "testsuite", name=_text(run["name"]))
     properties = ET.SubElement(suite, "properties")
-    total = collected(cases.select(pl.len())).item()
+    total = collect_rows(cases.select(pl.len())).item()
     facts = {
         "run_id": run["run_id"],
         "verdict": data["verdict"]["word"],
@@ -51,7 +51,7 @@ def junit_report(data: Mapping[str, Any], cases: pl.LazyFrame) -> str:
         ET.SubElement(properties, "property", name=name, value=_text(str(value)))
     suite.append(_verdict(data["verdict"]))
     suite.extend(_gates(data))
-    suite.extend(_case(row) for row in _ranked(cases))
+    suite.extend(_case(row) for row in _ranked_rows(cases))
     for name, tag in (("tests", "testcase"), ("failures", "*/failure"), ("errors", "*/error")):
         suite.set(name, str(len(suite.findall(tag))))
     suite.set("skipped", str(len(suite.findall("*/skipped"))))
@@ -59,10 +59,10 @@ def junit_report(data: Mapping[str, Any], cases: pl.LazyFrame) -> str:
     return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _ranked(cases: pl.LazyFrame) -> Iterator[dict[str, Any]]:
+def _ranked_rows(cases: pl.LazyFrame) -> Iterator[dict[str, Any]]:
     passed = pl.col("passed").fill_null(value=False)
     first = cases.select(_COLUMNS).sort(passed, "case_id", "repetition").head(MAX_CASES)
-    return collected(first).iter_rows(named=True)
+    return collect_rows(first).iter_rows(named=True)
 
 
 def _verdict(verdict: Mapping[str, Any]) -> ET.Element:
@@ -70,27 +70,27 @@ def _verdict(verdict: Mapping[str, Any]) -> ET.Element:
     test = ET.Element("testcase", classname="verdict", name="verdict")
     if verdict["outcome"] != "passed":
         kind = "failure" if verdict["outcome"] in ("failed", REGRESSION) else "error"
-        _put(
+        _add_message(
             test, kind, f"{verdict['word']}: {verdict['headline']} {'; '.join(verdict['reasons'])}"
         )
     return test
 
 
 def _gates(data: Mapping[str, Any]) -> Iterator[ET.Element]:
-    for one in data["verdict"]["dimensions"]:
-        test = ET.Element("testcase", classname="gates", name=one["name"].lower())
-        if one["passed"] is False:
-            _put(test, "failure", f"{one['shown']}, needs {one['needs']}")
-        elif one["passed"] is None:
-            _put(test, "skipped", "not decided")
+    for gate in data["verdict"]["dimensions"]:
+        test = ET.Element("testcase", classname="gates", name=gate["name"].lower())
+        if gate["passed"] is False:
+            _add_message(test, "failure", f"{gate['shown']}, needs {gate['needs']}")
+        elif gate["passed"] is None:
+            _add_message(test, "skipped", "not decided")
         yield test
     if (compared := data["comparison"]) is not None:
         test = ET.Element("testcase", classname="comparison", name="no regression")
         why = "; ".join(compared["why"]) or "no reason was kept"
         if data["verdict"]["outcome"] == REGRESSION:
-            _put(test, "failure", why)
+            _add_message(test, "failure", why)
         elif compared["ending"] != "fine":
-            _put(test, "error", why)
+            _add_message(test, "error", why)
         yield test
 
 
@@ -98,18 +98,18 @@ def _case(row: Mapping[str, Any]) -> ET.Element:
     name = row["case_id"] + (f" #{row['repetition']}" if row["repetition"] else "")
     test = ET.Element("testcase", classname="cases", name=_text(name))
     if row["status"] == "errored":
-        _put(test, "error", row["error"] or "could not be judged")
+        _add_message(test, "error", row["error"] or "could not be judged")
     elif row["status"] != "judged":
-        _put(test, "skipped", row["summary"] or row["status"])
+        _add_message(test, "skipped", row["summary"] or row["status"])
     elif not row["passed"]:
         cause = f"; root cause {row['root_cause']}" if row["root_cause"] else ""
-        _put(test, "failure", f"{row['summary'] or 'did not pass'}{cause}")
+        _add_message(test, "failure", f"{row['summary'] or 'did not pass'}{cause}")
         if PASS_FLAGGED in (row["flags"] or ()):
             test[0].set("type", PASS_FLAGGED)
     return test
 
 
-def _put(test: ET.Element, kind: str, message: str) -> None:
+def _add_message(test: ET.Element, kind: str, message: str) -> None:
     ET.SubElement(test, kind, message=_text(message))
 
 

@@ -26,15 +26,15 @@ _SPENT: Final = ("asks", "calls", "input_tokens", "output_tokens")
 
 def markdown_report(data: Mapping[str, Any]) -> str:
     """The whole report, under 100 kB; what does not fit is counted and left to the HTML file."""
-    kept, size = [], 0
+    shown_blocks, size = [], 0
     blocks = list(_blocks(data))
     for block in blocks:
         size += len(block.encode()) + 2
         if size > MAX_BYTES:
-            kept.append("*Cut here for length; report.html holds the rest.*")
+            shown_blocks.append("*Cut here for length; report.html holds the rest.*")
             break
-        kept.append(block)
-    return "\n\n".join(kept) + "\n"
+        shown_blocks.append(block)
+    return "\n\n".join(shown_blocks) + "\n"
 
 
 def _blocks(data: Mapping[str, Any]) -> Iterator[Block]:
@@ -67,8 +67,14 @@ def _verdict(data: Mapping[str, Any]) -> Iterator[Block]:
     yield _table(
         ["Gate", "", "Value", "Needs", "How sure"],
         [
-            [one["name"], formatting.reached(one["passed"]), one["shown"], one["needs"], _sure(one)]
-            for one in verdict["dimensions"]
+            [
+                dimension["name"],
+                formatting.gate_mark(dimension["passed"]),
+                dimension["shown"],
+                dimension["needs"],
+                _interval_text(dimension),
+            ]
+            for dimension in verdict["dimensions"]
         ],
         numbers=3,
     )
@@ -76,13 +82,13 @@ def _verdict(data: Mapping[str, Any]) -> Iterator[Block]:
     if data["attribution"]:
         yield f"Judge or agent: {plain(data['attribution']['sentence'], 500)}"
     if data["calibration"]:
-        yield _bullets(f"Judge beside people: {plain(one, 500)}" for one in data["calibration"])
+        yield _bullets(f"Judge beside people: {plain(line, 500)}" for line in data["calibration"])
     if not data["counts"]["reconciles"]:
         yield "**These counts do not add up; trust no share of this report.**"
 
 
-def _sure(one: Mapping[str, Any]) -> str:
-    return (one["interval"] and one["interval"]["shown"]) or formatting.NONE
+def _interval_text(entry: Mapping[str, Any]) -> str:
+    return (entry["interval"] and entry["interval"]["shown"]) or formatting.NONE
 
 
 def _comparison(compared: Mapping[str, Any] | None) -> Iterator[Block]:
@@ -117,15 +123,19 @@ def _comparison(compared: Mapping[str, Any] | None) -> Iterator[Block]:
     for side in ("baseline", "candidate"):
         only = compared[f"{side}_only"]
         if only["total"]:
-            names = ", ".join(code(one) for one in only["shown"][:MAX_ROWS])
+            names = ", ".join(code(case_id) for case_id in only["shown"][:MAX_ROWS])
             yield f"Only in the {side} ({only['total']}): {names}{_more(only['more'])}"
     if compared["config_diff"]:
         yield "### What differs in the configuration"
         yield _table(
             ["Setting", "Baseline", "Candidate"],
             [
-                [code(one["field"]), code(one["baseline"], 80), code(one["candidate"], 80)]
-                for one in compared["config_diff"][:MAX_ROWS]
+                [
+                    code(setting["field"]),
+                    code(setting["baseline"], 80),
+                    code(setting["candidate"], 80),
+                ]
+                for setting in compared["config_diff"][:MAX_ROWS]
             ],
         )
     yield from prompt_blocks(compared["prompt_diff"])
@@ -135,28 +145,28 @@ def _more(amount: int) -> str:
     return f" and {amount:,} more" if amount else ""
 
 
-def _movers(word: str, found: Mapping[str, Any]) -> Iterator[Block]:
-    if not found["total"]:
+def _movers(word: str, movers: Mapping[str, Any]) -> Iterator[Block]:
+    if not movers["total"]:
         return
-    shown = found["shown"][:MAX_MOVED]
-    yield f"### Cases that got {word} ({found['total']})"
+    shown = movers["shown"][:MAX_MOVED]
+    yield f"### Cases that got {word} ({movers['total']})"
     yield _table(
         ["Case", "Verdict", "Metrics that moved", "Baseline", "Candidate", "Change"],
         [
             [
-                code(one["case_id"], 80),
-                one["flip"],
-                plain(one["moved"]) or formatting.NONE,
-                formatting.number(one["baseline_score"]),
-                formatting.number(one["candidate_score"]),
-                formatting.signed(one["score_delta"]),
+                code(case["case_id"], 80),
+                case["flip"],
+                plain(case["moved"]) or formatting.NONE,
+                formatting.number(case["baseline_score"]),
+                formatting.number(case["candidate_score"]),
+                formatting.signed_number(case["score_delta"]),
             ]
-            for one in shown
+            for case in shown
         ],
         numbers=3,
     )
-    if found["total"] > len(shown):
-        yield f"and {found['total'] - len(shown):,} more."
+    if movers["total"] > len(shown):
+        yield f"and {movers['total'] - len(shown):,} more."
 
 
 def _metrics(data: Mapping[str, Any]) -> Iterator[Block]:
@@ -167,18 +177,20 @@ def _metrics(data: Mapping[str, Any]) -> Iterator[Block]:
     compared = data["comparison"] is not None
     shown = data["metrics"][:MAX_ROWS]
     for family in data["families"]:
-        rows = [one for one in shown if one["family"] == family["family"]]
+        rows = [metric for metric in shown if metric["family"] == family["family"]]
         if rows:
             yield from _family(family, rows, alone=len(data["families"]) == 1, compared=compared)
     if data["tiers"]:
-        yield f"Tiers, of 100: {', '.join(_tier(one) for one in data['tiers'])}."
-    yield from _published(data["published"])
-    yield from _skipped(data["skipped"])
+        yield f"Tiers, of 100: {', '.join(_tier(tier) for tier in data['tiers'])}."
+    yield from _published_numbers(data["published"])
+    yield from _skipped_judges(data["skipped"])
 
 
-def _tier(one: Mapping[str, Any]) -> str:
-    sure = f" ({_sure(one)})" if one["interval"] and one["interval"]["shown"] else ""
-    return f"{plain(one['tier'])} {formatting.number(one['score'])}{sure}"
+def _tier(tier: Mapping[str, Any]) -> str:
+    interval_text = (
+        f" ({_interval_text(tier)})" if tier["interval"] and tier["interval"]["shown"] else ""
+    )
+    return f"{plain(tier['tier'])} {formatting.number(tier['score'])}{interval_text}"
 
 
 def _family(
@@ -193,28 +205,28 @@ def _family(
     change = ["Change"] if compared else []
     yield _table(
         ["Metric", *own, "Mean", *change, "Scored", "Failed", "Skipped"],
-        [_metric_row(one, weighed=of_conversation, compared=compared) for one in rows],
+        [_metric_row(row, has_weights=of_conversation, compared=compared) for row in rows],
         numbers=5 + len(change),
     )
 
 
-def _metric_row(one: Mapping[str, Any], *, weighed: bool, compared: bool) -> list[str]:
-    unit = f" of {one['unit'][-1]}" if one["unit"] and one["mean"] is not None else ""
-    labels = plain(formatting.labels(one["labels"]))
-    weight = formatting.NONE if one["weight"] is None else f"{one['weight'] * 100:.1f} %"
+def _metric_row(metric: Mapping[str, Any], *, has_weights: bool, compared: bool) -> list[str]:
+    unit = f" of {metric['unit'][-1]}" if metric["unit"] and metric["mean"] is not None else ""
+    labels = plain(formatting.labels(metric["labels"]))
+    weight = formatting.NONE if metric["weight"] is None else f"{metric['weight'] * 100:.1f} %"
     return [
-        code(one["metric"], 80),
-        *([one["tier"] or formatting.NONE, labels, weight] if weighed else []),
-        *([] if weighed else [labels, formatting.share(one["pass_rate"])]),
-        formatting.number(one["mean"]) + unit,
-        *([formatting.signed(one["delta"])] if compared else []),
-        formatting.count(one["scored"]),
-        formatting.count(one["failed"]),
-        formatting.count(one["skipped"]),
+        code(metric["metric"], 80),
+        *([metric["tier"] or formatting.NONE, labels, weight] if has_weights else []),
+        *([] if has_weights else [labels, formatting.share(metric["pass_rate"])]),
+        formatting.number(metric["mean"]) + unit,
+        *([formatting.signed_number(metric["delta"])] if compared else []),
+        formatting.count(metric["scored"]),
+        formatting.count(metric["failed"]),
+        formatting.count(metric["skipped"]),
     ]
 
 
-def _published(numbers: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
+def _published_numbers(numbers: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
     if numbers:
         yield "### Published numbers"
         yield _table(
@@ -224,7 +236,7 @@ def _published(numbers: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
         )
 
 
-def _skipped(skipped: Mapping[str, Any]) -> Iterator[Block]:
+def _skipped_judges(skipped: Mapping[str, Any]) -> Iterator[Block]:
     if not skipped["shown"]:
         return
     yield "### Judges that did not apply"
@@ -232,12 +244,12 @@ def _skipped(skipped: Mapping[str, Any]) -> Iterator[Block]:
         ["Judge", "Metrics", "Why", "Cases"],
         [
             [
-                code(one["judge"], 80),
-                ", ".join(plain(name, 60) for name in one["metrics"][:12]) or formatting.NONE,
-                plain(one["reason"]),
-                formatting.count(one["count"]),
+                code(skip["judge"], 80),
+                ", ".join(plain(name, 60) for name in skip["metrics"][:12]) or formatting.NONE,
+                plain(skip["reason"]),
+                formatting.count(skip["count"]),
             ]
-            for one in skipped["shown"][:MAX_ROWS]
+            for skip in skipped["shown"][:MAX_ROWS]
         ],
         numbers=1,
     )
@@ -255,11 +267,11 @@ def _failures(data: Mapping[str, Any]) -> Iterator[Block]:
             ["Failure code", "Metrics", "Times"],
             [
                 [
-                    code(one["code"], 80),
-                    ", ".join(plain(metric["name"], 60) for metric in one["metrics"][:8]),
-                    formatting.count(one["count"]),
+                    code(failure["code"], 80),
+                    ", ".join(plain(metric["name"], 60) for metric in failure["metrics"][:8]),
+                    formatting.count(failure["count"]),
                 ]
-                for one in codes
+                for failure in codes
             ],
             numbers=1,
         )
@@ -267,18 +279,26 @@ def _failures(data: Mapping[str, Any]) -> Iterator[Block]:
         yield _table(
             ["Root cause of failed cases", "Suggested fix", "Cases"],
             [
-                [code(one["name"], 80), plain(one["suggested_fix"]), formatting.count(one["count"])]
-                for one in data["root_causes"][:20]
+                [
+                    code(cause["name"], 80),
+                    plain(cause["suggested_fix"]),
+                    formatting.count(cause["count"]),
+                ]
+                for cause in data["root_causes"][:20]
             ],
             numbers=1,
         )
 
 
 def _problems(data: Mapping[str, Any]) -> Iterator[Block]:
-    errors, asked = data["cases"]["errors"][:20], data["ask_errors"]
+    errors, ask_errors = data["cases"]["errors"][:20], data["ask_errors"]
     lines = [plain(warning, 500) for warning in data["warnings"]]
-    lines += [f"{plain(one['error'])}: {formatting.plural(one['count'], 'time')}" for one in asked]
-    lines += [f"{code(one['case_id'], 80)}: {plain(one['error'])}" for one in errors]
+    lines += [
+        f"{plain(one['error'])}: {formatting.plural(one['count'], 'time')}" for one in ask_errors
+    ]
+    lines += [
+        f"{code(case_error['case_id'], 80)}: {plain(case_error['error'])}" for case_error in errors
+    ]
     left = len(data["cases"]["errors"]) - len(errors) + data["cases"]["more_errors"]
     yield "## Errors and warnings"
     yield _bullets(lines) if lines else "None."
@@ -299,11 +319,11 @@ def _usage(data: Mapping[str, Any]) -> Iterator[Block]:
             ["Judge", "Questions", "Calls", "Tokens in", "Tokens out", "Cost"],
             [
                 [
-                    code(one["judge"], 80),
-                    *(formatting.count(one[name]) for name in _SPENT),
-                    plain(formatting.money(one["cost_usd"])),
+                    code(judge["judge"], 80),
+                    *(formatting.count(judge[name]) for name in _SPENT),
+                    plain(formatting.money(judge["cost_usd"])),
                 ]
-                for one in data["judges"]
+                for judge in data["judges"]
             ],
             numbers=5,
         )
@@ -341,21 +361,23 @@ def _case(case: Mapping[str, Any]) -> Iterator[str]:
         yield f"Root cause: {code(case['root_cause'], 80)}{fix}"
     if case["outcomes"]:
         yield _bullets(
-            f"{formatting.held(one['passed'])} {plain(one['statement'])}: "
-            f"{plain(one['justification'] or 'no justification was given')}"
-            for one in case["outcomes"]
+            f"{formatting.outcome_mark(outcome['passed'])} {plain(outcome['statement'])}: "
+            f"{plain(outcome['justification'] or 'no justification was given')}"
+            for outcome in case["outcomes"]
         )
     if case["findings"]:
         yield _table(
             ["Metric", "Finding", "Justification", "Failure code", "Turns"],
             [
                 [
-                    code(f"{one['metric']} {one['part']}".strip(), 80),
-                    plain(one["shown"]),
-                    plain(one["justification"]) or formatting.NONE,
-                    code(one["failure_code"], 60) if one["failure_code"] else formatting.NONE,
-                    formatting.turns(one["turns"]),
+                    code(f"{finding['metric']} {finding['part']}".strip(), 80),
+                    plain(finding["shown"]),
+                    plain(finding["justification"]) or formatting.NONE,
+                    code(finding["failure_code"], 60)
+                    if finding["failure_code"]
+                    else formatting.NONE,
+                    formatting.turns(finding["turns"]),
                 ]
-                for one in case["findings"][:12]
+                for finding in case["findings"][:12]
             ],
         )

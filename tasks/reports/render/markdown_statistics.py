@@ -13,27 +13,27 @@ def statistics_blocks(compared: Mapping[str, Any]) -> Iterator[Block]:
     """The statistical verdict and what moved beside it."""
     if compared["mismatches"]:
         yield "### Not judged alike"
-        yield bullets(plain(one, 500) for one in compared["mismatches"])
-    if (found := compared["statistics"]) is None:
+        yield bullets(plain(mismatch, 500) for mismatch in compared["mismatches"])
+    if (statistics := compared["statistics"]) is None:
         return
-    yield f"### By the statistics: {found['word']}"
-    lines = [one["line"] for one in found["measures"]]
-    lines += [reason for reason in found["reasons"] if reason not in lines]
+    yield f"### By the statistics: {statistics['word']}"
+    lines = [measure["line"] for measure in statistics["measures"]]
+    lines += [reason for reason in statistics["reasons"] if reason not in lines]
     if lines:
-        yield bullets(plain(one, 500) for one in lines)
-    yield plain(found["note"], 500)
-    if moved := [one for one in found["exploratory"] if one["moved"]]:
+        yield bullets(plain(line, 500) for line in lines)
+    yield plain(statistics["note"], 500)
+    if changes := [change for change in statistics["exploratory"] if change["moved"]]:
         yield table(
             ["Moved (exploratory)", "Measure", "Baseline", "Candidate", "Change", "q"],
             [
                 [
-                    code(one["name"], 80),
-                    plain(one["measure"]),
-                    *(formatting.number(one[name], 1) for name in ("baseline", "candidate")),
-                    formatting.signed(one["delta"], 1),
-                    formatting.number(one["q_value"], 4),
+                    code(change["name"], 80),
+                    plain(change["measure"]),
+                    *(formatting.number(change[name], 1) for name in ("baseline", "candidate")),
+                    formatting.signed_number(change["delta"], 1),
+                    formatting.number(change["q_value"], 4),
                 ]
-                for one in moved
+                for change in changes
             ],
             numbers=4,
         )

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 from assizes.judge.errors import Inconclusive
 from assizes.judge.rows import COMPLETE
 from assizes.judge.summary.summary import RunSummary
-from assizes.judge.verdicts.executions import collected
+from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.runs.anchor_runs import stored_attribution
 from assizes.tasks.store import RunRecord, Store
 
@@ -52,33 +52,35 @@ class _RunNumbers(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Every family once."""
-        yield from self._of_summary()
-        yield from self._of_asks()
+        yield from self._summary_families()
+        yield from self._ask_families()
         yield self._family("quarantined", "records that could not be read", self._rejects())
         yield from self._times()
         yield from self._drift()
 
-    def _of_summary(self) -> Iterator[Metric]:
+    def _summary_families(self) -> Iterator[Metric]:
         summary = self._summary
         states = {
-            state: sum(getattr(one, state) for one in summary.metrics)
+            state: sum(getattr(metric, state) for metric in summary.metrics)
             for state in ("scored", "skipped", "failed")
         }
-        yield self._family("judgements", "headline scores", _by("state", states))
-        yield self._family("records", "what became of them", _by("state", summary.counts))
-        yield self._one("coverage_ratio", "scored / due", summary.coverage)
-        yield self._one("cases_pass_rate_ratio", "cases", _share(summary.cases_pass_rate_pct))
+        yield self._family("judgements", "headline scores", _labelled_samples("state", states))
+        yield self._family(
+            "records", "what became of them", _labelled_samples("state", summary.counts)
+        )
+        yield self._gauge("coverage_ratio", "scored / due", summary.coverage)
+        yield self._gauge("cases_pass_rate_ratio", "cases", _share(summary.cases_pass_rate_pct))
         score = _share(summary.weighted_metrics_score_pct)
-        yield self._one("weighted_metrics_score_ratio", "weighted mean of the metrics", score)
-        yield self._one("cost_usd", "of the judge models", summary.total_platform_cost_usd)
+        yield self._gauge("weighted_metrics_score_ratio", "weighted mean of the metrics", score)
+        yield self._gauge("cost_usd", "of the judge models", summary.total_platform_cost_usd)
         tokens = summary.total_platform_token_usage or {}
         kinds = {kind: used for kind, used in tokens.items() if kind != "total"}
-        yield self._family("tokens", "of the judge models", _by("kind", kinds))
+        yield self._family("tokens", "of the judge models", _labelled_samples("kind", kinds))
 
-    def _of_asks(self) -> Iterator[Metric]:
+    def _ask_families(self) -> Iterator[Metric]:
         asks = self._store.scan(self._record.run_id, "asks")
         code = pl.col("error").str.split(":").list.first().fill_null(ANSWERED)
-        found = collected(
+        calls_by_class = collect_rows(
             asks.group_by(code.alias("class")).agg(
                 pl.col("attempts").sum(),
                 (pl.col("attempts") - 1).clip(0).sum().alias("retries"),
@@ -86,19 +88,19 @@ class _RunNumbers(Collector):
                 pl.col("cached").sum(),
             )
         ).sort("class")
-        classes = dict(found.select("class", "attempts").iter_rows())
-        yield self._family("attempts", "model calls", _by("class", classes))
-        sums = found.select("retries", "waited_ms", "cached").sum().row(0, named=True)
+        classes = dict(calls_by_class.select("class", "attempts").iter_rows())
+        yield self._family("attempts", "model calls", _labelled_samples("class", classes))
+        sums = calls_by_class.select("retries", "waited_ms", "cached").sum().row(0, named=True)
         waited_s = sums["waited_ms"] / 1000
-        yield self._one("retries", "model calls after an ask's first", sums["retries"])
-        yield self._one("limiter_wait_seconds", "asks waited, all together", waited_s)
-        yield self._one("cache_hits", "asks answered by kept replies", sums["cached"])
+        yield self._gauge("retries", "model calls after an ask's first", sums["retries"])
+        yield self._gauge("limiter_wait_seconds", "asks waited, all together", waited_s)
+        yield self._gauge("cache_hits", "asks answered by kept replies", sums["cached"])
         yield from self._latency(asks)
 
     def _latency(self, asks: pl.LazyFrame) -> Iterator[Metric]:
         seconds = pl.col("latency_ms") / 1000
         called = asks.filter(pl.col("attempts") > 0)
-        counts = collected(
+        counts = collect_rows(
             called.select(
                 *((seconds <= bound).sum().alias(str(bound)) for bound in BUCKETS_S),
                 pl.len().alias("+Inf"),
@@ -113,13 +115,15 @@ class _RunNumbers(Collector):
         )
         family.add_metric(list(self._labels.values()), list(counts.items()), total)
         yield family
-        took = self._took_s
-        yield self._one("in_flight", "asks at once, on average", total / took if took else None)
+        duration_s = self._duration_s
+        yield self._gauge(
+            "in_flight", "asks at once, on average", total / duration_s if duration_s else None
+        )
 
     def _rejects(self) -> list[tuple[Labels, float]]:
         rejects = self._store.scan(self._record.run_id, "rejects")
-        found = collected(rejects.group_by("reason").len()).sort("reason")
-        return _by("reason", dict(found.iter_rows()))
+        reason_counts = collect_rows(rejects.group_by("reason").len()).sort("reason")
+        return _labelled_samples("reason", dict(reason_counts.iter_rows()))
 
     def _times(self) -> Iterator[Metric]:
         record = self._record
@@ -130,41 +134,45 @@ class _RunNumbers(Collector):
         )
         last = runs.select(pl.col("finished_at").max()).item()
         at = last.timestamp() if last else None
-        yield self._one("last_complete_timestamp_seconds", "end of the last whole run", at)
-        took = self._took_s
-        yield self._one("duration_seconds", "from begin to end, with interruptions", took)
+        yield self._gauge("last_complete_timestamp_seconds", "end of the last whole run", at)
+        duration_s = self._duration_s
+        yield self._gauge("duration_seconds", "from begin to end, with interruptions", duration_s)
         passed = float(self._summary.outcome == "passed" and record.status == COMPLETE)
-        yield self._one("passed", "1: a whole run that met its gates", passed)
+        yield self._gauge("passed", "1: a whole run that met its gates", passed)
 
     def _drift(self) -> Iterator[Metric]:
         """How the judge moved on its golden set."""
-        found = stored_attribution(self._store, self._record, None)
-        if found is None or found.anchors is None:
+        attribution = stored_attribution(self._store, self._record, None)
+        if attribution is None or attribution.anchors is None:
             return
         help_ = "mean overall score of the golden set, points of 0..100, after minus before"
-        yield self._one("golden_set_drift_points", help_, found.anchors.mean)
-        yield self._one("golden_set_drifted", "1: more than chance", float(found.judge_moved))
+        yield self._gauge("golden_set_drift_points", help_, attribution.anchors.mean)
+        yield self._gauge(
+            "golden_set_drifted", "1: more than chance", float(attribution.judge_moved)
+        )
 
     @property
-    def _took_s(self) -> float | None:
-        ended = self._record.finished_at
-        return (ended - self._record.started_at).total_seconds() if ended else None
+    def _duration_s(self) -> float | None:
+        end = self._record.finished_at
+        return (end - self._record.started_at).total_seconds() if end else None
 
     @property
     def _labels(self) -> Labels:
         return {"name": self._record.name, "trigger": self._record.trigger}
 
-    def _one(self, name: str, of: str, value: float | None) -> Metric:
-        return self._family(name, of, [] if value is None else [({}, float(value))])
+    def _gauge(self, name: str, description: str, value: float | None) -> Metric:
+        return self._family(name, description, [] if value is None else [({}, float(value))])
 
-    def _family(self, name: str, of: str, samples: Iterable[tuple[Labels, float]]) -> Metric:
-        made = GaugeMetricFamily(f"assizes_{name}", f"Of the last run: {of}")
+    def _family(
+        self, name: str, description: str, samples: Iterable[tuple[Labels, float]]
+    ) -> Metric:
+        family = GaugeMetricFamily(f"assizes_{name}", f"Of the last run: {description}")
         for more, value in samples:
-            made.add_sample(made.name, {**self._labels, **more}, value)
-        return made
+            family.add_sample(family.name, {**self._labels, **more}, value)
+        return family
 
 
-def _by(label: str, values: dict[str, int]) -> list[tuple[Labels, float]]:
+def _labelled_samples(label: str, values: dict[str, int]) -> list[tuple[Labels, float]]:
     return [({label: name}, float(value)) for name, value in values.items()]
 
 

@@ -12,7 +12,7 @@ from assizes.tasks.reports.render.charts import (
     DARK,
     LIGHT,
     WIDTH,
-    Chart,
+    ChartImage,
     Theme,
     axis_of,
     data_uri,
@@ -23,25 +23,29 @@ MAX_SERIES: Final = 12
 HEIGHT: Final = 110
 
 
-def trend_charts(found: Trends) -> list[Chart]:
+def trend_charts(trends: Trends) -> list[ChartImage]:
     """A drawing a series for a page, in either colour scheme; of the first twelve series."""
-    return [_chart(one) for one in found.series[:MAX_SERIES]]
+    return [_chart(trend) for trend in trends.series[:MAX_SERIES]]
 
 
-def trend_chart(found: Trends) -> str:
+def trend_chart(trends: Trends) -> str:
     """An SVG with a panel a series, the first twelve of them; a mark at each run with a signal."""
-    panels = [_panel(one, LIGHT).properties(title=_title(one)) for one in found.series[:MAX_SERIES]]
+    panels = [
+        _panel(trend, LIGHT).properties(title=_title(trend)) for trend in trends.series[:MAX_SERIES]
+    ]
     drawing = alt.vconcat(*panels, spacing=14).resolve_scale(x="shared", y="independent")
     return _svg(drawing, LIGHT, "white")
 
 
-def _chart(trend: Trend) -> Chart:
+def _chart(trend: Trend) -> ChartImage:
     light, dark = (
         data_uri(_svg(_panel(trend, theme), theme, "transparent")) for theme in (LIGHT, DARK)
     )
     title = _title(trend)
-    said = f"Line chart of {title}, {len(trend.points)} runs; the table above has the last value."
-    return Chart(light=light, dark=dark, alt=said, title=title)
+    alt_text = (
+        f"Line chart of {title}, {len(trend.points)} runs; the table above has the last value."
+    )
+    return ChartImage(light=light, dark=dark, alt=alt_text, title=title)
 
 
 def _title(trend: Trend) -> str:
@@ -83,5 +87,5 @@ def _panel(trend: Trend, theme: Theme) -> Any:
 
 
 def _value(point: dict[str, Any], trend: Trend) -> dict[str, Any]:
-    kept = {name: point[name] for name in ("at", "bridged", "low", "high")}
-    return {**kept, "signal": bool(point["signals"]) and trend.reference is not None}
+    fields = {name: point[name] for name in ("at", "bridged", "low", "high")}
+    return {**fields, "signal": bool(point["signals"]) and trend.reference is not None}

@@ -15,7 +15,7 @@ from assizes.tasks.reports.schema.report import Report
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
-class _Plain(GenerateJsonSchema):
+class _UntitledSchema(GenerateJsonSchema):
     """Without a title for each key, which only says the key again."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
@@ -25,8 +25,8 @@ class _Plain(GenerateJsonSchema):
 
 def report_schema() -> dict[str, Any]:
     """The schema as data; every key is required, and no other is allowed."""
-    described = Report.model_json_schema(mode="serialization", schema_generator=_Plain)
-    return {"$schema": DIALECT, **described}
+    schema = Report.model_json_schema(mode="serialization", schema_generator=_UntitledSchema)
+    return {"$schema": DIALECT, **schema}
 
 
 def schema_text() -> str:

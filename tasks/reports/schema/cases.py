@@ -7,10 +7,10 @@ from pydantic import Field
 from assizes.judge.comparison.cases import CaseStatus as Change
 from assizes.judge.score import Status
 from assizes.judge.verdicts.verdict import CaseStatus
-from assizes.tasks.reports.schema.parts import Part
+from assizes.tasks.reports.schema.parts import ReportPart
 
 
-class Execution(Part):
+class Execution(ReportPart):
     """Which case, and which repetition of it."""
 
     case_id: str
@@ -29,7 +29,7 @@ class CaseLine(Execution):
     summary: str | None
 
 
-class OutcomeLine(Part):
+class OutcomeLine(ReportPart):
     """An expected outcome: whether it holds, and why."""
 
     passed: bool
@@ -37,7 +37,7 @@ class OutcomeLine(Part):
     justification: str
 
 
-class Finding(Part):
+class Finding(ReportPart):
     """A score of a case."""
 
     judge: str
@@ -75,7 +75,7 @@ class CaseError(Execution):
     error: str
 
 
-class Cases(Part):
+class Cases(ReportPart):
     """Cases, those that need a reader first."""
 
     total: int

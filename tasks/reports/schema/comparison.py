@@ -9,10 +9,10 @@ from pydantic import Field
 from assizes.judge.comparison.compare import Ending
 from assizes.judge.comparison.statistical_verdict import Exploratory, MetricVerdict, Mix
 from assizes.judge.statistics.effects import Word
-from assizes.tasks.reports.schema.parts import OfMany, Part
+from assizes.tasks.reports.schema.parts import OfMany, ReportPart
 
 
-class Side(Part):
+class Side(ReportPart):
     """One of the two runs."""
 
     run_id: str
@@ -43,7 +43,7 @@ class Within(OfMany):
     threshold: float = Field(description="points of 0..100")
 
 
-class Statistics(Part):
+class Statistics(ReportPart):
     """The statistical verdict."""
 
     verdict: Word
@@ -61,7 +61,7 @@ class Statistics(Part):
     noise: Within | None = Field(description="null: no case was repeated")
 
 
-class Rule(Part):
+class Rule(ReportPart):
     """One of the three rules (seed 001), as text."""
 
     name: str
@@ -71,7 +71,7 @@ class Rule(Part):
     limit: str
 
 
-class Totals(Part):
+class Totals(ReportPart):
     """How many cases of both runs went which way."""
 
     matched: int
@@ -81,7 +81,7 @@ class Totals(Part):
     errors: int
 
 
-class MovedCase(Part):
+class MovedCase(ReportPart):
     """A case that moved."""
 
     case_id: str
@@ -92,7 +92,7 @@ class MovedCase(Part):
     moved: str = Field(description="its metrics, the largest move first")
 
 
-class Movers(Part):
+class Movers(ReportPart):
     """The cases that moved one way."""
 
     total: int
@@ -101,7 +101,7 @@ class Movers(Part):
     shown: list[MovedCase]
 
 
-class MetricChange(Part):
+class MetricChange(ReportPart):
     """How a metric moved over the cases of both runs."""
 
     metric: str
@@ -112,7 +112,7 @@ class MetricChange(Part):
     delta: float | None
 
 
-class Setting(Part):
+class Setting(ReportPart):
     """A setting that the two runs do not share."""
 
     field: str
@@ -120,7 +120,7 @@ class Setting(Part):
     candidate: str
 
 
-class PromptChange(Part):
+class PromptChange(ReportPart):
     """What differs in the prompts of a judge of both runs."""
 
     judge: str
@@ -128,14 +128,14 @@ class PromptChange(Part):
     more: int = Field(description="how many lines are not shown")
 
 
-class Prompts(Part):
+class Prompts(ReportPart):
     """What differs in what the judges were told."""
 
     note: str | None = Field(description="null: the judges are the same")
     judges: list[PromptChange]
 
 
-class Comparison(Part):
+class Comparison(ReportPart):
     """This run beside its baseline."""
 
     baseline: Side

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from assizes.judge.summary.run_intervals import NumberInterval
 
 
-class Part(BaseModel):
+class ReportPart(BaseModel):
     """A part of report.json: these keys and no others."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -19,21 +19,21 @@ class Interval(NumberInterval):
     shown: str
 
 
-class Counted(Part):
+class Counted(ReportPart):
     """How often a name came up."""
 
     name: str
     count: int
 
 
-class NameValue(Part):
+class NameValue(ReportPart):
     """A name and what is said of it, both as text."""
 
     name: str
     value: str
 
 
-class OfMany(Part):
+class OfMany(ReportPart):
     """Ids of cases, cut where there are many."""
 
     total: int

@@ -10,10 +10,10 @@ from assizes.judge.history.anchors import Cause, Change
 from assizes.judge.summary.spending import JudgeSpending
 from assizes.tasks.reports.schema.cases import Cases
 from assizes.tasks.reports.schema.comparison import Comparison
-from assizes.tasks.reports.schema.parts import Counted, Interval, NameValue, Part
+from assizes.tasks.reports.schema.parts import Counted, Interval, NameValue, ReportPart
 
 
-class JudgedBy(Part):
+class JudgedBy(ReportPart):
     """Who judged; `line` says it in a sentence."""
 
     line: str
@@ -22,7 +22,7 @@ class JudgedBy(Part):
     offline: bool = Field(description="no language model: plain text rules")
 
 
-class RunHead(Part):
+class RunHead(ReportPart):
     """Which run it is."""
 
     run_id: str
@@ -35,7 +35,7 @@ class RunHead(Part):
     agents: list[str]
 
 
-class Dimension(Part):
+class Dimension(ReportPart):
     """A gate of the run."""
 
     name: Literal["Metrics", "Cases", "Coverage"]
@@ -48,7 +48,7 @@ class Dimension(Part):
     interval: Interval | None
 
 
-class Verdict(Part):
+class Verdict(ReportPart):
     """What became of the run."""
 
     outcome: Literal[
@@ -67,7 +67,7 @@ class Verdict(Part):
     dimensions: list[Dimension]
 
 
-class Counts(Part):
+class Counts(ReportPart):
     """What became of every record that was read."""
 
     read: int
@@ -76,14 +76,14 @@ class Counts(Part):
     sentence: str
 
 
-class Failure(Part):
+class Failure(ReportPart):
     """Why scores could not be had."""
 
     code: str
     count: int
 
 
-class Coverage(Part):
+class Coverage(ReportPart):
     """Scores found, of those that were due."""
 
     scored: int
@@ -95,7 +95,7 @@ class Coverage(Part):
     sentence: str
 
 
-class Family(Part):
+class Family(ReportPart):
     """Metrics that decide together."""
 
     family: Literal["conversation", "judges", "quality", "measured"]
@@ -103,14 +103,14 @@ class Family(Part):
     meaning: str
 
 
-class LabelCount(Part):
+class LabelCount(ReportPart):
     """How often a label was given."""
 
     label: str
     count: int
 
 
-class MetricLine(Part):
+class MetricLine(ReportPart):
     """A metric of the run."""
 
     judge: str
@@ -131,14 +131,14 @@ class MetricLine(Part):
     pass_rate_interval: Interval | None
 
 
-class Published(Part):
+class Published(ReportPart):
     """A number under the name that its judge publishes it by."""
 
     name: str
     value: float | None
 
 
-class TierLine(Part):
+class TierLine(ReportPart):
     """The mean score of a tier."""
 
     tier: str
@@ -146,7 +146,7 @@ class TierLine(Part):
     interval: Interval | None
 
 
-class CodeLine(Part):
+class CodeLine(ReportPart):
     """A failure code, and the metrics it was given for."""
 
     code: str
@@ -154,7 +154,7 @@ class CodeLine(Part):
     metrics: list[Counted]
 
 
-class FailureCodes(Part):
+class FailureCodes(ReportPart):
     """Failure codes, the most frequent first."""
 
     total: int
@@ -169,7 +169,7 @@ class RootCause(Counted):
     suggested_fix: str | None
 
 
-class Bin(Part):
+class Bin(ReportPart):
     """Cases whose overall score lies in [from, to)."""
 
     low: int = Field(alias="from")
@@ -178,13 +178,13 @@ class Bin(Part):
     not_passed: int
 
 
-class Distribution(Part):
+class Distribution(ReportPart):
     """Cases by overall score."""
 
     bins: list[Bin]
 
 
-class Facts(Part):
+class Facts(ReportPart):
     """A few figures as text."""
 
     title: str
@@ -197,7 +197,7 @@ class JudgeLine(JudgeSpending):
     judge: str
 
 
-class SkipLine(Part):
+class SkipLine(ReportPart):
     """A judge that had no say in some cases."""
 
     judge: str
@@ -206,21 +206,21 @@ class SkipLine(Part):
     count: int
 
 
-class Skips(Part):
+class Skips(ReportPart):
     """Judges that had no say, and why."""
 
     shown: list[SkipLine]
     more: int = Field(description="how many lines are not shown")
 
 
-class AskError(Part):
+class AskError(ReportPart):
     """A question that was not answered."""
 
     error: str
     count: int
 
 
-class Attributed(Part):
+class Attributed(ReportPart):
     """Whose change it is (docs/trends.md), and the same in words."""
 
     cause: Cause
@@ -230,14 +230,14 @@ class Attributed(Part):
     sentence: str
 
 
-class Reproduce(Part):
+class Reproduce(ReportPart):
     """How to get the run again."""
 
     toml: str
     commands: list[str]
 
 
-class Report(Part):
+class Report(ReportPart):
     """A run of assizes: report.json."""
 
     schema_version: int

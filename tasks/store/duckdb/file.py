@@ -16,9 +16,9 @@ import polars as pl
 from tenacity import retry, retry_if_exception_message, stop_after_delay, wait_fixed
 
 from assizes.judge.errors import NoStore, SchemaVersion, StoreBusy, StoreError
-from assizes.judge.rows import LATER, SCHEMA_VERSION, TABLES, lacking
+from assizes.judge.rows import LATER_COLUMNS, SCHEMA_VERSION, TABLES, missing_columns
 from assizes.tasks.runtime.failpoints import failpoint
-from assizes.tasks.store.duckdb.journal import Committed, Journal, entries, lost
+from assizes.tasks.store.duckdb.journal import CommitState, Journal, missing_commits, shard_entries
 
 log = logging.getLogger(__name__)
 
@@ -39,23 +39,23 @@ _OWN_TABLES: Final = (
     "create table _meta (schema_version INTEGER)",
 )
 
-_TO_READ: Final = ("_meta", "_identity", "calibrations")
+_READER_TABLES: Final = ("_meta", "_identity", "calibrations")
 
 _IDENTITY: Final = "create table if not exists _identity (store VARCHAR)"
 
-MEMORY: Final = Path(":memory:")
+IN_MEMORY: Final = Path(":memory:")
 
-_LOCKED: Final = "Conflicting lock"
+_LOCK_MESSAGE: Final = "Conflicting lock"
 _MAGIC: Final = slice(8, 12)
-_TORN: Final = re.compile(
+_DAMAGE_PATTERN: Final = re.compile(
     r"corrupt|checksum|INTERNAL|FATAL|serializ|WAL|beyond the end|could not read", re.IGNORECASE
 )
 
-PATIENCE_S: Final = 3.0
+LOCK_WAIT_S: Final = 3.0
 """So long a process that wants to write waits for others: who only looks lets go of a file soon."""
 
 
-def connected(uri: str, path: Path, *, writing: bool) -> duckdb.DuckDBPyConnection:
+def open_connection(uri: str, path: Path, *, writing: bool) -> duckdb.DuckDBPyConnection:
     """A connection to the file.
 
     Raises:
@@ -67,24 +67,26 @@ def connected(uri: str, path: Path, *, writing: bool) -> duckdb.DuckDBPyConnecti
             path.parent.mkdir(parents=True, exist_ok=True)
         elif not path.exists():
             raise NoStore.at(uri)
-        return _untouched(_to_write(path) if writing else duckdb.connect(path, read_only=True))
+        return _prepare_connection(
+            _connect_for_writing(path) if writing else duckdb.connect(path, read_only=True)
+        )
     except OSError as error:
         raise StoreError(f"{uri}: cannot make its folder: {error.strerror or error}") from error
     except duckdb.Error as error:
-        raise _refusal(uri, path, str(error)) from error
+        raise _open_error(uri, path, str(error)) from error
 
 
 @retry(
-    retry=retry_if_exception_message(match=rf"(?s).*{_LOCKED}"),
-    stop=stop_after_delay(PATIENCE_S),
+    retry=retry_if_exception_message(match=rf"(?s).*{_LOCK_MESSAGE}"),
+    stop=stop_after_delay(LOCK_WAIT_S),
     wait=wait_fixed(0.05),
     reraise=True,
 )
-def _to_write(path: Path) -> duckdb.DuckDBPyConnection:
+def _connect_for_writing(path: Path) -> duckdb.DuckDBPyConnection:
     return duckdb.connect(path)
 
 
-def _untouched(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+def _prepare_connection(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     """Until a file was looked at, closing it must not settle what is left of its log.
 
     What DuckDB lacks it would fetch over the network.
@@ -117,65 +119,74 @@ def prepare_tables(
         SchemaVersion: when another version wrote it.
         StoreError: when it holds no store, tables of others, or less than was committed.
     """
-    listed = journal.read()
+    journal_state = journal.read()
     if "_meta" in present:
-        found = con.execute("select max(schema_version) from _meta").fetchall()[0][0]
-        if found != SCHEMA_VERSION:
-            raise SchemaVersion.mismatch(uri, found, SCHEMA_VERSION)
-        _check_whole(con, uri, listed, identified="_identity" in present)
+        version = con.execute("select max(schema_version) from _meta").fetchall()[0][0]
+        if version != SCHEMA_VERSION:
+            raise SchemaVersion.mismatch(uri, version, SCHEMA_VERSION)
+        _check_complete(con, uri, journal_state, has_identity="_identity" in present)
         return
-    if listed.store is not None and not listed.is_empty:
-        raise damaged(uri, "it is empty, and its journal lists " + _all_of(listed))
+    if journal_state.store is not None and not journal_state.is_empty:
+        raise damage_error(
+            uri, "it is empty, and its journal lists " + _contents_text(journal_state)
+        )
     if not writing:
         raise NoStore.at(uri, ", a DuckDB file without one")
-    taken = sorted(TABLES.keys() & present)
-    if taken:
+    foreign_tables = sorted(TABLES.keys() & present)
+    if foreign_tables:
         raise StoreError(
-            f"{uri} holds other tables named {', '.join(taken)}; point [store] uri to a new file"
+            f"{uri} holds other tables named {', '.join(foreign_tables)}; point [store] uri to a new file"
         )
-    for statement in (*(create(table) for table in TABLES), *_OWN_TABLES):
+    for statement in (*(create_statement(table) for table in TABLES), *_OWN_TABLES):
         con.execute(statement)
         failpoint("warehouse.open.half")
     con.execute("insert into _meta values (?)", [SCHEMA_VERSION])
 
 
-def identify(con: duckdb.DuckDBPyConnection) -> None:
+def assign_identity(con: duckdb.DuckDBPyConnection) -> None:
     """A file that was looked at: it may be written, and has an id, which its journal names."""
     con.execute("pragma enable_checkpoint_on_shutdown")
-    con.execute(create("calibrations"))
+    con.execute(create_statement("calibrations"))
     add_later_columns(con)
     con.execute(_IDENTITY)
     if not con.execute("select store from _identity").fetchall():
         con.execute("insert into _identity values (?)", [uuid.uuid4().hex])
 
 
-def held(con: duckdb.DuckDBPyConnection) -> Committed:
+def read_commit_state(con: duckdb.DuckDBPyConnection) -> CommitState:
     """What the file holds."""
     (identity,) = con.execute("select max(store) from _identity").fetchall()
     shards = con.execute("select run_id, shard, sha from _commits").fetchall()
     ended = "select run_id, status from runs where finished_at is not null"
-    return Committed(identity[0], dict(entries(shards)), dict(con.execute(ended).fetchall()))
+    return CommitState(
+        identity[0], dict(shard_entries(shards)), dict(con.execute(ended).fetchall())
+    )
 
 
-def start_anew(uri: str, path: Path, journal: Journal) -> None:
+def set_aside_old_journal(uri: str, path: Path, journal: Journal) -> None:
     """A file that was taken away leaves its journal: put it aside, and say so.
 
     Raises:
         StoreError: when only the write-ahead log is left, so that no person took the file away.
     """
-    if path.exists() or path == MEMORY:
+    if path.exists() or path == IN_MEMORY:
         return
-    listed = journal.read()
+    journal_state = journal.read()
     wal = path.with_name(f"{path.name}.wal")
     if path.with_name(f"{path.name}.rebuilt").exists():
         raise StoreError(f"{uri} is being rebuilt, or was; run `assizes rebuild` to end that")
     if wal.exists():
-        raise damaged(uri, f"{path.name} is gone and {wal.name} is still there")
-    if not listed.is_empty and (aside := journal.set_aside(listed.store or "old")):
-        log.warning("%s is gone and is made anew; it held %s (%s)", uri, _all_of(listed), aside)
+        raise damage_error(uri, f"{path.name} is gone and {wal.name} is still there")
+    if not journal_state.is_empty and (aside := journal.set_aside(journal_state.store or "old")):
+        log.warning(
+            "%s is gone and is made anew; it held %s (%s)",
+            uri,
+            _contents_text(journal_state),
+            aside,
+        )
 
 
-def damaged(uri: str, what: str) -> StoreError:
+def damage_error(uri: str, what: str) -> StoreError:
     """A file that cannot be read, or holds less than was committed: what it is, what to do."""
     return StoreError(
         f"{uri} is damaged: {what}. Nothing was changed. Put back the file with its .wal from a "
@@ -184,9 +195,9 @@ def damaged(uri: str, what: str) -> StoreError:
     )
 
 
-def is_torn(message: str) -> bool:
+def is_damage_message(message: str) -> bool:
     """Whether a message of DuckDB speaks of a file that is not as it was written."""
-    return _TORN.search(message) is not None
+    return _DAMAGE_PATTERN.search(message) is not None
 
 
 def first_line(error: object) -> str:
@@ -194,24 +205,26 @@ def first_line(error: object) -> str:
     return str(error).strip().split("\n", 1)[0]
 
 
-def _check_whole(
-    con: duckdb.DuckDBPyConnection, uri: str, listed: Committed, *, identified: bool
+def _check_complete(
+    con: duckdb.DuckDBPyConnection, uri: str, journal_state: CommitState, *, has_identity: bool
 ) -> None:
-    if not identified or listed.store is None:
+    if not has_identity or journal_state.store is None:
         return
-    now = held(con)
-    if now.store == listed.store and (missing := lost(listed, now)):
-        raise damaged(uri, f"its journal lists {', '.join(missing)}, and they are not there")
+    file_state = read_commit_state(con)
+    if file_state.store == journal_state.store and (
+        missing := missing_commits(journal_state, file_state)
+    ):
+        raise damage_error(uri, f"its journal lists {', '.join(missing)}, and they are not there")
 
 
-def _all_of(listed: Committed) -> str:
-    runs = {run for run, _ in listed.shards} | listed.ended.keys()
-    return f"{len(listed.shards)} shards of {len(runs)} runs"
+def _contents_text(state: CommitState) -> str:
+    runs = {run for run, _ in state.shards} | state.endings.keys()
+    return f"{len(state.shards)} shards of {len(runs)} runs"
 
 
-def _refusal(uri: str, path: Path, message: str) -> StoreError:
+def _open_error(uri: str, path: Path, message: str) -> StoreError:
     """What DuckDB's refusal to open a file means, and what to do."""
-    if _LOCKED in message:
+    if _LOCK_MESSAGE in message:
         owner = re.search(r"PID (\d+)", message)
         holder = f"process {owner[1]} on {socket.gethostname()}" if owner else "another process"
         return StoreBusy(
@@ -223,17 +236,17 @@ def _refusal(uri: str, path: Path, message: str) -> StoreError:
             f"{uri} is open in this process (process {os.getpid()}) the other way, for reading or "
             "for writing; close it there first"
         )
-    said = first_line(message)
-    if _was_a_store(path) and is_torn(message):
-        return damaged(uri, said)
+    line = first_line(message)
+    if _is_store_file(path) and is_damage_message(message):
+        return damage_error(uri, line)
     if "not a valid DuckDB database" in message:
-        if _was_a_store(path):
-            return damaged(uri, said)
+        if _is_store_file(path):
+            return damage_error(uri, line)
         return StoreError(f"{uri} is not a DuckDB file; point [store] uri to another one")
-    return StoreError(f"{uri}: {said}")
+    return StoreError(f"{uri}: {line}")
 
 
-def _was_a_store(path: Path) -> bool:
+def _is_store_file(path: Path) -> bool:
     """Whether a file that DuckDB refuses was one of ours: it has our journal, or DuckDB's mark."""
     journal = Journal(path).path
     if journal is not None and journal.exists():
@@ -245,12 +258,16 @@ def _was_a_store(path: Path) -> bool:
         return False
 
 
-def present_in(con: duckdb.DuckDBPyConnection, *, writing: bool) -> set[str]:
+def present_tables(con: duckdb.DuckDBPyConnection, *, writing: bool) -> set[str]:
     """The tables of a file; only those that a reader must know of where it is not to be written:
     listing all takes a quarter of the time of opening. Not within a transaction, which a table that
     is not there would end.
     """
-    return tables_in(con) if writing else {one for one in _TO_READ if _is_there(con, one)}
+    return (
+        table_names(con)
+        if writing
+        else {table for table in _READER_TABLES if _is_there(con, table)}
+    )
 
 
 def _is_there(con: duckdb.DuckDBPyConnection, table: str) -> bool:
@@ -261,34 +278,34 @@ def _is_there(con: duckdb.DuckDBPyConnection, table: str) -> bool:
     return True
 
 
-def tables_in(con: duckdb.DuckDBPyConnection) -> set[str]:
+def table_names(con: duckdb.DuckDBPyConnection) -> set[str]:
     """The names of a file's tables."""
-    found = con.execute("select table_name from information_schema.tables").fetchall()
-    return {name for (name,) in found}
+    rows = con.execute("select table_name from information_schema.tables").fetchall()
+    return {name for (name,) in rows}
 
 
-def columns_in(con: duckdb.DuckDBPyConnection, table: str) -> list[str]:
+def column_names(con: duckdb.DuckDBPyConnection, table: str) -> list[str]:
     """The columns that a table of a file has."""
     return con.sql(f"select * from {table} limit 0").columns
 
 
 def add_later_columns(con: duckdb.DuckDBPyConnection) -> None:
     """Give the tables of an older file the columns that were added since; null in its rows."""
-    for table in LATER:
-        for name, dtype in lacking(table, columns_in(con, table)).items():
+    for table in LATER_COLUMNS:
+        for name, dtype in missing_columns(table, column_names(con, table)).items():
             con.execute(f'alter table {table} add column "{name}" {TYPES[dtype]}')
 
 
-def selection(con: duckdb.DuckDBPyConnection, table: str, columns: Iterable[str]) -> str:
+def select_list(con: duckdb.DuckDBPyConnection, table: str, columns: Iterable[str]) -> str:
     """What to select for these columns of a table; null for one that an older file lacks."""
-    absent = lacking(table, columns_in(con, table)) if table in LATER else {}
+    absent = missing_columns(table, column_names(con, table)) if table in LATER_COLUMNS else {}
     return ", ".join(
         f'null::{TYPES[absent[name]]} as "{name}"' if name in absent else f'"{name}"'
         for name in columns
     )
 
 
-def create(table: str) -> str:
+def create_statement(table: str) -> str:
     """The statement that makes a public table where there is none."""
     columns = ", ".join(f'"{name}" {TYPES[dtype]}' for name, dtype in TABLES[table].items())
     return f"create table if not exists {table} ({columns})"

@@ -13,7 +13,7 @@ from polars.io.plugins import register_io_source
 
 from assizes.judge.rows import KEYS, TABLES
 from assizes.tasks.store.arrow import ArrowView
-from assizes.tasks.store.duckdb.file import selection
+from assizes.tasks.store.duckdb.file import select_list
 from assizes.tasks.store.record import newest_first
 
 _BLOCK_ROWS: Final = 1 << 15
@@ -23,7 +23,7 @@ _ROW_GROUP: Final = 122_880
 """Rows that DuckDB writes together."""
 
 
-def insert(con: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:
+def insert_rows(con: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:
     """Append rows to a table; those of more than one row group may change places, as to keep their
     order within little memory takes DuckDB half as long again. After an error `in_order` is due.
     """
@@ -33,11 +33,11 @@ def insert(con: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> No
     if rows.height > _ROW_GROUP:
         con.execute("set preserve_insertion_order=false")
     con.execute(f"insert into {table} select * from _incoming")
-    in_order(con)
+    restore_row_order(con)
     con.unregister("_incoming")
 
 
-def in_order(con: duckdb.DuckDBPyConnection) -> None:
+def restore_row_order(con: duckdb.DuckDBPyConnection) -> None:
     """Rows keep their order again; nothing where the connection is lost."""
     with suppress(duckdb.Error):
         con.execute("set preserve_insertion_order=true")
@@ -45,13 +45,13 @@ def in_order(con: duckdb.DuckDBPyConnection) -> None:
 
 def rows_of(con: duckdb.DuckDBPyConnection, table: str, run_id: str | None = None) -> pl.DataFrame:
     """All rows of a table, or those of one run, sorted by the table's keys."""
-    query = f"select {selection(con, table, TABLES[table])} from {table}"
+    query = f"select {select_list(con, table, TABLES[table])} from {table}"
     if run_id is None:
         relation = con.sql(query)
     else:
         relation = con.sql(f"{query} where run_id = $run_id", params={"run_id": run_id})
-    found = pl.DataFrame(ArrowView(relation)).cast(pl.Schema(TABLES[table]))
-    return found.sort(KEYS[table], maintain_order=True)
+    rows = pl.DataFrame(ArrowView(relation)).cast(pl.Schema(TABLES[table]))
+    return rows.sort(KEYS[table], maintain_order=True)
 
 
 def run_ids(con: duckdb.DuckDBPyConnection) -> list[str]:
@@ -61,18 +61,18 @@ def run_ids(con: duckdb.DuckDBPyConnection) -> list[str]:
 
 def plan_of(con: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, Any] | None:
     """The plan a run was frozen with; null where there is no such run."""
-    found = con.execute("select plan from _plans where run_id = ?", [run_id]).fetchall()
-    return dict(json.loads(found[0][0])) if found else None
+    rows = con.execute("select plan from _plans where run_id = ?", [run_id]).fetchall()
+    return dict(json.loads(rows[0][0])) if rows else None
 
 
-def end_of(con: duckdb.DuckDBPyConnection, table: str, run_id: str) -> int:
+def end_row_id(con: duckdb.DuckDBPyConnection, table: str, run_id: str) -> int:
     """The row id after the last row of a run; rows are only ever added behind it."""
     query = f"select coalesce(max(rowid) + 1, 0) from {table} where run_id = ?"
     return int(con.execute(query, [run_id]).fetchall()[0][0])
 
 
-def lazily(
-    using: Callable[[], AbstractContextManager[duckdb.DuckDBPyConnection]],
+def lazy_rows(
+    connect: Callable[[], AbstractContextManager[duckdb.DuckDBPyConnection]],
     table: str,
     run_id: str,
     end: int,
@@ -80,23 +80,25 @@ def lazily(
     """A run's rows before a row id, as a query reads them: its columns, a block at a time."""
 
     def blocks(
-        columns: list[str] | None, predicate: pl.Expr | None, most: int | None, _: int | None
+        columns: list[str] | None, predicate: pl.Expr | None, limit: int | None, _: int | None
     ) -> Iterator[pl.DataFrame]:
-        left = end if most is None else most
+        left = end if limit is None else limit
         for start in range(0, end, _BLOCK_ROWS):
-            with using() as con:
-                rows = _Rows(con, table, run_id, start, start + _BLOCK_ROWS).narrowed(predicate)
-                found = rows.read(columns or list(TABLES[table]))
-            found = _meeting(predicate, found).head(left)
-            left -= found.height
-            yield found
+            with connect() as con:
+                rows = _RowRange(con, table, run_id, start, start + _BLOCK_ROWS).narrow_range(
+                    predicate
+                )
+                block = rows.read(columns or list(TABLES[table]))
+            block = _matching_rows(predicate, block).head(left)
+            left -= block.height
+            yield block
             if not left:
                 return
 
     return register_io_source(blocks, schema=TABLES[table], is_pure=True)
 
 
-class _Rows(NamedTuple):
+class _RowRange(NamedTuple):
     """The rows of a run among the row ids from `start` up to `stop`."""
 
     con: duckdb.DuckDBPyConnection
@@ -105,14 +107,14 @@ class _Rows(NamedTuple):
     start: int
     stop: int
 
-    def narrowed(self, predicate: pl.Expr | None) -> _Rows:
+    def narrow_range(self, predicate: pl.Expr | None) -> _RowRange:
         """The rows from the first that meets a condition to the last: its columns alone are read
         to find them, and a case among thousands is found without the texts of the others.
         """
         if predicate is None:
             return self
-        named = dict.fromkeys(predicate.meta.root_names())
-        ids = self._selected("rowid", list(named)).filter(predicate)["rowid"]
+        names = dict.fromkeys(predicate.meta.root_names())
+        ids = self._select_rows("rowid", list(names)).filter(predicate)["rowid"]
         first, last = ids.min(), ids.max()
         if not isinstance(first, int) or not isinstance(last, int):
             return self._replace(stop=self.start)
@@ -120,25 +122,25 @@ class _Rows(NamedTuple):
 
     def read(self, columns: list[str]) -> pl.DataFrame:
         """Some columns of the rows."""
-        return self._selected(None, columns)
+        return self._select_rows(None, columns)
 
-    def _selected(self, own: str | None, columns: list[str]) -> pl.DataFrame:
-        names = [selection(self.con, self.table, columns)] if columns else []
+    def _select_rows(self, extra_column: str | None, columns: list[str]) -> pl.DataFrame:
+        names = [select_list(self.con, self.table, columns)] if columns else []
         query = (
-            f"select {', '.join([*([own] if own else []), *names])} from {self.table} "
+            f"select {', '.join([*([extra_column] if extra_column else []), *names])} from {self.table} "
             "where rowid >= $start and rowid < $stop and run_id = $run_id"
         )
         bounds = {"start": self.start, "stop": self.stop, "run_id": self.run_id}
-        found = pl.DataFrame(ArrowView(self.con.sql(query, params=bounds)))
-        return found.cast({name: TABLES[self.table][name] for name in columns})
+        rows = pl.DataFrame(ArrowView(self.con.sql(query, params=bounds)))
+        return rows.cast({name: TABLES[self.table][name] for name in columns})
 
 
-def _meeting(predicate: pl.Expr | None, rows: pl.DataFrame) -> pl.DataFrame:
+def _matching_rows(predicate: pl.Expr | None, rows: pl.DataFrame) -> pl.DataFrame:
     """The rows that meet a condition, if there is one."""
     if predicate is None:
         return rows
-    found = rows.filter(predicate)
-    if found.height > rows.height // 8:
-        return found
+    matches = rows.filter(predicate)
+    if matches.height > rows.height // 8:
+        return matches
     # polars would keep all the text of a block alive for a few rows of it: they are copied.
-    return pl.DataFrame(found.rows(), schema=found.schema, orient="row")
+    return pl.DataFrame(matches.rows(), schema=matches.schema, orient="row")

@@ -25,39 +25,39 @@ from assizes.judge.rows import TABLES, as_json, frame
 from assizes.tasks.runtime.closing import Closing
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.store.duckdb.file import (
-    MEMORY,
-    connected,
-    damaged,
+    IN_MEMORY,
+    assign_identity,
+    damage_error,
     first_line,
-    held,
-    identify,
-    is_torn,
+    is_damage_message,
+    open_connection,
     prepare_tables,
-    present_in,
-    start_anew,
+    present_tables,
+    read_commit_state,
+    set_aside_old_journal,
 )
 from assizes.tasks.store.duckdb.journal import Journal
 from assizes.tasks.store.duckdb.rows import (
-    end_of,
-    in_order,
-    insert,
-    lazily,
+    end_row_id,
+    insert_rows,
+    lazy_rows,
     plan_of,
+    restore_row_order,
     rows_of,
     run_ids,
 )
 from assizes.tasks.store.record import (
-    OF_CASES,
+    CASE_TABLES,
     RUN_TABLES,
     RunRecord,
     checked_frames,
     checked_id,
     checked_metrics,
     checked_table,
-    ending,
+    final_record,
     full_id,
     newest_first,
-    resumed,
+    resumable_run,
 )
 
 MEMORY_LIMIT: Final = "64MB"
@@ -66,7 +66,7 @@ to a folder beside the file.
 """
 
 
-class Warehouse(Closing):
+class DuckDBStore(Closing):
     """The DuckDB store; see `assizes.tasks.store.protocol.Store` for what its methods promise."""
 
     sliceable: Final = False
@@ -75,30 +75,30 @@ class Warehouse(Closing):
         self.uri = uri
         self._lock = threading.Lock()
         self._connection: duckdb.DuckDBPyConnection | None = None
-        self._journal = Journal(None if path == MEMORY else path)
-        writing = writing or path == MEMORY
+        self._journal = Journal(None if path == IN_MEMORY else path)
+        writing = writing or path == IN_MEMORY
         if writing:
-            start_anew(uri, path, self._journal)
-        self._connection = connected(uri, path, writing=writing)
+            set_aside_old_journal(uri, path, self._journal)
+        self._connection = open_connection(uri, path, writing=writing)
         failpoint("warehouse.open.connected")
         with ExitStack() as undo:
             undo.callback(self.close)
-            with self._told() as con:
-                present = present_in(con, writing=writing)
-            self._calibrated = writing or "calibrations" in present
+            with self._exclusive_connection() as con:
+                present = present_tables(con, writing=writing)
+            self._has_calibrations = writing or "calibrations" in present
             with self._transaction() as con:
                 con.execute("set TimeZone='UTC'")
                 # Merging row groups at a checkpoint takes memory by the hundred MB, the more the
                 # longer the table; files stay about the same without it, and queries as fast.
                 con.execute("set max_vacuum_tasks=0")
-                if path != MEMORY:
+                if path != IN_MEMORY:
                     con.execute(f"set memory_limit='{MEMORY_LIMIT}'")
                 prepare_tables(con, uri, self._journal, present, writing=writing)
                 if writing:
-                    identify(con)
+                    assign_identity(con)
             if writing:
                 with self._transaction() as con:
-                    self._journal.catch_up(self._journal.read(), held(con))
+                    self._journal.catch_up(self._journal.read(), read_commit_state(con))
             failpoint("warehouse.open.after")
             undo.pop_all()
 
@@ -111,11 +111,11 @@ class Warehouse(Closing):
         """Freeze a run, or return the one already there."""
         checked_id(run.run_id, "run id")
         with self._transaction() as con:
-            if self._stored(con, run.run_id) is None:
-                insert(con, "runs", frame("runs", [run.row()]))
+            if self._stored_run(con, run.run_id) is None:
+                insert_rows(con, "runs", frame("runs", [run.row()]))
                 con.execute("insert into _plans values (?, ?)", [run.run_id, as_json(run.plan)])
                 failpoint("warehouse.begin.inside")
-            begun = resumed(self._known(con, run.run_id), run, self.uri)
+            begun = resumable_run(self._known_run(con, run.run_id), run, self.uri)
         failpoint("warehouse.begin.after")
         return begun
 
@@ -124,10 +124,10 @@ class Warehouse(Closing):
         with self._transaction() as con:
             return plan_of(con, run_id)
 
-    def committed(self, run_id: str) -> dict[str, dict[str, int]]:
+    def shard_counts(self, run_id: str) -> dict[str, dict[str, int]]:
         """The counts of each committed shard."""
         with self._transaction() as con:
-            self._known(con, run_id)
+            self._known_run(con, run_id)
             rows = con.execute(
                 "select shard, counts from _commits where run_id = ? order by shard", [run_id]
             ).fetchall()
@@ -145,12 +145,12 @@ class Warehouse(Closing):
         tables = checked_frames(run_id, frames)
         digest, rows = _digest(tables), sum(rows.height for rows in tables.values())
         with self._transaction() as con:
-            self._check_begun(con, run_id)
+            self._check_known(con, run_id)
             mark = "select 1 from _commits where run_id = ? and shard = ?"
             if con.execute(mark, [run_id, shard_id]).fetchall():
                 return False
-            for table, found in tables.items():
-                insert(con, table, found)
+            for table, table_rows in tables.items():
+                insert_rows(con, table, table_rows)
             failpoint("warehouse.commit.rows")
             con.execute(
                 "insert into _commits values (?, ?, ?, ?, ?)",
@@ -158,27 +158,27 @@ class Warehouse(Closing):
             )
             failpoint("warehouse.commit.marked")
         failpoint("warehouse.commit.after")
-        self._noted(lambda journal: journal.shard(run_id, shard_id, digest))
+        self._note_in_journal(lambda journal: journal.note_shard(run_id, shard_id, digest))
         return True
 
     def finish(self, run: RunRecord, run_metrics: pl.DataFrame) -> None:
         """Replace the run's row by its final one, and write its metrics."""
         metrics = checked_metrics(run.run_id, run_metrics)
         with self._transaction() as con:
-            stored = self._known(con, run.run_id)
-            held = rows_of(con, "run_metrics", run.run_id)
-            final = ending(stored, run, self.uri, same_metrics=held.equals(metrics))
+            stored = self._known_run(con, run.run_id)
+            stored_metrics = rows_of(con, "run_metrics", run.run_id)
+            final = final_record(stored, run, self.uri, same_metrics=stored_metrics.equals(metrics))
             if final is None:
                 return
             for table, rows in (("runs", frame("runs", [final.row()])), ("run_metrics", metrics)):
                 con.execute(f"delete from {table} where run_id = ?", [run.run_id])
                 failpoint("warehouse.finish.deleted")
-                insert(con, table, rows)
+                insert_rows(con, table, rows)
             failpoint("warehouse.finish.inserted")
         failpoint("warehouse.finish.after")
-        self._noted(lambda journal: journal.ended(run.run_id, final.status))
+        self._note_in_journal(lambda journal: journal.note_end(run.run_id, final.status))
 
-    def adopt(
+    def adopt_run(
         self,
         run: RunRecord,
         frames: Iterable[tuple[str, pl.DataFrame]],
@@ -192,17 +192,17 @@ class Warehouse(Closing):
             commits: the counts of each of its shards.
         """
         with self._transaction() as con:
-            insert(con, "runs", frame("runs", [run.row()]))
+            insert_rows(con, "runs", frame("runs", [run.row()]))
             con.execute("insert into _plans values (?, ?)", [run.run_id, as_json(run.plan)])
             for table, rows in frames:
-                insert(con, table, rows.select(list(TABLES[table])))
+                insert_rows(con, table, rows.select(list(TABLES[table])))
             for shard_id, counts in commits.items():
                 con.execute(
                     "insert into _commits values (?, ?, ?, ?, null)",
                     [run.run_id, shard_id, f"adopted {uuid.uuid4().hex}", as_json(dict(counts))],
                 )
         with self._transaction() as con:
-            self._journal.catch_up(self._journal.read(), held(con))
+            self._journal.catch_up(self._journal.read(), read_commit_state(con))
 
     def runs(self) -> pl.DataFrame:
         """Table runs, newest first."""
@@ -212,23 +212,23 @@ class Warehouse(Closing):
     def run(self, run_id: str) -> RunRecord:
         """A run by its id or a unique beginning of it."""
         with self._transaction() as con:
-            found = self._stored(con, run_id)
-            return found or self._known(con, full_id(run_id, run_ids(con), self.uri))
+            record = self._stored_run(con, run_id)
+            return record or self._known_run(con, full_id(run_id, run_ids(con), self.uri))
 
     def table(self, run_id: str, name: str) -> pl.DataFrame:
         """A table of one run, sorted by its keys."""
         checked_table(name, RUN_TABLES)
         with self._transaction() as con:
-            self._known(con, run_id)
+            self._known_run(con, run_id)
             return rows_of(con, name, run_id)
 
     def scan(self, run_id: str, name: str) -> pl.LazyFrame:
         """The table as a lazy frame: a query reads its columns only, a block of rows at a time."""
         checked_table(name, RUN_TABLES)
         with self._transaction() as con:
-            self._check_begun(con, run_id)
-            end = end_of(con, name, run_id)
-        return lazily(self._transaction, name, run_id, end)
+            self._check_known(con, run_id)
+            end = end_row_id(con, name, run_id)
+        return lazy_rows(self._transaction, name, run_id, end)
 
     def forget(self, run_id: str, case_ids: Collection[str]) -> None:
         """Delete the rows in one transaction, and let every mark of the run be another.
@@ -236,28 +236,28 @@ class Warehouse(Closing):
         A file that fell back behind this is then told from one that did not.
         """
         with self._transaction() as con:
-            self._known(con, run_id)
-            for table in OF_CASES:
+            self._known_run(con, run_id)
+            for table in CASE_TABLES:
                 con.execute(
                     f"delete from {table} where run_id = ? and list_contains(?, case_id)",
                     [run_id, list(case_ids)],
                 )
                 failpoint("warehouse.forget.deleted")
-            changed = "update _commits set sha = sha[:64] || ' ' || ? where run_id = ?"
-            con.execute(changed, [uuid.uuid4().hex, run_id])
+            statement = "update _commits set sha = sha[:64] || ' ' || ? where run_id = ?"
+            con.execute(statement, [uuid.uuid4().hex, run_id])
         failpoint("warehouse.forget.after")
         with self._transaction() as con:
-            self._journal.catch_up(self._journal.read(), held(con))
-        with self._told() as con:
+            self._journal.catch_up(self._journal.read(), read_commit_state(con))
+        with self._exclusive_connection() as con:
             con.execute("checkpoint")
 
-    def hold(self, run_id: str, until: datetime) -> None:
+    def acquire_lock(self, run_id: str, until: datetime) -> None:
         """Nothing to write: DuckDB lets nobody read a file that another process has open."""
 
-    def release(self, run_id: str) -> None:
+    def release_lock(self, run_id: str) -> None:
         """Nothing was written."""
 
-    def held_until(self, run_id: str, *, by_others: bool = False) -> datetime | None:
+    def locked_until(self, run_id: str, *, by_others: bool = False) -> datetime | None:
         """Null: whoever can read the file is alone with it."""
         return None
 
@@ -266,25 +266,25 @@ class Warehouse(Closing):
         added = frame("comparisons", [row])
         with self._transaction() as con:
             if added.row(0) not in rows_of(con, "comparisons").rows():
-                insert(con, "comparisons", added)
+                insert_rows(con, "comparisons", added)
 
     def comparisons(self) -> pl.DataFrame:
         """Table comparisons, sorted by its keys, then by what was found."""
         with self._transaction() as con:
-            found = rows_of(con, "comparisons")
-        return found.sort(found.columns)
+            rows = rows_of(con, "comparisons")
+        return rows.sort(rows.columns)
 
     def add_calibration(self, row: Mapping[str, Any]) -> None:
         """Keep a row of table calibrations, unless its record is there."""
         added = frame("calibrations", [row])
         with self._transaction() as con:
-            kept = rows_of(con, "calibrations").select("run_id", "record")
-            if added.select("run_id", "record").row(0) not in kept.rows():
-                insert(con, "calibrations", added)
+            stored_rows = rows_of(con, "calibrations").select("run_id", "record")
+            if added.select("run_id", "record").row(0) not in stored_rows.rows():
+                insert_rows(con, "calibrations", added)
 
     def calibrations(self) -> pl.DataFrame:
         """Table calibrations in order of time."""
-        if not self._calibrated:
+        if not self._has_calibrations:
             return frame("calibrations", [])
         with self._transaction() as con:
             return rows_of(con, "calibrations")
@@ -305,17 +305,17 @@ class Warehouse(Closing):
     @contextmanager
     def _transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """The connection, alone, in a transaction that leaving by an error undoes."""
-        with self._told() as con:
+        with self._exclusive_connection() as con:
             con.begin()
             with ExitStack() as undo:
-                undo.callback(in_order, con)  # once it is undone
+                undo.callback(restore_row_order, con)  # once it is undone
                 undo.callback(con.rollback)
                 yield con
                 undo.pop_all()
             con.commit()
 
     @contextmanager
-    def _told(self) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _exclusive_connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """The connection, alone; a fault of DuckDB becomes one line."""
         with self._lock:
             con = self._connection
@@ -324,34 +324,34 @@ class Warehouse(Closing):
             try:
                 yield con
             except duckdb.Error as error:
-                said = first_line(error)
-                if is_torn(said):
-                    raise damaged(self.uri, said) from error
-                raise StoreError(f"{self.uri}: {said}") from error
+                line = first_line(error)
+                if is_damage_message(line):
+                    raise damage_error(self.uri, line) from error
+                raise StoreError(f"{self.uri}: {line}") from error
 
-    def _noted(self, note: Callable[[Journal], None]) -> None:
+    def _note_in_journal(self, note: Callable[[Journal], None]) -> None:
         with self._lock:
             try:
                 note(self._journal)
             except OSError as error:
-                said = error.strerror or error
-                raise StoreError(f"{self._journal.path}: cannot be written: {said}") from error
+                reason = error.strerror or error
+                raise StoreError(f"{self._journal.path}: cannot be written: {reason}") from error
 
-    def _stored(self, con: duckdb.DuckDBPyConnection, run_id: str) -> RunRecord | None:
-        found = rows_of(con, "runs", run_id)
-        if found.is_empty():
+    def _stored_run(self, con: duckdb.DuckDBPyConnection, run_id: str) -> RunRecord | None:
+        rows = rows_of(con, "runs", run_id)
+        if rows.is_empty():
             return None
-        return RunRecord.of_row(found.row(0, named=True), plan_of(con, run_id) or {})
+        return RunRecord.of_row(rows.row(0, named=True), plan_of(con, run_id) or {})
 
-    def _check_begun(self, con: duckdb.DuckDBPyConnection, run_id: str) -> None:
+    def _check_known(self, con: duckdb.DuckDBPyConnection, run_id: str) -> None:
         # Once a shard: reading the run with its plan, which lists all shards, would be quadratic.
         if not con.execute("select 1 from runs where run_id = ?", [run_id]).fetchall():
-            raise UnknownRun.named(run_id, self.uri, run_ids(con))
+            raise UnknownRun.in_store(run_id, self.uri, run_ids(con))
 
-    def _known(self, con: duckdb.DuckDBPyConnection, run_id: str) -> RunRecord:
-        stored = self._stored(con, run_id)
+    def _known_run(self, con: duckdb.DuckDBPyConnection, run_id: str) -> RunRecord:
+        stored = self._stored_run(con, run_id)
         if stored is None:
-            raise UnknownRun.named(run_id, self.uri, run_ids(con))
+            raise UnknownRun.in_store(run_id, self.uri, run_ids(con))
         return stored
 
 

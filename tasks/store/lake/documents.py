@@ -14,7 +14,7 @@ from assizes.tasks.store.objects.protocol import Objects
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class StoredDocument:
     """What a document says, and the SHA-256 of its bytes."""
 
     content: Mapping[str, Any]
@@ -30,14 +30,14 @@ class Documents:
     def __init__(self, uri: str, objects: Objects) -> None:
         self._uri = uri
         self._objects = objects
-        self._lasting: dict[str, Document] = {}
+        self._lasting: dict[str, StoredDocument] = {}
 
-    def one(self, name: str) -> Mapping[str, Any] | None:
+    def read_content(self, name: str) -> Mapping[str, Any] | None:
         """A document, or null where it is not there."""
-        found = self.several([name]).get(name)
-        return None if found is None else found.content
+        document = self.read_documents([name]).get(name)
+        return None if document is None else document.content
 
-    def several(self, names: Iterable[str]) -> dict[str, Document]:
+    def read_documents(self, names: Iterable[str]) -> dict[str, StoredDocument]:
         """Those that are there, in the order given.
 
         Raises:
@@ -45,29 +45,31 @@ class Documents:
             StoreError: when one is no JSON.
         """
         return {
-            name: self._checked(name, data)
+            name: self._checked_document(name, data)
             for name, data in self._objects.read(list(names)).items()
         }
 
-    def lasting(self, names: Iterable[str]) -> dict[str, Document]:
+    def read_lasting(self, names: Iterable[str]) -> dict[str, StoredDocument]:
         """The same, for documents that are created once."""
-        wanted = list(names)
-        self._lasting.update(self.several(name for name in wanted if name not in self._lasting))
-        return {name: self._lasting[name] for name in wanted if name in self._lasting}
+        all_names = list(names)
+        self._lasting.update(
+            self.read_documents(name for name in all_names if name not in self._lasting)
+        )
+        return {name: self._lasting[name] for name in all_names if name in self._lasting}
 
-    def below(self, folder: str) -> dict[str, Document]:
+    def read_folder(self, folder: str) -> dict[str, StoredDocument]:
         """All lasting documents directly below a folder, as it is listed now, by object name."""
-        return self.lasting(f"{folder}/{name}" for name in self._objects.names(folder))
+        return self.read_lasting(f"{folder}/{name}" for name in self._objects.names(folder))
 
-    def _checked(self, name: str, data: bytes) -> Document:
-        content = parsed(self._objects.where, name, data)
+    def _checked_document(self, name: str, data: bytes) -> StoredDocument:
+        content = parse_document(self._objects.where, name, data)
         version = content.get("schema_version")
         if version != SCHEMA_VERSION:
             raise SchemaVersion.mismatch(self._uri, version, SCHEMA_VERSION)
-        return Document(content, hashlib.sha256(data).hexdigest())
+        return StoredDocument(content, hashlib.sha256(data).hexdigest())
 
 
-def parsed(where: str, name: str, data: bytes) -> dict[str, Any]:
+def parse_document(where: str, name: str, data: bytes) -> dict[str, Any]:
     """The JSON of an object.
 
     Raises:
@@ -82,6 +84,6 @@ def parsed(where: str, name: str, data: bytes) -> dict[str, Any]:
     return document
 
 
-def encoded(**content: Any) -> bytes:
+def encode_document(**content: Any) -> bytes:
     """A document as it is written: canonical, so the same content gives the same bytes."""
     return as_json({"schema_version": SCHEMA_VERSION, **content}).encode()

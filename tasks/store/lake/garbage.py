@@ -32,7 +32,7 @@ class Garbage:
     kind: str
 
 
-def garbage(
+def list_garbage(
     objects: Objects, manifest: Manifest, now: datetime, older_than: timedelta = LONGEST_ATTEMPT
 ) -> list[Garbage]:
     """What may be removed: parts that no mark names, drafts of killed writers, probes.
@@ -48,50 +48,57 @@ def garbage(
         StoreError: when a complete run has not all its marks: then nothing is garbage.
     """
     limit = now - older_than
-    found = list(_drafts(objects, ["", "runs", "comparisons", "calibrations"], limit))
-    found += [
-        Garbage(f"{PROBES}/{one.name}", one.size, "probe") for one in _old(objects, PROBES, limit)
+    items = list(_drafts(objects, ["", "runs", "comparisons", "calibrations"], limit))
+    items += [
+        Garbage(f"{PROBES}/{entry.name}", entry.size, "probe")
+        for entry in _old_entries(objects, PROBES, limit)
     ]
     for run_id in objects.names("runs"):
-        found += _of_run(objects, manifest, run_id, limit)
-    return found
+        items += _garbage_of_run(objects, manifest, run_id, limit)
+    return items
 
 
-def remove(objects: Objects, found: Sequence[Garbage]) -> None:
+def remove_garbage(objects: Objects, items: Sequence[Garbage]) -> None:
     """Take garbage away, one after the other."""
     failpoint("gc.listed")
-    for one in found:
+    for item in items:
         failpoint("gc.remove.before")
-        objects.remove([one.name])
+        objects.remove([item.name])
         failpoint("gc.remove.after")
 
 
-def _of_run(
+def _garbage_of_run(
     objects: Objects, manifest: Manifest, run_id: str, limit: datetime
 ) -> Iterator[Garbage]:
     folder = f"runs/{run_id}"
     yield from _drafts(objects, [folder, *(f"{folder}/{name}" for name in _FOLDERS)], limit)
-    old = [one for one in _old(objects, f"{folder}/parts", limit) if not _is_draft(one)]
+    old = [
+        entry for entry in _old_entries(objects, f"{folder}/parts", limit) if not _is_draft(entry)
+    ]
     if not old:
         return
-    published = [one for one in _old(objects, f"{folder}/generations", limit) if not _is_draft(one)]
-    settled = max((int(one.name.partition(".")[0]) for one in published), default=0)
-    named = manifest.referenced(run_id, settled)
-    for one in old:
-        if one.name not in named:
-            yield Garbage(f"{folder}/parts/{one.name}", one.size, "part")
+    published = [
+        entry
+        for entry in _old_entries(objects, f"{folder}/generations", limit)
+        if not _is_draft(entry)
+    ]
+    settled_number = max((int(entry.name.partition(".")[0]) for entry in published), default=0)
+    referenced_names = manifest.referenced_part_names(run_id, settled_number)
+    for entry in old:
+        if entry.name not in referenced_names:
+            yield Garbage(f"{folder}/parts/{entry.name}", entry.size, "part")
 
 
 def _drafts(objects: Objects, folders: Sequence[str], limit: datetime) -> Iterator[Garbage]:
     for folder in folders:
-        for one in _old(objects, folder, limit):
-            if _is_draft(one):
-                yield Garbage(f"{folder}/{one.name}".lstrip("/"), one.size, "draft")
+        for entry in _old_entries(objects, folder, limit):
+            if _is_draft(entry):
+                yield Garbage(f"{folder}/{entry.name}".lstrip("/"), entry.size, "draft")
 
 
-def _old(objects: Objects, folder: str, limit: datetime) -> list[Entry]:
-    return [one for one in objects.entries(folder) if one.modified < limit]
+def _old_entries(objects: Objects, folder: str, limit: datetime) -> list[Entry]:
+    return [entry for entry in objects.entries(folder) if entry.modified < limit]
 
 
-def _is_draft(one: Entry) -> bool:
-    return one.name.startswith(".")
+def _is_draft(entry: Entry) -> bool:
+    return entry.name.startswith(".")

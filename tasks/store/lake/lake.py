@@ -30,9 +30,9 @@ from assizes.judge.errors import NoStore, StoreError, UnknownRun
 from assizes.judge.rows import COMPLETE, KEYS, TABLES, as_json, frame
 from assizes.tasks.runtime.closing import Closing
 from assizes.tasks.runtime.failpoints import failpoint
-from assizes.tasks.store.lake.documents import Documents, encoded, parsed
+from assizes.tasks.store.lake.documents import Documents, encode_document, parse_document
 from assizes.tasks.store.lake.manifest import SUCCESS, Manifest, Snapshot, new_attempt
-from assizes.tasks.store.lake.rewrite import Compacted, Rewriter
+from assizes.tasks.store.lake.rewrite import CompactionResult, Rewriter
 from assizes.tasks.store.objects.protocol import Objects
 from assizes.tasks.store.record import (
     RUN_TABLES,
@@ -42,18 +42,18 @@ from assizes.tasks.store.record import (
     checked_id,
     checked_metrics,
     checked_table,
-    ending,
+    final_record,
     full_id,
     is_id,
     newest_first,
-    resumed,
+    resumable_run,
 )
 
 _META: Final = "_assizes.json"
 _ENDS: Final = (SUCCESS, "STOPPED.json")
 
 
-class Lake(Closing):
+class ParquetStore(Closing):
     """The Parquet store; see `assizes.tasks.store.protocol.Store` for what its methods promise."""
 
     sliceable: Final = True
@@ -63,11 +63,11 @@ class Lake(Closing):
         self._objects = objects
         self._documents = Documents(uri, objects)
         self._manifest = Manifest(objects, self._documents)
-        self._begun: set[str] = set()
-        self._holder = new_attempt()
+        self._known_run_ids: set[str] = set()
+        self._lock_owner = new_attempt()
         if writing:
-            objects.create(_META, encoded())
-        if self._documents.one(_META) is None:
+            objects.create(_META, encode_document())
+        if self._documents.read_content(_META) is None:
             raise NoStore.at(uri)
 
     @property
@@ -92,24 +92,26 @@ class Lake(Closing):
         """
         failpoint("lake.begin.before")
         checked_id(run.run_id, "run id")
-        if self._stored(run.run_id) is None:
+        if self._stored_run(run.run_id) is None:
             name = f"runs/{run.run_id}/input.json"
             if not self._objects.create(name, as_json(run.plan).encode()):
                 check_input(self.plan(run.run_id) or {}, run, self.uri)
             failpoint("lake.begin.planned")
-            self._objects.create(f"runs/{run.run_id}/run.json", encoded(run=_timed(run.row())))
+            self._objects.create(
+                f"runs/{run.run_id}/run.json", encode_document(run=_with_iso_times(run.row()))
+            )
             failpoint("lake.begin.after")
-        return resumed(self._known(run.run_id), run, self.uri)
+        return resumable_run(self._known_run(run.run_id), run, self.uri)
 
     def plan(self, run_id: str) -> dict[str, Any] | None:
         """The input manifest a run was frozen with."""
         name = f"runs/{run_id}/input.json"
         data = self._objects.read([name]).get(name) if is_id(run_id) else None
-        return None if data is None else parsed(self._objects.where, name, data)
+        return None if data is None else parse_document(self._objects.where, name, data)
 
-    def committed(self, run_id: str) -> dict[str, dict[str, int]]:
+    def shard_counts(self, run_id: str) -> dict[str, dict[str, int]]:
         """The counts of each committed shard, from the commit marks."""
-        self._check_begun(run_id)
+        self._check_known(run_id)
         return {shard: dict(mark["counts"]) for shard, mark in self._manifest.marks(run_id).items()}
 
     def commit_shard(
@@ -126,7 +128,7 @@ class Lake(Closing):
         """
         checked_id(shard_id, "shard id")
         tables = checked_frames(run_id, frames)
-        self._check_begun(run_id)
+        self._check_known(run_id)
         name = f"runs/{run_id}/commits/{shard_id}.json"
         if self._objects.read([name]):
             return False
@@ -136,15 +138,15 @@ class Lake(Closing):
             for table, rows in tables.items()
             if rows.height
         }
-        mark = encoded(
+        mark = encode_document(
             run_id=run_id,
             shard=shard_id,
             attempt=attempt,
             counts=dict(counts),
-            parts={table: part.written() for table, part in parts.items()},
+            parts={table: part.as_document() for table, part in parts.items()},
         )
         failpoint("lake.mark.before")
-        winner = self._marked(name, mark, attempt)
+        winner = self._create_mark(name, mark, attempt)
         failpoint("lake.mark.after")
         if winner != attempt:
             self._objects.remove(f"runs/{run_id}/parts/{part.name}" for part in parts.values())
@@ -153,11 +155,11 @@ class Lake(Closing):
     def finish(self, run: RunRecord, run_metrics: pl.DataFrame) -> None:
         """Write the run's final row and metrics, last of all."""
         metrics = checked_metrics(run.run_id, run_metrics)
-        final = self._ending(run, metrics)
+        final = self._final_run(run, metrics)
         if final is None:
             return
-        end = encoded(
-            run=_timed(final.row()),
+        end = encode_document(
+            run=_with_iso_times(final.row()),
             run_metrics=metrics.select("name", "value").to_dicts(),
             commits=self._manifest.digest(run.run_id),
         )
@@ -166,7 +168,7 @@ class Lake(Closing):
         if final.status != COMPLETE:
             self._objects.replace(stopped, end)
         elif not self._objects.create(success, end):
-            self._ending(run, metrics)
+            self._final_run(run, metrics)
         failpoint("lake.finish.after")
 
     def runs(self) -> pl.DataFrame:
@@ -174,22 +176,28 @@ class Lake(Closing):
         ids = self._objects.names("runs")
         kinds = ("run.json", *reversed(_ENDS))
         names = [f"runs/{run_id}/{kind}" for run_id in ids for kind in kinds]
-        found = self._documents.several(names)
-        latest = {name.split("/")[1]: found[name].content["run"] for name in names if name in found}
+        documents = self._documents.read_documents(names)
+        latest = {
+            name.split("/")[1]: documents[name].content["run"]
+            for name in names
+            if name in documents
+        }
         rows = [RunRecord.of_row(row, {}).row() for row in latest.values()]
         return newest_first(frame("runs", rows))
 
     def run(self, run_id: str) -> RunRecord:
         """A run by its id or a unique beginning of it."""
-        return self._stored(run_id) or self._known(full_id(run_id, self.runs()["run_id"], self.uri))
+        return self._stored_run(run_id) or self._known_run(
+            full_id(run_id, self.runs()["run_id"], self.uri)
+        )
 
     def table(self, run_id: str, name: str) -> pl.DataFrame:
         """A table of one run, its parts checked against their SHA-256."""
         checked_table(name, RUN_TABLES)
-        self._check_begun(run_id)
+        self._check_known(run_id)
         if name == "run_metrics":
             return self._metrics(run_id)
-        frames = self._manifest.steadily(
+        frames = self._manifest.read_consistently(
             run_id, lambda now: list(self._manifest.frames(name, now.parts(name)))
         )
         return pl.concat([frame(name, []), *frames], rechunk=True).sort(
@@ -199,7 +207,7 @@ class Lake(Closing):
     def scan(self, run_id: str, name: str) -> pl.LazyFrame:
         """The committed parts as one lazy frame."""
         checked_table(name, RUN_TABLES)
-        self._check_begun(run_id)
+        self._check_known(run_id)
         if name == "run_metrics":
             return self._metrics(run_id).lazy()
         sources = self.sources(run_id, name)
@@ -216,54 +224,58 @@ class Lake(Closing):
     def sources(self, run_id: str, name: str) -> list[Path] | list[bytes]:
         """What polars or DuckDB can scan for a table: files of a folder, the bytes of a bucket."""
 
-        def fetched(now: Snapshot) -> list[Path] | list[bytes]:
+        def fetch_sources(now: Snapshot) -> list[Path] | list[bytes]:
             parts = now.parts(name)
             return self._objects.sources({path: part.size for path, part in parts.items()})
 
-        return self._manifest.steadily(run_id, fetched)
+        return self._manifest.read_consistently(run_id, fetch_sources)
 
     def forget(self, run_id: str, case_ids: Collection[str]) -> None:
         """Publish a generation without these cases, then remove the parts that held them."""
-        self._check_begun(run_id)
+        self._check_known(run_id)
         Rewriter(self._objects, self._manifest, run_id).forget(case_ids)
 
-    def compact(self, run_id: str) -> Compacted:
+    def compact(self, run_id: str) -> CompactionResult:
         """Merge the small parts of a complete run.
 
         Raises:
             StoreError: when it is not complete, or another process rewrites it.
         """
-        return Rewriter(self._objects, self._manifest, run_id).compact(self._known(run_id))
+        return Rewriter(self._objects, self._manifest, run_id).compact(self._known_run(run_id))
 
-    def hold(self, run_id: str, until: datetime) -> None:
+    def acquire_lock(self, run_id: str, until: datetime) -> None:
         """Write down how long this process has the run in hand."""
         self._objects.replace(
-            f"{_holds(run_id)}/{self._holder}.json", encoded(until=until.isoformat())
+            f"{_lock_folder(run_id)}/{self._lock_owner}.json",
+            encode_document(until=until.isoformat()),
         )
 
-    def release(self, run_id: str) -> None:
+    def release_lock(self, run_id: str) -> None:
         """Take back what this process wrote, and what is over."""
         now = datetime.now(UTC)
-        over = [name for name, until in self._holding(run_id).items() if until < now]
-        self._objects.remove([f"{_holds(run_id)}/{self._holder}.json", *over])
+        expired_names = [name for name, until in self._lock_times(run_id).items() if until < now]
+        self._objects.remove([f"{_lock_folder(run_id)}/{self._lock_owner}.json", *expired_names])
 
-    def held_until(self, run_id: str, *, by_others: bool = False) -> datetime | None:
+    def locked_until(self, run_id: str, *, by_others: bool = False) -> datetime | None:
         """The latest time that a process wrote down."""
-        found = self._holding(run_id)
+        times = self._lock_times(run_id)
         if by_others:
-            found.pop(f"{_holds(run_id)}/{self._holder}.json", None)
-        return max(found.values(), default=None)
+            times.pop(f"{_lock_folder(run_id)}/{self._lock_owner}.json", None)
+        return max(times.values(), default=None)
 
-    def _holding(self, run_id: str) -> dict[str, datetime]:
-        folder = _holds(run_id)
+    def _lock_times(self, run_id: str) -> dict[str, datetime]:
+        folder = _lock_folder(run_id)
         names = [f"{folder}/{name}" for name in self._objects.names(folder)]
-        found = self._documents.several(names)
-        return {name: datetime.fromisoformat(one.content["until"]) for name, one in found.items()}
+        documents = self._documents.read_documents(names)
+        return {
+            name: datetime.fromisoformat(document.content["until"])
+            for name, document in documents.items()
+        }
 
     def add_comparison(self, row: Mapping[str, Any]) -> None:
         """Keep a row of table comparisons under a name made from its content."""
-        added = _timed(frame("comparisons", [row]).row(0, named=True))
-        data = encoded(comparison=added)
+        added = _with_iso_times(frame("comparisons", [row]).row(0, named=True))
+        data = encode_document(comparison=added)
         pair = "..".join(checked_id(added[side], "run id") for side in ("baseline", "candidate"))
         name = f"comparisons/{pair}-{hashlib.sha256(data).hexdigest()[:16]}.json"
         failpoint("lake.comparison.before")
@@ -272,24 +284,24 @@ class Lake(Closing):
 
     def comparisons(self) -> pl.DataFrame:
         """Table comparisons, sorted by its keys, then by what was found."""
-        found = self._kept("comparisons")
-        return found.sort(found.columns)
+        rows = self._document_table("comparisons")
+        return rows.sort(rows.columns)
 
     def add_calibration(self, row: Mapping[str, Any]) -> None:
         """Keep a row of table calibrations under a name made from its record, not its time."""
-        added = _timed(frame("calibrations", [row]).row(0, named=True))
-        about = encoded(run_id=added["run_id"], record=added["record"])
+        added = _with_iso_times(frame("calibrations", [row]).row(0, named=True))
+        about = encode_document(run_id=added["run_id"], record=added["record"])
         name = f"{checked_id(added['fingerprint'], 'fingerprint')}-{hashlib.sha256(about).hexdigest()[:16]}"
-        self._objects.create(f"calibrations/{name}.json", encoded(calibration=added))
+        self._objects.create(f"calibrations/{name}.json", encode_document(calibration=added))
 
     def calibrations(self) -> pl.DataFrame:
         """Table calibrations in order of time."""
-        return self._kept("calibrations").sort(KEYS["calibrations"], maintain_order=True)
+        return self._document_table("calibrations").sort(KEYS["calibrations"], maintain_order=True)
 
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _marked(self, name: str, mark: bytes, attempt: str) -> str:
+    def _create_mark(self, name: str, mark: bytes, attempt: str) -> str:
         """Create a commit mark; the attempt that the mark which stands is from.
 
         Raises:
@@ -301,57 +313,61 @@ class Lake(Closing):
                 return attempt
         except StoreError as error:
             fault = error
-        found = self._documents.lasting([name]).get(name)
-        if found is None:
+        document = self._documents.read_lasting([name]).get(name)
+        if document is None:
             raise fault or StoreError(f"{self._objects.where}: {name} was there and is gone")
-        return str(found.content.get("attempt"))
+        return str(document.content.get("attempt"))
 
-    def _kept(self, table: str) -> pl.DataFrame:
+    def _document_table(self, table: str) -> pl.DataFrame:
         """A table whose rows are one document each: `comparisons` holds `comparison`s."""
-        rows = [one.content[table[:-1]] for one in self._documents.below(table).values()]
+        rows = [
+            document.content[table[:-1]] for document in self._documents.read_folder(table).values()
+        ]
         texts = pl.DataFrame(rows, schema={**TABLES[table], "at": pl.String}, orient="row")
         times = pl.col("at").str.to_datetime(time_unit="us", time_zone="UTC")
         return texts.with_columns(times)
 
-    def _ending(self, run: RunRecord, metrics: pl.DataFrame) -> RunRecord | None:
+    def _final_run(self, run: RunRecord, metrics: pl.DataFrame) -> RunRecord | None:
         """The final form of a run, or null when it is what the store holds now."""
-        stored = self._known(run.run_id)
+        stored = self._known_run(run.run_id)
         same = self._metrics(run.run_id).equals(metrics)
-        return ending(stored, run, self.uri, same_metrics=same)
+        return final_record(stored, run, self.uri, same_metrics=same)
 
     def _metrics(self, run_id: str) -> pl.DataFrame:
-        end = self._end(run_id)
+        end = self._end_document(run_id)
         rows = [] if end is None else end["run_metrics"]
         return frame("run_metrics", [{"run_id": run_id, **row} for row in rows])
 
-    def _end(self, run_id: str) -> Mapping[str, Any] | None:
+    def _end_document(self, run_id: str) -> Mapping[str, Any] | None:
         names = [f"runs/{run_id}/{name}" for name in _ENDS]
-        found = self._documents.several(names)
-        return next((found[name].content for name in names if name in found), None)
+        documents = self._documents.read_documents(names)
+        return next((documents[name].content for name in names if name in documents), None)
 
-    def _stored(self, run_id: str) -> RunRecord | None:
-        began = self._documents.one(f"runs/{run_id}/run.json") if is_id(run_id) else None
-        if began is None:
+    def _stored_run(self, run_id: str) -> RunRecord | None:
+        first_document = (
+            self._documents.read_content(f"runs/{run_id}/run.json") if is_id(run_id) else None
+        )
+        if first_document is None:
             return None
-        latest = self._end(run_id) or began
+        latest = self._end_document(run_id) or first_document
         return RunRecord.of_row(latest["run"], self.plan(run_id) or {})
 
-    def _known(self, run_id: str) -> RunRecord:
-        stored = self._stored(run_id)
+    def _known_run(self, run_id: str) -> RunRecord:
+        stored = self._stored_run(run_id)
         if stored is None:
-            raise UnknownRun.named(run_id, self.uri, self.runs()["run_id"])
-        self._begun.add(run_id)
+            raise UnknownRun.in_store(run_id, self.uri, self.runs()["run_id"])
+        self._known_run_ids.add(run_id)
         return stored
 
-    def _check_begun(self, run_id: str) -> None:
-        if run_id not in self._begun:
-            self._known(run_id)
+    def _check_known(self, run_id: str) -> None:
+        if run_id not in self._known_run_ids:
+            self._known_run(run_id)
 
 
-def _holds(run_id: str) -> str:
+def _lock_folder(run_id: str) -> str:
     return f"runs/{checked_id(run_id, 'run id')}/holds"
 
 
-def _timed(row: Mapping[str, Any]) -> dict[str, Any]:
+def _with_iso_times(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row with its times as ISO 8601 text."""
     return {k: v.isoformat() if isinstance(v, datetime) else v for k, v in row.items()}

@@ -17,16 +17,16 @@ import polars as pl
 from assizes.judge.errors import StoreError
 from assizes.judge.rows import COMPLETE, KEYS, SHARD_TABLES
 from assizes.tasks.runtime.failpoints import failpoint
-from assizes.tasks.store.lake.manifest import Generation, Manifest, Part, new_attempt
+from assizes.tasks.store.lake.manifest import Generation, Manifest, ParquetPart, new_attempt
 from assizes.tasks.store.objects.protocol import Objects
-from assizes.tasks.store.record import OF_CASES, RunRecord
+from assizes.tasks.store.record import CASE_TABLES, RunRecord
 
 FULL_PART_ROWS: Final = 1_000_000
 """Small parts are merged until one has so many rows."""
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
+class CompactionResult:
     """How many parts a run had, and has now."""
 
     before: int
@@ -40,11 +40,11 @@ class Rewriter:
         self._objects = objects
         self._manifest = manifest
         self._run_id = run_id
-        self._now = manifest.snapshot(run_id)
+        self._snapshot = manifest.snapshot(run_id)
         self._attempt = new_attempt()
-        self._written: list[Part] = []
+        self._written_parts: list[ParquetPart] = []
 
-    def compact(self, run: RunRecord, full_rows: int = FULL_PART_ROWS) -> Compacted:
+    def compact(self, run: RunRecord, full_rows: int = FULL_PART_ROWS) -> CompactionResult:
         """Merge the small parts of a complete run; rows stay what they are.
 
         Raises:
@@ -54,18 +54,19 @@ class Rewriter:
             raise StoreError(
                 f"run {self._run_id!r} is {run.status}; only a complete run is compacted"
             )
-        parts = {table: self._now.parts(table) for table in SHARD_TABLES}
-        before = sum(len(ones) for ones in parts.values())
-        with self._alone():
+        parts = {table: self._snapshot.parts(table) for table in SHARD_TABLES}
+        before = sum(len(table_parts) for table_parts in parts.values())
+        with self._detect_conflict():
             merged = {
                 table: [
-                    self._merged(table, group) for group in _groups(list(ones.values()), full_rows)
+                    self._merge_parts(table, group)
+                    for group in _part_groups(list(table_parts.values()), full_rows)
                 ]
-                for table, ones in parts.items()
+                for table, table_parts in parts.items()
             }
-            if self._written:
+            if self._written_parts:
                 self._publish(merged)
-        return Compacted(before, sum(len(ones) for ones in merged.values()))
+        return CompactionResult(before, sum(len(table_parts) for table_parts in merged.values()))
 
     def forget(self, case_ids: Collection[str]) -> None:
         """Leave out the rows of some cases; the parts that held them are removed at once.
@@ -73,68 +74,72 @@ class Rewriter:
         Raises:
             StoreError: when another process rewrites the run.
         """
-        with self._alone():
-            kept = {table: list(self._now.parts(table).values()) for table in SHARD_TABLES}
-            held: list[Part] = []
-            for table in OF_CASES:
-                frames = self._manifest.frames(table, self._now.parts(table))
-                for place, (part, rows) in enumerate(zip(kept[table], frames, strict=True)):
-                    others = rows.filter(~pl.col("case_id").is_in(list(case_ids)))
-                    if others.height < rows.height:
-                        held.append(part)
-                        kept[table][place] = self._write(table, others)
-            if held:
-                self._publish(kept)
-                self._remove(held)
+        with self._detect_conflict():
+            new_parts = {
+                table: list(self._snapshot.parts(table).values()) for table in SHARD_TABLES
+            }
+            old_parts: list[ParquetPart] = []
+            for table in CASE_TABLES:
+                frames = self._manifest.frames(table, self._snapshot.parts(table))
+                for index, (part, rows) in enumerate(zip(new_parts[table], frames, strict=True)):
+                    remaining = rows.filter(~pl.col("case_id").is_in(list(case_ids)))
+                    if remaining.height < rows.height:
+                        old_parts.append(part)
+                        new_parts[table][index] = self._write(table, remaining)
+            if old_parts:
+                self._publish(new_parts)
+                self._remove(old_parts)
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _detect_conflict(self) -> Iterator[None]:
         """Where another has rewritten the run, its old parts may be gone before we have read them."""
         try:
             yield
         except StoreError:
-            if self._manifest.snapshot(self._run_id).number == self._now.number:
+            if self._manifest.snapshot(self._run_id).number == self._snapshot.number:
                 raise
-            self._remove(self._written)
-            raise _overtaken(self._run_id) from None
+            self._remove(self._written_parts)
+            raise _conflict_error(self._run_id) from None
 
-    def _merged(self, table: str, group: Sequence[Part]) -> Part:
+    def _merge_parts(self, table: str, group: Sequence[ParquetPart]) -> ParquetPart:
         if len(group) == 1:
             return group[0]
         parts = {f"runs/{self._run_id}/parts/{part.name}": part for part in group}
         rows = pl.concat(self._manifest.frames(table, parts)).sort(KEYS[table], maintain_order=True)
         return self._write(table, rows)
 
-    def _write(self, table: str, rows: pl.DataFrame) -> Part:
-        stem = f"{table}-rewritten-{self._attempt}-{len(self._written):04d}"
+    def _write(self, table: str, rows: pl.DataFrame) -> ParquetPart:
+        stem = f"{table}-rewritten-{self._attempt}-{len(self._written_parts):04d}"
         failpoint("rewrite.part.before")
         part = self._manifest.write_part(self._run_id, stem, rows)
         failpoint("rewrite.part.after")
-        self._written.append(part)
+        self._written_parts.append(part)
         return part
 
-    def _publish(self, parts: dict[str, list[Part]]) -> None:
-        standing = frozenset(self._now.marks).union(*(one.shards for one in self._now.generations))
-        generation = Generation(self._now.number + 1, standing, parts)
+    def _publish(self, parts: dict[str, list[ParquetPart]]) -> None:
+        covered_shards = frozenset(self._snapshot.marks).union(
+            *(previous.shards for previous in self._snapshot.generations)
+        )
+        generation = Generation(self._snapshot.number + 1, covered_shards, parts)
         failpoint("rewrite.publish.before")
         published = self._manifest.publish(self._run_id, generation)
         failpoint("rewrite.publish.after")
         if not published:
-            raise _overtaken(self._run_id)
+            raise _conflict_error(self._run_id)
 
-    def _remove(self, parts: Iterable[Part]) -> None:
+    def _remove(self, parts: Iterable[ParquetPart]) -> None:
         self._objects.remove(f"runs/{self._run_id}/parts/{part.name}" for part in parts)
 
 
-def _overtaken(run_id: str) -> StoreError:
+def _conflict_error(run_id: str) -> StoreError:
     return StoreError(
         f"run {run_id!r} is rewritten by another process; nothing was changed, try again"
     )
 
 
-def _groups(parts: Sequence[Part], full_rows: int) -> list[list[Part]]:
+def _part_groups(parts: Sequence[ParquetPart], full_rows: int) -> list[list[ParquetPart]]:
     """Parts to be merged with one another, in their order; a full one stays alone."""
-    groups: list[list[Part]] = []
+    groups: list[list[ParquetPart]] = []
     rows = full_rows
     for part in parts:
         if rows + part.rows > full_rows:

@@ -13,11 +13,11 @@ from typing import Any, Final
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from assizes.judge.errors import StoreError
-from assizes.judge.privacy.credentials import masked
+from assizes.judge.privacy.credentials import mask_credentials
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.store.objects.protocol import Entry, size_error
 
-_BUSY: Final = frozenset({409, 429, 500, 502, 503, 504})
+_BUSY_STATUSES: Final = frozenset({409, 429, 500, 502, 503, 504})
 _ATTEMPTS: Final = 4
 
 PROBES: Final = "probes"
@@ -29,10 +29,10 @@ class Bucket:
 
     def __init__(self, uri: str, storage_options: Mapping[str, Any]) -> None:
         endpoint = storage_options.get("endpoint_url")
-        self.where = masked(f"{uri} at {endpoint}" if endpoint else uri)
+        self.where = mask_credentials(f"{uri} at {endpoint}" if endpoint else uri)
         self._errors: tuple[type[Exception], ...] = (OSError,)
-        self._fs, self._root = self._opened(uri, storage_options)
-        self._conditional: bool | None = None
+        self._fs, self._root = self._open_file_system(uri, storage_options)
+        self._can_create_once: bool | None = None
         if "s3" in self._fs.protocol:
             from botocore.exceptions import BotoCoreError
 
@@ -40,13 +40,13 @@ class Bucket:
 
     def creates_once(self) -> bool:
         """Found out once by a probe: put the same object twice, the second must be refused."""
-        if self._conditional is None:
-            self._conditional = self._probed()
-        return self._conditional
+        if self._can_create_once is None:
+            self._can_create_once = self._probe_conditional_put()
+        return self._can_create_once
 
     def create(self, name: str, data: bytes) -> bool:
         """Put if absent; a conflict or a server's fault is tried again, the put is conditional."""
-        with self._told("write", name):
+        with self._convert_errors("write", name):
             if not self.creates_once() and self._fs.exists(self._path(name)):
                 return False
             failpoint("bucket.create.before")
@@ -57,7 +57,7 @@ class Bucket:
     def replace(self, name: str, data: bytes) -> None:
         """Put; readers see the old object or the new one."""
         failpoint("bucket.replace.before")
-        with self._told("write", name):
+        with self._convert_errors("write", name):
             self._fs.pipe_file(self._path(name), data)
         failpoint("bucket.replace.after")
 
@@ -65,33 +65,37 @@ class Bucket:
         """All of them at once; an object that cannot be read is an error, not a missing one."""
         if not names:
             return {}
-        found = {}
-        with self._told("read", names[0]):
+        contents = {}
+        with self._convert_errors("read", names[0]):
             replies = self._fs.cat([self._path(name) for name in names], on_error="return")
             for name in names:
                 reply = replies[self._path(name)]
                 if isinstance(reply, bytes):
-                    found[name] = reply
-                elif not isinstance(reply, FileNotFoundError) or _no_bucket(reply):
+                    contents[name] = reply
+                elif not isinstance(reply, FileNotFoundError) or _is_missing_bucket(reply):
                     raise reply
-        return found
+        return contents
 
     def names(self, folder: str) -> list[str]:
         """Names below a folder, as the server lists them now."""
-        return [PurePosixPath(one["name"]).name for one in self._listed(folder)]
+        return [PurePosixPath(entry["name"]).name for entry in self._list_objects(folder)]
 
     def entries(self, folder: str) -> list[Entry]:
         """Objects below a folder, as the server lists them now."""
         return [
-            Entry(PurePosixPath(one["name"]).name, one["size"] or 0, self._modified(one))
-            for one in self._listed(folder)
-            if one["type"] == "file"
+            Entry(
+                PurePosixPath(entry["name"]).name,
+                entry["size"] or 0,
+                self._modification_time(entry),
+            )
+            for entry in self._list_objects(folder)
+            if entry["type"] == "file"
         ]
 
     def remove(self, names: Iterable[str]) -> None:
         """Delete objects."""
         for name in names:
-            with self._told("remove", name):
+            with self._convert_errors("remove", name):
                 try:
                     self._fs.rm_file(self._path(name))
                 except FileNotFoundError:
@@ -101,23 +105,23 @@ class Bucket:
         """The bytes themselves: a whole part is fetched faster than it is read in pieces, and one
         set of credentials serves both.
         """
-        found = self.read(list(sizes))
+        contents = self.read(list(sizes))
         for name, size in sizes.items():
-            length = len(found[name]) if name in found else None
+            length = len(contents[name]) if name in contents else None
             if length != size:
                 raise size_error(self.where, name, length, size)
-        return [found[name] for name in sizes]
+        return [contents[name] for name in sizes]
 
     def _put_new(self, name: str, data: bytes) -> bool:
         """A conditional put. Servers differ in how they refuse: s3fs knows one of the answers."""
-        patient = Retrying(
+        retrying = Retrying(
             retry=retry_if_exception(_is_busy),
             stop=stop_after_attempt(_ATTEMPTS),
             wait=wait_random_exponential(0.05, max=1.0),
             reraise=True,
         )
         try:
-            patient(self._fs.pipe_file, self._path(name), data, mode="create")
+            retrying(self._fs.pipe_file, self._path(name), data, mode="create")
         except FileExistsError:
             return False
         except OSError as error:
@@ -126,7 +130,7 @@ class Bucket:
             raise
         return True
 
-    def _probed(self) -> bool:
+    def _probe_conditional_put(self) -> bool:
         name = f"{PROBES}/{uuid.uuid4().hex}"
         failpoint("bucket.probe.before")
         self._put_new(name, b"once")
@@ -136,25 +140,27 @@ class Bucket:
         self._fs.rm_file(self._path(name))
         return refused
 
-    def _listed(self, folder: str) -> list[dict[str, Any]]:
-        with self._told("list", folder):
+    def _list_objects(self, folder: str) -> list[dict[str, Any]]:
+        with self._convert_errors("list", folder):
             try:
-                found = self._fs.ls(self._path(folder), detail=True)
+                listing = self._fs.ls(self._path(folder), detail=True)
             except FileNotFoundError as error:
-                if _no_bucket(error):
+                if _is_missing_bucket(error):
                     raise
                 return []
-        return sorted(found, key=lambda one: str(one["name"]))
+        return sorted(listing, key=lambda entry: str(entry["name"]))
 
-    def _modified(self, one: Mapping[str, Any]) -> datetime:
-        found = one.get("LastModified") or one.get("created") or self._fs.modified(one["name"])
-        moment: datetime = found
+    def _modification_time(self, entry: Mapping[str, Any]) -> datetime:
+        raw_time = (
+            entry.get("LastModified") or entry.get("created") or self._fs.modified(entry["name"])
+        )
+        moment: datetime = raw_time
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
     def _path(self, name: str) -> str:
         return f"{self._root.rstrip('/')}/{name}"
 
-    def _opened(self, uri: str, storage_options: Mapping[str, Any]) -> tuple[Any, str]:
+    def _open_file_system(self, uri: str, storage_options: Mapping[str, Any]) -> tuple[Any, str]:
         from fsspec.core import url_to_fs
 
         try:
@@ -163,13 +169,13 @@ class Bucket:
             )
         except (ImportError, ValueError, TypeError) as error:
             raise StoreError(
-                f"[store] uri {masked(uri)!r} cannot be opened: {_first_line(error)}; "
+                f"[store] uri {mask_credentials(uri)!r} cannot be opened: {_first_line(error)}; "
                 "accepted: duckdb:///file, a folder, s3://bucket/prefix"
             ) from error
         return fs, str(root)
 
     @contextmanager
-    def _told(self, act: str, name: str) -> Iterator[None]:
+    def _convert_errors(self, act: str, name: str) -> Iterator[None]:
         try:
             yield
         except self._errors as error:
@@ -181,11 +187,11 @@ class Bucket:
 def _is_busy(error: BaseException) -> bool:
     if isinstance(error, OSError) and error.errno == errno.EBUSY:
         return True
-    return _http_status(error) in _BUSY
+    return _http_status(error) in _BUSY_STATUSES
 
 
 def _first_line(error: Exception) -> str:
-    return masked((str(error).strip() or type(error).__name__).split("\n", 1)[0])
+    return mask_credentials((str(error).strip() or type(error).__name__).split("\n", 1)[0])
 
 
 def _response(error: BaseException) -> Mapping[str, Any]:
@@ -198,6 +204,6 @@ def _http_status(error: BaseException) -> int | None:
     return status
 
 
-def _no_bucket(error: Exception) -> bool:
+def _is_missing_bucket(error: Exception) -> bool:
     code: str | None = _response(error).get("Error", {}).get("Code")
     return code == "NoSuchBucket"

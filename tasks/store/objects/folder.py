@@ -30,7 +30,7 @@ class Folder:
         it names is complete. Opening the final name exclusively would show it half written.
         """
         failpoint("folder.create.before")
-        with self._told("write", name), _written(self._root / name, data) as draft:
+        with self._convert_errors("write", name), _draft_file(self._root / name, data) as draft:
             failpoint("folder.create.written")
             try:
                 (self._root / name).hardlink_to(draft)
@@ -43,25 +43,25 @@ class Folder:
     def replace(self, name: str, data: bytes) -> None:
         """Write beside the final name, then rename over it."""
         failpoint("folder.replace.before")
-        with self._told("write", name), _written(self._root / name, data) as draft:
+        with self._convert_errors("write", name), _draft_file(self._root / name, data) as draft:
             failpoint("folder.replace.written")
             draft.replace(self._root / name)
         failpoint("folder.replace.after")
 
     def read(self, names: Sequence[str]) -> dict[str, bytes]:
         """The bytes of those files that are there."""
-        found = {}
+        contents = {}
         for name in names:
-            with self._told("read", name):
+            with self._convert_errors("read", name):
                 try:
-                    found[name] = (self._root / name).read_bytes()
+                    contents[name] = (self._root / name).read_bytes()
                 except (FileNotFoundError, NotADirectoryError):
                     continue
-        return found
+        return contents
 
     def names(self, folder: str) -> list[str]:
         """Names in a folder; drafts, which start with a dot, are not there yet."""
-        with self._told("list", folder):
+        with self._convert_errors("list", folder):
             try:
                 entries = sorted(entry.name for entry in (self._root / folder).iterdir())
             except FileNotFoundError:
@@ -70,8 +70,8 @@ class Folder:
 
     def entries(self, folder: str) -> list[Entry]:
         """Files of a folder, drafts too; one that goes while it is looked at is left out."""
-        found = []
-        with self._told("list", folder):
+        listing = []
+        with self._convert_errors("list", folder):
             try:
                 paths = sorted((self._root / folder).iterdir())
             except FileNotFoundError:
@@ -82,13 +82,13 @@ class Folder:
                 except FileNotFoundError:
                     continue
                 modified = datetime.fromtimestamp(stat.st_mtime, UTC)
-                found.append(Entry(path.name, stat.st_size, modified))
-        return found
+                listing.append(Entry(path.name, stat.st_size, modified))
+        return listing
 
     def remove(self, names: Iterable[str]) -> None:
         """Unlink files."""
         for name in names:
-            with self._told("remove", name):
+            with self._convert_errors("remove", name):
                 (self._root / name).unlink(missing_ok=True)
 
     def sources(self, sizes: Mapping[str, int]) -> list[Path]:
@@ -96,14 +96,14 @@ class Folder:
         paths = []
         for name, size in sizes.items():
             path = self._root / name
-            found = path.stat().st_size if path.exists() else None
-            if found != size:
-                raise size_error(self.where, name, found, size)
+            actual_size = path.stat().st_size if path.exists() else None
+            if actual_size != size:
+                raise size_error(self.where, name, actual_size, size)
             paths.append(path)
         return paths
 
     @contextmanager
-    def _told(self, act: str, name: str) -> Iterator[None]:
+    def _convert_errors(self, act: str, name: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -113,7 +113,7 @@ class Folder:
 
 
 @contextmanager
-def _written(final: Path, data: bytes) -> Iterator[Path]:
+def _draft_file(final: Path, data: bytes) -> Iterator[Path]:
     """A draft beside the final file, on disk before the caller names it, gone afterwards."""
     _make_folder(final.parent)
     draft = final.parent / f".{uuid.uuid4().hex}"
@@ -133,10 +133,10 @@ def _written(final: Path, data: bytes) -> Iterator[Path]:
 
 def _make_folder(folder: Path) -> None:
     """Make a folder and those above it, each on disk in the one that holds it."""
-    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    for made in missing:
-        sync_folder(made.parent)
+    for path in missing:
+        sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:

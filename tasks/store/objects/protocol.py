@@ -99,9 +99,9 @@ def objects_at(uri: str, storage_options: Mapping[str, Any]) -> Objects:
     return Bucket(uri, storage_options)
 
 
-def size_error(where: str, name: str, found: int | None, size: int) -> StoreError:
+def size_error(where: str, name: str, actual_size: int | None, expected_size: int) -> StoreError:
     """A committed part that is not what its commit mark says."""
-    state = "is missing" if found is None else f"has {found} bytes"
+    state = "is missing" if actual_size is None else f"has {actual_size} bytes"
     return StoreError(
-        f"{where}: {name} {state}, its commit mark says {size} bytes; restore the file"
+        f"{where}: {name} {state}, its commit mark says {expected_size} bytes; restore the file"
     )

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, cohen_kappa_score, confusion_matrix, f1_score
 
-from assizes.judge.calibration.agreement import Agreement, agreement
+from assizes.judge.calibration.agreement import YesNoAgreement, yes_no_agreement
 
-SEED = Agreement(true_positives=40, false_positives=10, false_negatives=5, true_negatives=45)
+SEED = YesNoAgreement(true_positives=40, false_positives=10, false_negatives=5, true_negatives=45)
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_the_five_numbers_of_the_example(number: str, value: float):
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1))
 def test_the_numbers_are_those_of_a_well_known_library(pairs: list[tuple[bool, bool]]):
-    found = agreement(pairs)
+    found = yes_no_agreement(pairs)
     judged, true = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     tn, fp, fn, tp = confusion_matrix(true, judged, labels=[False, True]).ravel().tolist()
     assert (found.true_positives, found.false_positives) == (tp, fp)
@@ -40,7 +40,7 @@ def test_the_numbers_are_those_of_a_well_known_library(pairs: list[tuple[bool, b
 
 
 def test_a_number_without_a_denominator_is_null():
-    nothing = agreement([])
+    nothing = yes_no_agreement([])
     assert (nothing.accuracy, nothing.kappa, nothing.f1) == (None, None, None)
     assert (nothing.false_positive_rate, nothing.false_negative_rate) == (None, None)
-    assert agreement([(True, True)]).kappa is None
+    assert yes_no_agreement([(True, True)]).kappa is None

@@ -7,28 +7,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from assizes.judge.calibration.calibrate import Subject, calibrate
+from assizes.judge.calibration.calibrate import CalibrationSubject, calibrate
 from assizes.judge.calibration.fingerprint import judge_fingerprint
-from assizes.judge.calibration.grades import Rated, agreed, graded, pass_mark
-from assizes.judge.calibration.labelled import Thing, judgements, labels_by_metric
+from assizes.judge.calibration.grades import RatedItem, agreed_grade, parse_grade, pass_mark
+from assizes.judge.calibration.labelled import ItemKey, judgements, labels_by_metric
 from assizes.judge.calibration.record import Calibration, former_of, shortfalls
 from assizes.judge.config.calibration import CalibrationConfig
 from assizes.judge.errors import ConfigurationError
 
 PLAIN = CalibrationConfig()
-SUBJECT = Subject("verdict", "judge-1", "f1", "labels.csv", "h1")
+SUBJECT = CalibrationSubject("verdict", "judge-1", "f1", "labels.csv", "h1")
 
 
-def rated(*counts: int, judge_errors: int = 0) -> list[Rated]:
+def rated(*counts: int, judge_errors: int = 0) -> list[RatedItem]:
     """Items by (both pass, judge alone passes, judge alone fails, both fail)."""
     kinds = ((1.0, 1.0), (0.0, 1.0), (1.0, 0.0), (0.0, 0.0))
     pairs = [pair for pair, times in zip(kinds, counts, strict=True) for _ in range(times)]
     pairs += [(1.0, None)] * judge_errors
-    return [Rated(f"c{n}", f"c{n}", {"ann": one}, other) for n, (one, other) in enumerate(pairs)]
+    return [
+        RatedItem(f"c{n}", f"c{n}", {"ann": one}, other) for n, (one, other) in enumerate(pairs)
+    ]
 
 
 def of(*counts: int, fingerprint: str = "f1", **rest: int) -> Calibration:
-    subject = Subject("verdict", f"judge {fingerprint}", fingerprint, "labels.csv", "h1")
+    subject = CalibrationSubject("verdict", f"judge {fingerprint}", fingerprint, "labels.csv", "h1")
     return calibrate(subject, rated(*counts, **rest), PLAIN)
 
 
@@ -57,13 +59,13 @@ def test_an_answer_that_is_no_grade_is_a_judge_error_and_in_no_measure():
 
 
 def test_items_the_judge_was_not_asked_about_are_counted_apart():
-    items = [*rated(40, 10, 5, 45), Rated("z", "z", {"ann": 1.0}, missing=True)]
+    items = [*rated(40, 10, 5, 45), RatedItem("z", "z", {"ann": 1.0}, missing=True)]
     found = calibrate(SUBJECT, items, PLAIN)
     assert (found.labelled, found.missing, found.judge_errors) == (101, 1, 0)
 
 
 def test_people_who_are_divided_decide_nothing():
-    items = [Rated(f"c{n}", f"c{n}", {"ann": 1.0, "bob": n % 2.0}, 1.0) for n in range(40)]
+    items = [RatedItem(f"c{n}", f"c{n}", {"ann": 1.0, "bob": n % 2.0}, 1.0) for n in range(40)]
     found = calibrate(SUBJECT, items, PLAIN)
     assert (found.disputed, found.agreement.items) == (20, 20)
     assert found.ceiling.pairs[0].agreement.accuracy.value == 0.5
@@ -71,7 +73,9 @@ def test_people_who_are_divided_decide_nothing():
 
 def test_the_ceiling_is_how_far_people_agree():
     items = [
-        Rated(f"c{n}", f"c{n}", {"ann": n % 2.0, "bob": n % 2.0, "cy": float(n % 3 > 0)}, n % 2.0)
+        RatedItem(
+            f"c{n}", f"c{n}", {"ann": n % 2.0, "bob": n % 2.0, "cy": float(n % 3 > 0)}, n % 2.0
+        )
         for n in range(60)
     ]
     found = calibrate(SUBJECT, items, PLAIN)
@@ -84,7 +88,7 @@ def test_the_ceiling_is_how_far_people_agree():
 
 def test_levels_are_cited_by_the_quadratic_kappa_and_pass_from_three():
     items = [
-        Rated(f"c{n}", f"c{n}", {"ann": n % 6.0}, min(5.0, n % 6.0 + n % 2)) for n in range(120)
+        RatedItem(f"c{n}", f"c{n}", {"ann": n % 6.0}, min(5.0, n % 6.0 + n % 2)) for n in range(120)
     ]
     found = calibrate(SUBJECT, items, PLAIN)
     assert found.citation().startswith("quadratic kappa 0.9")
@@ -96,7 +100,7 @@ def test_levels_are_cited_by_the_quadratic_kappa_and_pass_from_three():
 
 def test_the_pass_rate_of_everything_judged_is_corrected_by_the_errors_on_the_labelled():
     outcomes = [(f"x{n}", float(n % 10 != 0)) for n in range(1000)]
-    subject = Subject("verdict", "j", "f1", "l", "h1", outcomes=outcomes)
+    subject = CalibrationSubject("verdict", "j", "f1", "l", "h1", outcomes=outcomes)
     found = calibrate(subject, rated(40, 10, 5, 45), PLAIN)
     q1, q0 = 40 / 45, 45 / 55
     assert found.observed_pass_rate == 0.9
@@ -142,7 +146,7 @@ def test_the_former_judge_is_the_last_other_one_on_the_same_labels():
 
 @given(st.lists(st.sampled_from([0.0, 1.0, 2.0]), max_size=7))
 def test_people_agree_by_more_than_half_else_by_the_median(grades):
-    found = agreed(grades, ordered=True)
+    found = agreed_grade(grades, ordered=True)
     majority = [one for one in grades if 2 * grades.count(one) > len(grades)]
     if majority:
         assert found == majority[0]
@@ -151,7 +155,7 @@ def test_people_agree_by_more_than_half_else_by_the_median(grades):
         assert sum(one > found for one in grades) <= len(grades) // 2
     else:
         assert found is None
-    assert agreed(grades, ordered=False) == (majority[0] if majority else None)
+    assert agreed_grade(grades, ordered=False) == (majority[0] if majority else None)
 
 
 @pytest.mark.parametrize(
@@ -160,14 +164,14 @@ def test_people_agree_by_more_than_half_else_by_the_median(grades):
     + [(one, None) for one in ("maybe", None, "", "nan", "inf", float("nan"))],
 )
 def test_a_grade_is_a_number_or_a_known_word(value, grade):
-    assert graded(value, CalibrationConfig(words={"Tie": 0.5})) == grade
+    assert parse_grade(value, CalibrationConfig(words={"Tie": 0.5})) == grade
 
 
 def test_a_number_that_is_no_level_is_no_grade_unless_it_may_be_clipped():
     levels = (0.0, 1.0, 2.0)
-    assert graded("7", CalibrationConfig(levels=levels)) is None
-    assert graded("7", CalibrationConfig(levels=levels, clip=True)) == 2.0
-    assert graded("1.5", CalibrationConfig(levels=levels, clip=True)) is None
+    assert parse_grade("7", CalibrationConfig(levels=levels)) is None
+    assert parse_grade("7", CalibrationConfig(levels=levels, clip=True)) == 2.0
+    assert parse_grade("1.5", CalibrationConfig(levels=levels, clip=True)) is None
 
 
 @pytest.mark.parametrize(
@@ -199,16 +203,16 @@ def test_labels_are_gathered_by_metric_case_and_rater():
         {"case_id": "b", "label": None, "repetition": "2"},
     ]
     found = labels_by_metric(given, PLAIN, "l.csv")
-    assert found["tone"][Thing("a", None)].grades == {"ann": 1.0, "bob": 0.0}
-    assert found["tone"][Thing("a", None)].cluster == "s1"
-    assert found["verdict"][Thing("a", None)].grades == {"label": 1.0}
-    assert found["verdict"][Thing("b", 2)].grades == {}
+    assert found["tone"][ItemKey("a", None)].grades == {"ann": 1.0, "bob": 0.0}
+    assert found["tone"][ItemKey("a", None)].cluster == "s1"
+    assert found["verdict"][ItemKey("a", None)].grades == {"label": 1.0}
+    assert found["verdict"][ItemKey("b", 2)].grades == {}
 
 
 def test_a_column_for_each_rater():
     config = CalibrationConfig.model_validate({"columns": {"label": ["ann", "bob"]}})
     found = labels_by_metric([{"case_id": "a", "ann": 1, "bob": 0}], config, "l.csv")
-    assert found["verdict"][Thing("a", None)].grades == {"ann": 1.0, "bob": 0.0}
+    assert found["verdict"][ItemKey("a", None)].grades == {"ann": 1.0, "bob": 0.0}
 
 
 @pytest.mark.parametrize(

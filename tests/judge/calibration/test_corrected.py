@@ -10,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from assizes.judge.calibration.corrected import JudgeErrors, Observed, corrected_rate, design_effect
+from assizes.judge.calibration.corrected import (
+    JudgeErrors,
+    ObservedPasses,
+    corrected_rate,
+    design_effect,
+)
 
 
 def errors(passes: tuple[int, int], fails: tuple[int, int]) -> JudgeErrors:
@@ -21,20 +26,20 @@ def errors(passes: tuple[int, int], fails: tuple[int, int]) -> JudgeErrors:
 
 def test_the_corrected_rate_undoes_the_errors():
     # 90 % truly pass: the judge passes .9 * .95 + .1 * .2 = 87.5 %.
-    found = corrected_rate(Observed(875, 1000), errors((95, 100), (80, 100)))
+    found = corrected_rate(ObservedPasses(875, 1000), errors((95, 100), (80, 100)))
     assert found.value == pytest.approx(0.9, abs=1e-9)
     assert found.low < 0.9 < found.high
 
 
 def test_a_judge_hardly_better_than_chance_on_few_labels_leaves_the_rate_anywhere():
-    found = corrected_rate(Observed(50, 100), errors((1, 1), (1, 100)))
+    found = corrected_rate(ObservedPasses(50, 100), errors((1, 1), (1, 100)))
     assert found.value is not None
     assert (found.low, found.high) == (0.0, 1.0)
 
 
 def test_a_faultless_judge_changes_nothing_but_the_interval_knows_that_labels_are_few():
-    few = corrected_rate(Observed(70, 100), errors((10, 10), (10, 10)))
-    many = corrected_rate(Observed(70, 100), errors((1000, 1000), (1000, 1000)))
+    few = corrected_rate(ObservedPasses(70, 100), errors((10, 10), (10, 10)))
+    many = corrected_rate(ObservedPasses(70, 100), errors((1000, 1000), (1000, 1000)))
     assert few.value == many.value == 0.7
     assert few.high - few.low > many.high - many.low
 
@@ -45,7 +50,7 @@ rights = st.integers(2, 200).flatmap(lambda n: st.tuples(st.integers(0, n), st.j
 @given(rights, rights, rights, st.floats(1, 5))
 def test_rate_and_interval_are_the_formulas_in_exact_fractions(seen, passes, fails, deff):
     """Rogan and Gladen's rate; the interval of Lang and Reiczigel (2014), worked out apart."""
-    found = corrected_rate(Observed(*seen, deff), errors(passes, fails))
+    found = corrected_rate(ObservedPasses(*seen, deff), errors(passes, fails))
     sure = Fraction(passes[0], passes[1]) + Fraction(fails[0], fails[1]) - 1
     if sure <= 0:
         assert found.value is None
@@ -73,12 +78,12 @@ def test_rate_and_interval_are_the_formulas_in_exact_fractions(seen, passes, fai
     "bad", [errors((5, 10), (5, 10)), errors((0, 0), (9, 10)), errors((9, 10), (0, 0))]
 )
 def test_a_judge_by_chance_or_a_class_without_labels_corrects_nothing(bad: JudgeErrors):
-    assert corrected_rate(Observed(70, 100), bad).value is None
+    assert corrected_rate(ObservedPasses(70, 100), bad).value is None
 
 
 def test_the_rate_stays_within_zero_and_one():
-    over = corrected_rate(Observed(99, 100), errors((90, 100), (90, 100)))
-    under = corrected_rate(Observed(1, 100), errors((90, 100), (90, 100)))
+    over = corrected_rate(ObservedPasses(99, 100), errors((90, 100), (90, 100)))
+    under = corrected_rate(ObservedPasses(1, 100), errors((90, 100), (90, 100)))
     assert (over.value, over.high) == (1.0, 1.0)
     assert (under.value, under.low) == (0.0, 0.0)
 
@@ -93,7 +98,7 @@ def test_the_interval_covers_the_truth_where_the_uncorrected_one_does_not(theta,
         true = random.binomial(n, theta)
         passed = int(random.binomial(true, q1) + random.binomial(n - true, 1 - q0))
         of = errors((int(random.binomial(m1, q1)), m1), (int(random.binomial(m0, q0)), m0))
-        found = corrected_rate(Observed(passed, n), of)
+        found = corrected_rate(ObservedPasses(passed, n), of)
         corrected += found.low is None or found.low <= theta <= found.high
         p = passed / n
         bare += abs(p - theta) < 1.96 * (p * (1 - p) / n) ** 0.5
@@ -107,6 +112,6 @@ def test_clusters_that_pass_or_fail_together_count_as_one():
     assert design_effect(together) == pytest.approx(4 * 20 / 19)
     assert design_effect(apart) == pytest.approx(80 / 79)
     assert design_effect([]) == design_effect([("a", True)]) == 1.0
-    wide = corrected_rate(Observed(40, 80, 4.0), errors((90, 100), (90, 100)))
-    narrow = corrected_rate(Observed(40, 80), errors((90, 100), (90, 100)))
+    wide = corrected_rate(ObservedPasses(40, 80, 4.0), errors((90, 100), (90, 100)))
+    narrow = corrected_rate(ObservedPasses(40, 80), errors((90, 100), (90, 100)))
     assert wide.high - wide.low > narrow.high - narrow.low

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from assizes.judge.comparison.bridge import bridged
-from assizes.judge.comparison.compare import compare, gated
+from assizes.judge.comparison.bridge import verdict_with_bridges
+from assizes.judge.comparison.compare import compare, gated_runs
 from assizes.judge.config.run import ComparisonConfig
 from tests.judge.run_frames import case_row, run_of, score_row
 
@@ -23,7 +23,7 @@ def run(name, points, prefix="c", scored=()):
 
 def found(runs, anchors, limits=PLAIN):
     verdict = compare(*runs, limits).verdict.statistics
-    told = bridged(verdict, gated(*runs, limits), gated(*anchors, limits))
+    told = verdict_with_bridges(verdict, gated_runs(*runs, limits), gated_runs(*anchors, limits))
     assert told.verdict == verdict.verdict
     assert told.reasons == (*verdict.reasons, *(one.line for one in told.bridge))
     return {one.measure: one for one in told.bridge}

@@ -8,7 +8,7 @@ import pytest
 
 from assizes.judge.comparison.compare import compare
 from assizes.judge.comparison.contrasts import Contrast, Pairing, contrast
-from assizes.judge.comparison.measures import Measure, whole
+from assizes.judge.comparison.measures import CaseMeasure, whole
 from assizes.judge.config.run import ComparisonConfig
 from assizes.judge.statistics.effects import MAX_DRAWN
 from tests.judge.run_frames import case_row, run_of
@@ -17,19 +17,19 @@ CASES = 3 * MAX_DRAWN
 RNG = np.random.default_rng(17)
 
 
-def measure(points: np.ndarray, *, share: bool) -> Measure:
+def measure(points: np.ndarray, *, share: bool) -> CaseMeasure:
     ids = np.arange(points.size, dtype=np.uint64)
-    return Measure("m", share, pl.DataFrame({"case_id": ids, "point": points}))
+    return CaseMeasure("m", share, pl.DataFrame({"case_id": ids, "point": points}))
 
 
-def sides(*, share: bool) -> tuple[Measure, Measure]:
+def sides(*, share: bool) -> tuple[CaseMeasure, CaseMeasure]:
     """More cases moved than numbers are drawn of."""
     rows = RNG.random((2, CASES))
     found = (rows < [[0.7], [0.5]]) * 100.0 if share else np.round(rows * 60 + 20, 1)
     return measure(found[0], share=share), measure(found[1], share=share)
 
 
-def held(before: Measure, after: Measure, clusters: np.ndarray) -> Contrast:
+def held(before: CaseMeasure, after: CaseMeasure, clusters: np.ndarray) -> Contrast:
     cases = pl.DataFrame({"case_id": np.arange(clusters.size, dtype=np.uint64)})
     table = cases.with_columns(cluster=pl.Series(clusters.astype(np.uint64)))
     found = contrast(before, after, Pairing.of(table, table), alpha=0.05)

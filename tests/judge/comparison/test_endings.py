@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assizes.judge.comparison.compare import compare, gated
+from assizes.judge.comparison.compare import compare, gated_runs
 from assizes.judge.config.run import ComparisonConfig
 from assizes.judge.errors import NotComparable
 from tests.judge.run_frames import binary_row, case_row, config, fraction_row, run_of, score_row
@@ -145,7 +145,7 @@ def test_the_gating_measures_of_two_runs_can_be_had_by_themselves():
     after = [binary_row(row["case_id"], False) for row in cases]
     beside = [fraction_row(row["case_id"], "other", 1.0) for row in cases]
     limits = ComparisonConfig(gating=("pass_rate", "task_completion"))
-    both = gated(run_of(cases, [*before, *beside]), run_of(cases, [*after, *beside]), limits)
+    both = gated_runs(run_of(cases, [*before, *beside]), run_of(cases, [*after, *beside]), limits)
     points = [
         side.measure("task_completion").cases["point"].to_list()
         for side in (both.before, both.after)
@@ -159,7 +159,7 @@ def test_the_gating_measures_of_repeated_cases_are_means_over_their_repetitions(
     cases = [case_row("a", repetition=i) for i in range(2)]
     scores = [score_row("a", raw=raw, repetition=i) for i, raw in enumerate((5, 3))]
     limits = ComparisonConfig(gating=("tool_routing",))
-    both = gated(run_of(cases, scores), run_of(cases, scores), limits)
+    both = gated_runs(run_of(cases, scores), run_of(cases, scores), limits)
     for side in (both.before, both.after):
         assert side.measure("tool_routing").cases["point"].to_list() == [80.0]
 

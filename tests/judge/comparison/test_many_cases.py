@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from assizes.judge.comparison.compare import RunComparison, compare
-from assizes.judge.comparison.paired_cases import LISTED
+from assizes.judge.comparison.paired_cases import MAX_LISTED
 from assizes.judge.config.run import ComparisonConfig
 from tests.judge.run_frames import case_row, run_of, score_row
 
@@ -50,9 +50,9 @@ def test_each_status_is_listed_up_to_a_limit_and_counted_in_full(cut):
     assert (counts.matched, counts.listed) == (2155, len(cut.test_case_comparisons))
     listed = [case.status for case in cut.test_case_comparisons]
     assert [listed.count(one) for one in ("regression", "improvement", "unchanged", "error")] == [
-        LISTED,
+        MAX_LISTED,
         5,
-        LISTED,
+        MAX_LISTED,
         0,
     ]
 
@@ -74,7 +74,7 @@ def test_a_listed_case_has_its_metrics_and_the_others_none(cut):
 
 
 def test_cases_of_one_run_only_are_cut_and_counted_too(cut):
-    assert len(cut.baseline_only_test_cases) == LISTED
+    assert len(cut.baseline_only_test_cases) == MAX_LISTED
     assert (cut.case_counts.baseline_only, cut.case_counts.candidate_only) == (1200, 0)
     assert "1200 only in the baseline" in " ".join(cut.warnings)
 

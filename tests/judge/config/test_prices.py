@@ -10,7 +10,7 @@ import uuid
 
 import pytest
 
-from assizes.judge.catalog import court
+from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.prices import (
     Price,
     TokenScale,
@@ -92,7 +92,7 @@ def test_what_the_provider_had_in_its_cache_costs_less():
 def test_real_prompts_are_estimated_within_15_percent_of_the_tokenizer(data, form, file):
     records = FORMATS[form].records(gzip.decompress((data / file).read_bytes()))
     model = LiteLLM(JudgeConfig(model=MINI), LimitsConfig())
-    bench = court(JudgeConfig(model=MINI, judges=("conversation",)))
+    bench = resolve_judges(JudgeConfig(model=MINI, judges=("conversation",)))
 
     for record in random.Random(7).sample(records, 8):
         hearing = Hearing(bench.judges[0], FORMATS[form].case(record))
@@ -145,11 +145,11 @@ def test_an_estimate_that_calls_put_right_raises_the_worst_case():
 
 def test_estimates_are_put_right_by_what_was_metered_and_never_by_much():
     scale = TokenScale()
-    assert scale.scaled(100) == 100
+    assert scale.adjusted_estimate(100) == 100
 
     scale.note(None, 1_000_000)
     scale.note(30_000, 15_000)
-    assert scale.scaled(100) == 175
+    assert scale.adjusted_estimate(100) == 175
 
     scale.note(10_000_000, 1_000)
-    assert scale.scaled(100) == 400
+    assert scale.adjusted_estimate(100) == 400

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from assizes.judge.models.scripted import Scripted
+from assizes.judge.models.scripted import ScriptedModel
 
 
-class Gated(Scripted):
+class Gated(ScriptedModel):
     """Answers only when the gate is opened; counts who waits."""
 
     def __init__(self, replies, cache_key="gated"):

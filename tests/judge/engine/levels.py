@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from assizes.judge.config.run import LimitsConfig
 from assizes.judge.engine.ask_records import AskRecord
-from assizes.judge.engine.hearings import Engine, Means
+from assizes.judge.engine.hearings import Engine, EngineDependencies
 from assizes.judge.engine.retry import Backoff
 from assizes.judge.models.model import Completion
 from assizes.judge.protocol import Ask, NoReply, Prompt, ask_each
@@ -57,7 +57,7 @@ def engine(model, cache=None, means=None, **limits):
     """Limits are those of `[limits]`, `means` fields of `Means`; pauses are short."""
     given = {"max_in_flight": 8, "timeout_s": 5.0} | limits
     rest = {"cache": cache, "backoff": Backoff(0.01, 0.02)} | (means or {})
-    return Engine(model, LimitsConfig(**given), Means(**rest))
+    return Engine(model, LimitsConfig(**given), EngineDependencies(**rest))
 
 
 def priced(score: int, cost_usd: float | None = 0.25) -> Completion:

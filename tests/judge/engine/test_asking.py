@@ -9,8 +9,8 @@ import time
 import pytest
 
 from assizes.judge.errors import ModelError
-from assizes.judge.models.model import Completion, Unreached, UnusableReply
-from assizes.judge.models.scripted import Scripted
+from assizes.judge.models.model import Completion, ProviderUnreachable, UnusableReply
+from assizes.judge.models.scripted import ScriptedModel
 from assizes.judge.protocol import Ask, Prompt, ask, ask_each
 from assizes.judge.score import Score
 from tests.judge.engine.levels import (
@@ -29,7 +29,7 @@ from tests.judge.engine.levels import (
 
 @pytest.mark.row("000-57")
 async def test_not_json_twice_is_no_reply_and_the_raw_text_is_kept():
-    model = Scripted(["not json", Completion("not json either", "m", 1, 2, 0.5, 3.0)])
+    model = ScriptedModel(["not json", Completion("not json either", "m", 1, 2, 0.5, 3.0)])
 
     heard = await engine(model).hear(Asking(), CASE)
 
@@ -57,7 +57,7 @@ async def test_not_json_twice_is_no_reply_and_the_raw_text_is_kept():
 @pytest.mark.row("000-55", "000-56")
 @pytest.mark.parametrize("wrong", ["{}", '{"score": "high"}'])
 async def test_a_reply_that_does_not_fit_is_asked_for_once_more_with_the_problem(wrong):
-    model = Scripted([wrong, priced(4)])
+    model = ScriptedModel([wrong, priced(4)])
     asking = engine(model)
 
     heard = await asking.hear(Asking(), CASE)
@@ -77,7 +77,7 @@ async def test_a_reply_that_does_not_fit_is_asked_for_once_more_with_the_problem
 
 @pytest.mark.row("000-56")
 async def test_what_is_still_missing_after_the_re_ask_is_named_in_the_failure():
-    heard = await engine(Scripted(["{}", "{}", priced(4)])).hear(Asking(), CASE)
+    heard = await engine(ScriptedModel(["{}", "{}", priced(4)])).hear(Asking(), CASE)
 
     (score,) = heard.scores
     assert (score.status, score.details["error"]) == ("failed", "schema")
@@ -101,7 +101,7 @@ async def test_what_is_still_missing_after_the_re_ask_is_named_in_the_failure():
     ],
 )
 async def test_doubts_are_put_once_and_a_reply_that_fitted_is_never_lost(replies, score, said):
-    model = Scripted(replies)
+    model = ScriptedModel(replies)
 
     heard = await engine(model).hear(Asking(doubts=doubts_below_3), CASE)
 
@@ -118,7 +118,7 @@ async def test_doubts_are_put_once_and_a_reply_that_fitted_is_never_lost(replies
 
 @pytest.mark.parametrize("replies", [["{}", priced(4, None)], [priced(1, None), priced(4)]])
 async def test_a_price_unknown_for_one_attempt_is_unknown_for_the_ask(replies):
-    asking = engine(Scripted(replies))
+    asking = engine(ScriptedModel(replies))
 
     heard = await asking.hear(Asking(doubts=doubts_below_3), CASE)
 
@@ -143,7 +143,7 @@ FINAL = [
 async def test_what_would_fail_again_is_not_asked_again_and_costs_nothing_if_turned_away(
     error, used
 ):
-    model = Scripted([error, priced(4)])
+    model = ScriptedModel([error, priced(4)])
 
     heard = await engine(model).hear(Asking(), CASE)
 
@@ -168,7 +168,7 @@ async def test_what_would_fail_again_is_not_asked_again_and_costs_nothing_if_tur
 PASSING = [
     (ModelError("rate_limited", "said"), 0.25),
     (ModelError("unsupported_parameter", "said"), 0.25),
-    (Unreached("said"), 0.25),
+    (ProviderUnreachable("said"), 0.25),
     (ModelError("unavailable", "said"), None),
     (ModelError("timeout", "said"), None),
     (UnusableReply("empty", "said", Completion("", "m-2025", 10, 0, 0.5, 1.0)), 0.75),
@@ -178,7 +178,7 @@ PASSING = [
 
 @pytest.mark.parametrize(("error", "cost_usd"), PASSING)
 async def test_a_call_that_failed_for_the_providers_sake_is_made_again(error, cost_usd):
-    model = Scripted([error, priced(4)])
+    model = ScriptedModel([error, priced(4)])
 
     heard = await engine(model).hear(Asking(), CASE)
 
@@ -194,7 +194,7 @@ async def test_a_call_that_failed_for_the_providers_sake_is_made_again(error, co
     [
         (ModelError("rate_limited", "said"), "rate_limited", 4),
         (ModelError("unavailable", "said"), "transient_exhausted", 4),
-        (Unreached("said"), "transient_exhausted", 4),
+        (ProviderUnreachable("said"), "transient_exhausted", 4),
         (ModelError("timeout", "said"), "deadline", 4),
         (ModelError("unsupported_parameter", "said"), "bad_request", 4),
         (ModelError("empty", "said"), "empty", 2),
@@ -202,7 +202,7 @@ async def test_a_call_that_failed_for_the_providers_sake_is_made_again(error, co
     ],
 )
 async def test_attempts_run_out_and_the_failure_says_of_what(error, code, calls):
-    model = Scripted([error] * 9)
+    model = ScriptedModel([error] * 9)
 
     heard = await engine(model, max_attempts=4).hear(Asking(), CASE)
 
@@ -212,7 +212,7 @@ async def test_attempts_run_out_and_the_failure_says_of_what(error, code, calls)
 
 async def test_a_repair_is_put_once_however_often_the_provider_fails_meanwhile():
     down = ModelError("unavailable", "down")
-    model = Scripted(["{}", down, down, "{}", priced(4)])
+    model = ScriptedModel(["{}", down, down, "{}", priced(4)])
 
     heard = await engine(model, max_attempts=9).hear(Asking(), CASE)
 
@@ -224,7 +224,7 @@ async def test_a_repair_is_put_once_however_often_the_provider_fails_meanwhile()
     assert record.error.startswith("schema: ")
 
 
-class Capped(Scripted):
+class Capped(ScriptedModel):
     """Notes how many times the usual tokens each answer may take."""
 
     def __init__(self, replies):
@@ -249,7 +249,7 @@ async def test_an_answer_that_was_cut_off_may_be_twice_as_long_from_then_on():
 @pytest.mark.parametrize(("error", "cost_usd"), [("timeout", None), ("rate_limited", 0.25)])
 async def test_a_paid_reply_that_did_not_fit_costs_what_its_re_ask_leaves_known(error, cost_usd):
     unfit = Completion("{}", "m-2025", 100, 20, 0.25, 50.0)
-    model = Scripted([unfit, ModelError(error, "said")])
+    model = ScriptedModel([unfit, ModelError(error, "said")])
 
     heard = await engine(model, max_attempts=2).hear(Asking(), CASE)
 
@@ -258,7 +258,7 @@ async def test_a_paid_reply_that_did_not_fit_costs_what_its_re_ask_leaves_known(
 
 
 async def test_an_unusable_answer_was_paid_for_all_the_same():
-    asking = engine(Scripted([UnusableReply("refused", "no", priced(4))]))
+    asking = engine(ScriptedModel([UnusableReply("refused", "no", priced(4))]))
 
     heard = await asking.hear(Asking(), CASE)
 
@@ -268,7 +268,7 @@ async def test_an_unusable_answer_was_paid_for_all_the_same():
 
 async def test_the_trail_tells_each_call_with_status_tokens_cost_and_wait():
     busy = ModelError("rate_limited", "busy", retry_after_s=0.03, status=429)
-    heard = await engine(Scripted([busy, priced(4)])).hear(Asking(), CASE)
+    heard = await engine(ScriptedModel([busy, priced(4)])).hear(Asking(), CASE)
 
     refused, good = json.loads(heard.asks[0].trail)
     assert (refused["code"], refused["status"], refused["cost_usd"]) == ("rate_limited", 429, 0.0)
@@ -290,13 +290,13 @@ async def test_a_hint_that_does_not_fit_into_the_deadline_ends_the_ask_at_once()
     busy = ModelError("rate_limited", "busy", retry_after_s=60.0)
     started = time.monotonic()
 
-    heard = await engine(Scripted([busy, priced(4)]), deadline_s=30).hear(Asking(), CASE)
+    heard = await engine(ScriptedModel([busy, priced(4)]), deadline_s=30).hear(Asking(), CASE)
 
     assert time.monotonic() - started < 10
     assert (heard.asks[0].error, heard.asks[0].attempts) == ("rate_limited: busy", 1)
 
 
-class Hanging(Scripted):
+class Hanging(ScriptedModel):
     """Never answers."""
 
     async def complete(self, ask, *, complaint=None, cap=1):
@@ -317,7 +317,7 @@ async def test_no_ask_outlives_its_deadline_however_many_calls_it_may_make():
 
 
 async def test_waiting_for_a_slot_to_ask_again_counts_against_the_deadline():
-    class Busy(Scripted):
+    class Busy(ScriptedModel):
         """Takes its time for one question, fails the other."""
 
         async def complete(self, ask, *, complaint=None, cap=1):
@@ -343,7 +343,7 @@ async def test_a_failed_ask_leaves_the_others_of_its_round_alone():
             replies = yield from ask_each([Ask(Prompt("s", t), Reply) for t in "abc"])
             return [Score.of(LEVEL, sum(isinstance(reply, Reply) for reply in replies))]
 
-    model = Scripted([{"score": 1}, ModelError("refused", "no"), {"score": 1}])
+    model = ScriptedModel([{"score": 1}, ModelError("refused", "no"), {"score": 1}])
 
     heard = await engine(model).hear(Lenient(), CASE)
 
@@ -352,7 +352,7 @@ async def test_a_failed_ask_leaves_the_others_of_its_round_alone():
 
 
 async def test_lone_surrogates_never_reach_the_rows():
-    heard = await engine(Scripted(["\ud800", "x\udfff"])).hear(Asking(), CASE)
+    heard = await engine(ScriptedModel(["\ud800", "x\udfff"])).hear(Asking(), CASE)
 
     assert heard.asks[0].reply == "x\ufffd"
     heard.asks[0].reply.encode()
@@ -364,7 +364,7 @@ async def test_one_question_in_a_line_raises_inside_the_judge_when_no_reply_come
             reply = yield from ask(Prompt("s", "q"), Reply)
             return [Score.of(LEVEL, reply.score)]
 
-    model = Scripted([{"score": 2}, ModelError("refused", "no")])
+    model = ScriptedModel([{"score": 2}, ModelError("refused", "no")])
     asking = engine(model)
 
     assert (await asking.hear(OneQuestion(), CASE)).scores == [Score.of(LEVEL, 2)]

@@ -9,16 +9,16 @@ import pytest
 
 from assizes.judge.config.prices import Price
 from assizes.judge.config.run import LimitsConfig
-from assizes.judge.engine.asking import Bounds, Questioner
-from assizes.judge.engine.budget_gate import Purse
-from assizes.judge.engine.circuit_breaker import Trip
+from assizes.judge.engine.asking import CallControls, ModelCaller
+from assizes.judge.engine.budget_gate import BudgetGate
+from assizes.judge.engine.circuit_breaker import BreakerPolicy
 from assizes.judge.engine.ledger import OpenLedger
 from assizes.judge.engine.limits.limits import Limiter
 from assizes.judge.engine.retry import Backoff
 from assizes.judge.errors import ModelError, NotAsked
-from assizes.judge.models.model import Completion, Lexical, UnusableReply
-from assizes.judge.models.replayed import Replayed
-from assizes.judge.models.scripted import Scripted
+from assizes.judge.models.model import Completion, HeuristicModel, UnusableReply
+from assizes.judge.models.replayed import ReplayOnlyModel
+from assizes.judge.models.scripted import ScriptedModel
 from assizes.judge.prompts.reply_request import most_sent
 from assizes.judge.protocol import Ask, Prompt
 from assizes.judge.score import Score
@@ -37,7 +37,7 @@ from tests.judge.engine.levels import (
 PRICE = Price(input_usd_per_million=1e6, output_usd_per_million=1e6)
 
 
-class Priced(Scripted):
+class Priced(ScriptedModel):
     """A dollar a token; 10 tokens are sent, 100 can come back."""
 
     price = PRICE
@@ -238,18 +238,20 @@ class Noting(Limiter):
         super().__init__(limits)
         self.tokens: list[int] = []
 
-    def admitted(self, model, tokens, group="", place=None):
+    def admit(self, model, tokens, group="", place=None):
         self.tokens.append(tokens)
-        return super().admitted(model, tokens, group, place)
+        return super().admit(model, tokens, group, place)
 
 
 async def test_the_token_limit_expects_answers_as_long_as_those_before():
     limits = LimitsConfig()
     limiter = Noting(limits)
-    bounds = Bounds(limits, limiter, Purse(OpenLedger()), Backoff(0.01, 0.01), Trip())
+    bounds = CallControls(
+        limits, limiter, BudgetGate(OpenLedger()), Backoff(0.01, 0.01), BreakerPolicy()
+    )
     busy = ModelError("rate_limited", "busy")
     replies = [Completion('{"score": 1}', "m", 10, out, 0.0) for out in (40, 60)]
-    questioner = Questioner(Priced([replies[0], busy, replies[1], priced(1)]), bounds)
+    questioner = ModelCaller(Priced([replies[0], busy, replies[1], priced(1)]), bounds)
 
     for text in "abc":
         await questioner.answer(Ask(Prompt("s", text), Reply), text)
@@ -336,7 +338,7 @@ def test_a_model_that_refuses_for_its_rate_for_good_is_given_up_after_five_minut
     assert errors.count(last) >= 50
 
 
-@pytest.mark.parametrize("free", [Lexical(), Replayed(Priced([]))])
+@pytest.mark.parametrize("free", [HeuristicModel(), ReplayOnlyModel(Priced([]))])
 async def test_a_model_that_calls_nobody_is_neither_paced_nor_counted_nor_broken(free):
     book = Book(grants=0)
     one = engine(free, means={"ledger": book}, requests_per_minute=1, tokens_per_minute=1)
@@ -345,5 +347,5 @@ async def test_a_model_that_calls_nobody_is_neither_paced_nor_counted_nor_broken
         heard = await asyncio.gather(*(one.hear(Asking([f"{n}"]), CASE) for n in range(20)))
 
     codes_seen = {(ask.error or "").split(":")[0] for each in heard for ask in each.asks}
-    assert codes_seen == {"no_offline_rule" if isinstance(free, Lexical) else "not_cached"}
+    assert codes_seen == {"no_offline_rule" if isinstance(free, HeuristicModel) else "not_cached"}
     assert (book.lines, one.calls, one.limiter.peak) == ([], 0, 0)

@@ -10,16 +10,16 @@ import pytest
 from assizes.judge.config.run import LimitsConfig
 from assizes.judge.engine import budget_gate
 from assizes.judge.engine.batching import model_mark
-from assizes.judge.engine.circuit_breaker import Breaker, Trip
-from assizes.judge.engine.ledger import Call, OpenLedger, Spent
+from assizes.judge.engine.circuit_breaker import BreakerPolicy, CircuitBreaker
+from assizes.judge.engine.ledger import CallSpending, OpenLedger, PlannedCall
 from assizes.judge.engine.limits.limits import Limiter
-from assizes.judge.engine.limits.rate_limiter import Block, Leased
-from assizes.judge.engine.reply_cache import Kept
+from assizes.judge.engine.limits.rate_limiter import LeaseBlock, LeasedRate
+from assizes.judge.engine.reply_cache import CachedReply
 from assizes.judge.errors import AssizesError, LedgerBusy, ModelError, NotAsked
 from assizes.judge.models.batch_lines import ProviderBatches
 from assizes.judge.models.model import OFFLINE_PROVIDER, Completion
-from assizes.judge.models.scripted import Scripted
-from assizes.tasks.spending.reply_cache import FileReplies
+from assizes.judge.models.scripted import ScriptedModel
+from assizes.tasks.spending.reply_cache import FileReplyCache
 from tests.judge.clock import simulated
 from tests.judge.engine.levels import CASE, Asking, engine, priced
 
@@ -28,16 +28,16 @@ class Shared:
     """One limit of requests that processes share, as this process sees it."""
 
     def __init__(self) -> None:
-        self.leased = Leased(1_000, lambda: None)
+        self.leased = LeasedRate(1_000, lambda: None)
         self.wake = lambda: None
 
-    def paces(self, model, wake):
+    def rate_limits(self, model, wake):
         self.wake = wake
         return self.leased, None
 
 
 def test_an_ask_whose_shared_limit_cannot_be_had_says_so_and_no_call_is_made():
-    shared, model = Shared(), Scripted([priced(4)])
+    shared, model = Shared(), ScriptedModel([priced(4)])
     shared.leased.fail(AssizesError("the file of leases is gone"))
 
     async def main():
@@ -54,7 +54,7 @@ def test_who_is_cancelled_while_the_limit_fails_leaves_no_slot_taken():
         limiter = Limiter(LimitsConfig(), shared)
 
         async def call():
-            async with limiter.admitted("m", 1):
+            async with limiter.admit("m", 1):
                 raise AssertionError("nobody was let through")
 
         waiting = asyncio.create_task(call())
@@ -75,7 +75,7 @@ def test_who_may_start_sooner_is_not_kept_until_the_others_may():
 
         async def call(model, after_s):
             await asyncio.sleep(after_s)
-            async with limiter.admitted(model, 1):
+            async with limiter.admit(model, 1):
                 starts.append((model, clock()))
 
         plan = [("b", 0), ("a", 2), ("a", 2.5), ("b", 3)]
@@ -88,10 +88,10 @@ def test_who_may_start_sooner_is_not_kept_until_the_others_may():
 
 
 def test_what_a_call_left_over_is_used_by_the_next_ones_though_all_units_were_taken():
-    leased = Leased(1_000, lambda: None)
-    leased.add(Block(at=0.0, units=10, rate=10))
+    leased = LeasedRate(1_000, lambda: None)
+    leased.add(LeaseBlock(at=0.0, units=10, rate=10))
     leased.settle(leased.take(10, 0.0), 4)
-    leased.add(Block(at=1.0, units=10, rate=10))
+    leased.add(LeaseBlock(at=1.0, units=10, rate=10))
     leased.take(6, 1.0)
     assert leased.ready_at(1, 1.0) == 1.0
     leased.take(1, 1.0)
@@ -99,18 +99,18 @@ def test_what_a_call_left_over_is_used_by_the_next_ones_though_all_units_were_ta
 
 
 def test_a_lower_limit_counts_a_large_call_as_less():
-    leased = Leased(1_000, lambda: None)
-    leased.add(Block(at=0.0, units=50, rate=10))
+    leased = LeasedRate(1_000, lambda: None)
+    leased.add(LeaseBlock(at=0.0, units=50, rate=10))
     leased.counts_at_most(20)
     assert leased.take(1_000, 0.0).cost == 20
 
 
 def test_the_first_reason_to_give_up_stands():
-    breaker = Breaker(Trip(refusals=2))
+    breaker = CircuitBreaker(BreakerPolicy(refusals=2))
     for detail in ("no key", "no key", "no such model"):
         breaker.note(ModelError("authentication", detail), probe=False)
-    assert breaker.given_up is not None
-    assert breaker.given_up.endswith("authentication: no key")
+    assert breaker.given_up_reason is not None
+    assert breaker.given_up_reason.endswith("authentication: no key")
 
 
 class Stopping(OpenLedger):
@@ -119,7 +119,7 @@ class Stopping(OpenLedger):
     def __init__(self) -> None:
         super().__init__()
         self.stop = lambda: None
-        self.settled: list[Spent] = []
+        self.settled: list[CallSpending] = []
 
     def reserve(self, call, *, wait=True):
         self.stop()
@@ -130,20 +130,20 @@ class Stopping(OpenLedger):
 
 
 async def test_what_was_set_aside_for_a_call_that_was_stopped_is_given_back():
-    book, model = Stopping(), Scripted([priced(4)])
+    book, model = Stopping(), ScriptedModel([priced(4)])
     judging = engine(model, means={"ledger": book})
     book.stop = lambda: judging.stop("stopped", "by request")
 
     (record,) = (await judging.hear(Asking(), CASE)).asks
 
     assert record.error == "stopped: by request"
-    assert book.settled == [Spent("stopped", 0.0)]
+    assert book.settled == [CallSpending("stopped", 0.0)]
     assert model.asked == []
 
 
 def test_stopping_twice_is_stopping_once():
     async def main():
-        judging = engine(Scripted([]), means={"leases": Shared()})
+        judging = engine(ScriptedModel([]), means={"leases": Shared()})
         hearing = asyncio.create_task(judging.hear(Asking(), CASE))
         await asyncio.sleep(0.1)
         for why in ("first", "second", "third"):
@@ -203,7 +203,7 @@ class Busy(OpenLedger):
 
 
 async def test_a_ledger_that_others_write_to_is_waited_for_and_no_call_is_lost():
-    book, model = Busy(3), Scripted([priced(4)])
+    book, model = Busy(3), ScriptedModel([priced(4)])
     heard = await engine(model, means={"ledger": book}).hear(Asking(), CASE)
     assert [score.raw for score in heard.scores] == [4]
     assert book.granted == 1
@@ -227,12 +227,12 @@ class Full(OpenLedger):
 
 
 async def test_nobody_waits_for_a_call_that_could_not_be_settled():
-    one = budget_gate.Purse(Full())
-    ticket = await one.reserve(Call("a", "m", 1.0))
-    waiting = asyncio.create_task(one.reserve(Call("b", "m", 1.0)))
+    one = budget_gate.BudgetGate(Full())
+    ticket = await one.reserve(PlannedCall("a", "m", 1.0))
+    waiting = asyncio.create_task(one.reserve(PlannedCall("b", "m", 1.0)))
     await asyncio.sleep(0)
     with pytest.raises(LedgerBusy, match="the disk is full"):
-        one.settle(ticket, Spent(None, 0.0))
+        one.settle(ticket, CallSpending(None, 0.0))
     async with asyncio.timeout(5):
         with pytest.raises(NotAsked, match="spent"):
             await waiting
@@ -241,12 +241,12 @@ async def test_nobody_waits_for_a_call_that_could_not_be_settled():
 async def test_a_ledger_that_is_never_free_is_an_error_and_a_paid_reply_is_then_charged(
     monkeypatch,
 ):
-    monkeypatch.setattr(budget_gate, "BUSY_S", 0.02)
-    waiting = budget_gate.Purse(Busy(10**6))
+    monkeypatch.setattr(budget_gate, "MAX_BUSY_S", 0.02)
+    waiting = budget_gate.BudgetGate(Busy(10**6))
     with pytest.raises(LedgerBusy, match="somebody else writes"):
-        await waiting.reserve(Call("key", "m", 1.0))
+        await waiting.reserve(PlannedCall("key", "m", 1.0))
     assert await waiting.claims("key", "place") is True
-    free = budget_gate.Purse(Busy(0))
+    free = budget_gate.BudgetGate(Busy(0))
     assert (await free.claims("key", "a"), await free.claims("key", "b")) == (True, False)
 
 
@@ -267,7 +267,7 @@ class Narrow(OpenLedger):
         self.open -= 1
 
 
-class Slow(Scripted):
+class Slow(ScriptedModel):
     """Is in flight for a moment."""
 
     async def complete(self, ask, *, complaint=None, cap=1):
@@ -281,7 +281,7 @@ async def test_a_call_that_does_not_fit_beside_another_follows_it():
     assert [score.raw for score in heard.scores] == [3]
 
 
-class Offline(Scripted):
+class Offline(ScriptedModel):
     """Calls nobody, and so is under no limit and no clock."""
 
     provider = OFFLINE_PROVIDER
@@ -301,18 +301,18 @@ class OneAtATime:
         self.meanwhile = meanwhile
 
     @asynccontextmanager
-    async def turn(self, key):
+    async def lock(self, key):
         await self.meanwhile(key)
         yield
 
 
 @pytest.mark.parametrize("came", [True, False])
 async def test_a_reply_that_another_process_got_in_the_meantime_is_not_asked_for(tmp_path, came):
-    cache, model = FileReplies(str(tmp_path)), Scripted([priced(2)])
+    cache, model = FileReplyCache(str(tmp_path)), ScriptedModel([priced(2)])
 
     async def meanwhile(key):
         if came:
-            await cache.put(key, Kept(Completion('{"score": 4}', "m", reply_id=None)))
+            await cache.store(key, CachedReply(Completion('{"score": 4}', "m", reply_id=None)))
 
     heard = await engine(model, cache, {"turns": OneAtATime(meanwhile)}).hear(Asking(), CASE)
     assert [score.raw for score in heard.scores] == [4 if came else 2]
@@ -320,5 +320,5 @@ async def test_a_reply_that_another_process_got_in_the_meantime_is_not_asked_for
 
 
 def test_models_of_other_parameters_have_other_marks():
-    marks = {model_mark(Scripted([], key)) for key in ("a", "b", None)}
+    marks = {model_mark(ScriptedModel([], key)) for key in ("a", "b", None)}
     assert sorted(map(len, marks)) == [12, 12, 12]

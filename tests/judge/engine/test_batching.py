@@ -9,15 +9,15 @@ import pytest
 
 from assizes.judge.config.prices import Price
 from assizes.judge.config.run import JudgeConfig
-from assizes.judge.engine.batching import Came, Gatherer, batches_of
-from assizes.judge.engine.ensemble_hearing import Panel
-from assizes.judge.engine.hearings import Means
-from assizes.judge.engine.reply_cache import Kept
+from assizes.judge.engine.batching import AskCollector, PaidReply, batches_of
+from assizes.judge.engine.ensemble_hearing import EnsembleModels
+from assizes.judge.engine.hearings import EngineDependencies
+from assizes.judge.engine.reply_cache import CachedReply
 from assizes.judge.errors import ConfigurationError
-from assizes.judge.models.model import Completion, Lexical, UnusableReply, model_for
-from assizes.judge.models.replayed import Replayed
-from assizes.judge.models.scripted import Scripted
-from assizes.tasks.spending.reply_cache import FileReplies
+from assizes.judge.models.model import Completion, HeuristicModel, UnusableReply, model_for
+from assizes.judge.models.replayed import ReplayOnlyModel
+from assizes.judge.models.scripted import ScriptedModel
+from assizes.tasks.spending.reply_cache import FileReplyCache
 from tests.judge.engine.calls import LIMITS
 from tests.judge.engine.levels import CASE, Asking, doubts_below_3, engine, priced
 
@@ -28,16 +28,16 @@ class Batched:
     def __init__(self) -> None:
         self.noted: list[tuple[str, str, str]] = []
         self.reply_id = ""
-        self.came: dict[str, Came] = {}
-        self.left: dict[str, Came] = {}
+        self.came: dict[str, PaidReply] = {}
+        self.left: dict[str, PaidReply] = {}
 
-    def asked(self, key: str) -> bool:
+    def has_asked(self, key: str) -> bool:
         return key in {one[2] for one in self.noted}
 
-    async def take(self, key: str) -> Came | None:
+    async def take(self, key: str) -> PaidReply | None:
         return self.came.pop(key, None)
 
-    def leave(self, key: str, came: Came) -> None:
+    def leave(self, key: str, came: PaidReply) -> None:
         self.left[key] = came
 
     def note(self, model, ask, key) -> None:
@@ -48,7 +48,7 @@ class Batched:
     def questions(self) -> list[str]:
         return [text for _, text, _ in self.noted]
 
-    def answer(self, came: Came) -> None:
+    def answer(self, came: PaidReply) -> None:
         """The last ask that was noted; a reply in JSON holds its id."""
         if isinstance(came, Completion) and came.text.startswith("{"):
             stamped = {"reply_id": self.reply_id, **json.loads(came.text)}
@@ -57,17 +57,17 @@ class Batched:
 
 
 @pytest.fixture
-def replies(tmp_path) -> FileReplies:
-    return FileReplies(str(tmp_path))
+def replies(tmp_path) -> FileReplyCache:
+    return FileReplyCache(str(tmp_path))
 
 
-def gatherer(batched: Batched, replies: FileReplies, model=None, **own) -> Gatherer:
-    means = Means(run_id="r1", cache=replies)
-    return Gatherer(model or Scripted([]), means, own, batched, batched.note)
+def gatherer(batched: Batched, replies: FileReplyCache, model=None, **own) -> AskCollector:
+    means = EngineDependencies(run_id="r1", cache=replies)
+    return AskCollector(model or ScriptedModel([]), means, own, batched, batched.note)
 
 
 async def test_the_asks_of_the_first_round_are_noted_each_once_and_no_model_is_called(replies):
-    batched, model = Batched(), Scripted([])
+    batched, model = Batched(), ScriptedModel([])
     gathering = gatherer(batched, replies, model)
 
     for _ in range(2):
@@ -79,7 +79,7 @@ async def test_the_asks_of_the_first_round_are_noted_each_once_and_no_model_is_c
 
 async def test_a_hearing_stops_at_the_first_round_that_lacks_a_reply(replies):
     judge = Asking(["a"], ["b", "c"], ["d"])
-    kept = engine(Scripted([priced(1)] * 2), replies)
+    kept = engine(ScriptedModel([priced(1)] * 2), replies)
     await kept.hear(Asking(["a"], ["b"]), CASE)
     batched = Batched()
 
@@ -97,10 +97,10 @@ async def test_a_reply_that_fits_is_kept_for_the_run_and_the_next_round_is_noted
 
     assert batched.questions == ["a", "b"]
     kept = await replies.get(batched.noted[0][2])
-    assert kept == Kept(kept.completion, attempts=1, paid_by="r1")
+    assert kept == CachedReply(kept.completion, attempts=1, paid_by="r1")
     assert (json.loads(kept.completion.text), kept.completion.cost_usd) == (said, 0.25)
 
-    heard = await engine(Scripted([priced(1)]), replies, {"run_id": "r1"}).hear(judge, CASE)
+    heard = await engine(ScriptedModel([priced(1)]), replies, {"run_id": "r1"}).hear(judge, CASE)
     assert [(one.cached, one.cost_usd) for one in heard.asks] == [(False, 0.25), (False, 0.25)]
 
 
@@ -124,18 +124,18 @@ async def test_what_does_not_fit_is_left_and_never_noted_again(replies, came, do
     assert await replies.get(key) is None
 
 
-class Unwritable(FileReplies):
+class Unwritable(FileReplyCache):
     """A cache on a disk that is full."""
 
-    async def put(self, key, kept):
+    async def store(self, key, kept):
         pass
 
 
 @pytest.mark.parametrize("caching", [False, True])
 async def test_a_reply_that_no_cache_takes_is_left_for_the_ask_itself(tmp_path, caching):
     batched, judge = Batched(), Asking(["a"])
-    means = Means(run_id="r1", cache=Unwritable(str(tmp_path)) if caching else None)
-    gathering = Gatherer(Scripted([]), means, {}, batched, batched.note)
+    means = EngineDependencies(run_id="r1", cache=Unwritable(str(tmp_path)) if caching else None)
+    gathering = AskCollector(ScriptedModel([]), means, {}, batched, batched.note)
     await gathering.hear(judge, CASE)
     batched.answer(priced(3))
     await gathering.hear(judge, CASE)
@@ -157,7 +157,7 @@ async def test_what_is_left_is_the_first_attempt_of_the_ask(replies, came, secon
     batched.answer(came)
     await gatherer(batched, replies).hear(judge, CASE)
 
-    model = Scripted(second)
+    model = ScriptedModel(second)
     heard = await engine(model, replies, {"given": batched.left}).hear(judge, CASE)
 
     (ask,) = heard.asks
@@ -176,7 +176,7 @@ async def test_an_ask_that_a_batch_could_not_answer_is_not_noted_again(replies):
 
 
 async def test_tokens_that_were_not_metered_are_estimated_at_the_price_of_a_batch(replies):
-    class Dear(Scripted):
+    class Dear(ScriptedModel):
         price = Price(input_usd_per_million=1e6, output_usd_per_million=2e6)
 
     batched, model = Batched(), Dear([])
@@ -193,9 +193,9 @@ async def test_tokens_that_were_not_metered_are_estimated_at_the_price_of_a_batc
 
 
 async def test_all_votes_of_a_panel_are_noted_in_one_round(replies):
-    one, other = Scripted([]), Scripted([], cache_key="other")
+    one, other = ScriptedModel([]), ScriptedModel([], cache_key="other")
     batched = Batched()
-    panel = Panel((one, other), repeats=2)
+    panel = EnsembleModels((one, other), repeats=2)
 
     await gatherer(batched, replies, asking=panel).hear(Asking(["a"]), CASE)
 
@@ -205,11 +205,11 @@ async def test_all_votes_of_a_panel_are_noted_in_one_round(replies):
 
 async def test_plain_rules_answer_by_themselves(replies):
     batched = Batched()
-    await gatherer(batched, replies, Lexical()).hear(Asking(["a"]), CASE)
+    await gatherer(batched, replies, HeuristicModel()).hear(Asking(["a"]), CASE)
 
     assert batched.questions == []
-    assert batches_of(Lexical()) is None
-    assert batches_of(Replayed(Scripted([]))) is None
+    assert batches_of(HeuristicModel()) is None
+    assert batches_of(ReplayOnlyModel(ScriptedModel([]))) is None
 
 
 def test_a_provider_that_cannot_find_a_batch_again_is_refused(monkeypatch):

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from assizes.judge.engine.circuit_breaker import Breaker, Trip
+from assizes.judge.engine.circuit_breaker import BreakerPolicy, CircuitBreaker
 from assizes.judge.errors import ModelError, NotAsked
 from assizes.judge.models.model import UnusableReply
-from assizes.judge.models.scripted import Scripted
+from assizes.judge.models.scripted import ScriptedModel
 from tests.judge.engine.levels import CASE, Asking, engine, priced
 
 DOWN = ModelError("unavailable", "no route")
@@ -33,21 +33,21 @@ class Clock:
         return self.now
 
 
-def breaker(**trip) -> tuple[Breaker, Clock]:
+def breaker(**trip) -> tuple[CircuitBreaker, Clock]:
     clock = Clock()
-    return Breaker(Trip(**trip), clock), clock
+    return CircuitBreaker(BreakerPolicy(**trip), clock), clock
 
 
-async def call(one: Breaker, failure: ModelError | None) -> bool:
+async def call(one: CircuitBreaker, failure: ModelError | None) -> bool:
     """Make one call; whether it was a probe."""
-    with await asyncio.wait_for(one.turn(), 1) as turn:
+    with await asyncio.wait_for(one.wait_for_pass(), 1) as turn:
         turn.note(failure)
     return turn.probe
 
 
-async def is_held(one: Breaker) -> bool:
+async def is_held(one: CircuitBreaker) -> bool:
     """Whether whoever wants to call has to wait."""
-    waiting = asyncio.create_task(one.turn())
+    waiting = asyncio.create_task(one.wait_for_pass())
     await asyncio.sleep(0.001)
     held = not waiting.done()
     if held:
@@ -66,7 +66,7 @@ async def test_three_calls_in_a_row_that_all_others_would_fail_like_end_all_aski
     clock.now += 1000
 
     with pytest.raises(NotAsked, match=rf"circuit_open: 3 calls in a row .* {code}: said"):
-        await one.turn()
+        await one.wait_for_pass()
 
 
 @pytest.mark.parametrize("between", SERVED)
@@ -74,14 +74,14 @@ async def test_an_answer_between_starts_the_count_anew(between):
     one, _ = breaker(failures=3)
     for failure in (NO_MONEY, NO_MONEY, between, NO_MONEY, NO_MONEY, DOWN, DOWN):
         await call(one, failure)
-    assert one.closed
+    assert one.is_closed
 
 
 async def test_a_rate_limit_between_does_not_hide_that_the_quota_is_spent():
     one, _ = breaker()
     for failure in (NO_MONEY, BUSY, NO_MONEY, BUSY, NO_MONEY):
         await call(one, failure)
-    assert not one.closed
+    assert not one.is_closed
 
 
 async def test_rate_limits_do_not_open_it_however_many():
@@ -89,7 +89,7 @@ async def test_rate_limits_do_not_open_it_however_many():
     for _ in range(50):
         clock.now += 5.9
         await call(one, BUSY)
-    assert one.closed
+    assert one.is_closed
 
 
 @pytest.mark.parametrize("between", SERVED)
@@ -98,15 +98,15 @@ async def test_nothing_but_rate_limits_for_five_minutes_opens_it_for_good(betwee
     for failure in (BUSY, BUSY, between, BUSY, BUSY, DOWN, BUSY):
         await call(one, failure)
         clock.now += 75
-    assert one.closed
+    assert one.is_closed
 
     await call(one, BUSY)
 
-    assert one.given_up == (
+    assert one.given_up_reason == (
         "no call was let through for 300 s, the last with rate_limited: slow down"
     )
     with pytest.raises(NotAsked, match="circuit_open: no call was let through"):
-        await one.turn()
+        await one.wait_for_pass()
 
 
 async def test_rate_limits_far_apart_do_not_open_it():
@@ -114,15 +114,15 @@ async def test_rate_limits_far_apart_do_not_open_it():
     for _ in range(10):
         await call(one, BUSY)
         clock.now += 151
-    assert one.closed
+    assert one.is_closed
 
 
 async def test_to_be_left_alone_for_longer_than_five_minutes_is_a_refusal_for_good():
     one, _ = breaker()
     for hint_s in (301.0, 300.0, 301.0, 3600.0):
-        assert one.closed
+        assert one.is_closed
         await call(one, ModelError("rate_limited", "daily limit", retry_after_s=hint_s))
-    assert one.given_up == "3 calls in a row failed, the last with rate_limited: daily limit"
+    assert one.given_up_reason == "3 calls in a row failed, the last with rate_limited: daily limit"
 
 
 @pytest.mark.parametrize("code", ["unavailable", "timeout"])
@@ -145,7 +145,7 @@ async def test_one_probe_at_a_time_goes_through():
     one, clock = breaker(failures=1, cool_down_s=1.0)
     await call(one, DOWN)
     clock.now += 2
-    with await one.turn() as probe:
+    with await one.wait_for_pass() as probe:
         assert probe.probe
         assert await is_held(one)
     # The probe was given back without a call: the next one may try.
@@ -162,16 +162,16 @@ async def test_cool_downs_double_up_to_the_longest_and_after_five_probes_it_is_o
         assert await call(one, DOWN) is True
 
     with pytest.raises(NotAsked, match="circuit_open: 6 calls in a row .* unavailable: no route"):
-        await one.turn()
+        await one.wait_for_pass()
 
 
 async def test_whoever_waits_goes_on_when_a_call_that_began_before_is_answered():
     one, _ = breaker(failures=1)
-    early = await one.turn()
+    early = await one.wait_for_pass()
     await call(one, DOWN)
-    waiting = [asyncio.create_task(one.turn()) for _ in range(3)]
+    waiting = [asyncio.create_task(one.wait_for_pass()) for _ in range(3)]
     await asyncio.sleep(0.001)
-    assert not early.holds
+    assert not early.is_valid
 
     early.note(None)
 
@@ -182,7 +182,7 @@ async def test_whoever_waits_goes_on_when_a_call_that_began_before_is_answered()
 async def test_whoever_waits_is_told_when_it_is_over():
     one, clock = breaker(failures=1, probes=1)
     await call(one, DOWN)
-    waiting = asyncio.create_task(one.turn())
+    waiting = asyncio.create_task(one.wait_for_pass())
     await asyncio.sleep(0.001)
     clock.now += 2
     await call(one, DOWN)
@@ -193,20 +193,20 @@ async def test_whoever_waits_is_told_when_it_is_over():
 
 async def test_calls_that_began_before_and_fail_while_it_is_open_do_not_count_as_probes():
     one, clock = breaker(failures=1, cool_down_s=1.0, probes=2)
-    early = [await one.turn() for _ in range(5)]
+    early = [await one.wait_for_pass() for _ in range(5)]
     await call(one, DOWN)
     for turn in early:
         turn.note(DOWN)
     clock.now += 1.01
     assert await call(one, None) is True
-    assert one.closed
+    assert one.is_closed
 
 
-TRIP = Trip(refusals=3, failures=8, cool_down_s=0.02, longest_s=0.1, probes=5)
+TRIP = BreakerPolicy(refusals=3, failures=8, cool_down_s=0.02, longest_s=0.1, probes=5)
 
 
 async def test_a_provider_that_is_down_ends_all_asks_within_bounds():
-    model = Scripted([DOWN] * 1000)
+    model = ScriptedModel([DOWN] * 1000)
     asking = engine(model, means={"trip": TRIP}, max_attempts=4)
 
     heard = await asyncio.wait_for(asking.hear(Asking([str(i) for i in range(200)]), CASE), 10)
@@ -214,21 +214,21 @@ async def test_a_provider_that_is_down_ends_all_asks_within_bounds():
     ends = [one.error.partition(":")[0] for one in heard.asks]
     assert set(ends) == {"circuit_open", "transient_exhausted"} or set(ends) == {"circuit_open"}
     assert len(model.asked) <= 8 + 8 + 5
-    assert asking.silent == {"scripted/queue"}
+    assert asking.silent_models == {"scripted/queue"}
 
 
 async def test_an_outage_that_passes_costs_no_ask_its_answer():
-    model = Scripted([*[DOWN] * 10, *[priced(0)] * 100])
+    model = ScriptedModel([*[DOWN] * 10, *[priced(0)] * 100])
     asking = engine(model, means={"trip": TRIP}, max_attempts=4)
 
     heard = await asyncio.wait_for(asking.hear(Asking([str(i) for i in range(40)]), CASE), 10)
 
     assert [one.error for one in heard.asks] == [None] * 40
-    assert asking.silent == frozenset()
+    assert asking.silent_models == frozenset()
 
 
 async def test_after_three_refusals_the_other_asks_are_not_put():
-    model = Scripted([NO_MONEY] * 99)
+    model = ScriptedModel([NO_MONEY] * 99)
     asking = engine(model, max_in_flight=1)
 
     heard = await asking.hear(Asking([str(i) for i in range(20)]), CASE)

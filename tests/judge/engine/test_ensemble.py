@@ -5,28 +5,30 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from assizes.judge.catalog import court
+from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.run import JudgeConfig, LimitsConfig, RunConfig
-from assizes.judge.engine.ensemble import Jury
-from assizes.judge.engine.ensemble_hearing import Panel
-from assizes.judge.engine.hearings import Engine, Means
+from assizes.judge.engine.ensemble import Ensemble
+from assizes.judge.engine.ensemble_hearing import EnsembleModels
+from assizes.judge.engine.hearings import Engine, EngineDependencies
 from assizes.judge.errors import ConfigurationError, ModelError
-from assizes.judge.model_assignment import seats
-from assizes.judge.models.scripted import Scripted
-from assizes.tasks.spending.reply_cache import FileReplies
+from assizes.judge.model_assignment import assign_models
+from assizes.judge.models.scripted import ScriptedModel
+from assizes.tasks.spending.reply_cache import FileReplyCache
 from tests.judge.engine.calls import config
 from tests.judge.engine.levels import CASE, LEVEL, Asking, priced
 from tests.judge.engine.test_own_models import Named
 
 
-def engine(panel: Panel, cache=None):
+def engine(panel: EnsembleModels, cache=None):
     limits = LimitsConfig(max_in_flight=8, max_attempts=1)
-    return Engine(Scripted([]), limits, Means(cache=cache), models={"asking": panel})
+    return Engine(
+        ScriptedModel([]), limits, EngineDependencies(cache=cache), models={"asking": panel}
+    )
 
 
 async def test_every_model_is_asked_as_often_as_said_and_the_median_counts():
     one, other = Named("one", [priced(5), priced(1)]), Named("other", [priced(2), priced(2)])
-    heard = await engine(Panel((one, other), repeats=2)).hear(Asking(), CASE)
+    heard = await engine(EnsembleModels((one, other), repeats=2)).hear(Asking(), CASE)
 
     (score,) = heard.scores
     assert score.raw == 2
@@ -42,11 +44,11 @@ async def test_every_model_is_asked_as_often_as_said_and_the_median_counts():
 
 
 async def test_repeats_are_independent_asks_and_each_is_paid_once(tmp_path):
-    cache = FileReplies(str(tmp_path))
-    first = await engine(Panel((Named("m", [priced(4), priced(2), priced(3)]),), 3), cache).hear(
-        Asking(), CASE
-    )
-    again = await engine(Panel((Named("m", []),), 3), cache).hear(Asking(), CASE)
+    cache = FileReplyCache(str(tmp_path))
+    first = await engine(
+        EnsembleModels((Named("m", [priced(4), priced(2), priced(3)]),), 3), cache
+    ).hear(Asking(), CASE)
+    again = await engine(EnsembleModels((Named("m", []),), 3), cache).hear(Asking(), CASE)
 
     assert [ask.cached for ask in first.asks] == [False] * 3
     assert [ask.cached for ask in again.asks] == [True] * 3
@@ -54,16 +56,16 @@ async def test_repeats_are_independent_asks_and_each_is_paid_once(tmp_path):
 
 
 async def test_a_run_with_repeats_finds_the_first_answer_of_a_run_without(tmp_path):
-    cache = FileReplies(str(tmp_path))
-    await engine(Panel((Named("m", [priced(4)]),)), cache).hear(Asking(), CASE)
-    heard = await engine(Panel((Named("m", [priced(5)]),), 2), cache).hear(Asking(), CASE)
+    cache = FileReplyCache(str(tmp_path))
+    await engine(EnsembleModels((Named("m", [priced(4)]),)), cache).hear(Asking(), CASE)
+    heard = await engine(EnsembleModels((Named("m", [priced(5)]),), 2), cache).hear(Asking(), CASE)
 
     assert [(ask.sample, ask.cached) for ask in heard.asks] == [(0, True), (1, False)]
 
 
 async def test_the_senior_model_is_asked_only_where_the_first_is_unsure():
     small, senior = Named("small", [priced(5), priced(2)]), Named("senior", [priced(4)])
-    asking = engine(Panel((small,), senior=senior))
+    asking = engine(EnsembleModels((small,), senior=senior))
 
     sure = await asking.hear(Asking(), CASE)
     unsure = await asking.hear(Asking(["another question"]), CASE)
@@ -82,7 +84,7 @@ async def test_a_judge_that_breaks_before_one_model_leaves_no_hearing_running_be
             raise ZeroDivisionError
 
     slow = Named("slow", [priced(4)])
-    asking = engine(Panel((Named("quick", [priced(4)]), slow)))
+    asking = engine(EnsembleModels((Named("quick", [priced(4)]), slow)))
     with pytest.raises(ZeroDivisionError):
         await asking.hear(Breaking(), CASE)
     assert len(slow.asked) == 1
@@ -92,7 +94,7 @@ async def test_a_judge_that_breaks_before_one_model_leaves_no_hearing_running_be
 async def test_a_model_that_cannot_be_had_leaves_the_verdict_to_the_others():
     gone = Named("gone", [ModelError("refused", "no")])
     one, other = Named("one", [priced(4)]), Named("other", [priced(4)])
-    heard = await engine(Panel((gone, one, other))).hear(Asking(), CASE)
+    heard = await engine(EnsembleModels((gone, one, other))).hear(Asking(), CASE)
 
     assert (heard.scores[0].status, heard.scores[0].raw) == ("scored", 4)
     assert [ask.error for ask in heard.asks] == ["refused: no", None, None]
@@ -107,20 +109,20 @@ def test_the_configuration_says_who_sits():
         judges=("safety", "correctness", "recorded"),
         options={"correctness": {"model": "own"}},
     )
-    found = court(given)
-    safety, correctness = found.juries["safety"], found.juries["correctness"]
+    found = resolve_judges(given)
+    safety, correctness = found.ensembles["safety"], found.ensembles["correctness"]
 
     assert [one.model_id for one in safety.members] == ["openai/a", "offline/lexical", "openai/big"]
     assert (safety.repeats, safety.is_plain) == (2, False)
     assert [one.model_id for one in correctness.members] == ["openai/own"]
-    assert "recorded" not in found.juries
+    assert "recorded" not in found.ensembles
     assert found.model_ids == ("openai/a", "offline/lexical", "openai/big", "openai/own")
 
 
 def test_a_temperature_of_its_own_leaves_a_judge_its_panel_and_its_senior():
     options = {"safety": {"temperature": 0.7}}
     given = {"panel": ("a", "b"), "escalate_to": "big", "judges": ("safety",), "options": options}
-    members = court(JudgeConfig(**given)).juries["safety"].members
+    members = resolve_judges(JudgeConfig(**given)).ensembles["safety"].members
     assert [(one.model, one.temperature) for one in members] == [
         ("a", 0.7),
         ("b", 0.7),
@@ -151,22 +153,22 @@ def test_a_judge_without_an_offline_rule_is_refused_where_the_offline_judge_is_o
     )
     given = {"panel": ("openai/a", "offline/lexical"), "rubrics": (str(tmp_path),)}
     with pytest.raises(ConfigurationError):
-        court(JudgeConfig(judges=("polite",), **given))
+        resolve_judges(JudgeConfig(judges=("polite",), **given))
 
 
 async def test_judges_with_the_same_jury_share_its_models(judge_server):
     given = config(judge_server, judges=("safety", "relevance_to_query"), repeats=2)
     run = RunConfig(transcripts={"uri": "t"}, judge=given)
-    made = seats(run, court(given))
+    made = assign_models(run, resolve_judges(given))
 
     safety, relevance = made.own["safety"], made.own["relevance_to_query"]
-    assert isinstance(safety, Panel)
-    assert isinstance(relevance, Panel)
+    assert isinstance(safety, EnsembleModels)
+    assert isinstance(relevance, EnsembleModels)
     assert safety.models[0] is relevance.models[0] is made.shared
     assert len(made.models) == 1
 
 
 def test_one_model_asked_once_is_no_jury():
-    assert Jury((JudgeConfig(model="m"),)).is_plain
-    assert not Jury((JudgeConfig(model="m"),), repeats=2).is_plain
+    assert Ensemble((JudgeConfig(model="m"),)).is_plain
+    assert not Ensemble((JudgeConfig(model="m"),), repeats=2).is_plain
     assert LEVEL.name == "level"

@@ -10,7 +10,7 @@ import pytest
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.errors import ModelError
 from assizes.judge.models.model import UnusableReply
-from assizes.judge.models.scripted import Scripted
+from assizes.judge.models.scripted import ScriptedModel
 from assizes.judge.protocol import Ask
 from assizes.judge.score import Score
 from tests.judge.engine.engine_models import Gated, settled
@@ -19,7 +19,7 @@ from tests.judge.engine.levels import CASE, LEVEL, PAID, Asking, but, engine, pr
 
 @pytest.mark.row("000-62")
 async def test_every_ask_leaves_a_record_of_who_answered_what_at_which_price():
-    scripted = engine(Scripted([priced(4)]))
+    scripted = engine(ScriptedModel([priced(4)]))
     judge = Asking()
 
     heard = await scripted.hear(judge, CASE)
@@ -34,7 +34,7 @@ async def test_rounds_and_places_are_counted_from_0_and_answers_keep_their_place
     def answer(one: Ask[Any]) -> dict[str, int]:
         return {"score": int(one.prompt.user)}
 
-    scripted = engine(Scripted([answer] * 3))
+    scripted = engine(ScriptedModel([answer] * 3))
 
     heard = await scripted.hear(Asking(["1", "2"], ["0"]), CASE)
 
@@ -51,7 +51,7 @@ async def test_an_exception_nobody_meant_to_raise_passes_through():
         return {}["missing"]
 
     with pytest.raises(KeyError, match="missing"):
-        await engine(Scripted([bug])).hear(Asking(), CASE)
+        await engine(ScriptedModel([bug])).hear(Asking(), CASE)
 
 
 def hears(asking: Engine, count: int) -> list[Any]:
@@ -157,7 +157,7 @@ async def test_waiting_for_a_slot_does_not_count_against_the_deadline():
     async def slowly(asking, text):
         return await asking.hear(Asking([text]), CASE)
 
-    class Slow(Scripted):
+    class Slow(ScriptedModel):
         async def complete(self, ask, *, complaint=None, cap=1):
             await asyncio.sleep(0.2)
             return await super().complete(ask, complaint=complaint, cap=cap)

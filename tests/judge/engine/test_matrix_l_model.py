@@ -14,7 +14,7 @@ from assizes.judge.config.prices import Price, estimated_tokens
 from assizes.judge.config.run import JudgeConfig, LimitsConfig
 from assizes.judge.errors import ModelError
 from assizes.judge.models.litellm_model import LiteLLM
-from assizes.judge.models.model import Unreached, UnusableReply, model_for
+from assizes.judge.models.model import ProviderUnreachable, UnusableReply, model_for
 from assizes.judge.prompts.reply import read_reply
 from assizes.judge.protocol import Ask, Prompt
 from tests.judge.engine.calls import ASK, LIMITS, Reply, completing, config
@@ -95,14 +95,14 @@ async def test_l2_a_broken_connection_is_not_tried_again_by_litellm(
     with pytest.raises(ModelError) as caught:
         await model_for(judge, LIMITS).complete(ASK)
 
-    assert not isinstance(caught.value, Unreached)
+    assert not isinstance(caught.value, ProviderUnreachable)
     assert judge_server.stats()["requests"] == 1
 
 
 async def test_l2_without_tls_on_the_other_side_nothing_was_sent(judge_server):
     address = judge_server.api_base.replace("http:", "https:")
 
-    with pytest.raises(Unreached):
+    with pytest.raises(ProviderUnreachable):
         await model(judge_server, "stub", api_base=address).complete(ASK)
 
 

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from assizes.judge.case import Expected
-from assizes.judge.catalog import Court
+from assizes.judge.catalog import JudgePanel
 from assizes.judge.config.run import LimitsConfig
-from assizes.judge.engine.hearings import Engine, Heard
+from assizes.judge.engine.hearings import Engine, HearingResult
 from assizes.judge.families.conversation.judge import ConversationJudge
 from assizes.judge.models.model import model_for
-from assizes.judge.models.scripted import Scripted
+from assizes.judge.models.scripted import ScriptedModel
 from assizes.judge.protocol import Ask
 from assizes.judge.rubrics.rubric import built_in_rubrics
-from assizes.judge.verdicts.case_rows import Origin, findings
+from assizes.judge.verdicts.case_rows import RowKey, findings
 from tests.builders import agent, case, user
 from tests.doubles.fixtures import OpenAIServer
 from tests.judge.engine.calls import LIMITS, config
@@ -27,15 +27,15 @@ JUDGE = ConversationJudge(built_in_rubrics()[:3])
 METRICS = [metric.name for metric in JUDGE.weighted]
 STATEMENTS = ("The agent greets.", "The agent says goodbye.")
 CASE = case(user("hello"), agent("hi"), expected=Expected(outcomes=STATEMENTS))
-COURT = Court((JUDGE,), dict.fromkeys(METRICS, 1 / 3), JUDGE.metrics, 75.0)
+COURT = JudgePanel((JUDGE,), dict.fromkeys(METRICS, 1 / 3), JUDGE.metrics, 75.0)
 
 
-async def hear(server: OpenAIServer, fault: str) -> Heard:
+async def hear(server: OpenAIServer, fault: str) -> HearingResult:
     model = model_for(config(server, f"stub-{fault}"), LIMITS)
     return await Engine(model, LimitsConfig(max_in_flight=2, timeout_s=10)).hear(JUDGE, CASE)
 
 
-def headlines(heard: Heard) -> dict[str, float | str | None]:
+def headlines(heard: HearingResult) -> dict[str, float | str | None]:
     """By metric its level, or why it has none."""
     return {
         one.metric: one.raw if one.status == "scored" else one.details.get("error")
@@ -44,9 +44,9 @@ def headlines(heard: Heard) -> dict[str, float | str | None]:
     }
 
 
-def rows(heard: Heard) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+def rows(heard: HearingResult) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """The row of the case, and the details of its headlines by metric."""
-    found = findings(Origin("r", "t.jsonl", 0), CASE, [heard], COURT).rows
+    found = findings(RowKey("r", "t.jsonl", 0), CASE, [heard], COURT).rows
     details = {row["metric"]: json.loads(row["details"]) for row in found["scores"][::-1]}
     return found["cases"][0], details
 
@@ -158,14 +158,16 @@ def outcome(number: int, passed: bool = True, statement: str = "in other words")
     return {"number": number, "statement": statement, "justification": "so", "passed": passed}
 
 
-async def scripted(first: dict[str, Any], *entries: dict[str, Any], times: int = 1) -> Heard:
+async def scripted(
+    first: dict[str, Any], *entries: dict[str, Any], times: int = 1
+) -> HearingResult:
     """A model that gives the first metric like this, and these outcomes, so many times."""
 
     def reply(ask: Ask[Any]) -> dict[str, Any]:
         metrics = dict.fromkeys(METRICS, finding()) | {METRICS[0]: first}
         return {**metrics, "expected_outcomes": list(entries or (outcome(1), outcome(2)))}
 
-    model = Scripted([reply] * times)
+    model = ScriptedModel([reply] * times)
     heard = await Engine(model, LimitsConfig(max_in_flight=1)).hear(JUDGE, CASE)
     assert len(model.asked) == times
     return heard

@@ -17,19 +17,19 @@ import pytest
 
 from assizes.judge.config.run import JudgeConfig, LimitsConfig
 from assizes.judge.engine.ask_records import AskRecord
-from assizes.judge.engine.circuit_breaker import Trip
-from assizes.judge.engine.hearings import Engine, Means
+from assizes.judge.engine.circuit_breaker import BreakerPolicy
+from assizes.judge.engine.hearings import Engine, EngineDependencies
 from assizes.judge.engine.retry import Backoff
 from assizes.judge.models.model import model_for
 from assizes.judge.protocol import Ask, Prompt
-from assizes.tasks.spending.reply_cache import FileReplies
+from assizes.tasks.spending.reply_cache import FileReplyCache
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer
 from tests.doubles.openai_faults import FAULTS
 from tests.judge.engine.calls import config
 from tests.judge.engine.levels import CASE, Asking, Reply, codes
 
 QUICK = Backoff(0.01, 0.05)
-PATIENT = Trip(failures=10_000)
+PATIENT = BreakerPolicy(failures=10_000)
 
 
 class Questions(Asking):
@@ -53,7 +53,7 @@ async def put(
 ) -> list[AskRecord]:
     """Put questions to a model at once; what became of each."""
     bounds = LimitsConfig(**{"timeout_s": 5.0, "max_in_flight": 32} | limits)
-    means = Means(cache=cache, backoff=QUICK, trip=trip)
+    means = EngineDependencies(cache=cache, backoff=QUICK, breaker_policy=trip)
     engine = Engine(model_for(judge, bounds), bounds, means)
     try:
         return (await engine.hear(Questions(list(texts)), CASE)).asks
@@ -267,8 +267,8 @@ async def test_l12_a_reply_that_does_not_fit_is_repaired_once_with_the_error_alo
 async def test_l20_a_provider_that_is_down_ends_the_run_soon_and_nothing_is_kept(
     judge_server, tmp_path
 ):
-    trip = Trip(failures=8, cool_down_s=0.05, longest_s=0.2)
-    cache = FileReplies(str(tmp_path))
+    trip = BreakerPolicy(failures=8, cool_down_s=0.05, longest_s=0.2)
+    cache = FileReplyCache(str(tmp_path))
     texts = [str(n) for n in range(100)]
     with lasting(0, 8):
         records = await put(

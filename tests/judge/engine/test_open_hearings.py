@@ -6,7 +6,7 @@ import asyncio
 
 from assizes.judge.engine.hearings import HEARINGS_PER_SLOT
 from assizes.judge.models.model import Completion
-from assizes.judge.models.scripted import Scripted
+from assizes.judge.models.scripted import ScriptedModel
 from tests.judge.engine.levels import CASE, Asking, engine, priced
 
 SLOTS = 3
@@ -26,7 +26,7 @@ class Opened(Asking):
             self.open -= 1
 
 
-class Slow(Scripted):
+class Slow(ScriptedModel):
     """Answers after a while."""
 
     async def complete(self, ask, *, complaint=None, cap=1) -> Completion:

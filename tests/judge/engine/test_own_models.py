@@ -6,18 +6,18 @@ import asyncio
 
 import pytest
 
-from assizes.judge.catalog import court
+from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.run import LimitsConfig
-from assizes.judge.engine.hearings import Engine, Means
+from assizes.judge.engine.hearings import Engine, EngineDependencies
 from assizes.judge.models.model import model_for
-from assizes.judge.models.scripted import Scripted
-from assizes.tasks.spending.reply_cache import FileReplies
+from assizes.judge.models.scripted import ScriptedModel
+from assizes.tasks.spending.reply_cache import FileReplyCache
 from tests.builders import agent, case, user
 from tests.judge.engine.calls import config
 from tests.judge.engine.levels import CASE, Asking, priced
 
 
-class Named(Scripted):
+class Named(ScriptedModel):
     """A scripted model of another name."""
 
     def __init__(self, name: str, replies, cache_key: str | None = "scripted"):
@@ -35,7 +35,9 @@ class Other(Asking):
 
 def engine(model, own, cache=None, **limits):
     given = {"max_in_flight": 8, "timeout_s": 5.0} | limits
-    return Engine(model, LimitsConfig(**given), Means(cache=cache), models={"other": own})
+    return Engine(
+        model, LimitsConfig(**given), EngineDependencies(cache=cache), models={"other": own}
+    )
 
 
 async def test_each_judge_is_answered_by_its_model_and_the_rows_say_which():
@@ -51,7 +53,7 @@ async def test_each_judge_is_answered_by_its_model_and_the_rows_say_which():
 
 async def test_the_same_ask_of_two_models_is_two_asks(tmp_path):
     shared, own = Named("shared", [priced(4)]), Named("own", [priced(2)], "own")
-    asking = engine(shared, own, FileReplies(str(tmp_path)))
+    asking = engine(shared, own, FileReplyCache(str(tmp_path)))
 
     await asyncio.gather(asking.hear(Asking(), CASE), asking.hear(Other(), CASE))
     again = [await asking.hear(judge, CASE) for judge in (Asking(), Other())]
@@ -63,7 +65,7 @@ async def test_the_same_ask_of_two_models_is_two_asks(tmp_path):
 
 async def test_a_model_whose_answers_are_not_kept_leaves_those_of_the_other_alone(tmp_path):
     shared, own = Named("shared", [priced(4)]), Named("own", [priced(2), priced(1)], None)
-    asking = engine(shared, own, FileReplies(str(tmp_path)))
+    asking = engine(shared, own, FileReplyCache(str(tmp_path)))
 
     heard = [await asking.hear(judge, CASE) for judge in (Asking(), Other(), Asking(), Other())]
 
@@ -89,8 +91,8 @@ async def test_model_and_temperature_of_a_judge_reach_the_provider(judge_server)
     judges = ("safety", "relevance_to_query")
     own = {"safety": {"model": "openai/strict", "temperature": 0.9}}
     given = config(judge_server, judges=judges, temperature=0.1, options=own)
-    bench, limits = court(given), LimitsConfig(max_in_flight=1, timeout_s=5.0)
-    models = {name: model_for(jury.models[0], limits) for name, jury in bench.juries.items()}
+    bench, limits = resolve_judges(given), LimitsConfig(max_in_flight=1, timeout_s=5.0)
+    models = {name: model_for(jury.models[0], limits) for name, jury in bench.ensembles.items()}
     asking = Engine(model_for(given, limits), limits, models=models)
 
     heard = [await asking.hear(judge, case(user("hi"), agent("hello"))) for judge in bench.judges]

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assizes.judge.engine.votes import NO_QUORUM, Vote, escalated, reduced, unsure
+from assizes.judge.engine.votes import (
+    NO_QUORUM,
+    Vote,
+    escalate_scores,
+    escalation_reason,
+    reduce_votes,
+)
 from assizes.judge.score import Metric, Scale, Score
 
 LEVEL = Metric("level", scale=Scale.SCORED)
@@ -26,7 +32,7 @@ def votes(*found: Score | list[Score], models=("a",)) -> list[Vote]:
 
 def test_one_vote_is_passed_on_as_it_is():
     score = level(4)
-    assert reduced(votes(score)) == [score]
+    assert reduce_votes(votes(score)) == [score]
 
 
 @pytest.mark.parametrize(
@@ -36,7 +42,7 @@ def test_one_vote_is_passed_on_as_it_is():
 def test_levels_are_reduced_to_their_lower_median_with_the_reason_of_that_vote(
     levels, result, agreement
 ):
-    (score,) = reduced(votes(*map(level, levels)))
+    (score,) = reduce_votes(votes(*map(level, levels)))
     assert (score.raw, score.reason) == (result, f"level {result}")
     assert score.details["agreement"] == pytest.approx(agreement, abs=1e-6)
     assert [vote["value"] for vote in score.details["votes"]] == [n / 5 for n in levels]
@@ -46,41 +52,41 @@ def test_levels_are_reduced_to_their_lower_median_with_the_reason_of_that_vote(
     ("said", "result"), [((1, 1, 0), "yes"), ((0, 1, 0), "no"), ((1, 0), "no")]
 )
 def test_two_valued_scores_go_by_majority_and_an_even_split_is_bad(said, result):
-    (score,) = reduced(votes(*(Score.of(YES, one) for one in said)))
+    (score,) = reduce_votes(votes(*(Score.of(YES, one) for one in said)))
     assert score.label == result
 
 
 def test_a_vote_that_failed_is_counted_and_is_no_low_score():
     lost = Score.failed("level", "late", "deadline")
-    (score,) = reduced(votes(level(4), lost, level(5)))
+    (score,) = reduce_votes(votes(level(4), lost, level(5)))
     assert (score.raw, score.details["agreement"]) == (4, 0.5)
     assert [vote["status"] for vote in score.details["votes"]] == ["scored", "failed", "scored"]
 
 
 def test_without_a_majority_of_the_votes_the_metric_has_failed():
     lost = Score.failed("level", "late", "deadline")
-    (score,) = reduced(votes(level(5), lost, lost))
+    (score,) = reduce_votes(votes(level(5), lost, lost))
     assert (score.status, score.details["error"]) == ("failed", NO_QUORUM)
     assert score.reason == "1 of 3 votes came; late"
 
 
 def test_skipped_votes_stay_skipped_and_failures_come_before_skips():
     skipped, lost = Score.skipped("level", "no tools"), Score.failed("level", "late", "deadline")
-    assert reduced(votes(skipped, skipped))[0].status == "skipped"
-    assert reduced(votes(skipped, lost))[0].status == "failed"
+    assert reduce_votes(votes(skipped, skipped))[0].status == "skipped"
+    assert reduce_votes(votes(skipped, lost))[0].status == "failed"
 
 
 def test_parts_are_reduced_over_the_votes_that_have_them():
     first = [level(4), Score.of(YES, 1, part="aspect:1")]
     second = [level(4), Score.of(YES, 0, part="aspect:1"), Score.of(YES, 1, part="aspect:2")]
-    found = {(score.metric, score.part): score.raw for score in reduced(votes(first, second))}
+    found = {(score.metric, score.part): score.raw for score in reduce_votes(votes(first, second))}
     assert found == {("level", ""): 4, ("polite", "aspect:1"): 0, ("polite", "aspect:2"): 1}
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=9), st.randoms())
 def test_the_order_of_the_votes_does_not_matter(levels, random):
     shuffled = random.sample(levels, len(levels))
-    one, other = (reduced(votes(*map(level, given)))[0].raw for given in (levels, shuffled))
+    one, other = (reduce_votes(votes(*map(level, given)))[0].raw for given in (levels, shuffled))
     assert one == other
     assert one in levels
 
@@ -107,12 +113,12 @@ def test_the_order_of_the_votes_does_not_matter(levels, random):
     ],
 )
 def test_a_stronger_model_is_wanted_where_the_first_is_unsure(given, evidence, why):
-    assert unsure(votes(*given), (LEVEL, ROUTING), evidence) == why
+    assert escalation_reason(votes(*given), (LEVEL, ROUTING), evidence) == why
 
 
 def test_what_was_escalated_says_why_and_what_was_said_before():
     part = Score.of(YES, 1, part="turn:1")
-    scores = escalated([level(5), part], votes(level(2)), "level: one level below acceptable")
+    scores = escalate_scores([level(5), part], votes(level(2)), "level: one level below acceptable")
     assert scores[0].raw == 5
     assert scores[0].details["escalated"] == "level: one level below acceptable"
     assert [vote["value"] for vote in scores[0].details["first_votes"]] == [0.4]

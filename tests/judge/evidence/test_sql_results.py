@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assizes.judge.evidence.sql_results import BOTH_EMPTY, ResultMatch, compared, shown
-from assizes.judge.protocol import Table
+from assizes.judge.evidence.sql_results import BOTH_EMPTY, ResultMatch, compare_results, result_text
+from assizes.judge.protocol import SqlTable
 
 
-def table(*rows: Sequence[Any], columns: str | None = None, **rest: Any) -> Table:
+def table(*rows: Sequence[Any], columns: str | None = None, **rest: Any) -> SqlTable:
     names = tuple(columns or "abcdefgh"[: len(rows[0]) if rows else 1])
-    return Table("SELECT", names, tuple(tuple(row) for row in rows), len(rows), **rest)
+    return SqlTable("SELECT", names, tuple(tuple(row) for row in rows), len(rows), **rest)
 
 
 @pytest.mark.row("002-26")
@@ -49,7 +49,7 @@ def table(*rows: Sequence[Any], columns: str | None = None, **rest: Any) -> Tabl
     ],
 )
 def test_results_are_bags_of_rows_with_tolerant_numbers(expected, actual, equal, score):
-    match = compared(
+    match = compare_results(
         table(*expected, columns="a" * len((*expected, *actual)[0])),
         table(*actual, columns="a" * len((*expected, *actual)[0])),
     )
@@ -58,44 +58,44 @@ def test_results_are_bags_of_rows_with_tolerant_numbers(expected, actual, equal,
 
 def test_the_order_of_rows_counts_where_the_expected_statement_orders():
     up, down = [(1,), (2,), (3,)], [(3,), (2,), (1,)]
-    assert compared(table(*up, ordered=True), table(*up, ordered=True)).equal
-    assert compared(table(*up), table(*down, ordered=True)).equal
-    assert compared(table(*up, ordered=True), table(*down)) == ResultMatch(
+    assert compare_results(table(*up, ordered=True), table(*up, ordered=True)).equal
+    assert compare_results(table(*up), table(*down, ordered=True)).equal
+    assert compare_results(table(*up, ordered=True), table(*down)) == ResultMatch(
         equal=False, score=1.0, reason="the 3 expected rows in another order"
     )
 
 
 def test_both_empty_is_equal_and_flagged_as_weak_evidence():
-    assert compared(table(columns="ab"), table(columns="ab")) == ResultMatch(
+    assert compare_results(table(columns="ab"), table(columns="ab")) == ResultMatch(
         equal=True, score=1.0, reason=BOTH_EMPTY
     )
 
 
 @pytest.mark.row("002-27")
 def test_a_failed_statement_on_either_side_is_not_equal_and_says_why():
-    bad = Table("SELEC", error="syntax error")
-    assert compared(bad, table((1,))) == ResultMatch(
+    bad = SqlTable("SELEC", error="syntax error")
+    assert compare_results(bad, table((1,))) == ResultMatch(
         equal=False, score=0.0, reason="the expected statement failed: syntax error"
     )
-    assert compared(table((1,)), bad) == ResultMatch(
+    assert compare_results(table((1,)), bad) == ResultMatch(
         equal=False, score=0.0, reason="the statement failed: syntax error"
     )
-    assert not compared(bad, bad).equal
+    assert not compare_results(bad, bad).equal
 
 
 @pytest.mark.parametrize("permute", [False, True])
 def test_another_number_of_columns_is_never_equal(permute):
-    match = compared(table((1, 2)), table((1,)), permute_columns=permute)
+    match = compare_results(table((1, 2)), table((1,)), permute_columns=permute)
     assert match == ResultMatch(equal=False, score=0.0, reason="2 columns expected, 1 found")
-    assert not compared(table(columns="ab"), table(columns="a")).equal
+    assert not compare_results(table(columns="ab"), table(columns="a")).equal
 
 
 def test_columns_in_another_order_are_equal_only_where_that_is_asked_for():
     expected, actual = table(("Ada", 1), ("Ben", 2)), table((2, "Ben"), (1, "Ada"), columns="nm")
-    assert compared(expected, actual) == ResultMatch(
+    assert compare_results(expected, actual) == ResultMatch(
         equal=False, score=0.0, reason="0 of 2 expected rows among 2 found"
     )
-    assert compared(expected, actual, permute_columns=True) == ResultMatch(
+    assert compare_results(expected, actual, permute_columns=True) == ResultMatch(
         equal=True, score=1.0, reason="2 equal rows with the columns as m, n"
     )
 
@@ -104,44 +104,48 @@ def test_one_mapping_of_columns_must_hold_for_all_rows():
     # Each column has the same values on both sides, but no single order gives the same rows.
     expected = table((1, 2), (2, 1), (1, 1))
     actual = table((1, 2), (1, 1), (2, 2))
-    assert not compared(expected, actual, permute_columns=True).equal
+    assert not compare_results(expected, actual, permute_columns=True).equal
     crossed = table((2, 1), (1, 2), (1, 1))
-    assert compared(expected, crossed, permute_columns=True).equal
-    assert not compared(table((1, 2), (3, 4)), table((2, 1), (3, 4)), permute_columns=True).equal
+    assert compare_results(expected, crossed, permute_columns=True).equal
+    assert not compare_results(
+        table((1, 2), (3, 4)), table((2, 1), (3, 4)), permute_columns=True
+    ).equal
 
 
 def test_the_order_of_rows_counts_under_a_mapping_too():
     expected = table((1, "x"), (2, "y"), ordered=True)
-    assert compared(expected, table(("x", 1), ("y", 2)), permute_columns=True).equal
-    assert not compared(expected, table(("y", 2), ("x", 1)), permute_columns=True).equal
+    assert compare_results(expected, table(("x", 1), ("y", 2)), permute_columns=True).equal
+    assert not compare_results(expected, table(("y", 2), ("x", 1)), permute_columns=True).equal
 
 
 def test_the_search_for_a_mapping_backtracks():
     # The first column fits both b and c of the other; only c leads to the same rows.
     expected = table((1, 1, "p"), (2, 2, "q"), (1, 2, "r"), (2, 1, "s"))
     actual = table(("p", 1, 1), ("q", 2, 2), ("r", 2, 1), ("s", 1, 2))
-    assert compared(expected, actual, permute_columns=True).reason == (
+    assert compare_results(expected, actual, permute_columns=True).reason == (
         "4 equal rows with the columns as c, b, a"
     )
 
 
 def test_tolerance_is_configurable():
     expected, actual = table((10.25,)), table((10.26,))
-    assert not compared(expected, actual).equal
-    assert compared(expected, actual, float_tolerance=0.01).equal
-    assert not compared(table((0.3,)), table((0.1 + 0.2,)), float_tolerance=0.0).equal
+    assert not compare_results(expected, actual).equal
+    assert compare_results(expected, actual, float_tolerance=0.01).equal
+    assert not compare_results(table((0.3,)), table((0.1 + 0.2,)), float_tolerance=0.0).equal
 
 
 def test_a_cut_result_says_so():
     whole, cut = table((1,), (2,)), table((1,), (2,), truncated=True)
-    assert compared(whole, cut).reason == "2 equal rows; only the first rows could be compared"
+    assert (
+        compare_results(whole, cut).reason == "2 equal rows; only the first rows could be compared"
+    )
 
 
 def test_large_results_are_compared_quickly():
     expected = [(number, number / 7, f"name {number % 50}") for number in range(10_000)]
     actual = [(name, value * (1 + 1e-9), number) for number, value, name in reversed(expected)]
     begun = time.perf_counter()
-    assert compared(table(*expected), table(*actual), permute_columns=True).equal
+    assert compare_results(table(*expected), table(*actual), permute_columns=True).equal
     assert time.perf_counter() - begun < 10
 
 
@@ -150,13 +154,13 @@ def test_a_search_without_end_is_given_up():
     rows = [tuple((row >> bit) & 1 for bit in range(12)) for row in range(256)]
     wrong = [(*row[:-1], 1 - row[-1]) if sum(row) % 2 else row for row in rows]
     begun = time.perf_counter()
-    assert not compared(_wide(rows), _wide(wrong), permute_columns=True).equal
+    assert not compare_results(_wide(rows), _wide(wrong), permute_columns=True).equal
     assert time.perf_counter() - begun < 120  # all 12! orders would take days
 
 
 def _wide(rows):
     names = tuple(f"c{number}" for number in range(len(rows[0])))
-    return Table("SELECT", names, tuple(rows), len(rows))
+    return SqlTable("SELECT", names, tuple(rows), len(rows))
 
 
 cells = st.one_of(
@@ -177,16 +181,16 @@ def test_a_shuffled_result_is_equal_and_a_shuffled_column_order_is_found(rows, s
     others = [tuple(row[column] for column in order) for row in rows]
     shuffle.shuffle(others)
     same = shuffle.sample(rows, len(rows))
-    assert compared(table(*rows), table(*same)) == ResultMatch(
+    assert compare_results(table(*rows), table(*same)) == ResultMatch(
         equal=True, score=1.0, reason=f"{len(rows)} equal rows"
     )
-    assert compared(table(*rows), table(*others), permute_columns=True).equal
+    assert compare_results(table(*rows), table(*others), permute_columns=True).equal
 
 
 @given(left=results, right=results)
 def test_comparing_is_symmetric_and_its_score_is_a_share(left, right):
-    there = compared(table(*left), table(*right))
-    back = compared(table(*right), table(*left))
+    there = compare_results(table(*left), table(*right))
+    back = compare_results(table(*right), table(*left))
     assert (there.equal, there.score) == (back.equal, back.score)
     assert 0.0 <= there.score <= 1.0
     assert there.equal == (there.score == 1.0)
@@ -194,19 +198,19 @@ def test_comparing_is_symmetric_and_its_score_is_a_share(left, right):
 
 @given(rows=results)
 def test_a_missing_row_is_never_equal(rows):
-    match = compared(table(*rows), table(*rows[1:], columns="abcdefgh"[: len(rows[0])]))
+    match = compare_results(table(*rows), table(*rows[1:], columns="abcdefgh"[: len(rows[0])]))
     assert (match.equal, match.score) == (False, round((len(rows) - 1) / len(rows), 9))
 
 
 @pytest.mark.row("002-26")
 def test_a_result_is_shown_up_to_a_number_of_rows_with_its_count():
     rows = [(number, None, "two\nlines") for number in range(137)]
-    text = shown(table(*rows, columns="nxt"))
+    text = result_text(table(*rows, columns="nxt"))
     assert text.splitlines()[:2] == ["n | x | t", "0 | NULL | two\\nlines"]
     assert text.splitlines()[-1] == "(137 rows, the first 20 shown)"
     assert len(text.splitlines()) == 22
-    assert shown(table((1,)), max_rows=5) == "a\n1\n(1 row)"
-    assert shown(table(columns="a")) == "a\n(0 rows)"
+    assert result_text(table((1,)), max_rows=5) == "a\n1\n(1 row)"
+    assert result_text(table(columns="a")) == "a\n(0 rows)"
     cut = table((1,), (2,), truncated=True)
-    assert shown(cut, max_rows=1) == "a\n1\n(more than 2 rows, the first 1 shown)"
-    assert shown(Table("SELEC", error="syntax error")) == "error: syntax error"
+    assert result_text(cut, max_rows=1) == "a\n1\n(more than 2 rows, the first 1 shown)"
+    assert result_text(SqlTable("SELEC", error="syntax error")) == "error: syntax error"

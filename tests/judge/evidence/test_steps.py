@@ -10,29 +10,29 @@ import pytest
 
 from assizes.judge.case import Case, Expected, ToolCall, ToolResult, Transcript, Turn
 from assizes.judge.evidence.steps import (
+    AgentStep,
     SqlCall,
-    Step,
     as_data,
     case_of,
     chart_type,
     exchanges,
     final_response,
     found_items,
+    is_same_chart,
+    is_sql,
     json_value,
-    named,
-    reads_as_sql,
     requests,
-    same_chart,
     sql_calls,
     steps_of,
+    steps_of_tools,
 )
 from tests.builders import agent, call, case, result, user
 
 KEYS = ("sql", "query", "statement")
 
 
-def step(result: str | None = None, raw: str | None = None, **arguments: Any) -> Step:
-    return Step(0, "tool", arguments, raw=raw, result=result)
+def step(result: str | None = None, raw: str | None = None, **arguments: Any) -> AgentStep:
+    return AgentStep(0, "tool", arguments, raw=raw, result=result)
 
 
 def team() -> Case:
@@ -53,16 +53,16 @@ def team() -> Case:
 @pytest.mark.row("002-03")
 def test_top_level_and_nested_calls_are_found_in_order():
     assert steps_of(team().transcript) == (
-        Step(1, "sql_agent", {}, result="one"),
-        Step(1, "helper", {}, result="done", within=("sql_agent",)),
-        Step(1, "run_sql", {"sql": "SELECT 1"}, result="1", within=("sql_agent", "helper")),
-        Step(1, "lookup", {}, result="none", failed=True),
+        AgentStep(1, "sql_agent", {}, result="one"),
+        AgentStep(1, "helper", {}, result="done", within=("sql_agent",)),
+        AgentStep(1, "run_sql", {"sql": "SELECT 1"}, result="1", within=("sql_agent", "helper")),
+        AgentStep(1, "lookup", {}, result="none", failed=True),
     )
 
 
 @pytest.mark.row("002-53")
 def test_steps_are_chosen_by_the_names_of_their_tools():
-    chosen = named(steps_of(team().transcript), ["lookup", "run_sql"])
+    chosen = steps_of_tools(steps_of(team().transcript), ["lookup", "run_sql"])
     assert [one.name for one in chosen] == ["run_sql", "lookup"]
 
 
@@ -130,7 +130,7 @@ def test_the_requests_are_what_the_user_said():
     ],
 )
 def test_statements_read_as_sql(text: str):
-    assert reads_as_sql(text)
+    assert is_sql(text)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_statements_read_as_sql(text: str):
     ],
 )
 def test_plain_words_do_not(text: str):
-    assert not reads_as_sql(text)
+    assert not is_sql(text)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_plain_words_do_not(text: str):
 )
 def test_reading_sql_stays_fast_on_hostile_text(text: str):
     started = time.perf_counter()
-    assert not reads_as_sql(text)
+    assert not is_sql(text)
     assert time.perf_counter() - started < 10
 
 
@@ -233,7 +233,7 @@ def test_search_results_are_taken_item_by_item(text, items):
 
 
 def test_a_failed_search_found_nothing():
-    assert found_items(Step(0, "search", {}, result='["A"]', failed=True)) == ()
+    assert found_items(AgentStep(0, "search", {}, result='["A"]', failed=True)) == ()
 
 
 @pytest.mark.parametrize("text", [None, "", "x", "NaN", '{"a": Infinity}', "[" * 100_000])
@@ -273,7 +273,7 @@ def test_the_kind_of_a_chart_is_what_arguments_or_result_say(one, kind):
     ],
 )
 def test_kinds_of_chart_go_by_many_names(one, other, same):
-    assert same_chart(one, other) is same
+    assert is_same_chart(one, other) is same
 
 
 # The shape of seed 002

@@ -16,7 +16,7 @@ from assizes.judge.case import (
     Transcript,
     Turn,
 )
-from assizes.judge.evidence.tool_calls import canonical, made_calls, tool_evidence
+from assizes.judge.evidence.tool_calls import canonical_text, made_calls, tool_evidence
 
 
 def case(*turns, **expected):
@@ -137,7 +137,7 @@ def test_a_result_that_comes_late_is_found_by_its_id():
 
 def test_results_without_ids_belong_to_the_calls_in_their_order():
     plain = case(calls(("a", {}), ("b", {})), result("1"), result("2", is_error=True))
-    assert [one.failed for one in made_calls(plain.transcript)] == [False, True]
+    assert [one.has_failed for one in made_calls(plain.transcript)] == [False, True]
 
 
 def test_a_user_who_speaks_before_the_result_comes_is_no_obstacle():
@@ -174,7 +174,7 @@ def test_calls_of_the_user_are_not_the_agents():
     ],
 )
 def test_values_that_mean_the_same_are_equal(one, other):
-    assert canonical(one) == canonical(other)
+    assert canonical_text(one) == canonical_text(other)
 
 
 @pytest.mark.parametrize(
@@ -197,14 +197,14 @@ def test_values_that_mean_the_same_are_equal(one, other):
     ],
 )
 def test_values_that_mean_something_else_differ(one, other):
-    assert canonical(one) != canonical(other)
+    assert canonical_text(one) != canonical_text(other)
 
 
 def test_what_is_nested_too_deep_is_not_looked_at():
     deep, other = ["x"], ["y"]
     for _ in range(2000):
         deep, other = [deep], [other]
-    assert canonical(deep) == canonical(other)
+    assert canonical_text(deep) == canonical_text(other)
 
 
 _JSON = st.recursive(
@@ -218,7 +218,7 @@ _JSON = st.recursive(
 def test_the_order_of_a_list_never_matters(items, random):
     shuffled = list(items)
     random.shuffle(shuffled)
-    assert canonical(items) == canonical(shuffled)
+    assert canonical_text(items) == canonical_text(shuffled)
 
 
 def test_arguments_are_compared_name_by_name():
@@ -321,12 +321,14 @@ def test_nothing_is_known_of_state_where_no_call_was_expected_and_no_tool_is_nam
 )
 def test_a_string_is_told_when_its_whole_words_were_said(text, string, told):
     found = tool_evidence(case(says("Hi"), says(text), said=(string,)))
-    assert (found.told, found.untold) == (((string,), ()) if told else ((), (string,)))
+    assert (found.stated_texts, found.unstated_texts) == (
+        ((string,), ()) if told else ((), (string,))
+    )
 
 
 def test_what_only_the_user_or_a_tool_said_has_not_been_told():
     found = tool_evidence(case(Turn(role="user", text="77"), result("77"), said=("77",)))
-    assert found.untold == ("77",)
+    assert found.unstated_texts == ("77",)
 
 
 def test_the_text_for_a_judge_is_complete_and_short():

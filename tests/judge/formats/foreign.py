@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from assizes.judge.case import Case, Turn
-from assizes.judge.formats import FORMATS, detect
+from assizes.judge.formats import FORMATS, detect_format
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
 
 def cases_in(document: bytes) -> list[Case]:
     """All cases of a file, its format found by how it begins."""
-    found = detect(document[: 1 << 16])
+    found = detect_format(document[: 1 << 16])
     return [found.case(record) for record in found.records(document)]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from assizes.judge.errors import DataError
-from assizes.judge.formats import FORMATS, NAMES, detect, native_line
+from assizes.judge.formats import FORMATS, NAMES, detect_format, native_line
 from tests.builders import case, user
 from tests.judge.formats.files import RESULT_FILES, read
 
@@ -47,7 +47,7 @@ def test_the_table_holds_each_format_under_its_name():
     ],
 )
 def test_a_file_is_known_by_how_it_begins(head: bytes, name: str):
-    assert detect(head).name == name
+    assert detect_format(head).name == name
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_file_is_known_by_how_it_begins(head: bytes, name: str):
 )
 def test_what_is_none_of_the_formats_is_refused_with_their_names(head: bytes):
     with pytest.raises(DataError) as refused:
-        detect(head)
+        detect_format(head)
     assert refused.value.code == "format"
     assert "native, tau_bench, tau2" in refused.value.detail
 
@@ -63,4 +63,4 @@ def test_what_is_none_of_the_formats_is_refused_with_their_names(head: bytes):
 @pytest.mark.data
 @pytest.mark.parametrize(("path", "name"), RESULT_FILES)
 def test_every_result_file_is_known_by_its_first_bytes(data: Path, path: str, name: str):
-    assert detect(read(data / path)[:4096]).name == name
+    assert detect_format(read(data / path)[:4096]).name == name

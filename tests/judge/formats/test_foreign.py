@@ -7,7 +7,7 @@ import json
 import pytest
 
 from assizes.judge.errors import DataError
-from assizes.judge.formats import FORMATS, detect, pinned
+from assizes.judge.formats import FORMATS, detect_format, resolve_format
 from assizes.judge.formats.shared.fidelity import FIDELITY, HUMAN_LABELS, REASONING
 from tests.judge.formats.foreign import FIXTURES, cases_in, fixture, joined, lines, told
 
@@ -32,9 +32,9 @@ POLICY = "You are Fern, a flower-shop agent."
 )
 def test_a_file_of_a_library_is_known_by_how_it_begins(name: str, format_: str):
     document = (FIXTURES / name).read_bytes()
-    assert detect(document[: 1 << 16]).name == format_
-    assert detect(document[:700]).name == format_
-    assert pinned(format_.partition(".")[0], document).name == format_
+    assert detect_format(document[: 1 << 16]).name == format_
+    assert detect_format(document[:700]).name == format_
+    assert resolve_format(format_.partition(".")[0], document).name == format_
 
 
 def test_chat_completions_with_a_picture_a_call_and_the_last_answer_beside_them():

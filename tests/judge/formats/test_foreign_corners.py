@@ -192,9 +192,9 @@ def test_an_output_is_read_in_the_shape_of_any_provider(said: object):
 def test_a_manifest_names_the_files_beside_it():
     langfuse = FORMATS["langfuse"]
     manifest = {"files": [{"key": "a.jsonl"}, {"size": 3}, "b"]}
-    assert langfuse.others(manifest) == ["a.jsonl"]
-    assert langfuse.others({"files": "a.jsonl"}) == []
-    assert FORMATS["mlflow"].others(manifest) == []
+    assert langfuse.other_objects(manifest) == ["a.jsonl"]
+    assert langfuse.other_objects({"files": "a.jsonl"}) == []
+    assert FORMATS["mlflow"].other_objects(manifest) == []
 
 
 def trace(*spans: dict[str, object], assessments: object = ()) -> dict[str, object]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from assizes.judge.case import Case, ToolCall, ToolResult, ToolSpec, Transcript, Turn, Usage
 from assizes.judge.formats import FORMATS, native_line
 from assizes.judge.formats.shared.fidelity import FIDELITY
-from assizes.judge.formats.writing import WRITERS, lost
+from assizes.judge.formats.writing import WRITERS, lost_fields
 
 SOME = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 NAMES = st.text("abcXYZ_09", min_size=1, max_size=8)
@@ -102,7 +102,7 @@ def test_anthropic_messages_give_back_all_that_they_can_hold(case: Case):
 @given(CASES)
 def test_what_is_lost_by_writing_is_told_by_field(case: Case):
     for name, (write, layout) in WRITERS.items():
-        gone = lost(case, write(case), layout)
+        gone = lost_fields(case, write(case), layout)
         assert ("repetition" in gone) == (case.repetition > 0)
         assert not {"case_id", "transcript.turns.text", "transcript.system"} & gone.keys()
         failed = [t for t in case.transcript.turns if t.tool_result and t.tool_result.is_error]

@@ -12,7 +12,7 @@ import pytest
 
 from assizes.judge.case import Case, Usage
 from assizes.judge.errors import DataError
-from assizes.judge.formats import FORMATS, Format, detect
+from assizes.judge.formats import FORMATS, Format, detect_format
 from tests.judge.formats.foreign import FIXTURES, lines
 from tests.judge.formats.shapes_of_others import WHOLE
 from tests.judge.formats.test_foreign import OBSERVED, SCORED
@@ -62,7 +62,7 @@ def documents() -> list[tuple[str, Any]]:
         if path.name == "versions.json":
             continue
         document = path.read_bytes()
-        name = detect(document[: 1 << 16]).name.partition(".")[0]
+        name = detect_format(document[: 1 << 16]).name.partition(".")[0]
         if path.suffix == ".json":
             found.append((name, json.loads(document)))
         else:

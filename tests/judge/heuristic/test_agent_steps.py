@@ -9,7 +9,7 @@ import pytest
 from assizes.judge.case import Case
 from assizes.judge.config.run import LimitsConfig
 from assizes.judge.engine.hearings import Engine
-from assizes.judge.evidence.steps import SqlCall, Step
+from assizes.judge.evidence.steps import AgentStep, SqlCall
 from assizes.judge.families.agent_steps.response import ResponseEvidence
 from assizes.judge.families.agent_steps.search import SearchEvidence
 from assizes.judge.families.agent_steps.sql import SqlEvidence, StatementMatch
@@ -22,7 +22,7 @@ from assizes.judge.heuristic.agent_steps import (
     sql,
     visualization,
 )
-from assizes.judge.models.model import Lexical
+from assizes.judge.models.model import HeuristicModel
 from tests.builders import agent, call, case, result, user
 from tests.judge.families.agent_steps.step_cases import expecting, judge_named
 
@@ -36,7 +36,7 @@ def sql_asked(
     *made: str, expected: str = "SELECT name FROM t", failed: Any = (), **match: Any
 ) -> SqlEvidence:
     known = {"made": None, "equal": None, "score": None, "reason": "why"} | match
-    calls = tuple(SqlCall(one, Step(1, "run_sql", {"sql": one})) for one in made)
+    calls = tuple(SqlCall(one, AgentStep(1, "run_sql", {"sql": one})) for one in made)
     return SqlEvidence(("q",), (expected,), calls, (StatementMatch(expected, **known),), failed)
 
 
@@ -142,9 +142,12 @@ def test_a_chart_is_judged_by_the_words_of_the_request_and_its_kind(evidence, ex
         (response("Shipped."), (0.5, 1.0)),
         (response("Order 1234 says 999 were shipped"), (1.0, 0.5)),
         (response("Order 999", context="ids: 999"), (0.0, 1.0)),
-        (response("Order 999", steps=(Step(0, "t", {"id": 999}),)), (0.0, 1.0)),
-        (response("Order 999", steps=(Step(0, "t", {}, raw="id 999", result=None),)), (0.0, 1.0)),
-        (response("Order 999", steps=(Step(0, "t", {}, result="999"),)), (0.0, 1.0)),
+        (response("Order 999", steps=(AgentStep(0, "t", {"id": 999}),)), (0.0, 1.0)),
+        (
+            response("Order 999", steps=(AgentStep(0, "t", {}, raw="id 999", result=None),)),
+            (0.0, 1.0),
+        ),
+        (response("Order 999", steps=(AgentStep(0, "t", {}, result="999"),)), (0.0, 1.0)),
         (response("I cannot.", "Politely refuses"), (1.0, 1.0)),
         (response("It is shipped.", "cannot access other customer"), (0.0, 1.0)),
         (response("I am sorry, no.", refusal=True), (1.0, 1.0)),
@@ -186,7 +189,7 @@ CASES: dict[str, Case] = {
 
 @pytest.mark.parametrize("name", CASES)
 async def test_the_offline_judge_answers_every_agent_step_judge(name):
-    engine = Engine(Lexical(), LimitsConfig(max_in_flight=1, timeout_s=5))
+    engine = Engine(HeuristicModel(), LimitsConfig(max_in_flight=1, timeout_s=5))
     heard = await engine.hear(judge_named(name), CASES[name])
     assert [one.status for one in heard.scores] == ["scored"] * 3
     assert heard.scores[0].passed is True

@@ -6,14 +6,14 @@ import pytest
 
 from assizes.judge.errors import ModelError
 from assizes.judge.heuristic.answers import ANSWERS
-from assizes.judge.models.model import Lexical
+from assizes.judge.models.model import HeuristicModel
 from assizes.judge.protocol import Ask, Prompt
 from tests.judge.engine.calls import Reply
 
 
 async def test_evidence_without_a_rule_is_a_failed_ask():
     with pytest.raises(ModelError, match="no_offline_rule: the offline judge has no rule for str"):
-        await Lexical().complete(Ask(Prompt("s", "u"), Reply, "words"))
+        await HeuristicModel().complete(Ask(Prompt("s", "u"), Reply, "words"))
 
 
 def test_each_kind_of_evidence_has_one_rule():

@@ -21,7 +21,7 @@ from tests.judge.families.criteria.criteria_replies import COFFEE, answer, opene
 
 def offline(one: Case, judge: str = "answer_criteria", **options: Any) -> Score:
     hearing = opened(one, judge, **options)
-    while not hearing.closed:
+    while not hearing.is_closed:
         answer(hearing, *(ANSWERS[type(ask.evidence)](ask.evidence) for ask in hearing.asks))
     return hearing.scores[0]
 

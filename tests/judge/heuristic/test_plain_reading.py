@@ -19,19 +19,19 @@ from assizes.judge.case import (
 from assizes.judge.evidence.tool_calls import tool_evidence
 from assizes.judge.heuristic.plain_reading import (
     Claim,
-    asked_again,
-    claims_success,
-    closes,
     content_words,
     false_successes,
-    forbids,
+    has_success_claim,
+    is_closing,
     is_formatted,
     is_long,
+    is_prohibition,
+    is_refusal,
     particulars,
     questions,
-    reading,
-    refuses,
+    read_case,
     repeated_calls,
+    repeated_requests,
     repeated_texts,
     requests,
     unexpected_writes,
@@ -45,7 +45,7 @@ def read(*turns, expected=None, **transcript):
         transcript=Transcript(turns=turns, **transcript),
         expected=expected or Expected(),
     )
-    return reading(case, tool_evidence(case))
+    return read_case(case, tool_evidence(case))
 
 
 def user(text):
@@ -102,16 +102,16 @@ def test_claims_know_whether_they_were_heard_before_their_turn():
         says("So 451."),
     )
     assert found.claims == (
-        Claim(0, "ab12", heard=False, after_result=False),
-        Claim(2, "ab12", heard=True, after_result=False, tool="find"),
-        Claim(2, "xy99", heard=False, after_result=False, tool="find"),
-        Claim(4, "ab12", heard=True, after_result=True),
-        Claim(4, "451", heard=True, after_result=True),
-        Claim(4, "999", heard=False, after_result=True),
-        Claim(6, "451", heard=True, after_result=False),
+        Claim(0, "ab12", is_grounded=False, after_result=False),
+        Claim(2, "ab12", is_grounded=True, after_result=False, tool="find"),
+        Claim(2, "xy99", is_grounded=False, after_result=False, tool="find"),
+        Claim(4, "ab12", is_grounded=True, after_result=True),
+        Claim(4, "451", is_grounded=True, after_result=True),
+        Claim(4, "999", is_grounded=False, after_result=True),
+        Claim(6, "451", is_grounded=True, after_result=False),
     )
-    assert [claim.text for claim in found.spoken()] == ["ab12", "ab12", "451", "999", "451"]
-    assert [claim.text for claim in found.invented()] == ["xy99"]
+    assert [claim.text for claim in found.text_claims()] == ["ab12", "ab12", "451", "999", "451"]
+    assert [claim.text for claim in found.invented_claims()] == ["xy99"]
 
 
 def test_system_prompt_tool_descriptions_and_passages_are_heard_from_the_start():
@@ -121,7 +121,7 @@ def test_system_prompt_tool_descriptions_and_passages_are_heard_from_the_start()
         tools=(ToolSpec(name="t", description="202"),),
         chunks=(Chunk(content="303"),),
     )
-    assert [claim.text for claim in found.claims if not claim.heard] == ["404"]
+    assert [claim.text for claim in found.claims if not claim.is_grounded] == ["404"]
 
 
 def test_questions_end_in_a_question_mark_and_have_words():
@@ -137,13 +137,13 @@ def test_requests_ask_for_information_and_not_for_a_yes():
 @pytest.mark.parametrize(
     ("sign", "yes", "no"),
     [
-        (refuses, "I\u2019m sorry, I can\u2019t do that", "I can do that"),
-        (claims_success, "Your order has been changed", "I will change your order"),
-        (claims_success, "Successfully changed", "It has been tried, unfortunately in vain"),
-        (closes, "Have a great day!", "What is your name?"),
-        (forbids, "Agent should not offer it", "Agent should offer it"),
-        (forbids, "Agent refuses to go on", "Agent goes on"),
-        (forbids, "Agent doesn't pay", "Agent pays"),
+        (is_refusal, "I\u2019m sorry, I can\u2019t do that", "I can do that"),
+        (has_success_claim, "Your order has been changed", "I will change your order"),
+        (has_success_claim, "Successfully changed", "It has been tried, unfortunately in vain"),
+        (is_closing, "Have a great day!", "What is your name?"),
+        (is_prohibition, "Agent should not offer it", "Agent should offer it"),
+        (is_prohibition, "Agent refuses to go on", "Agent goes on"),
+        (is_prohibition, "Agent doesn't pay", "Agent pays"),
         (is_formatted, "Options:\n- one\n- two", "One - or two"),
         (is_formatted, "1. one", "It costs 1.50"),
         (is_formatted, "This is **bold**", "This is 2 * 3"),
@@ -164,7 +164,7 @@ def test_texts_are_repeated_word_by_word_whatever_their_spacing():
 
 def test_a_question_is_asked_again_when_a_later_turn_holds_it():
     texts = [(0, "What is your id? What is your id?"), (2, "Sorry. What is your id?")]
-    assert asked_again(texts) == (2,)
+    assert repeated_requests(texts) == (2,)
 
 
 def test_calls_are_repeated_with_the_same_arguments_only():
@@ -192,8 +192,8 @@ def test_success_is_false_only_when_every_call_since_the_last_words_failed():
 def test_a_hostile_text_is_read_in_linear_time(piece):
     text = piece * (400_000 // len(piece))
     begun = time.process_time()
-    read(says(text), user(text), *calls("a", x=text), says(text)).spoken()
-    for sign in (refuses, claims_success, closes, forbids, is_formatted, is_long):
+    read(says(text), user(text), *calls("a", x=text), says(text)).text_claims()
+    for sign in (is_refusal, has_success_claim, is_closing, is_prohibition, is_formatted, is_long):
         sign(text)
-    asked_again([(0, text), (1, text)])
+    repeated_requests([(0, text), (1, text)])
     assert time.process_time() - begun < 10

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assizes.judge.calibration.agreement import agreement
+from assizes.judge.calibration.agreement import yes_no_agreement
 from assizes.judge.errors import ModelError
 from assizes.judge.families.rag.judges import Rating, RatingEvidence
 from assizes.judge.heuristic import rag
@@ -148,8 +148,8 @@ def test_forms_of_a_word_have_one_stem(family: str):
 def test_groundedness_agrees_with_people_better_than_plain_overlap(data: Path, part, least):
     rows = _rows(PARTS[part])
     people = [row["begin_label"] == "Fully attributable" for row in rows]
-    judged = agreement(zip(asyncio.run(_grounded(rows)), people, strict=True))
-    plain = agreement(zip(_overlaps(rows, 0.778), people, strict=True))
+    judged = yes_no_agreement(zip(asyncio.run(_grounded(rows)), people, strict=True))
+    plain = yes_no_agreement(zip(_overlaps(rows, 0.778), people, strict=True))
     assert judged.kappa > max(plain.kappa, least)
     assert judged.f1 > plain.f1
     assert judged.false_positive_rate < plain.false_positive_rate

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from assizes.judge.formats import NAMES
-from assizes.judge.history.anchors import AnchorsConfig, attribute, change
+from assizes.judge.history.anchors import AnchorsConfig, attribute_change, change
 
 
 def scored(random, level: float, cases: int, *, base=None):
@@ -30,7 +30,7 @@ def scenario(seed: int, *, judge: float, agent: float):
     moved = change(
         scored(random, 70, 150, base=data), scored(random, 70 + judge + agent, 150, base=data)
     )
-    return attribute(anchors, moved, 0.01).cause
+    return attribute_change(anchors, moved, 0.01).cause
 
 
 @pytest.mark.parametrize(
@@ -87,14 +87,14 @@ def test_without_anchors_before_or_a_baseline_it_is_said_so():
     base = random.normal(0, 15, 40)
     still = change(scored(random, 70, 40, base=base), scored(random, 70, 40, base=base))
     moved = change(scored(random, 70, 40, base=base), scored(random, 60, 40, base=base))
-    assert attribute(None, moved, 0.01).cause == "unknown"
-    assert "nothing to compare with yet" in attribute(None, moved, 0.01).sentence()
-    assert attribute(still, None, 0.01).cause == "unknown"
-    alone = attribute(moved, None, 0.01)
+    assert attribute_change(None, moved, 0.01).cause == "unknown"
+    assert "nothing to compare with yet" in attribute_change(None, moved, 0.01).sentence()
+    assert attribute_change(still, None, 0.01).cause == "unknown"
+    alone = attribute_change(moved, None, 0.01)
     assert alone.cause == "judge"
     assert alone.sentence().startswith("the JUDGE MOVED: anchors -")
-    assert attribute(moved, still, 0.01).judge_moved
-    assert not attribute(still, moved, 0.01).judge_moved
+    assert attribute_change(moved, still, 0.01).judge_moved
+    assert not attribute_change(still, moved, 0.01).judge_moved
 
 
 @pytest.mark.parametrize("name", ["auto", *NAMES])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from assizes.judge.config.series import SeriesConfig
-from assizes.judge.history.control_charts import Chart, Limits, Reference, reference
+from assizes.judge.history.control_charts import ControlChart, Limits, Reference, reference
 from tests.judge.series.histories import nights, points
 
 CONFIG = SeriesConfig()
@@ -19,8 +19,8 @@ ONE = Limits.of(CONFIG, 1)
 KNOWN = Reference(0.8, 0.0, 10**30)  # as sure as can be: no slack for doubt
 
 
-def chart(usual: Reference = KNOWN, limits: Limits = ONE) -> Chart:
-    return Chart(usual, CONFIG, limits, -1, 1.0)
+def chart(usual: Reference = KNOWN, limits: Limits = ONE) -> ControlChart:
+    return ControlChart(usual, CONFIG, limits, -1, 1.0)
 
 
 @given(st.lists(st.floats(0.5, 1.0), min_size=1, max_size=50))

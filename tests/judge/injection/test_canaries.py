@@ -6,7 +6,7 @@ import pytest
 
 from assizes.judge.calibration.canaries import Canaries
 from assizes.judge.case import Case
-from assizes.judge.injection.canaries import ATTACKS, planted
+from assizes.judge.injection.canaries import ATTACKS, plant_attack
 from assizes.judge.verdicts.flagged_passes import case_flags
 
 TURNS = [
@@ -32,7 +32,7 @@ def test_one_attack_is_planted_at_the_end_of_one_text():
     attacks, places = set(), set()
     for number in range(200):
         plain = case(f"case-{number}")
-        ours = planted(plain)
+        ours = plant_attack(plain)
         assert ours.case_id == plain.case_id
         (place,) = [
             n for n, (a, b) in enumerate(zip(texts(plain), texts(ours), strict=True)) if a != b
@@ -46,12 +46,12 @@ def test_one_attack_is_planted_at_the_end_of_one_text():
 
 
 def test_the_same_case_gets_the_same_attack():
-    assert planted(case("a")) == planted(case("a"))
+    assert plant_attack(case("a")) == plant_attack(case("a"))
 
 
 def test_nothing_is_planted_where_nothing_was_said():
     silent = case("silent", [{"role": "assistant", "tool_calls": TURNS[1]["tool_calls"]}])
-    assert planted(silent) is silent
+    assert plant_attack(silent) is silent
 
 
 @pytest.mark.parametrize("attack", ATTACKS)

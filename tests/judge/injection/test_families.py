@@ -6,8 +6,13 @@ import time
 
 import pytest
 
-from assizes.judge.injection.disguises import Shape, plain
-from assizes.judge.injection.families import disguised, families, speaking, spoken
+from assizes.judge.injection.disguises import TextShape, plain
+from assizes.judge.injection.families import (
+    disguise_names,
+    families,
+    family_names,
+    matching_families,
+)
 from assizes.judge.injection.flags import DISGUISED, HIDDEN_TEXT, MOST_HIDDEN, flags
 from benchmarks.hostile_cases import PLACES, attacked, case_of
 from benchmarks.hostile_texts import DISGUISES, attacks, honest
@@ -22,7 +27,7 @@ def names(text: str) -> set[str]:
 
 def test_there_are_at_least_thirty_families_and_none_is_idle():
     texts = [plain(text) for part in ("open", "held_out") for text in attacks(part)]
-    idle = [one.name for one in families() if not any(one.speaks(text) for text in texts)]
+    idle = [one.name for one in families() if not any(one.has_match(text) for text in texts)]
     assert len({one.name for one in families()}) == len(families()) >= 30
     assert idle == []
 
@@ -43,18 +48,18 @@ def test_an_attack_is_noticed_wherever_it_stands(place: str):
 )
 def test_a_disguised_attack_is_read(disguise: str):
     text = DISGUISES[disguise](ORDER)
-    assert "ignore_instructions" not in set(speaking(text))
-    assert any(disguised(text))
+    assert "ignore_instructions" not in set(family_names(text))
+    assert any(disguise_names(text))
     assert any(name.startswith(DISGUISED) for name in names(f"Thanks. {text}"))
 
 
 @pytest.mark.parametrize("disguise", ["zero_width", "tags", "fullwidth"])
 def test_what_only_looks_otherwise_is_read_as_it_stands(disguise: str):
-    assert "ignore_instructions" in set(speaking(DISGUISES[disguise](ORDER)))
+    assert "ignore_instructions" in set(family_names(DISGUISES[disguise](ORDER)))
 
 
 def test_look_alike_letters_are_read_as_what_they_look_like():
-    assert "lookalikes" in set(disguised(DISGUISES["homoglyph"](ORDER)))
+    assert "lookalikes" in set(disguise_names(DISGUISES["homoglyph"](ORDER)))
 
 
 def test_many_hidden_characters_are_a_flag_of_their_own():
@@ -93,11 +98,11 @@ def test_honest_talk_about_grading_prompts_and_json_is_rarely_flagged():
 
 def test_what_may_speak_in_a_part_may_speak_in_the_whole():
     texts = attacks("open")[:40]
-    assert sum(bool(list(speaking(text))) for text in texts) > len(texts) // 2
+    assert sum(bool(list(family_names(text))) for text in texts) > len(texts) // 2
     for text in texts:
-        said = set(speaking(text))
+        said = set(family_names(text))
         whole = f"Hello.\n{text}\nThank you."
-        assert said <= {one.name for one in spoken(whole, Shape.of(whole))}
+        assert said <= {one.name for one in matching_families(whole, TextShape.of(whole))}
 
 
 def test_every_attack_of_the_open_corpus_is_noticed_and_nearly_every_one_kept_back():

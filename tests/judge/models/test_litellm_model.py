@@ -10,7 +10,7 @@ import pytest
 
 from assizes.judge.config.run import JudgeConfig, LimitsConfig
 from assizes.judge.errors import ModelError
-from assizes.judge.models.model import Completion, Unreached, UnusableReply, model_for
+from assizes.judge.models.model import Completion, ProviderUnreachable, UnusableReply, model_for
 from assizes.judge.models.provider_errors import model_error
 from assizes.judge.prompts.reply import read_reply
 from tests.doubles.fixtures import ROOT
@@ -162,7 +162,7 @@ async def test_a_failure_has_the_code_of_its_status_or_words_after_one_request(
 async def test_a_server_that_is_not_there_is_unavailable_and_was_never_reached(judge_server):
     model = model_for(config(judge_server, api_base="http://127.0.0.1:9/v1"), LIMITS)
 
-    with pytest.raises(Unreached) as caught:
+    with pytest.raises(ProviderUnreachable) as caught:
         await model.complete(ASK)
 
     assert caught.value.code == "unavailable"

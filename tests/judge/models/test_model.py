@@ -12,7 +12,7 @@ from assizes.judge.config.run import JudgeConfig, LimitsConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.evidence.tool_calls import ConversationEvidence, tool_evidence
 from assizes.judge.families.conversation.judge import ConversationJudge
-from assizes.judge.models.model import Completion, Lexical, check_model, model_for
+from assizes.judge.models.model import Completion, HeuristicModel, check_model, model_for
 from assizes.judge.protocol import Ask, Prompt
 from assizes.judge.rubrics.rubric import built_in_rubrics
 from tests.builders import agent, case, user
@@ -44,7 +44,7 @@ async def test_litellm_is_called_with_the_model_and_the_provider_as_given(
 def test_without_a_model_the_offline_judge_answers():
     model = model_for(JudgeConfig(), LIMITS)
 
-    assert isinstance(model, Lexical)
+    assert isinstance(model, HeuristicModel)
     assert (model.name, model.provider, model.cache_key) == ("offline/lexical", "offline", None)
     check_model(JudgeConfig())
 
@@ -54,7 +54,7 @@ async def test_the_offline_judge_answers_for_nothing():
     judge = ConversationJudge(built_in_rubrics()[:2])
     evidence = ConversationEvidence(one, tool_evidence(one), judge.weighted)
 
-    completion = await Lexical().complete(Ask(Prompt("", ""), Reply, evidence))
+    completion = await HeuristicModel().complete(Ask(Prompt("", ""), Reply, evidence))
 
     assert completion == Completion(completion.text, "offline/lexical", cost_usd=0.0)
 

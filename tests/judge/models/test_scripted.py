@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from assizes.judge.errors import ModelError
 from assizes.judge.models.model import Completion
-from assizes.judge.models.scripted import Scripted
+from assizes.judge.models.scripted import ScriptedModel
 from assizes.judge.protocol import Ask, Prompt
 
 
@@ -20,7 +20,7 @@ ASK = Ask(Prompt("system", "user"), Reply)
 
 async def test_replies_come_in_the_order_they_were_queued_and_asks_are_remembered():
     whole = Completion("{}", "m-2024", 7, 8, cost_usd=None, latency_ms=9.0)
-    model = Scripted(["text", {"score": 4}, lambda ask: ask.prompt.user, whole])
+    model = ScriptedModel(["text", {"score": 4}, lambda ask: ask.prompt.user, whole])
 
     answers = [await model.complete(ASK, complaint=c) for c in (None, "again", None, None)]
 
@@ -31,11 +31,11 @@ async def test_replies_come_in_the_order_they_were_queued_and_asks_are_remembere
 
 
 async def test_a_queued_error_is_raised():
-    model = Scripted([ModelError("refused", "no")])
+    model = ScriptedModel([ModelError("refused", "no")])
     with pytest.raises(ModelError, match="refused: no"):
         await model.complete(ASK)
 
 
 async def test_an_empty_queue_is_an_error_not_a_hang():
     with pytest.raises(ModelError, match="script_empty: no reply is queued for ask 1"):
-        await Scripted([]).complete(ASK)
+        await ScriptedModel([]).complete(ASK)

@@ -14,14 +14,14 @@ from assizes.judge.errors import ConfigurationError, DataError, ModelError
 from assizes.judge.models.completions import completion_of
 from assizes.judge.privacy import secret_masking
 from assizes.judge.privacy.secret_masking import (
-    HIDDEN,
-    concealed,
-    concealed_values,
+    MASK,
     keys_in,
-    know,
-    own_rules,
+    mask,
+    mask_process_secrets,
+    mask_values,
+    process_secret_rules,
+    register_secrets,
     secrets_in,
-    without_own,
 )
 from assizes.judge.redaction.redaction import redactor
 
@@ -31,7 +31,7 @@ KEY = "sk-proj-" + "a1B2" * 6
 
 @pytest.fixture(autouse=True)
 def _known():
-    know([OWN, f"{OWN}-longer"])
+    register_secrets([OWN, f"{OWN}-longer"])
 
 
 @pytest.mark.row("S4")
@@ -54,21 +54,21 @@ def _known():
     ],
 )
 def test_secrets_are_starred_and_nothing_else(text: str, shown: str):
-    assert concealed(text) == shown
-    assert concealed(shown) == shown
+    assert mask(text) == shown
+    assert mask(shown) == shown
 
 
 @given(st.text(max_size=60))
 def test_hiding_twice_is_hiding_once(text: str):
-    once = concealed(f"secret={text} {OWN}")
+    once = mask(f"secret={text} {OWN}")
     assert OWN not in once
-    assert concealed(once) == once
+    assert mask(once) == once
 
 
 @pytest.mark.row("S4")
 def test_errors_of_ours_are_said_without_secrets():
     assert OWN not in str(ConfigurationError(f"no way to {OWN}"))
-    assert DataError("json", f"at {OWN}").detail == f"at {HIDDEN}"
+    assert DataError("json", f"at {OWN}").detail == f"at {MASK}"
     assert ModelError("bad", f"at {KEY}").detail == "at sk-***"
     assert ConfigurationError(3).args == (3,)
 
@@ -80,19 +80,19 @@ def test_what_a_name_calls_secret_is_hidden_and_remembered():
         "lists": [{"api_key": "abcdefgh9"}, f"with {OWN}", 4, None],
         "judge": {"criteria_key": "expected_answer", "max_output_tokens": 4096},
     }
-    assert concealed_values(given) == {
-        "config": {"storage_options": {"secret": HIDDEN, "endpoint": "http://h"}},
-        "lists": [{"api_key": HIDDEN}, f"with {HIDDEN}", 4, None],
+    assert mask_values(given) == {
+        "config": {"storage_options": {"secret": MASK, "endpoint": "http://h"}},
+        "lists": [{"api_key": MASK}, f"with {MASK}", 4, None],
         "judge": given["judge"],
     }
-    assert without_own("said letters-only-x1 aloud") == f"said {HIDDEN} aloud"
+    assert mask_process_secrets("said letters-only-x1 aloud") == f"said {MASK} aloud"
 
 
 def test_what_lies_too_deep_is_not_shown():
     deep: dict = {}
     for _ in range(60):
         deep = {"in": deep}
-    assert HIDDEN in str(concealed_values(deep))
+    assert MASK in str(mask_values(deep))
 
 
 @pytest.mark.row("S4")
@@ -110,21 +110,24 @@ def test_the_environment_tells_its_secrets():
 
 
 def test_short_texts_and_plain_words_are_not_hidden():
-    know(["short1", "password", "postgres"])
-    assert without_own("short1 password postgres") == "short1 password postgres"
+    register_secrets(["short1", "password", "postgres"])
+    assert mask_process_secrets("short1 password postgres") == "short1 password postgres"
 
 
 @pytest.mark.row("S4")
 def test_a_transcript_loses_the_secrets_of_the_process_whatever_is_configured():
-    assert own_rules()
-    assert redactor(PrivacyConfig(redact=())).text(f"a {OWN} b {KEY}") == f"a [SECRET_1] b {KEY}"
+    assert process_secret_rules()
+    assert (
+        redactor(PrivacyConfig(redact=())).redact_text(f"a {OWN} b {KEY}")
+        == f"a [SECRET_1] b {KEY}"
+    )
 
 
 @pytest.mark.row("S4")
 def test_a_reply_that_repeats_a_key_is_kept_without_it():
     message = SimpleNamespace(content=f'{{"reason": "Bearer {OWN}"}}')
     response = SimpleNamespace(choices=[SimpleNamespace(message=message)], model="m", usage=None)
-    assert completion_of(response, "m", None).text == f'{{"reason": "Bearer {HIDDEN}"}}'
+    assert completion_of(response, "m", None).text == f'{{"reason": "Bearer {MASK}"}}'
 
 
 @pytest.mark.row("S4")
@@ -149,5 +152,5 @@ def test_places_of_keys_are_named():
 
 
 def test_a_process_without_secrets_looks_for_none(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(secret_masking._Own, "values", ())
-    assert own_rules() == ()
+    monkeypatch.setattr(secret_masking._ProcessSecrets, "values", ())
+    assert process_secret_rules() == ()

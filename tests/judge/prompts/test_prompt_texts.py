@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from assizes.judge.catalog import JUDGES, court
+from assizes.judge.catalog import JUDGES, resolve_judges
 from assizes.judge.config.run import JudgeConfig
-from assizes.judge.prompts.prompt_texts import MAX_LINES, PromptDiff, kept_prompts, prompt_diff
+from assizes.judge.prompts.prompt_texts import MAX_LINES, PromptDiff, prompt_diff, prompt_snapshot
 from assizes.judge.protocol import Ask
 from assizes.judge.rows import as_json
 from tests.builders import agent, case, user
@@ -28,13 +28,13 @@ scale = "{scale}"
 
 def sitting(folder: Path, line: str = "Thanks are enough.", scale: str = "yes_no") -> Any:
     (folder / "kind_words.toml").write_text(KIND.format(line=line, scale=scale), "utf-8")
-    return court(
+    return resolve_judges(
         JudgeConfig(model="openai/a", judges=["kind_words", "recorded"], rubrics=[str(folder)])
     )
 
 
 def kept(folder: Path, line: str = "Thanks are enough.") -> dict[str, Any]:
-    return kept_prompts(sitting(folder, line).judges)
+    return prompt_snapshot(sitting(folder, line).judges)
 
 
 @pytest.mark.parametrize("scale", ["yes_no", "binary"])
@@ -42,7 +42,7 @@ def test_what_is_kept_is_the_system_message_that_is_sent(tmp_path: Path, scale: 
     bench = sitting(tmp_path, scale=scale)
     (question,) = next(bench.judges[0].judge(case(user("Hi"), agent("Hello"))))
     assert isinstance(question, Ask)
-    found = kept_prompts(bench.judges)
+    found = prompt_snapshot(bench.judges)
     (digest,) = found["judges"]["kind_words"]
     assert found == {
         "judges": {"kind_words": [digest]},
@@ -71,7 +71,7 @@ def test_the_same_rubric_differs_in_nothing_and_an_old_run_cannot_say(tmp_path: 
 
 
 def test_judges_of_one_run_alone_are_not_compared(tmp_path: Path):
-    assert prompt_diff(kept(tmp_path), kept_prompts(court(JudgeConfig()).judges)) == ()
+    assert prompt_diff(kept(tmp_path), prompt_snapshot(resolve_judges(JudgeConfig()).judges)) == ()
 
 
 def test_a_judge_with_two_prompts_says_which_of_them_differs():
@@ -106,12 +106,12 @@ def test_a_judge_of_ones_own_that_means_something_else_by_prompts_keeps_none():
         def judge(self, _: Any) -> list[Any]:
             return []
 
-    assert kept_prompts([Odd()]) == {"judges": {}, "texts": {}}
+    assert prompt_snapshot([Odd()]) == {"judges": {}, "texts": {}}
 
 
 def test_every_built_in_judge_that_asks_keeps_its_prompts_in_under_forty_kilobytes():
-    chosen = court(JudgeConfig(model="openai/a", judges=list(JUDGES)))
-    found = kept_prompts(chosen.judges)
+    chosen = resolve_judges(JudgeConfig(model="openai/a", judges=list(JUDGES)))
+    found = prompt_snapshot(chosen.judges)
     silent = {judge.name for judge in chosen.judges} - set(found["judges"])
     assert silent == {"trajectory", "document_recall", "agent_usage", "recorded"}
     assert len(as_json(found).encode()) < 40_000

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assizes.judge.errors import ModelError
-from assizes.judge.prompts.reply import Parsed, parse_reply
+from assizes.judge.prompts.reply import ParsedReply, parse_reply
 from assizes.judge.prompts.reply_object import MAX_REPLY_CHARS
 from tests.judge.prompts.reply_shapes import ID, Reply, refused
 
@@ -32,7 +32,7 @@ READ = Reply(why="a", score=4)
 
 @pytest.mark.parametrize("text", [FITTING, f"\n {FITTING}\r\n"])
 def test_an_object_that_stands_alone_is_read_as_it_is(text):
-    assert parse_reply(text, Reply) == Parsed(PARSED)
+    assert parse_reply(text, Reply) == ParsedReply(PARSED)
 
 
 @pytest.mark.row("002-54")
@@ -51,12 +51,12 @@ def test_an_object_that_stands_alone_is_read_as_it_is(text):
     ],
 )
 def test_the_only_object_of_a_text_is_read_whatever_stands_around_it(text):
-    assert parse_reply(text, Reply) == Parsed(PARSED, ("repaired",))
+    assert parse_reply(text, Reply) == ParsedReply(PARSED, ("repaired",))
 
 
 def test_line_breaks_and_tabs_inside_of_a_text_are_kept():
     parsed = parse_reply('{"why": "one\n\ttwo", "score": 1}', Reply)
-    assert parsed == Parsed(Reply(why="one\n\ttwo", score=1), ("repaired",))
+    assert parsed == ParsedReply(Reply(why="one\n\ttwo", score=1), ("repaired",))
 
 
 @pytest.mark.row("000-57")
@@ -99,7 +99,7 @@ def test_of_two_objects_none_is_chosen():
 
 
 def test_an_id_that_was_not_asked_for_does_no_harm():
-    assert parse_reply(RIGHT, Reply) == Parsed(READ)
+    assert parse_reply(RIGHT, Reply) == ParsedReply(READ)
 
 
 # With an id
@@ -107,7 +107,7 @@ def test_an_id_that_was_not_asked_for_does_no_harm():
 
 @pytest.mark.parametrize("text", [RIGHT, f" {RIGHT}\n"])
 def test_a_bare_object_is_taken_with_its_id(text):
-    assert parse_reply(text, Reply, ID) == Parsed(READ)
+    assert parse_reply(text, Reply, ID) == ParsedReply(READ)
 
 
 def test_a_bare_object_without_its_id_may_be_one_that_the_transcript_dictated():
@@ -131,7 +131,7 @@ def test_a_bare_object_without_its_id_may_be_one_that_the_transcript_dictated():
     ],
 )
 def test_around_an_object_with_the_id_anything_may_stand(text):
-    assert parse_reply(text, Reply, ID) == Parsed(READ, ("repaired",))
+    assert parse_reply(text, Reply, ID) == ParsedReply(READ, ("repaired",))
 
 
 @pytest.mark.parametrize(

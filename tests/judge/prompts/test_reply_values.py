@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticKnownError
 
 from assizes.judge.errors import ModelError
-from assizes.judge.prompts.reply import Parsed, parse_reply, read_reply
+from assizes.judge.prompts.reply import ParsedReply, parse_reply, read_reply
 from assizes.judge.prompts.reply_text import MAX_TEXT_CHARS
 from assizes.judge.protocol import Ask, Prompt
 from tests.judge.prompts.reply_shapes import ID, Reply, refused
@@ -43,7 +43,7 @@ class Words(BaseModel):
     turns: list[int] = []
 
 
-def words(**fields: Any) -> Parsed[Words]:
+def words(**fields: Any) -> ParsedReply[Words]:
     return parse_reply(json.dumps(fields), Words)
 
 
@@ -69,16 +69,16 @@ def test_an_object_that_does_not_fit_is_refused_with_the_path_and_the_problem(te
 
 @pytest.mark.parametrize("given_", ["4", 4.0, " 4 ", "4.0", "+4"])
 def test_a_whole_number_is_read_however_it_is_written(given_):
-    assert words(level=given_) == Parsed(Words(level=4), ("coerced",))
+    assert words(level=given_) == ParsedReply(Words(level=4), ("coerced",))
 
 
 def test_numbers_in_lists_are_read_too():
-    assert words(turns=["1", 2.0, 3]) == Parsed(Words(turns=[1, 2, 3]), ("coerced",))
+    assert words(turns=["1", 2.0, 3]) == ParsedReply(Words(turns=[1, 2, 3]), ("coerced",))
 
 
 @pytest.mark.parametrize(("given_", "read"), [("0.5", 0.5), (" 1 ", 1.0), ("2e-1", 0.2)])
 def test_a_number_is_read_out_of_a_text(given_, read):
-    assert words(part=given_) == Parsed(Words(part=read), ("coerced",))
+    assert words(part=given_) == ParsedReply(Words(part=read), ("coerced",))
 
 
 @pytest.mark.parametrize(
@@ -129,26 +129,26 @@ def test_what_would_have_to_be_guessed_is_refused(fields):
     ],
 )
 def test_a_word_is_known_in_any_case_and_with_any_white_space(given_, read):
-    assert words(word=given_) == Parsed(Words(word=read), ("normalised",))
+    assert words(word=given_) == ParsedReply(Words(word=read), ("normalised",))
 
 
 def test_a_number_may_stand_for_the_word_that_it_is():
-    assert words(word=4) == words(word=4.0) == Parsed(Words(word="4"), ("coerced",))
+    assert words(word=4) == words(word=4.0) == ParsedReply(Words(word="4"), ("coerced",))
 
 
 def test_the_words_of_an_enum_are_known_too():
-    assert words(tone="Hard ") == Parsed(Words(tone=Tone.HARD), ("normalised",))
+    assert words(tone="Hard ") == ParsedReply(Words(tone=Tone.HARD), ("normalised",))
 
 
 def test_null_for_what_may_be_left_out_leaves_it_out():
-    assert words(level=None, turns=None) == Parsed(Words(), ("coerced",))
-    assert words(note=None) == Parsed(Words())
+    assert words(level=None, turns=None) == ParsedReply(Words(), ("coerced",))
+    assert words(note=None) == ParsedReply(Words())
 
 
 def test_keys_that_nobody_asked_for_are_left_out_and_worth_asking_once_more():
     parsed = words(level="4", mood="good", more={"a": 1})
     doubt = "mood: Extra inputs are not permitted; more: Extra inputs are not permitted"
-    assert parsed == Parsed(Words(level=4), ("coerced", "extra_keys"), doubt)
+    assert parsed == ParsedReply(Words(level=4), ("coerced", "extra_keys"), doubt)
 
 
 def test_the_doubts_of_an_ask_come_on_top():
@@ -205,7 +205,7 @@ def sha256(text: str) -> str:
 )
 def test_what_cannot_be_printed_is_replaced_and_the_original_known_by_its_hash(written, read):
     text = f'{{"why": "{written}", "score": 1}}'
-    assert parse_reply(text, Reply) == Parsed(
+    assert parse_reply(text, Reply) == ParsedReply(
         Reply(why=read, score=1), ("text_replaced", sha256(text))
     )
 
@@ -216,7 +216,7 @@ def test_a_lone_surrogate_in_the_text_itself_is_replaced():
 
 def test_pairs_of_surrogates_line_breaks_and_other_scripts_are_left_alone():
     text = r'{"why": "\ud83d\ude00 a\n\tb ä 漢", "score": 1}'
-    assert parse_reply(text, Reply) == Parsed(Reply(why="\U0001f600 a\n\tb ä 漢", score=1))
+    assert parse_reply(text, Reply) == ParsedReply(Reply(why="\U0001f600 a\n\tb ä 漢", score=1))
 
 
 def test_a_long_text_is_cut_and_the_original_known_by_its_hash():
@@ -233,7 +233,7 @@ def test_a_long_text_is_cut_and_the_original_known_by_its_hash():
 )
 def test_what_a_model_serialises_is_read_back_as_it_was(why, score, turns):
     text = json.dumps({"why": why, "score": score, "turns": turns})
-    assert parse_reply(text, Reply) == Parsed(Reply(why=why, score=score, turns=tuple(turns)))
+    assert parse_reply(text, Reply) == ParsedReply(Reply(why=why, score=score, turns=tuple(turns)))
 
 
 @given(st.text(), st.sampled_from([ID, None]))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from assizes.judge.case import Case, Expected
-from assizes.judge.catalog import court
+from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.run import JudgeConfig
 from assizes.judge.formats import FORMATS, native_line
 from assizes.judge.hearing import Hearing
@@ -42,7 +42,7 @@ def spoken(text: str) -> Case:
 
 
 def as_sent(of: Case) -> str:
-    (judge,) = court(JudgeConfig()).judges
+    (judge,) = resolve_judges(JudgeConfig()).judges
     hearing = Hearing(judge, of)
     return "\n".join(one.prompt.system + one.prompt.user for one in hearing.asks)
 

@@ -68,7 +68,7 @@ def config(*entities, language="en"):
 
 def test_names_and_places_are_hidden_the_longer_find_first_and_alike_everywhere(installed):
     talk = case(user("Ada Lovelace of London"), user("To London, says ada lovelace? Ada Lovelace."))
-    hidden = redactor(config("PERSON", "LOCATION")).case(talk)
+    hidden = redactor(config("PERSON", "LOCATION")).redact_case(talk)
     assert [turn.text for turn in hidden.transcript.turns] == [
         "[PERSON_1] of [LOCATION_1]",
         "To [LOCATION_1], says ada lovelace? [PERSON_1].",
@@ -76,7 +76,10 @@ def test_names_and_places_are_hidden_the_longer_find_first_and_alike_everywhere(
 
 
 def test_entities_that_were_not_asked_for_stay(installed):
-    assert redactor(config("LOCATION")).text("Ada Lovelace of Paris") == "Ada [LOCATION_1] of Paris"
+    assert (
+        redactor(config("LOCATION")).redact_text("Ada Lovelace of Paris")
+        == "Ada [LOCATION_1] of Paris"
+    )
 
 
 @pytest.mark.parametrize(

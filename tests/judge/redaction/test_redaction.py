@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from assizes.judge.case import Chunk, Expected, ExpectedCall
 from assizes.judge.config.privacy import PrivacyConfig
 from assizes.judge.errors import ConfigurationError
-from assizes.judge.redaction.presidio import apart, presidio_finder
+from assizes.judge.redaction.presidio import presidio_finder, without_overlaps
 from assizes.judge.redaction.redaction import Redactor, pseudonym, redactor
 from tests.builders import agent, call, case, result, user
 
@@ -40,7 +40,7 @@ def whole_case():
 
 @pytest.mark.row("004-96")
 def test_one_value_has_one_placeholder_wherever_it_stands():
-    shown = redactor(ALL).case(whole_case())
+    shown = redactor(ALL).redact_case(whole_case())
     turns = shown.transcript.turns
     assert turns[0].text == "I am [EMAIL_1], key [SECRET_1]"
     assert turns[1].tool_calls[0].arguments == {
@@ -57,26 +57,26 @@ def test_one_value_has_one_placeholder_wherever_it_stands():
 
 
 def test_nothing_links_two_cases_of_one_person():
-    first = redactor(ALL).case(case(user("bob@x.io and ada@x.io")))
-    second = redactor(ALL).case(case(user("ada@x.io")))
+    first = redactor(ALL).redact_case(case(user("bob@x.io and ada@x.io")))
+    second = redactor(ALL).redact_case(case(user("ada@x.io")))
     assert first.transcript.turns[0].text == "[EMAIL_1] and [EMAIL_2]"
     assert second.transcript.turns[0].text == "[EMAIL_1]"
 
 
 def test_a_case_with_nothing_to_hide_is_the_very_same():
     plain = case(user("Hi"), agent("Hello", calls=[call("look", depth=3)]), tags={"a": "b"})
-    assert redactor(ALL).case(plain) is plain
+    assert redactor(ALL).redact_case(plain) is plain
 
 
 def test_without_a_word_about_privacy_keys_are_hidden_and_addresses_are_not():
-    shown = redactor(PrivacyConfig()).case(whole_case())
+    shown = redactor(PrivacyConfig()).redact_case(whole_case())
     assert shown.transcript.turns[0].text == "I am ada@example.com, key [SECRET_1]"
-    assert Redactor(()).case(whole_case()) == whole_case()
+    assert Redactor(()).redact_case(whole_case()) == whole_case()
 
 
 def test_a_telling_cluster_becomes_a_pseudonym_that_still_tells_clusters_apart():
     clusters = {
-        redactor(ALL).case(case(user("Hi"), cluster=name)).cluster
+        redactor(ALL).redact_case(case(user("Hi"), cluster=name)).cluster
         for name in ("ada@x.io", "bob@x.io", "ada@x.io", "session 7")
     }
     assert clusters == {pseudonym("ada@x.io"), pseudonym("bob@x.io"), "session 7"}
@@ -86,10 +86,10 @@ def test_statements_that_were_changed_are_not_run():
     """Both would find nothing, and so seem to agree."""
     wanted = Expected(sql="select * from u where mail = 'ada@x.io'", database="u.sqlite")
     made = case(user("Hi"), agent(calls=[call("sql", q="select 1")]), expected=wanted)
-    assert redactor(ALL).case(made).expected.database is None
+    assert redactor(ALL).redact_case(made).expected.database is None
     plain = wanted.model_copy(update={"sql": "select 1"})
     kept = case(user("ada@x.io"), agent(calls=[call("sql", q="select 1")]), expected=plain)
-    assert redactor(ALL).case(kept).expected.database == "u.sqlite"
+    assert redactor(ALL).redact_case(kept).expected.database == "u.sqlite"
 
 
 def test_own_rules_go_first():
@@ -98,7 +98,7 @@ def test_own_rules_go_first():
         {"name": "PIN", "pattern": r"pin (?P<value>\d+)"},
     )
     own = redactor(PrivacyConfig(redact=(), rules=rules))
-    assert own.text("#W1234567, pin 4711, pin 4712") == "[ORDER_1], pin [PIN_1], pin [PIN_2]"
+    assert own.redact_text("#W1234567, pin 4711, pin 4712") == "[ORDER_1], pin [PIN_1], pin [PIN_2]"
 
 
 def test_a_number_of_json_is_looked_at_like_a_text():
@@ -109,7 +109,7 @@ def test_a_number_of_json_is_looked_at_like_a_text():
         "orders": [4111111111111111, 7, True, 1.5, 1700000000],
     }
     made = case(user("Hi"), agent(calls=[call("pay", **told)]))
-    assert redactor(ALL).case(made).transcript.turns[1].tool_calls[0].arguments == {
+    assert redactor(ALL).redact_case(made).transcript.turns[1].tool_calls[0].arguments == {
         "card_number": "[CARD_1]",
         "phone": "[PHONE_1]",
         "phone_numbers": ["[PHONE_1]", "[PHONE_2]"],
@@ -126,7 +126,7 @@ def test_a_telling_name_tells_of_each_part_of_a_list():
         "total_tokens": 12345678,
     }
     made = case(user("Hi"), metadata=told)
-    assert redactor(ALL).case(made).metadata == {
+    assert redactor(ALL).redact_case(made).metadata == {
         "api_keys": ["[SECRET_1]", "[SECRET_2]"],
         "tokens": ("[SECRET_1]",),
         "signing_key": "[SECRET_3]",
@@ -136,7 +136,7 @@ def test_a_telling_name_tells_of_each_part_of_a_list():
 
 
 def test_a_tab_before_a_credential_does_not_hide_it_from_the_case():
-    shown = redactor(PrivacyConfig()).case(case(user("Bearer\tabcdefgh12345678")))
+    shown = redactor(PrivacyConfig()).redact_case(case(user("Bearer\tabcdefgh12345678")))
     assert shown.transcript.turns[0].text == "Bearer\t[SECRET_1]"
 
 
@@ -151,7 +151,7 @@ def test_a_tab_before_a_credential_does_not_hide_it_from_the_case():
 )
 def test_an_own_rule_may_find_nothing_and_brackets(pattern: str, text: str, shown: str):
     own = redactor(PrivacyConfig(redact=(), rules=({"name": "OWN", "pattern": pattern},)))
-    assert own.text(text) == shown
+    assert own.redact_text(text) == shown
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_a_rule_that_cannot_work_is_refused(rule, said):
 
 
 def test_of_overlapping_entities_the_first_given_stays():
-    assert apart([(5, 20, "PERSON"), (0, 7, "ORG"), (30, 31, "X")]) == [
+    assert without_overlaps([(5, 20, "PERSON"), (0, 7, "ORG"), (30, 31, "X")]) == [
         (5, 20, "PERSON"),
         (30, 31, "X"),
     ]

@@ -12,7 +12,7 @@ from assizes.judge.rubrics.rubric import (
     Rubric,
     built_in_rubrics,
     metric_of,
-    parsed_rubric,
+    parse_rubric,
     prompt_text,
     rubrics,
 )
@@ -176,7 +176,7 @@ def test_response_delivery_level_three_names_two_questions_in_a_turn():
 def test_tiers_and_score_types_are_closed_sets():
     given = TONE.replace('"delivery"', '"mood"')
     with pytest.raises(ConfigurationError, match=r"tier.*given: 'mood'"):
-        parsed_rubric(given, "tone.toml")
+        parse_rubric(given, "tone.toml")
     assert {r.tier for r in built_in_rubrics()} == {
         "execution",
         "knowledge",
@@ -188,19 +188,19 @@ def test_tiers_and_score_types_are_closed_sets():
 @pytest.mark.row("000-63")
 def test_a_score_type_is_scored_or_binary():
     with pytest.raises(ConfigurationError, match=r"score_type.*given: 'yes_no'"):
-        parsed_rubric(TONE.replace('"binary"', '"yes_no"'), "tone.toml")
+        parse_rubric(TONE.replace('"binary"', '"yes_no"'), "tone.toml")
     assert {r.score_type for r in built_in_rubrics()} == {"scored", "binary"}
 
 
 def test_the_prompt_shows_the_examples_a_rubric_names_and_all_by_default():
-    tone = parsed_rubric(TONE, "tone.toml")
+    tone = parse_rubric(TONE, "tone.toml")
     assert prompt_text(tone) == (
         "## tone (pass/fail)\n"
         "Friendly and calm.\n"
         "pass: Friendly throughout. E.g. Thanks the user.\n"
         "fail: Unfriendly."
     )
-    none = parsed_rubric(TONE.replace("\n[levels.pass]", "prompt_examples = []\n[levels.pass]"), "")
+    none = parse_rubric(TONE.replace("\n[levels.pass]", "prompt_examples = []\n[levels.pass]"), "")
     assert "E.g." not in prompt_text(none)
     routing = built_in("tool_routing")
     assert [f"E.g. {x.example}" in prompt_text(routing) for _, x in routing.ordered_levels] == [
@@ -209,16 +209,16 @@ def test_the_prompt_shows_the_examples_a_rubric_names_and_all_by_default():
 
 
 def test_a_metric_carries_the_whole_rubric_and_its_hash():
-    metric = metric_of(parsed_rubric(TONE, "tone.toml"))
+    metric = metric_of(parse_rubric(TONE, "tone.toml"))
     assert metric.scale is Scale.BINARY
     assert metric.rubric == "pass: Friendly throughout. E.g. Thanks the user.\nfail: Unfriendly."
-    assert metric.rubric_hash == parsed_rubric(TONE, "elsewhere.toml").content_hash()
+    assert metric.rubric_hash == parse_rubric(TONE, "elsewhere.toml").content_hash()
 
 
 def test_the_hash_follows_the_content_and_not_its_layout():
-    tone = parsed_rubric(TONE, "tone.toml").content_hash()
-    comment = parsed_rubric(f"# a comment\n\n{TONE}", "tone.toml").content_hash()
-    changed = parsed_rubric(TONE.replace("Unfriendly.", "Unfriendly!"), "tone.toml").content_hash()
+    tone = parse_rubric(TONE, "tone.toml").content_hash()
+    comment = parse_rubric(f"# a comment\n\n{TONE}", "tone.toml").content_hash()
+    changed = parse_rubric(TONE.replace("Unfriendly.", "Unfriendly!"), "tone.toml").content_hash()
     assert len(tone) == 16
     assert comment == tone
     assert changed != tone

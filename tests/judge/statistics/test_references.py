@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from assizes.judge.statistics.clusters import Sample, cluster_sums
-from assizes.judge.statistics.counted import Counted
+from assizes.judge.statistics.counted import CountedSample
 from assizes.judge.statistics.effects import DRAWS, SEED
 from assizes.judge.statistics.intervals import (
     mean_interval,
@@ -79,7 +79,7 @@ def test_without_clusters_error_and_interval_are_those_of_t(values):
 @given(st.lists(scores, min_size=2, max_size=60))
 def test_values_that_are_counted_say_what_they_say_one_by_one(values):
     known, times = np.unique(values, return_counts=True)
-    counted, alone = Counted(known, times.astype(float)), Sample.of(values)
+    counted, alone = CountedSample(known, times.astype(float)), Sample.of(values)
     assert (counted.size, counted.clusters) == (alone.size, alone.clusters)
     assert counted.mean == near(float(np.mean(values)))
     assert counted.error == near(float(stats.sem(values)))
@@ -92,7 +92,7 @@ def test_values_that_are_counted_say_what_they_say_one_by_one(values):
 def test_a_rate_that_is_counted_has_wilsons_interval(passed, failed):
     held = [(0.0, failed), (1.0, passed)] if passed else [(0.0, failed)]
     values, times = (np.array(one, dtype=float) for one in zip(*held, strict=True))
-    span = rate_interval(Counted(values, times))
+    span = rate_interval(CountedSample(values, times))
     of_one_by_one = rate_interval(Sample.of([1.0] * passed + [0.0] * failed))
     assert (span.low, span.high) == near((of_one_by_one.low, of_one_by_one.high))
     wanted = stats.binomtest(passed, passed + failed).proportion_ci(0.95, method="wilson")

@@ -10,13 +10,13 @@ import pytest
 from assizes.judge.comparison import counted_metrics as counting
 from assizes.judge.comparison.compare import compare
 from assizes.judge.comparison.counted_metrics import counted_metrics
-from assizes.judge.comparison.labels import labelled
+from assizes.judge.comparison.labels import case_labels
 from assizes.judge.comparison.measures import case_table
 from assizes.judge.comparison.paired_metrics import metric_names
 from assizes.judge.config.run import ComparisonConfig
 from assizes.judge.statistics.clusters import Sample
-from assizes.judge.statistics.counted import Counted
-from assizes.judge.statistics.effects import bounded
+from assizes.judge.statistics.counted import CountedSample
+from assizes.judge.statistics.effects import combined_word
 from assizes.judge.statistics.intervals import mean_interval, quantile_interval, rate_interval
 from tests.judge.run_frames import case_row, fraction_row, lazy, run_of, score_row, summary_of
 
@@ -35,13 +35,13 @@ def test_there_is_no_interval_without_values_or_within_one_cluster():
 
 
 def test_one_value_that_is_counted_has_no_error_that_anybody_knows():
-    assert Counted(np.array([3.0]), np.array([1.0])).error == float("inf")
-    assert Counted(np.array([3.0]), np.array([2.0])).error == 0.0
+    assert CountedSample(np.array([3.0]), np.array([1.0])).error == float("inf")
+    assert CountedSample(np.array([3.0]), np.array([2.0])).error == 0.0
 
 
 @pytest.mark.parametrize(("point", "worst", "best"), list(product(WORDS, repeat=3)))
 def test_no_word_is_given_that_another_filling_would_contradict(point, worst, best):
-    word = bounded(point, worst, best)
+    word = combined_word(point, worst, best)
     if point == worst == best:
         assert word == point
     elif "regressed" in (point, worst, best) or "inconclusive" in (point, worst, best):
@@ -82,7 +82,7 @@ def test_a_kind_of_case_that_is_too_rare_to_stand_alone_stands_with_the_others()
 
 def test_a_label_that_no_case_has_is_null_for_all():
     table = case_table(lazy("cases", [case_row("a"), case_row("b")])).cases
-    assert labelled(table, "region")["label"].to_list() == [None, None]
+    assert case_labels(table, "region")["label"].to_list() == [None, None]
 
 
 def test_a_failure_code_in_a_few_clusters_says_nothing():

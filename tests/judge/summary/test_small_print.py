@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from assizes.judge.calibration.calibrate import Subject, calibrate
+from assizes.judge.calibration.calibrate import CalibrationSubject, calibrate
 from assizes.judge.calibration.fingerprint import judge_fingerprint
-from assizes.judge.calibration.grades import Rated
+from assizes.judge.calibration.grades import RatedItem
 from assizes.judge.comparison.compare import compare
-from assizes.judge.comparison.paired_cases import LISTED
+from assizes.judge.comparison.paired_cases import MAX_LISTED
 from assizes.judge.config.calibration import CalibrationConfig
 from assizes.judge.config.privacy import PrivacyConfig
 from assizes.judge.config.run import ComparisonConfig
-from assizes.judge.engine.votes import Vote, reduced
-from assizes.judge.injection.disguises import Shape, readings
+from assizes.judge.engine.votes import Vote, reduce_votes
+from assizes.judge.injection.disguises import TextShape, readings
 from assizes.judge.injection.flags import flags
 from assizes.judge.redaction.redaction import redactor
 from assizes.judge.rows import as_json, frame
@@ -41,10 +41,10 @@ def test_a_model_of_a_panel_that_never_answered_is_named_while_others_did():
 
 def test_people_who_graded_nothing_in_common_are_no_pair():
     items = [
-        Rated(f"c{n}", f"c{n}", {"ann": 1.0, "bob": 1.0} if n % 2 else {"cy": 1.0}, n % 3 > 0)
+        RatedItem(f"c{n}", f"c{n}", {"ann": 1.0, "bob": 1.0} if n % 2 else {"cy": 1.0}, n % 3 > 0)
         for n in range(40)
     ]
-    subject = Subject("verdict", "judge-1", "f1", "labels.csv", "h1")
+    subject = CalibrationSubject("verdict", "judge-1", "f1", "labels.csv", "h1")
     found = calibrate(subject, items, CalibrationConfig())
     assert [pair.raters for pair in found.ceiling.pairs] == [("ann", "bob")]
 
@@ -60,7 +60,7 @@ def test_a_metric_of_another_judge_does_not_depend_on_which_metrics_share_a_prom
 
 def test_votes_of_yes_and_no_agree_by_their_verdicts():
     def row(case_id, *votes):
-        (score,) = reduced([Vote("m", n, [Score.of(YES, one)]) for n, one in enumerate(votes)])
+        (score,) = reduce_votes([Vote("m", n, [Score.of(YES, one)]) for n, one in enumerate(votes)])
         told = {"case_id": case_id, "metric": "polite", "part": "", "status": "scored"}
         run = {"run_id": "run", "repetition": 0, "judge": "asking"}
         return {**run, **told, "details": as_json(dict(score.details))}
@@ -72,7 +72,7 @@ def test_votes_of_yes_and_no_agree_by_their_verdicts():
 def test_votes_that_pass_and_fail_on_one_level_flip():
     done = Metric("done", scale=Scale.BINARY)
     cast = [Vote("m", n, [Score.of(done, 5, passed=one)]) for n, one in enumerate((True, False))]
-    (score,) = reduced(cast)
+    (score,) = reduce_votes(cast)
     row = score_row("c0", "done", 0, passed=False, details=as_json(dict(score.details)))
     (one,) = stability(frame("scores", [row]).lazy())
     assert one.flip_rate == 1.0
@@ -80,7 +80,7 @@ def test_votes_that_pass_and_fail_on_one_level_flip():
 
 def test_the_votes_of_a_run_are_among_its_numbers():
     votes = [Vote("m", n, [Score.of(YES, one)]) for n, one in enumerate((1, 0))]
-    (score,) = reduced(votes)
+    (score,) = reduce_votes(votes)
     row = score_row(
         "c0", "polite", 0, label="no", passed=False, details=as_json(dict(score.details))
     )
@@ -90,13 +90,13 @@ def test_the_votes_of_a_run_are_among_its_numbers():
 
 
 def test_of_more_errored_cases_than_are_listed_the_first_ones_are():
-    names = [f"c{n:05}" for n in range(LISTED + 3)]
+    names = [f"c{n:05}" for n in range(MAX_LISTED + 3)]
     before = run_of([case_row(name) for name in names], run_id="before")
     after = run_of([case_row(name, None) for name in names], run_id="after")
     found = compare(before, after, ComparisonConfig())
     listed = [one.test_case_id for one in found.test_case_comparisons]
-    assert listed == names[:LISTED]
-    assert found.aggregate.total_errors == LISTED + 3
+    assert listed == names[:MAX_LISTED]
+    assert found.aggregate.total_errors == MAX_LISTED + 3
 
 
 def test_the_reasons_are_those_of_the_mode():
@@ -131,7 +131,7 @@ def test_of_the_cautions_of_a_run_those_that_touch_the_comparison_are_told_again
 
 
 def read(text: str) -> dict[str, str]:
-    return dict(readings(text, Shape.of(text)))
+    return dict(readings(text, TextShape.of(text)))
 
 
 def test_a_word_spelled_out_once_is_no_disguise_and_an_order_spelled_out_is():
@@ -148,14 +148,14 @@ def test_what_stands_below_a_telling_name_is_searched_and_not_taken_for_the_secr
     hide = redactor(PrivacyConfig(redact=("secret", "email")))
     arguments = {"password": {"hint": "ask ada@example.com"}, "token": None, "key": True}
     talk = case(user("Hi"), agent(calls=[call("f", **arguments)]))
-    (hidden,) = hide.case(talk).transcript.turns[1].tool_calls
+    (hidden,) = hide.redact_case(talk).transcript.turns[1].tool_calls
     assert hidden.arguments == {**arguments, "password": {"hint": "ask [EMAIL_1]"}}
 
 
 def test_a_name_that_is_itself_hidden_does_not_keep_its_value_from_being_searched():
     hide = redactor(PrivacyConfig(redact=("secret", "email")))
     talk = case(agent(calls=[call("f", **{"ada@example.com token": "bob@example.com", "n": 3})]))
-    (hidden,) = hide.case(talk).transcript.turns[0].tool_calls
+    (hidden,) = hide.redact_case(talk).transcript.turns[0].tool_calls
     assert "example.com" not in as_json(hidden.arguments)
     assert hidden.arguments["n"] == 3
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assizes.judge.engine.votes import Vote, escalated, reduced
+from assizes.judge.engine.votes import Vote, escalate_scores, reduce_votes
 from assizes.judge.rows import as_json, frame
 from assizes.judge.score import Metric, Scale, Score
 from assizes.judge.summary.vote_stability import stability
@@ -32,7 +32,7 @@ def rows(*cases: list[Score]):
 
 def voted(*raws: int, models=("a",)) -> list[Score]:
     each = len(raws) // len(models)
-    return reduced(
+    return reduce_votes(
         [Vote(models[n // each], n % each, [Score.of(LEVEL, raw)]) for n, raw in enumerate(raws)]
     )
 
@@ -60,5 +60,5 @@ def test_shares_without_such_pairs_are_null():
 
 def test_escalated_cases_are_counted_and_their_first_vote_is_compared_with_nobody():
     first = [Vote("small", 0, [Score.of(LEVEL, 2)])]
-    (one,) = stability(rows(escalated([Score.of(LEVEL, 4)], first, "unsure")))
+    (one,) = stability(rows(escalate_scores([Score.of(LEVEL, 4)], first, "unsure")))
     assert (one.cases, one.escalated, one.flip_rate, one.agreement) == (0, 1, None, None)

@@ -15,7 +15,7 @@ from assizes.judge.errors import ModelError
 from assizes.judge.families.rag.entries import built_in
 from assizes.judge.families.rag.judges import AnswerJudge, RetrievalJudge, YesNoRubric
 from assizes.judge.families.rag.measures import AgentUsage, DocumentRecall
-from assizes.judge.models.scripted import Scripted
+from assizes.judge.models.scripted import ScriptedModel
 from assizes.judge.protocol import Ask, Judge
 from assizes.judge.rows import as_json, frame
 from assizes.judge.score import Score
@@ -45,7 +45,9 @@ def answering(ask: Ask[Any]) -> dict[str, Any]:
 
 def heard(cases: Sequence[Case], judges: Sequence[Judge]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The rows of `cases` and `scores` after these judges have heard these cases."""
-    engine = Engine(Scripted([answering] * 99, None), LimitsConfig(max_in_flight=4, timeout_s=5))
+    engine = Engine(
+        ScriptedModel([answering] * 99, None), LimitsConfig(max_in_flight=4, timeout_s=5)
+    )
 
     async def scores(judge: Judge, one: Case) -> list[Score]:
         return (await engine.hear(judge, one)).scores

@@ -7,15 +7,15 @@ import json
 import pytest
 
 from assizes.judge.case import Case, Expected, ToolCall
-from assizes.judge.catalog import Court
-from assizes.judge.engine.hearings import Heard
+from assizes.judge.catalog import JudgePanel
+from assizes.judge.engine.hearings import HearingResult
 from assizes.judge.score import Metric, Scale, Score
-from assizes.judge.verdicts.case_rows import Origin, findings, has_ground_truth
+from assizes.judge.verdicts.case_rows import RowKey, findings, has_ground_truth
 from assizes.judge.verdicts.fixes import GENERATION_FIX, RETRIEVAL_FIX
 from tests.builders import agent, call, case, result, user
 from tests.judge.verdicts.quality_scores import Promising, rated
 
-ORIGIN = Origin("run", "t.jsonl", 0)
+ORIGIN = RowKey("run", "t.jsonl", 0)
 FRESH = Metric(
     "freshness",
     gate="quality",
@@ -29,19 +29,19 @@ JUDGES = (
     Promising("chunk_relevance", (Metric("chunk_relevance", gate="quality"),)),
     Promising("document_recall", (Metric("document_recall"),)),
 )
-COURT = Court(JUDGES, {}, tuple(one for judge in JUDGES for one in judge.metrics), 75.0)
+COURT = JudgePanel(JUDGES, {}, tuple(one for judge in JUDGES for one in judge.metrics), 75.0)
 
 
 def expecting(**expected) -> Case:
     return case(user("hi"), agent("hello"), expected=Expected(**expected))
 
 
-def heard_by(scores: dict[str, Score | str | None]) -> list[Heard]:
+def heard_by(scores: dict[str, Score | str | None]) -> list[HearingResult]:
     found = []
     for judge in JUDGES:
         given = scores.get(judge.name, Score.skipped(judge.name, "missing input"))
         score = given if isinstance(given, Score) else rated(judge.name, given)
-        found.append(Heard(judge, [score], []))
+        found.append(HearingResult(judge, [score], []))
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assizes.judge.score import Metric, Scale, Score
-from assizes.judge.verdicts.contradictions import BLAME, PRAISE, suspicion
+from assizes.judge.verdicts.contradictions import BLAME, PRAISE, contradiction
 
 
 def scored(raw: float, said: str, scale: Scale = Scale.SCORED, key: str = "rationale") -> Score:
@@ -15,14 +15,14 @@ def scored(raw: float, said: str, scale: Scale = Scale.SCORED, key: str = "ratio
 @pytest.mark.parametrize("phrase", BLAME)
 def test_blame_is_at_odds_with_a_high_score_only(phrase: str):
     said = f"The agent {phrase.upper()}."
-    at_odds = [suspicion(scored(level, said)) is not None for level in range(6)]
+    at_odds = [contradiction(scored(level, said)) is not None for level in range(6)]
     assert at_odds == [False, False, False, False, True, True]
 
 
 @pytest.mark.parametrize("phrase", PRAISE)
 def test_praise_is_at_odds_with_a_low_score_only(phrase: str):
     said = f"It was {phrase}, all of it."
-    at_odds = [suspicion(scored(level, said)) is not None for level in range(6)]
+    at_odds = [contradiction(scored(level, said)) is not None for level in range(6)]
     assert at_odds == [True, True, False, False, False, False]
 
 
@@ -38,11 +38,13 @@ def test_praise_is_at_odds_with_a_low_score_only(phrase: str):
     ],
 )
 def test_praise_that_is_taken_back_counts_for_nothing(said: str):
-    assert suspicion(scored(0, said)) is None
+    assert contradiction(scored(0, said)) is None
 
 
 def test_what_is_at_odds_is_said():
-    found = suspicion(scored(0, "Not perfect at first, then no issues.", Scale.YES_NO, "reasoning"))
+    found = contradiction(
+        scored(0, "Not perfect at first, then no issues.", Scale.YES_NO, "reasoning")
+    )
     assert found == "value 0, but its rationale says 'no issues'"
 
 
@@ -56,4 +58,4 @@ def test_what_is_at_odds_is_said():
     ],
 )
 def test_what_is_no_rating_is_not_looked_at(score: Score):
-    assert suspicion(score) is None
+    assert contradiction(score) is None

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from assizes.judge.score import Metric, Scale, Score
 from assizes.judge.verdicts.gates import success
-from assizes.judge.verdicts.verdict import Verdict, verdict
+from assizes.judge.verdicts.verdict import CaseVerdict, verdict
 from tests.judge.verdicts.quality_scores import QUALITY, all_of, measured, precise, rated, ratings
 
 JUDGES = all_of("judges", ("sql", "search", "answer_criteria"))
@@ -44,7 +44,7 @@ def mixed(*scores, weights=ROUTING, gates=JUDGES | RAG):
 
 @pytest.mark.row("002-57")
 def test_a_case_passes_when_every_judge_that_applied_passed():
-    assert by_judges(measured("sql", 0.8), measured("search", 0.65, threshold=0.6)) == Verdict(
+    assert by_judges(measured("sql", 0.8), measured("search", 0.65, threshold=0.6)) == CaseVerdict(
         overall_score=72.5,
         score_passed=None,
         passed=True,
@@ -71,7 +71,7 @@ def test_the_mean_of_the_judges_has_two_decimals():
 
 @pytest.mark.row("002-58")
 def test_a_case_to_which_no_judge_applies_is_skipped():
-    assert by_judges() == Verdict(
+    assert by_judges() == CaseVerdict(
         overall_score=None,
         score_passed=None,
         passed=None,
@@ -103,7 +103,7 @@ def test_turns_enter_the_case_through_the_mean_of_their_judge():
 def test_a_judge_that_could_not_be_had_makes_the_case_errored():
     error = TIMEOUT.format("search")
     found = by_judges(measured("sql", 0.1), rated("search", None))
-    assert found == Verdict(
+    assert found == CaseVerdict(
         None, None, False, "error", "errored", error, None, f"ERROR ({error})", {}
     )
 
@@ -224,7 +224,7 @@ def test_a_failed_case_has_a_root_cause_though_no_list_names_it():
 def test_an_error_without_a_no_leaves_quality_undecided():
     error = TIMEOUT.format("safety")
     found = by_quality(*ratings(safety=None, correctness="yes", groundedness="yes"))
-    assert found == Verdict(
+    assert found == CaseVerdict(
         None, None, None, "error", "errored", error, None, f"ERROR ({error})", {}
     )
 
@@ -248,7 +248,7 @@ def test_a_quality_score_that_says_neither_yes_nor_no_decides_nothing():
 
 def test_a_conversation_and_judges_that_all_pass_decide_together():
     found = mixed(levelled(4), measured("sql", 0.9), rated("safety", "yes"))
-    assert found == Verdict(
+    assert found == CaseVerdict(
         overall_score=80.0,
         score_passed=True,
         passed=True,

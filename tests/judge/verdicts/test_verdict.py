@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assizes.judge.score import Metric, Scale, Score
-from assizes.judge.verdicts.verdict import Verdict, overall_score, verdict
+from assizes.judge.verdicts.verdict import CaseVerdict, overall_score, verdict
 
 W8 = {
     "tool_routing": 0.15,
@@ -176,7 +176,7 @@ def test_a_failed_binary_metric_does_not_fail_a_case_by_itself():
 @pytest.mark.row("001-13", "001-28", "001-77")
 def test_a_case_whose_outcomes_all_hold_passes_with_any_score():
     found = held([Score("tool_routing", value=0.1), *checklist(True, True)], ROUTING)
-    assert found == Verdict(
+    assert found == CaseVerdict(
         overall_score=10.0,
         score_passed=False,
         passed=True,
@@ -252,7 +252,7 @@ def test_a_metric_that_could_not_be_had_makes_the_case_errored_and_leaves_it_wit
         *checklist(True, True),
     ]
     error = "timeout: conversation_management, response_delivery (no answer in 120 s)"
-    assert held(scores) == Verdict(
+    assert held(scores) == CaseVerdict(
         overall_score=None,
         score_passed=None,
         passed=False,
@@ -288,7 +288,7 @@ def test_a_failed_metric_without_weight_does_not_touch_the_verdict():
 @pytest.mark.parametrize("weights", [ROUTING, {}])
 def test_a_case_to_which_nothing_applies_is_skipped(weights):
     found = held([Score.skipped("tool_routing", "status is 'running'")], weights)
-    assert found == Verdict(
+    assert found == CaseVerdict(
         None, None, None, None, "skipped", None, None, "SKIPPED (status is 'running')", {}
     )
 

@@ -14,16 +14,16 @@ import pytest
 from assizes.judge.config.prices import Price
 from assizes.judge.config.run import LimitsConfig
 from assizes.judge.engine.batching import Batches, batches_of, model_mark
-from assizes.judge.engine.ledger import Account, Call
+from assizes.judge.engine.ledger import Account, PlannedCall
 from assizes.judge.errors import Halted, Inconclusive, ModelError, OverBudget, StoreError
 from assizes.judge.models.batch_lines import BatchStatus
 from assizes.judge.models.model import Completion, UnusableReply, model_for
 from assizes.judge.prompts.reply_request import most_sent
 from assizes.judge.protocol import Ask, Prompt
-from assizes.tasks.batch.batch_calls import LookPace
-from assizes.tasks.batch.batch_client import BLIND_LOOKS, Desk, Supplies
-from assizes.tasks.batch.batch_files import Drafts, Most
-from assizes.tasks.batch.batch_log import BatchBook, BatchRecord, Inbox, Keys
+from assizes.tasks.batch.batch_calls import PollInterval
+from assizes.tasks.batch.batch_client import MAX_FAILED_POLLS, BatchClient, BatchDependencies
+from assizes.tasks.batch.batch_files import BatchLimits, Drafts
+from assizes.tasks.batch.batch_log import BatchedKeys, BatchLog, BatchRecord, BatchResults
 from assizes.tasks.spending.ledger import SqliteLedger
 from assizes.tasks.spending.ledger_file import write_stop
 from tests.doubles.fixtures import OpenAIServer, running_openai_server
@@ -32,7 +32,7 @@ from tests.judge.engine.calls import Reply, config
 RECORD = BatchRecord("run-1", 1, 1, "openai/stub", "0" * 12, asks=2, keys_hash="f" * 64)
 CAME = Completion('{"score": 4}', "stub", 10, 5, 0.25, flags=("batch",))
 REFUSED = UnusableReply("refused", "no", CAME)
-PACE = LookPace(0.02, 0.1)
+PACE = PollInterval(0.02, 0.1)
 PRICE = Price(input_usd_per_million=1.0, output_usd_per_million=4.0)
 
 
@@ -49,22 +49,22 @@ def place(request, tmp_path):
 
 
 def test_a_record_is_read_back_as_it_was_noted_by_any_later_process(place):
-    book = BatchBook(*place, "run-1")
+    book = BatchLog(*place, "run-1")
     book.prepare(RECORD, [(key_of(1), 7), (key_of(2), 8)])
     book.save(replace(RECORD, state="submitted", batch_id="batch_1"))
     later = replace(RECORD, round=10)
     book.prepare(later, [])
 
-    again = BatchBook(*place, "run-1")
+    again = BatchLog(*place, "run-1")
     assert again.records() == [replace(RECORD, state="submitted", batch_id="batch_1"), later]
     assert again.tickets(RECORD) == {key_of(1): 7, key_of(2): 8}
-    assert BatchBook(*place, "run-2").records() == []
+    assert BatchLog(*place, "run-2").records() == []
 
 
 def test_first_attempts_that_did_not_fit_are_kept_with_their_codes(place):
-    book = BatchBook(*place, "run-1")
-    book.keep_given(RECORD, {key_of(1): CAME, key_of(2): REFUSED})
-    given = BatchBook(*place, "run-1").given()
+    book = BatchLog(*place, "run-1")
+    book.save_first_attempts(RECORD, {key_of(1): CAME, key_of(2): REFUSED})
+    given = BatchLog(*place, "run-1").first_attempts()
 
     assert given[key_of(1)] == CAME
     assert (given[key_of(2)].code, given[key_of(2)].detail) == ("refused", "no")
@@ -72,13 +72,13 @@ def test_first_attempts_that_did_not_fit_are_kept_with_their_codes(place):
 
 
 def test_a_part_that_another_process_has_prepared_is_refused(place):
-    BatchBook(*place, "run-1").prepare(RECORD, [])
+    BatchLog(*place, "run-1").prepare(RECORD, [])
     with pytest.raises(StoreError, match="another process works on this run"):
-        BatchBook(*place, "run-1").prepare(RECORD, [])
+        BatchLog(*place, "run-1").prepare(RECORD, [])
 
 
 def test_a_record_that_cannot_be_read_is_named(tmp_path: Path):
-    book = BatchBook(str(tmp_path), {}, "run-1")
+    book = BatchLog(str(tmp_path), {}, "run-1")
     book.prepare(RECORD, [])
     (tmp_path / "batches/run-1/1-1.json").write_text("{")
     with pytest.raises(StoreError, match="1-1.json is no record of a batch"):
@@ -89,16 +89,16 @@ def test_a_record_that_cannot_be_read_is_named(tmp_path: Path):
 
 
 def test_what_came_is_taken_once(tmp_path: Path):
-    inbox = Inbox(tmp_path)
-    inbox.put([("a", CAME), ("b", CAME), ("b", CAME)])
+    inbox = BatchResults(tmp_path)
+    inbox.add([("a", CAME), ("b", CAME), ("b", CAME)])
 
-    assert (inbox.take("a"), inbox.take("a"), inbox.take("c")) == (CAME, None, None)
-    assert (inbox.rest(), inbox.rest()) == ({"b": CAME}, {})
+    assert (inbox.pop("a"), inbox.pop("a"), inbox.pop("c")) == (CAME, None, None)
+    assert (inbox.pop_all(), inbox.pop_all()) == ({"b": CAME}, {})
     inbox.close()
 
 
 def test_keys_are_told_apart_and_may_be_dropped():
-    keys = Keys()
+    keys = BatchedKeys()
     assert [keys.add("ab" * 32), keys.add("ab" * 32), keys.add("cd" * 32)] == [True, False, True]
     keys.drop(["ab" * 32])
     assert ("ab" * 32 in keys, "cd" * 32 in keys) == (False, True)
@@ -122,7 +122,7 @@ def test_drafts_are_cut_where_a_provider_takes_no_more_and_for_each_model(
     tmp_path: Path, judge_server
 ):
     one, other = model_of(judge_server), model_of(judge_server, "other")
-    with Drafts(tmp_path, Most(asks=2)) as drafts:
+    with Drafts(tmp_path, BatchLimits(asks=2)) as drafts:
         written(drafts, one, range(3))
         written(drafts, other, range(3, 4))
         written(drafts, one, range(4, 5))
@@ -140,14 +140,14 @@ def test_drafts_are_cut_where_a_provider_takes_no_more_and_for_each_model(
 
     small = tmp_path / "small"
     small.mkdir()
-    with Drafts(small, Most(size=found[0].size - 1)) as drafts:
+    with Drafts(small, BatchLimits(size=found[0].size - 1)) as drafts:
         written(drafts, one, range(2))
     assert [draft.asks for draft in drafts.close()] == [1, 1]
 
 
 def test_the_worst_case_of_a_draft_is_at_the_price_of_a_batch(tmp_path: Path, judge_server):
     model = model_of(judge_server)
-    with Drafts(tmp_path, Most()) as drafts:
+    with Drafts(tmp_path, BatchLimits()) as drafts:
         written(drafts, model, [1])
     ((_, usd),) = drafts.close()[0].worst_cases()
 
@@ -165,20 +165,20 @@ class Sitting:
         server: OpenAIServer,
         name: str = "stub",
         ledger: str = "ledger.db",
-        pace: LookPace = PACE,
+        pace: PollInterval = PACE,
         **limits,
     ) -> None:
         self.model = model_of(server, name)
         self.ledger = SqliteLedger(str(folder / ledger), "run-1", LimitsConfig(**limits))
-        self.book = BatchBook(str(folder / "replies"), {}, "run-1")
+        self.book = BatchLog(str(folder / "replies"), {}, "run-1")
         self.own = folder / f"sitting-{len(list(folder.glob('sitting-*')))}"
         self.own.mkdir()
         self.office = batches_of(self.model)
         self.offices = {model_mark(self.model): self.office}
-        self.desk = Desk(
-            Supplies(
+        self.desk = BatchClient(
+            BatchDependencies(
                 *(self.book, self.offices, self.ledger, pace),
-                *(self.ledger.stopped, self.ledger.path),
+                *(self.ledger.stopped_at, self.ledger.path),
             ),
             self.own,
         )
@@ -186,7 +186,7 @@ class Sitting:
     async def submit(self, numbers) -> None:
         folder = self.own / f"round-{len(list(self.own.glob('round-*')))}"
         folder.mkdir()
-        with Drafts(folder, Most(asks=3)) as drafts:
+        with Drafts(folder, BatchLimits(asks=3)) as drafts:
             written(drafts, self.model, numbers)
         await self.desk.submit(drafts.close())
 
@@ -202,13 +202,13 @@ async def test_a_round_is_handed_in_waited_for_taken_and_closed(tmp_path: Path, 
     sitting = Sitting(tmp_path, judge_server)
     await sitting.submit(range(4))
     assert sitting.states == ["submitted", "submitted"]
-    assert sitting.ledger.spent().open_calls == 4
+    assert sitting.ledger.run_account().open_calls == 4
 
     await sitting.desk.collect()
     assert await sitting.taken(range(4)) == [True] * 4
     assert await sitting.desk.close_round() == {}
     assert sitting.states == ["collected", "collected"]
-    account = sitting.ledger.spent()
+    account = sitting.ledger.run_account()
     assert (account.calls, account.open_calls) == (4, 0)
     stats = judge_server.stats()
     tokens = stats["input_tokens"], stats["output_tokens"]
@@ -223,7 +223,7 @@ async def test_what_nobody_took_is_given_to_asks_put_by_themselves(tmp_path: Pat
 
     given = await sitting.desk.close_round()
     assert set(given) == {key_of(0), key_of(1)}
-    assert BatchBook(str(tmp_path / "replies"), {}, "run-1").given().keys() == given.keys()
+    assert BatchLog(str(tmp_path / "replies"), {}, "run-1").first_attempts().keys() == given.keys()
 
 
 async def test_a_later_sitting_collects_what_an_earlier_one_handed_in(tmp_path: Path, judge_server):
@@ -231,7 +231,7 @@ async def test_a_later_sitting_collects_what_an_earlier_one_handed_in(tmp_path: 
     later = Sitting(tmp_path, judge_server)
     await later.desk.reopen()
 
-    assert later.desk.asked(key_of(1))
+    assert later.desk.has_asked(key_of(1))
     await later.desk.collect()
     assert await later.taken(range(2)) == [True, True]
     assert judge_server.stats()["batches"] == 1
@@ -243,13 +243,13 @@ async def test_a_sitting_that_died_after_collecting_is_repeated_without_being_pa
     first = Sitting(tmp_path, judge_server)
     await first.submit(range(2))
     await first.desk.collect()
-    spent = first.ledger.spent()
+    spent = first.ledger.run_account()
     later = Sitting(tmp_path, judge_server)
     await later.desk.reopen()
     await later.desk.collect()
 
     assert await later.taken(range(2)) == [True, True]
-    assert later.ledger.spent() == spent
+    assert later.ledger.run_account() == spent
 
 
 async def test_a_batch_whose_id_was_never_noted_is_found_by_its_tag(tmp_path: Path, judge_server):
@@ -276,8 +276,8 @@ async def test_a_part_that_was_never_handed_in_costs_nothing_and_frees_its_asks(
     await later.desk.reopen()
 
     assert later.states == ["dropped"]
-    assert not later.desk.asked(key_of(0))
-    assert (later.ledger.spent().usd, later.ledger.spent().open_calls) == (0.0, 0)
+    assert not later.desk.has_asked(key_of(0))
+    assert (later.ledger.run_account().usd, later.ledger.run_account().open_calls) == (0.0, 0)
     await later.submit(range(2))
     assert later.states == ["dropped", "submitted"]
 
@@ -288,7 +288,7 @@ async def test_a_round_over_the_budget_is_not_handed_in_at_all(tmp_path: Path, j
         await sitting.submit(range(8))
 
     assert set(sitting.states) == {"dropped"}
-    assert sitting.ledger.spent() == Account(0, 0.0)
+    assert sitting.ledger.run_account() == Account(0, 0.0)
     assert judge_server.stats()["batches"] == 0
 
 
@@ -340,13 +340,13 @@ class AwayFor:
 async def test_the_patience_with_each_batch_is_its_own_however_many_are_waited_for(
     tmp_path: Path, judge_server
 ):
-    sitting = Sitting(tmp_path, judge_server, pace=LookPace(0.001, 0.002))
-    sitting.offices[model_mark(sitting.model)] = AwayFor(sitting.office, BLIND_LOOKS // 2)
+    sitting = Sitting(tmp_path, judge_server, pace=PollInterval(0.001, 0.002))
+    sitting.offices[model_mark(sitting.model)] = AwayFor(sitting.office, MAX_FAILED_POLLS // 2)
     await sitting.submit(range(9))
 
     await sitting.desk.collect()
     assert await sitting.taken(range(9)) == [True] * 9
-    sitting.offices[model_mark(sitting.model)] = AwayFor(sitting.office, BLIND_LOOKS + 1)
+    sitting.offices[model_mark(sitting.model)] = AwayFor(sitting.office, MAX_FAILED_POLLS + 1)
     await sitting.submit(range(9, 10))
     with pytest.raises(Inconclusive, match="cannot be collected: unavailable: away"):
         await sitting.desk.collect()
@@ -364,12 +364,12 @@ async def test_a_batch_made_with_other_settings_is_not_looked_for(tmp_path: Path
 async def test_an_endpoint_without_batches_is_named(tmp_path: Path, judge_server, monkeypatch):
     sitting = Sitting(tmp_path, judge_server)
     office = batches_of(model_for(config(judge_server, api_base=judge_server.url), LimitsConfig()))
-    monkeypatch.setitem(sitting.desk._supplies.offices, model_mark(sitting.model), office)
+    monkeypatch.setitem(sitting.desk._dependencies.endpoints, model_mark(sitting.model), office)
     with pytest.raises(Inconclusive, match="no batch for openai/stub: not_found.*without --batch"):
         await sitting.submit(range(4))
 
     assert sitting.states == ["dropped", "dropped"]
-    assert sitting.ledger.spent().open_calls == 0
+    assert sitting.ledger.run_account().open_calls == 0
 
 
 async def test_a_round_of_more_asks_than_allowed_leaves_all_of_them_allowed(
@@ -389,11 +389,11 @@ async def test_tickets_of_another_ledger_settle_nothing_in_this_one(
 ):
     await Sitting(tmp_path, judge_server).submit(range(2))
     later = Sitting(tmp_path, judge_server, ledger="new.db")
-    mine = [later.ledger.reserve(Call(key_of(number), "m", 1.0)) for number in range(2)]
+    mine = [later.ledger.reserve(PlannedCall(key_of(number), "m", 1.0)) for number in range(2)]
     assert mine == list(later.book.tickets(later.book.records()[0]).values())
     await later.desk.reopen()
     await later.desk.collect()
 
     assert await later.taken(range(2)) == [True, True]
-    assert later.ledger.spent() == Account(2, 2.0, 2, 2.0)
+    assert later.ledger.run_account() == Account(2, 2.0, 2, 2.0)
     assert "was counted in ledger" in caplog.text

@@ -8,14 +8,14 @@ import pytest
 from prefect import flow
 from prefect.artifacts import Artifact
 
-from assizes.tasks.context.progress_artifact import progress_shown
-from assizes.tasks.context.run_context import watcher
+from assizes.tasks.context.progress_artifact import show_progress
+from assizes.tasks.context.run_context import progress_reporter
 
 
 @flow
 async def judged(name: str, cases: int, pause_s: float, after_s: float) -> None:
-    async with progress_shown(name, after_s):
-        report = watcher.get()
+    async with show_progress(name, after_s):
+        report = progress_reporter.get()
         report("judging", 0, cases)
         for _ in range(cases):
             await asyncio.sleep(pause_s)
@@ -26,7 +26,7 @@ async def judged(name: str, cases: int, pause_s: float, after_s: float) -> None:
 @pytest.mark.usefixtures("prefect_server")
 async def test_a_long_run_shows_how_far_it_is_and_ends_whole():
     seen: list[tuple[str, int, int]] = []
-    token = watcher.set(lambda *told: seen.append(told))
+    token = progress_reporter.set(lambda *told: seen.append(told))
     try:
         running = asyncio.create_task(judged("my_run", 10, 0.2, 0.3))
         found = None
@@ -36,7 +36,7 @@ async def test_a_long_run_shows_how_far_it_is_and_ends_whole():
                 found = await Artifact.aget("assizes-progress-my-run")
         await running
     finally:
-        watcher.reset(token)
+        progress_reporter.reset(token)
     last = await Artifact.aget("assizes-progress-my-run")
     assert last is not None
     assert last.id == found.id, "one artifact a run"

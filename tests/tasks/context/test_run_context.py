@@ -11,8 +11,8 @@ import pytest
 from assizes.judge.config.run import LimitsConfig, RunConfig
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.errors import AssizesError
-from assizes.judge.models.scripted import Scripted
-from assizes.tasks.context.run_context import settled_heap, sitting
+from assizes.judge.models.scripted import ScriptedModel
+from assizes.tasks.context.run_context import freeze_heap, open_run_context
 from assizes.tasks.sources.objects import list_sources
 from assizes.tasks.store import open_store
 
@@ -36,12 +36,12 @@ def is_closed(wanted: RunConfig) -> bool:
 async def test_the_store_is_closed_when_the_room_cannot_be_furnished(tmp_path: Path):
     wanted = config(tmp_path, "nosuch://replies")
     with pytest.raises((AssizesError, ValueError), match="nosuch"):
-        async with sitting(wanted):
+        async with open_run_context(wanted):
             pass
     assert is_closed(wanted)
 
 
-class Stuck(Scripted):
+class Stuck(ScriptedModel):
     """Its connections cannot be given back."""
 
     async def aclose(self) -> None:
@@ -55,7 +55,7 @@ async def test_the_store_and_the_spool_are_closed_when_a_model_cannot_be(tmp_pat
     spooled: list[Path] = []
 
     async def sit() -> None:
-        async with sitting(wanted) as room:
+        async with open_run_context(wanted) as room:
             spooled.append(room.spool.path(list_sources(str(packed), {})[0]))
             room._engine = Engine(Stuck([]), LimitsConfig(max_in_flight=1, timeout_s=1))
 
@@ -67,6 +67,6 @@ async def test_the_store_and_the_spool_are_closed_when_a_model_cannot_be(tmp_pat
 
 def test_the_heap_is_frozen_for_the_length_of_a_sitting_only():
     assert gc.get_freeze_count() == 0
-    with settled_heap():
+    with freeze_heap():
         assert gc.get_freeze_count() > 10_000
     assert gc.get_freeze_count() == 0

@@ -31,16 +31,16 @@ async def share(model_url: str, limits: LimitsConfig, end: float) -> dict[str, i
     counts = {"calls": 0, "refused": 0}
 
     async def call(session: aiohttp.ClientSession, tokens: int) -> int:
-        async with limiter.admitted(MODEL, tokens) as permit:
+        async with limiter.admit(MODEL, tokens) as permit:
             if time.monotonic() > end:
-                permit.unused()
+                permit.cancel()
                 return tokens
             async with session.post(f"{model_url}/v1/chat/completions", json=BODY) as response:
                 answer = await response.json()
                 refused = response.status == 429
                 counts["refused" if refused else "calls"] += 1
                 if refused:
-                    permit.refused(float(response.headers["Retry-After"]))
+                    permit.report_refusal(float(response.headers["Retry-After"]))
                     return tokens
                 taken = int(answer["usage"]["total_tokens"])
                 permit.settle(taken)

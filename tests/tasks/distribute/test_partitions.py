@@ -10,9 +10,14 @@ from prefect.client.orchestration import get_client
 from prefect.exceptions import ObjectNotFound
 
 from assizes.judge.errors import ConfigurationError
-from assizes.tasks.context.run_context import sitting
-from assizes.tasks.context.shared_state import see_seal, set_seal
-from assizes.tasks.distribute.partitions import Partition, check_spread, orders_config, partitions
+from assizes.tasks.context.run_context import open_run_context
+from assizes.tasks.context.shared_state import create_shared_state_check, verify_shared_state
+from assizes.tasks.distribute.partitions import (
+    Partition,
+    check_distributable,
+    partition_config,
+    partitions,
+)
 from assizes.tasks.intake.shard import Shard
 from tests.flows.test_evaluate import config
 
@@ -29,14 +34,14 @@ def shards(*names: str) -> list[Shard]:
 
 def test_a_partition_is_the_same_piece_of_the_plan_however_far_the_run_is():
     plan = shards("a", "b", "c", "d", "e")
-    whole = list(partitions(plan, 2, done=(), taken=()))
-    later = list(partitions(plan, 2, done=("a", "c", "d"), taken=()))
+    whole = list(partitions(plan, 2, done=(), in_progress=()))
+    later = list(partitions(plan, 2, done=("a", "c", "d"), in_progress=()))
     assert [one.shard_ids for one in whole] == [("a", "b"), ("c", "d"), ("e",)]
     assert later == [whole[0], whole[2]]
 
 
 def test_what_somebody_is_at_work_on_is_not_given_out_twice():
-    found = list(partitions(shards("a", "b", "c", "d"), 2, done=(), taken=("b", "c", "d")))
+    found = list(partitions(shards("a", "b", "c", "d"), 2, done=(), in_progress=("b", "c", "d")))
     assert found == [Partition(0, ("a",))]
 
 
@@ -69,13 +74,13 @@ def test_the_key_of_a_partition_names_its_run_its_shards_and_the_attempt():
 )
 def test_what_holds_for_one_process_only_is_refused(tmp_path: Path, tables, said):
     with pytest.raises(ConfigurationError, match=said):
-        check_spread(spread(tmp_path, **tables))
+        check_distributable(spread(tmp_path, **tables))
 
 
 def test_a_partition_is_judged_where_the_files_of_the_run_are(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     given = spread(tmp_path, cache={"uri": "kept"}, limits={"ledger": "own.db"}, store={"uri": "l"})
-    told = orders_config(given)
+    told = partition_config(given)
     assert told.cache.uri == str(tmp_path / "kept")
     assert told.limits.ledger == str(tmp_path / "own.db")
     assert told.store.uri == str(tmp_path / "l")
@@ -101,19 +106,19 @@ async def test_a_worker_that_finds_other_replies_or_another_ledger_asks_nothing(
         kept = {"uri": str(tmp_path / cache)}
         return spread(tmp_path, judge=PAID, limits=limits, runner=runner, cache=kept)
 
-    async with sitting(here()) as parent, sitting(here(**elsewhere)) as worker:
-        seal = set_seal(parent, "r")
-        assert seal == set_seal(parent, "r")
-        see_seal(parent, "r", seal)
+    async with open_run_context(here()) as parent, open_run_context(here(**elsewhere)) as worker:
+        seal = create_shared_state_check(parent, "r")
+        assert seal == create_shared_state_check(parent, "r")
+        verify_shared_state(parent, "r", seal)
         worker.ledger_for("r")
         with pytest.raises(ConfigurationError, match=said):
-            see_seal(worker, "r", seal)
+            verify_shared_state(worker, "r", seal)
 
 
 async def test_a_run_without_a_paid_model_needs_no_seal(tmp_path: Path):
-    async with sitting(spread(tmp_path, runner={"kind": "local"})) as room:
-        assert set_seal(room, "r") is None
-        see_seal(room, "r", None)
+    async with open_run_context(spread(tmp_path, runner={"kind": "local"})) as room:
+        assert create_shared_state_check(room, "r") is None
+        verify_shared_state(room, "r", None)
 
 
 async def test_a_store_with_one_writer_is_refused_before_anything_is_read(
@@ -122,7 +127,7 @@ async def test_a_store_with_one_writer_is_refused_before_anything_is_read(
     runner = {"kind": "dask"}
     wanted = spread(tmp_path, runner=runner, store={"uri": f"duckdb:///{tmp_path}/a.duckdb"})
     with pytest.raises(ConfigurationError, match="several processes cannot write to"):
-        async with sitting(wanted):
+        async with open_run_context(wanted):
             pass
 
 
@@ -133,7 +138,7 @@ async def test_workers_need_a_server_that_they_reach(tmp_path: Path, monkeypatch
         temporary_settings(restore_defaults={PREFECT_API_URL}),
         pytest.raises(ConfigurationError, match="assizes up"),
     ):
-        async with sitting(spread(tmp_path)):
+        async with open_run_context(spread(tmp_path)):
             pass
 
 
@@ -143,5 +148,5 @@ async def test_a_deployment_that_is_not_there_is_named(tmp_path: Path, prefect_s
             there = await client.read_deployment_by_name("judge-partition/assizes")
             await client.delete_deployment(there.id)
     with pytest.raises(ConfigurationError, match="judge-partition/assizes.*assizes deploy"):
-        async with sitting(spread(tmp_path)):
+        async with open_run_context(spread(tmp_path)):
             pass

@@ -16,10 +16,10 @@ from prefect.client.orchestration import PrefectClient, get_client
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from assizes.judge.config.run import LimitsConfig
-from assizes.judge.engine.hearings import Engine, Means
+from assizes.judge.engine.hearings import Engine, EngineDependencies
 from assizes.judge.engine.limits.limits import Limiter
 from assizes.judge.errors import AssizesError, ConfigurationError
-from assizes.judge.models.scripted import Scripted
+from assizes.judge.models.scripted import ScriptedModel
 from assizes.tasks.distribute.shared_limits import PrefectLeases
 from tests.doubles.fixtures import ROOT, OpenAIServer, running_openai_server
 from tests.judge.engine.levels import CASE, Asking
@@ -44,7 +44,7 @@ async def leased(limits: LimitsConfig) -> AsyncIterator[Limiter]:
 
 
 async def start(limiter: Limiter, tokens: int = 0) -> float:
-    async with limiter.admitted("openai/gpt-4.1", tokens):
+    async with limiter.admit("openai/gpt-4.1", tokens):
         return asyncio.get_running_loop().time()
 
 
@@ -181,7 +181,7 @@ async def test_a_limit_that_is_gone_ends_the_asking_in_one_line(prefect_server, 
 async def test_a_server_that_cannot_be_reached_is_waited_for_and_mentioned_once(
     prefect_server, monkeypatch, caplog, unused_tcp_port
 ):
-    monkeypatch.setattr("assizes.tasks.distribute.shared_limits.QUIET_S", 0.5)
+    monkeypatch.setattr("assizes.tasks.distribute.shared_limits.QUIET_OUTAGE_S", 0.5)
     gone = f"http://127.0.0.1:{unused_tcp_port}/api"
     with temporary_settings({PREFECT_API_URL: gone}), caplog.at_level(logging.WARNING):
         async with leased(shared("unreachable", requests_per_minute=60)) as limiter:
@@ -223,13 +223,13 @@ async def test_a_server_that_is_busy_is_asked_again_without_the_two_seconds_of_i
 async def test_a_server_that_stays_away_is_given_up_in_one_line(
     prefect_server, monkeypatch, unused_tcp_port
 ):
-    monkeypatch.setattr("assizes.tasks.distribute.shared_limits.LOST_S", 0.5)
+    monkeypatch.setattr("assizes.tasks.distribute.shared_limits.GIVE_UP_AFTER_S", 0.5)
     gone = f"http://127.0.0.1:{unused_tcp_port}/api"
     with temporary_settings({PREFECT_API_URL: gone}):
         asking = Engine(
-            Scripted([]),
+            ScriptedModel([]),
             limits := shared("lost", requests_per_minute=60),
-            Means(leases=(leases := PrefectLeases(limits))),
+            EngineDependencies(leases=(leases := PrefectLeases(limits))),
         )
         heard = await asyncio.wait_for(asking.hear(Asking(), CASE), 20)
         await leases.aclose()

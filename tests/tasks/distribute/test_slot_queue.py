@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assizes.tasks.distribute.slot_queue import Look, Taken, due
+from assizes.tasks.distribute.slot_queue import LimitSnapshot, SlotLease, slot_times
 
 DECAY = 100.0
 SLOTS = 30
@@ -48,9 +48,9 @@ def leased(times: list[list[float]], end: float) -> tuple[Limit, list[tuple[floa
         step(f"{who}{what}", at)
     dues = []
     for who, (asked, _, known, since, _, until, again, _, done) in enumerate(times):
-        before = Look(asked, known, limit.occupied[f"{who}b"], DECAY)
-        after = Look(again, done, limit.occupied[f"{who}a"], DECAY)
-        dues.append(due(Taken(before, since, until, SLOTS), after))
+        before = LimitSnapshot(asked, known, limit.occupied[f"{who}b"], DECAY)
+        after = LimitSnapshot(again, done, limit.occupied[f"{who}a"], DECAY)
+        dues.append(slot_times(SlotLease(before, since, until, SLOTS), after))
     return limit, dues
 
 
@@ -99,7 +99,7 @@ def test_those_who_lease_at_the_same_moment_share_the_time_that_both_took():
 
 
 def test_a_limit_that_was_raised_meanwhile_leaves_its_slots_due_at_the_new_rate():
-    before = Look(0.0, 0.02, occupied=500, decay=100)
-    after = Look(0.05, 0.07, occupied=530, decay=1000)
-    start, end = due(Taken(before, 0.03, 0.04, 30), after)
+    before = LimitSnapshot(0.0, 0.02, occupied=500, decay=100)
+    after = LimitSnapshot(0.05, 0.07, occupied=530, decay=1000)
+    start, end = slot_times(SlotLease(before, 0.03, 0.04, 30), after)
     assert end - start == pytest.approx(0.03)

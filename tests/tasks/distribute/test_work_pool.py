@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from prefect.client.orchestration import get_client
 
-from assizes.tasks.distribute.partitions import Order, Partition
+from assizes.tasks.distribute.partitions import Partition, PartitionJob
 from assizes.tasks.distribute.work_pool import DEPLOYMENT, work_pool
 from tests.doubles.workers import registered
 from tests.flows.test_evaluate import config
@@ -17,10 +17,10 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 POOL = "without-workers"
 
 
-def order(folder: Path) -> Order:
+def order(folder: Path) -> PartitionJob:
     runner = {"kind": "workers", "work_pool": POOL}
     wanted = config(folder, str(folder / "t.jsonl"), runner=runner)
-    return Order(wanted, "r", Partition(0, ("a",)))
+    return PartitionJob(wanted, "r", Partition(0, ("a",)))
 
 
 async def test_where_the_deployment_was_deleted_a_partition_ends_in_one_line(tmp_path: Path):

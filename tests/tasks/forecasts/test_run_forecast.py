@@ -10,24 +10,24 @@ from typing import Any, NamedTuple
 import pytest
 
 from assizes.deployments.samples import sample_cases
-from assizes.deployments.settings import validated
+from assizes.deployments.settings import validate_config
 from assizes.judge.case import Case, Chunk, Expected
-from assizes.judge.catalog import court
+from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.run import RunConfig
-from assizes.judge.engine.hearings import Engine, Means
+from assizes.judge.engine.hearings import Engine, EngineDependencies
 from assizes.judge.errors import Inconclusive
 from assizes.judge.forecast.reply_estimates import TEXT_TOKENS, reply_tokens
 from assizes.judge.forecast.run_forecast import RunForecast
 from assizes.judge.formats import native_line
-from assizes.judge.model_assignment import seats
-from assizes.tasks.context.run_context import watcher
+from assizes.judge.model_assignment import assign_models
+from assizes.tasks.context.run_context import progress_reporter
 from assizes.tasks.forecasts import run_forecast as forecasting
 from assizes.tasks.forecasts.anchor_forecast import forecast_with_anchors
 from assizes.tasks.forecasts.run_forecast import forecast
 from assizes.tasks.intake.shards import plan_intake, read_shard
 from assizes.tasks.judge_shard import hear_all
 from assizes.tasks.sources.objects import Spool
-from assizes.tasks.spending.reply_cache import FileReplies
+from assizes.tasks.spending.reply_cache import FileReplyCache
 from tests.builders import agent, case, result, user
 from tests.builders import call as called
 from tests.doubles.fixtures import OpenAIServer
@@ -49,7 +49,7 @@ def config(folder: Path, uri: str, server: OpenAIServer, **tables: Any) -> RunCo
         "cache": {"uri": f"{folder}/replies"},
         "limits": {**limits, **tables.pop("limits", {})},
     }
-    return validated({**body, **tables}, "test")
+    return validate_config({**body, **tables}, "test")
 
 
 def written(file: Path, cases: list[Case]) -> str:
@@ -66,9 +66,9 @@ class Counted(NamedTuple):
 async def judged(wanted: RunConfig, server: OpenAIServer, most: int | None = None) -> Counted:
     """Every case heard in earnest over HTTP, or as many of them; what the server counted."""
     server.reset()
-    bench = court(wanted.judge)
-    found = seats(wanted, bench)
-    means = Means(run_id="run", cache=FileReplies(wanted.cache.uri))
+    bench = resolve_judges(wanted.judge)
+    found = assign_models(wanted, bench)
+    means = EngineDependencies(run_id="run", cache=FileReplyCache(wanted.cache.uri))
     engine = Engine(found.shared, wanted.limits, means, models=found.own)
     spool = Spool({})
     plan = plan_intake(wanted.transcripts, 1000, spool)
@@ -182,8 +182,8 @@ async def test_the_same_ask_twice_is_put_once(tmp_path: Path, judge_server):
 async def test_many_cases_are_foreseen_from_a_sample(
     tmp_path: Path, judge_server, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(forecasting, "WHOLE_UP_TO", 20)
-    monkeypatch.setattr(forecasting, "SAMPLE", 20)
+    monkeypatch.setattr(forecasting, "MAX_UNSAMPLED_CASES", 20)
+    monkeypatch.setattr(forecasting, "SAMPLE_SIZE", 20)
     uri = written(tmp_path / "t.jsonl", sample_cases())
     wanted = config(tmp_path, uri, judge_server)
     found, again = await forecast(wanted), await forecast(wanted)
@@ -332,9 +332,9 @@ async def test_transcripts_that_go_while_they_are_read_are_nothing_to_judge(
         if stage == "foreseeing":
             place.unlink(missing_ok=True)
 
-    token = watcher.set(going)
+    token = progress_reporter.set(going)
     try:
         with pytest.raises(Inconclusive, match="changed or gone"):
             await forecast(wanted)
     finally:
-        watcher.reset(token)
+        progress_reporter.reset(token)

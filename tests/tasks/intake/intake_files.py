@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from assizes.judge.config.run import TranscriptsConfig
-from assizes.tasks.intake.shards import Plan, Record, plan_intake, read_shard
+from assizes.tasks.intake.shards import Plan, ShardRecord, plan_intake, read_shard
 from assizes.tasks.sources.objects import Spool
 from tests.builders import agent, case, user
 
@@ -36,9 +36,9 @@ def planned(config: TranscriptsConfig, shard_size: int = 100, **rest: Any) -> Pl
         return plan_intake(config, shard_size, spool, **rest)
 
 
-def records(plan: Plan, config: TranscriptsConfig) -> list[Record]:
+def records(plan: Plan, config: TranscriptsConfig) -> list[ShardRecord]:
     """All records of a plan, each shard read on its own after a round trip through JSON."""
-    read: list[Record] = []
+    read: list[ShardRecord] = []
     for shard in Plan.from_dict(json.loads(json.dumps(plan.as_dict()))).shards:
         with Spool(config.storage_options) as spool:
             read += read_shard(shard, config, spool)
@@ -49,9 +49,9 @@ def counts(plan: Plan) -> tuple[int, int, int, int, int]:
     return plan.read, plan.due, plan.duplicates, plan.rejected, plan.unselected
 
 
-def ids(read: Iterable[Record]) -> list[str]:
+def ids(read: Iterable[ShardRecord]) -> list[str]:
     return [record.case.case_id for record in read if record.case is not None]
 
 
-def rejects(read: Iterable[Record]) -> list[tuple[int, str]]:
+def rejects(read: Iterable[ShardRecord]) -> list[tuple[int, str]]:
     return [(r.position, r.reject.code) for r in read if r.reject is not None]

@@ -10,14 +10,14 @@ import pytest
 from assizes.judge.config.run import TranscriptsConfig
 from assizes.judge.errors import DataError
 from assizes.judge.formats import FORMATS
-from assizes.tasks.intake.shards import Plan, Record, plan_intake, read_shard
+from assizes.tasks.intake.shards import Plan, ShardRecord, plan_intake, read_shard
 from assizes.tasks.sources.objects import Spool
 from tests.tasks.intake.intake_files import ids
 
 NATIVE = FORMATS["native"]
 
 
-def intake(wanted: TranscriptsConfig, **rest: Any) -> tuple[Plan, list[Record]]:
+def intake(wanted: TranscriptsConfig, **rest: Any) -> tuple[Plan, list[ShardRecord]]:
     """A plan and what its shards hold; as many records as were promised, each once."""
     with Spool.of(wanted) as spool:
         plan = plan_intake(wanted, 2, spool, **rest)
@@ -28,7 +28,7 @@ def intake(wanted: TranscriptsConfig, **rest: Any) -> tuple[Plan, list[Record]]:
     return plan, read
 
 
-def faults(read: list[Record]) -> list[tuple[int, str]]:
+def faults(read: list[ShardRecord]) -> list[tuple[int, str]]:
     return [(r.position, r.reject.code) for r in read if r.reject is not None]
 
 

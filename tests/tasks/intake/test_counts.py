@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from assizes.flows.outcome import conclude
-from assizes.flows.shards import Losses
-from assizes.judge.config.run import Again, RunConfig
+from assizes.flows.outcome import to_state
+from assizes.flows.shards import ShardFailures
+from assizes.judge.config.run import RerunConfig, RunConfig
 from assizes.judge.errors import Unreconciled
 from assizes.judge.formats import native_line
 from assizes.judge.rows import SHARD_TABLES, frame
-from assizes.tasks.context.run_context import sitting, watcher
+from assizes.tasks.context.run_context import open_run_context, progress_reporter
 from assizes.tasks.forecasts.run_forecast import forecast
 from assizes.tasks.judge_shard import judge_shard
-from assizes.tasks.plan import Request, plan_run
+from assizes.tasks.plan import RunRequest, plan_run
 from assizes.tasks.store import open_store
-from assizes.tasks.summarise import Against, summarise_run
+from assizes.tasks.summarise import BaselineResult, summarise_run
 from tests.builders import agent, case, user
 
 CASES = [case(user("Hi"), agent("Hello"), case_id=name) for name in "abc"]
@@ -47,13 +47,13 @@ def wanted(tmp_path: Path) -> RunConfig:
     ],
 )
 async def test_a_run_with_a_shard_that_lost_a_record_stays_running(wanted, counts, said):
-    async with sitting(wanted) as room:
-        run = await plan_run.fn(room, Request())
+    async with open_run_context(wanted) as room:
+        run = await plan_run.fn(room, RunRequest())
         (shard,) = run.intake.shards
         empty = {table: frame(table, []) for table in SHARD_TABLES}
         room.store.commit_shard(run.run_id, shard.shard_id, empty, counts)
         with pytest.raises(Unreconciled, match=said):
-            await summarise_run.fn(room, run, lost=False)
+            await summarise_run.fn(room, run, has_lost_shards=False)
     with open_store(wanted.store) as store:
         assert store.run(run.run_id).status == "running"
 
@@ -66,32 +66,32 @@ async def test_a_run_over_objects_of_which_one_was_gone_before_it_was_read_is_no
     (gone.parent / "t.jsonl").write_bytes(b"".join(map(native_line, CASES)))
     gone.write_bytes(native_line(CASES[0]))
     over = wanted.transcripts.model_copy(update={"uri": str(gone.parent)})
-    async with sitting(wanted.model_copy(update={"transcripts": over})) as room:
-        token = watcher.set(lambda *_: gone.unlink(missing_ok=True))
-        run = await plan_run.fn(room, Request())
-        watcher.reset(token)
+    async with open_run_context(wanted.model_copy(update={"transcripts": over})) as room:
+        token = progress_reporter.set(lambda *_: gone.unlink(missing_ok=True))
+        run = await plan_run.fn(room, RunRequest())
+        progress_reporter.reset(token)
         for shard in run.intake.shards:
             await judge_shard.fn(room, run.run_id, shard)
-        summary = await summarise_run.fn(room, run, lost=False)
+        summary = await summarise_run.fn(room, run, has_lost_shards=False)
 
     assert (summary.counts["judged"], summary.counts["quarantined"]) == (3, 1)
     assert (run.intake.reasons, run.record.status) == ({"vanished": 1}, "incomplete")
     assert summary.warnings[0].startswith("vanished: 1 of the objects went or changed")
-    outcome = conclude(run.record, summary, Against(), Losses(), {}, fail=False)
+    outcome = to_state(run.record, summary, BaselineResult(), ShardFailures(), {}, fail=False)
     assert outcome.name == "Incomplete"
     assert (outcome.message or "").startswith("vanished: 1 of the objects")
 
 
 async def test_what_a_run_left_is_foreseen_as_it_would_be_taken_up(wanted: RunConfig):
-    async with sitting(wanted) as room:
-        run = await plan_run.fn(room, Request())
+    async with open_run_context(wanted) as room:
+        run = await plan_run.fn(room, RunRequest())
         for shard in run.intake.shards:
             await judge_shard.fn(room, run.run_id, shard)
-        await summarise_run.fn(room, run, lost=False)
+        await summarise_run.fn(room, run, has_lost_shards=False)
     path = Path(wanted.transcripts.uri)
     mended = native_line(CASES[0].model_copy(update={"case_id": "d"}))
     path.write_bytes(path.read_bytes().replace(b"{broken\n", mended))
-    again = Again(run=run.run_id, only="quarantined")
+    again = RerunConfig(run=run.run_id, only="quarantined")
     left = wanted.transcripts.model_copy(update={"again": again})
 
     found = await forecast(wanted.model_copy(update={"transcripts": left}), None)
@@ -103,10 +103,10 @@ async def test_what_is_odd_about_records_is_told_with_the_summary(wanted: RunCon
     silent = case(user("Hi"), user("Anybody?"), case_id="d")
     path = Path(wanted.transcripts.uri)
     path.write_bytes(path.read_bytes() + native_line(silent))
-    async with sitting(wanted) as room:
-        run = await plan_run.fn(room, Request())
+    async with open_run_context(wanted) as room:
+        run = await plan_run.fn(room, RunRequest())
         counts = [await judge_shard.fn(room, run.run_id, shard) for shard in run.intake.shards]
-        summary = await summarise_run.fn(room, run, lost=False)
+        summary = await summarise_run.fn(room, run, has_lost_shards=False)
 
     assert counts == [{"judged": 4, "quarantined": 1}]
     assert summary.warnings == ("no_agent_turn: 1 record in which the agent never speaks",)

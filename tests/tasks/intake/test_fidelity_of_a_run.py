@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 
 from assizes.judge.config.run import RunConfig
-from assizes.tasks.context.run_context import sitting
+from assizes.tasks.context.run_context import open_run_context
 from assizes.tasks.judge_shard import judge_shard
-from assizes.tasks.plan import Request, plan_run
+from assizes.tasks.plan import RunRequest, plan_run
 from assizes.tasks.summarise import summarise_run
 from tests.judge.formats.foreign import FIXTURES
 
@@ -27,11 +27,11 @@ async def test_a_run_over_files_of_many_makers_tells_what_it_kept_and_what_not(t
             "limits": {"ledger": f"{tmp_path}/ledger.db"},
         }
     )
-    async with sitting(wanted) as room:
-        run = await plan_run.fn(room, Request())
+    async with open_run_context(wanted) as room:
+        run = await plan_run.fn(room, RunRequest())
         for shard in run.intake.shards:
             await judge_shard.fn(room, run.run_id, shard)
-        summary = await summarise_run.fn(room, run, lost=False)
+        summary = await summarise_run.fn(room, run, has_lost_shards=False)
         rows = room.store.table(run.run_id, "run_metrics")
         cases = room.store.table(run.run_id, "cases")
     assert run.record.status == "complete"

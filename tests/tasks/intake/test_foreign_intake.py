@@ -16,9 +16,9 @@ from assizes.judge.config.run import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError, DataError
 from assizes.judge.formats import native_line
 from assizes.tasks.intake.record_joining import plain_path
-from assizes.tasks.intake.shards import Plan, Record, plan_intake, read_shard
+from assizes.tasks.intake.shards import Plan, ShardRecord, plan_intake, read_shard
 from assizes.tasks.sources import archives
-from assizes.tasks.sources.bounds import Bounds
+from assizes.tasks.sources.bounds import ObjectBounds
 from assizes.tasks.sources.objects import Spool, list_sources
 from tests.builders import agent, call, case, result, user
 from tests.doubles.s3 import S3
@@ -26,7 +26,7 @@ from tests.judge.formats.foreign import FIXTURES, lines
 from tests.judge.formats.test_foreign import OBSERVED, SCORED
 
 
-def taken_in(uri: Path | str, **rest: Any) -> tuple[Plan, list[Record]]:
+def taken_in(uri: Path | str, **rest: Any) -> tuple[Plan, list[ShardRecord]]:
     """The plan over a place, and every record that its shards give back."""
     config = TranscriptsConfig(uri=str(uri), **rest)
     with Spool.of(config) as spool:
@@ -36,7 +36,7 @@ def taken_in(uri: Path | str, **rest: Any) -> tuple[Plan, list[Record]]:
         return plan, [one for shard in plan.shards for one in read_shard(shard, config, spool)]
 
 
-def ids(records: list[Record]) -> list[str]:
+def ids(records: list[ShardRecord]) -> list[str]:
     return [record.case.case_id for record in records if record.case is not None]
 
 
@@ -211,7 +211,7 @@ def test_an_archive_over_the_bound_is_a_bomb(tmp_path: Path, name: str):
         pl.DataFrame(rows).write_parquet(tmp_path / name)
     target = tmp_path / "out"
     with pytest.raises(DataError) as refused:
-        archives.spread(tmp_path / name, target, Bounds(object_bytes=2000))
+        archives.archive_to_lines(tmp_path / name, target, ObjectBounds(object_bytes=2000))
     assert refused.value.code == "bomb"
 
 
@@ -236,7 +236,7 @@ def test_an_archive_with_a_damaged_bit_is_read_or_refused_and_ends_nothing(
         damaged[place] ^= 1 << place % 8
         (tmp_path / "bad.eval").write_bytes(damaged)
         try:
-            archives.spread(tmp_path / "bad.eval", tmp_path / "out", Bounds())
+            archives.archive_to_lines(tmp_path / "bad.eval", tmp_path / "out", ObjectBounds())
         except DataError as refused:
             codes.add(refused.code)
     assert codes == {"archive"}
@@ -261,7 +261,7 @@ def test_a_member_that_unpacks_too_far_is_a_bomb_before_it_is_on_the_disk(tmp_pa
             for _ in range(100):
                 member.write(b" " * (1 << 20))
     with pytest.raises(DataError, match="unpack to more than") as refused:
-        archives.spread(tmp_path / "a.eval", tmp_path / "out", Bounds())
+        archives.archive_to_lines(tmp_path / "a.eval", tmp_path / "out", ObjectBounds())
     assert refused.value.code == "bomb"
     assert (tmp_path / "out").stat().st_size <= archives.BOMB_FLOOR_BYTES + (1 << 20)
 
@@ -270,7 +270,9 @@ def test_a_header_that_is_no_header_is_not_held_in_memory(tmp_path: Path):
     with archives.zipfile.ZipFile(tmp_path / "a.eval", "w") as made:
         made.writestr("header.json", b" " * (2 << 20))
     with pytest.raises(DataError, match="max_document_mb") as refused:
-        archives.spread(tmp_path / "a.eval", tmp_path / "out", Bounds(document_bytes=1 << 20))
+        archives.archive_to_lines(
+            tmp_path / "a.eval", tmp_path / "out", ObjectBounds(document_bytes=1 << 20)
+        )
     assert refused.value.code == "too_large"
 
 
@@ -282,7 +284,7 @@ def test_a_parquet_file_that_takes_for_ever_is_refused_and_leaves_nothing_behind
     monkeypatch.setattr(archives, "_TO_LINES", writes)
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     with pytest.raises(DataError, match="within 1 s"):
-        archives.spread(tmp_path / "a.parquet", tmp_path / "out", Bounds())
+        archives.archive_to_lines(tmp_path / "a.parquet", tmp_path / "out", ObjectBounds())
     assert [one.name for one in tmp_path.iterdir()] == ["a.parquet"]
 
 

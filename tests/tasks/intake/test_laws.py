@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assizes.judge.errors import Inconclusive
-from assizes.tasks.intake.shards import Record
+from assizes.tasks.intake.shards import ShardRecord
 from tests.tasks.intake.intake_files import (
     config,
     counts,
@@ -63,7 +63,7 @@ def test_counts_reconcile_and_a_bad_line_never_costs_a_good_one(files, shard_siz
     assert counts(plan) == lawful
     assert len(ids(read)) == len(set(ids(read))) == plan.due
     assert len(rejects(read)) == plan.rejected
-    assert max(len(shard.due()) for shard in plan.shards) <= shard_size
+    assert max(len(shard.due_positions()) for shard in plan.shards) <= shard_size
     assert len({shard.shard_id for shard in plan.shards}) == len(plan.shards)
 
 
@@ -142,7 +142,7 @@ def test_a_tau_bench_file_gives_its_200_cases(data):
     plan, part = planned(whole, shard_size=64), planned(one_trial, shard_size=64)
 
     assert counts(plan) == (200, 200, 0, 0, 0)
-    assert [len(shard.due()) for shard in plan.shards] == [64, 64, 64, 8]
+    assert [len(shard.due_positions()) for shard in plan.shards] == [64, 64, 64, 8]
     assert len(set(identities(records(plan, whole)))) == 200
     assert counts(part) == (200, 50, 0, 0, 150)
     assert len(ids(records(part, one_trial))) == 50
@@ -186,5 +186,5 @@ def test_one_of_six_agents_in_a_folder_can_be_meant(data):
     assert (plan.read, plan.due, plan.unselected) == (240, 50, 190)
 
 
-def identities(read: Iterable[Record]) -> list[tuple[str, int]]:
+def identities(read: Iterable[ShardRecord]) -> list[tuple[str, int]]:
     return [(r.case.case_id, r.case.repetition) for r in read if r.case is not None]

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from assizes.judge.case import Case
-from assizes.judge.catalog import court
+from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.run import JudgeConfig
 from assizes.judge.formats import FORMATS
-from assizes.judge.formats.shared.oddities import told
+from assizes.judge.formats.shared.oddities import warning_lines
 from assizes.judge.hearing import Hearing
 from assizes.judge.prompts.sections import rendered_transcript
 from tests.builders import agent, call, case, result, user
@@ -101,7 +101,9 @@ def test_d11_times_that_run_backwards_keep_the_order_and_never_make_a_negative_l
     ]
     assert [turn.role for turn in cases["back"].transcript.turns] == ["user", "assistant"]
     assert plan.odd == {"time_order": 1}
-    assert told(plan.odd)[0].startswith("time_order: 1 record with times that run backwards")
+    assert warning_lines(plan.odd)[0].startswith(
+        "time_order: 1 record with times that run backwards"
+    )
 
 
 @pytest.mark.parametrize("format_", ["tau2", "agent_evaluation"])
@@ -127,7 +129,7 @@ def test_d11_foreign_formats_leave_out_what_ran_backwards_too(format_: str):
 
 
 def test_d12_an_agent_that_never_speaks_gets_the_lowest_level_and_no_model_is_asked():
-    judge = court(JudgeConfig()).judges[0]
+    judge = resolve_judges(JudgeConfig()).judges[0]
     outcome = {"outcomes": ("The order was not cancelled.",)}
     silent = Case.model_validate(
         case(user("Hi."), user("Hello?"), case_id="a").model_dump() | {"expected": outcome}

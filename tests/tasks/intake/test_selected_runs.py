@@ -12,9 +12,9 @@ from assizes.judge.config.run import ComparisonConfig, RunConfig, TranscriptsCon
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.formats import native_line
 from assizes.judge.summary.summary import RunSummary
-from assizes.tasks.context.run_context import sitting
+from assizes.tasks.context.run_context import open_run_context
 from assizes.tasks.judge_shard import judge_shard
-from assizes.tasks.plan import Request, plan_run
+from assizes.tasks.plan import RunRequest, plan_run
 from assizes.tasks.runs.anchor_runs import anchor_config
 from assizes.tasks.runs.stored_comparison import compare_stored
 from assizes.tasks.store import open_store
@@ -44,12 +44,12 @@ def config(folder: Path, **tables: Any) -> RunConfig:
     )
 
 
-async def run(wanted: RunConfig, request: Request = Request()) -> tuple[str, RunSummary]:  # noqa: B008
-    async with sitting(wanted) as room:
+async def run(wanted: RunConfig, request: RunRequest = RunRequest()) -> tuple[str, RunSummary]:  # noqa: B008
+    async with open_run_context(wanted) as room:
         planned = await plan_run.fn(room, request)
         for shard in planned.intake.shards:
             await judge_shard.fn(room, planned.run_id, shard)
-        return planned.run_id, await summarise_run.fn(room, planned, lost=False)
+        return planned.run_id, await summarise_run.fn(room, planned, has_lost_shards=False)
 
 
 async def test_a_sample_says_what_it_was_drawn_from_and_what_it_means_for_all(tmp_path: Path):
@@ -84,7 +84,7 @@ async def test_truth_from_a_file_is_what_a_case_is_judged_by(tmp_path: Path):
 
     (tmp_path / "truth.csv").write_text("case_id,outcomes\nc1,Another\n")
     with pytest.raises(ConfigurationError, match="is another file than when run .* was planned"):
-        await run(wanted, Request(run_id=run_id, manner="resume"))
+        await run(wanted, RunRequest(run_id=run_id, manner="resume"))
     other, _ = await run(wanted)
     assert other != run_id
     with open_store(wanted.store, writing=True) as store:

@@ -13,8 +13,8 @@ from assizes.judge.errors import ConfigurationError
 from assizes.judge.formats import native_line
 from assizes.judge.ground_truth import GroundTruthConfig
 from assizes.tasks.intake.ground_truth import ground_truth
-from assizes.tasks.intake.preprocessing import AS_READ, Treatment
-from assizes.tasks.intake.scan import Handling
+from assizes.tasks.intake.preprocessing import DEFAULT_PREPROCESSOR, CasePreprocessor
+from assizes.tasks.intake.scan import ScanPolicy
 from assizes.tasks.intake.shards import Plan, plan_intake, read_shard
 from assizes.tasks.sources.objects import Spool
 from tests.builders import agent, case, user
@@ -41,11 +41,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def planned(
-    folder: Path, treatment: Treatment = AS_READ, **selection
+    folder: Path, treatment: CasePreprocessor = DEFAULT_PREPROCESSOR, **selection
 ) -> tuple[Plan, list[tuple[str, int]]]:
     config = TranscriptsConfig(uri=str(folder), **selection)
     with Spool() as spool:
-        plan = plan_intake(config, 7, spool, handling=Handling(treatment=treatment))
+        plan = plan_intake(config, 7, spool, policy=ScanPolicy(preprocessor=treatment))
         records = [
             one for shard in plan.shards for one in read_shard(shard, config, spool, treatment)
         ]
@@ -124,7 +124,7 @@ def test_truth_is_joined_by_case_id_and_counted_both_ways(folder: Path, name: st
     ]
     wanted = truth_file(folder, name, rows)
     found = ground_truth(wanted)
-    treatment = Treatment(PrivacyConfig(), found)
+    treatment = CasePreprocessor(PrivacyConfig(), found)
     plan, _ = planned(folder, treatment, filter="true")
     assert plan.truth == {
         "rows": 3,
@@ -132,20 +132,20 @@ def test_truth_is_joined_by_case_id_and_counted_both_ways(folder: Path, name: st
         "rows_without_case": 1,
         "cases_without_row": 58,
     }
-    one = treatment.case(case(user("Hi"), case_id="c1", expected=None))
+    one = treatment.prepared_case(case(user("Hi"), case_id="c1", expected=None))
     assert one.expected.outcomes == ("Refund 1",)
     assert one.expected.tool_calls[0].arguments == {"n": 1}
     assert one.expected.has_chart is False
     other = wanted.model_copy(update={"unmatched": "refuse"})
     with pytest.raises(ConfigurationError, match="1 rows name no case that was read: 'c999'"):
-        planned(folder, Treatment(PrivacyConfig(), ground_truth(other)))
+        planned(folder, CasePreprocessor(PrivacyConfig(), ground_truth(other)))
 
 
 def test_other_truth_makes_another_input(folder: Path):
     hashes = set()
     for text in ("yes", "no"):
         found = ground_truth(truth_file(folder, "t.jsonl", [{"case_id": "c1", "response": text}]))
-        hashes.add(planned(folder, Treatment(PrivacyConfig(), found))[0].content_hash)
+        hashes.add(planned(folder, CasePreprocessor(PrivacyConfig(), found))[0].content_hash)
     hashes.add(planned(folder)[0].content_hash)
     assert len(hashes) == 3
 

@@ -45,7 +45,7 @@ def test_every_record_is_a_case_a_duplicate_a_reject_or_left_out(tmp_path):
     ]
     (shard,) = plan.shards
     assert (shard.take, shard.duplicates, shard.rejected) == ((0, 4), (3,), (1,))
-    assert (shard.start, shard.stop, shard.unselected, shard.due()) == (0, 5, 1, (0, 4))
+    assert (shard.start, shard.stop, shard.unselected, shard.due_positions()) == (0, 5, 1, (0, 4))
     assert (shard.byte_start, shard.byte_stop) == (0, path.stat().st_size)
 
 
@@ -55,7 +55,7 @@ def test_a_shard_holds_so_many_cases_and_seeks_to_its_first(tmp_path):
 
     plan = planned(config(path), shard_size=2)
 
-    assert [(shard.start, shard.stop, shard.due()) for shard in plan.shards] == [
+    assert [(shard.start, shard.stop, shard.due_positions()) for shard in plan.shards] == [
         (0, 3, (0, 1)),
         (3, 5, (3, 4)),
         (5, 6, (5,)),

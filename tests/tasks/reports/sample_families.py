@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from assizes.judge.case import Case, Expected
-from assizes.judge.catalog import Court
-from assizes.judge.engine.hearings import Heard
+from assizes.judge.catalog import JudgePanel
+from assizes.judge.engine.hearings import HearingResult
 from assizes.judge.protocol import Judge
 from assizes.judge.rows import SHARD_TABLES, frame
 from assizes.judge.score import Metric, Scale, Score
 from assizes.judge.summary.summary import summarise
-from assizes.judge.verdicts.case_rows import Origin, findings
+from assizes.judge.verdicts.case_rows import RowKey, findings
 from tests.builders import agent, case, user
 from tests.judge.engine.levels import PAID, but
 from tests.judge.verdicts.quality_scores import Promising, measured, rated
@@ -38,7 +38,7 @@ JUDGES: tuple[Judge, ...] = (
     Promising("document_recall", (RECALL,)),
     Promising("agent_usage", (TOKENS,)),
 )
-COURT = Court(
+COURT = JudgePanel(
     JUDGES, {"tool_routing": 1.0}, tuple(one for judge in JUDGES for one in judge.metrics), 75.0
 )
 
@@ -76,7 +76,7 @@ def _case(case_id: str) -> Case:
     return case(*turns, case_id=case_id, expected=Expected(response="10"))
 
 
-def _heard(case_id: str, judge: Judge) -> Heard:
+def _heard(case_id: str, judge: Judge) -> HearingResult:
     scores = [
         HEARD[case_id].get(metric.name)
         or Score.skipped(metric.name, WHY.get(judge.name, "missing input: expected_response"))
@@ -84,7 +84,7 @@ def _heard(case_id: str, judge: Judge) -> Heard:
     ]
     asked = judge.name in COSTS and scores[0].status != "skipped"
     paid = but(PAID, judge=judge.name, cost_usd=COSTS.get(judge.name), cached=False, waited_ms=0.0)
-    return Heard(judge, scores, [paid] if asked else [])
+    return HearingResult(judge, scores, [paid] if asked else [])
 
 
 def families_run() -> Run:
@@ -92,7 +92,7 @@ def families_run() -> Run:
     rows: dict[str, list[dict[str, Any]]] = {table: [] for table in SHARD_TABLES}
     for place, case_id in enumerate(HEARD):
         heard = [_heard(case_id, judge) for judge in JUDGES]
-        found = findings(Origin(RUN_ID, "s3://t/a.jsonl", place), _case(case_id), heard, COURT)
+        found = findings(RowKey(RUN_ID, "s3://t/a.jsonl", place), _case(case_id), heard, COURT)
         for table, added in found.rows.items():
             rows[table] += added
     frames = {table: frame(table, rows[table]) for table in SHARD_TABLES}

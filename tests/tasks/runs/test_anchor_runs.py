@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from assizes.deployments.web import pages
-from assizes.deployments.web.library import Library
+from assizes.deployments.web.library import StoreReader
 from assizes.deployments.web.queries import RunQuery
 from assizes.judge.config.run import RunConfig, StoreConfig
 from assizes.judge.config.series import SeriesConfig
 from assizes.tasks.reports.render.html import html_report
 from assizes.tasks.reports.render.markdown import markdown_report
 from assizes.tasks.reports.stored import stored_report_data
-from assizes.tasks.runs.anchor_runs import anchor_config, anchors_due, stored_attribution
-from assizes.tasks.runs.history import Span, stored_trends
+from assizes.tasks.runs.anchor_runs import anchor_config, has_due_anchors, stored_attribution
+from assizes.tasks.runs.history import RunRange, stored_trends
 from assizes.tasks.runs.stored_comparison import compare_stored, stored_comparison
 from assizes.tasks.store import Store, open_store
 from tests.tasks.reports.sample import BEGUN, Run, Said, config, run
@@ -80,7 +80,7 @@ def test_the_list_of_runs_says_what_the_report_says(anchors: int, tag: str, tmp_
     with open_store(config, writing=True) as opened:
         record, comparison = both_nights(opened, anchors=anchors, data=25)
         data = stored_report_data(opened, record, comparison)
-    books = Library(config)
+    books = StoreReader(config)
     (listed,) = [one for one in books.runs(RunQuery()).data if one.run_id == record.run_id]
     assert listed.verdict == books.run(record.run_id).verdict == data["verdict"]["outcome"]
     shown = pages.runs(books, {}).body.decode()
@@ -102,7 +102,7 @@ def test_a_run_without_anchors_has_no_attribution(store: Store):
 def test_anchors_are_due_nightly_and_with_a_judge_they_have_not_seen(store: Store):
     def due(made: Run, trigger: str = "nightly", **tables) -> bool:
         chosen = config(**{**ANCHORED, **tables})
-        return anchors_due(store, replace(made.record, trigger=trigger), chosen)
+        return has_due_anchors(store, replace(made.record, trigger=trigger), chosen)
 
     assert due(night(0, 0))
     assert due(night(0, 0), "adhoc")
@@ -140,7 +140,7 @@ def test_a_change_of_judge_is_bridged_by_the_anchors_that_both_judged(store: Sto
     for number in range(6, 12):
         put(store, night(number, 20, model="gpt-4.1"))
     wanted = SeriesConfig(metrics=("tool_routing",), reference_runs=6)
-    (trend,) = stored_trends(store, Span("nightly"), wanted).series
+    (trend,) = stored_trends(store, RunRange("nightly"), wanted).series
     assert [point.value for point in trend.points] == pytest.approx([1.0] * 6 + [0.9] * 6)
     assert [point.bridged for point in trend.points] == pytest.approx([0.9] * 12)
     assert trend.state == "quiet"

@@ -14,7 +14,7 @@ import pytest
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.config.series import SeriesConfig
 from assizes.judge.errors import ConfigurationError, StoreError
-from assizes.tasks.runs.history import Span, stored_trends
+from assizes.tasks.runs.history import RunRange, stored_trends
 from assizes.tasks.store import Store, open_store
 from tests.command import assizes
 from tests.tasks.reports.sample import BEGUN, Run, Said, run
@@ -47,7 +47,7 @@ def by_name(found) -> dict[tuple[str, str], list[float]]:
 def test_every_number_of_a_run_is_a_point_in_order_of_time(store: Store):
     for number, passes in ((2, 1), (0, 3), (1, 2)):
         put(store, night(number, cases(passes, 4)))
-    found = by_name(stored_trends(store, Span(), SeriesConfig()))
+    found = by_name(stored_trends(store, RunRange(), SeriesConfig()))
     assert list(found) == [
         ("pass_rate", ""),
         ("overall_score", ""),
@@ -66,7 +66,7 @@ def test_the_standard_error_is_that_of_clusters(store: Store):
         replace(one, case_id=f"c{n % 3}", repetition=n // 3) for n, one in enumerate(cases(5, 9))
     ]
     put(store, night(0, said))
-    found = stored_trends(store, Span(), SeriesConfig(metrics=("pass_rate",)))
+    found = stored_trends(store, RunRange(), SeriesConfig(metrics=("pass_rate",)))
     point = found.series[0].points[0]
     passed = np.array([float(one.done) for one in said])
     sums = [(passed[n::3] - passed.mean()).sum() for n in range(3)]
@@ -78,7 +78,9 @@ def test_the_standard_error_is_that_of_clusters(store: Store):
 def test_slices_by_tag_are_series_of_their_own(store: Store):
     put(store, night(0, [*cases(4, 4, "refund"), *cases(1, 4, "booking"), Said("bare", (5, 5))]))
     found = by_name(
-        stored_trends(store, Span(), SeriesConfig(slices=("tags.intent",), metrics=("pass_rate",)))
+        stored_trends(
+            store, RunRange(), SeriesConfig(slices=("tags.intent",), metrics=("pass_rate",))
+        )
     )
     assert found == {
         ("pass_rate", ""): [pytest.approx(6 / 9)],
@@ -92,7 +94,7 @@ def test_a_case_is_in_the_series_of_every_tool_it_called(store: Store):
     bad = [replace(one, tools=("log", "pay")) for one in cases(1, 4, "booking")]
     put(store, night(0, [*good, *bad, Said("bare", (5, 5))]))
     of = SeriesConfig(slices=("tool", "agent"), metrics=("pass_rate", "tool_routing"))
-    found = by_name(stored_trends(store, Span(), of))
+    found = by_name(stored_trends(store, RunRange(), of))
     assert {name: values for name, values in found.items() if name[0] == "pass_rate"} == {
         ("pass_rate", ""): [pytest.approx(6 / 9)],
         ("pass_rate", "agent=airline"): [pytest.approx(6 / 9)],
@@ -113,23 +115,23 @@ def test_runs_of_other_names_before_a_day_or_incomplete_are_left_out(store: Stor
     store.begin(replace(begun.record, status="running", finished_at=None, summary=None))
     day = BEGUN + timedelta(days=1)
     of = SeriesConfig(metrics=("pass_rate",))
-    span = Span("nightly", since=day)
+    span = RunRange("nightly", since=day)
     assert by_name(stored_trends(store, span, of)) == {("pass_rate", ""): [0.25, 0.5, 0.75]}
-    span = Span("nightly", last=2)
+    span = RunRange("nightly", last=2)
     assert by_name(stored_trends(store, span, of)) == {("pass_rate", ""): [0.5, 0.75]}
-    assert stored_trends(store, Span(), of).name == "other"
+    assert stored_trends(store, RunRange(), of).name == "other"
 
 
 def test_what_is_not_there_is_named(store: Store):
     with pytest.raises(StoreError, match="no complete run named None; there are: none"):
-        stored_trends(store, Span(), SeriesConfig())
+        stored_trends(store, RunRange(), SeriesConfig())
     put(store, night(0, cases(1, 2)))
     with pytest.raises(StoreError, match="no complete run named 'x'; there are: nightly"):
-        stored_trends(store, Span("x"), SeriesConfig())
+        stored_trends(store, RunRange("x"), SeriesConfig())
     with pytest.raises(ConfigurationError, match=r"unknown series 'tone'; known: agent_latency_ms"):
-        stored_trends(store, Span(), SeriesConfig(metrics=("tone",)))
+        stored_trends(store, RunRange(), SeriesConfig(metrics=("tone",)))
     with pytest.raises(ConfigurationError, match=r"unknown slice 'color'; known: agent, agent_v"):
-        stored_trends(store, Span(), SeriesConfig(slices=("color",)))
+        stored_trends(store, RunRange(), SeriesConfig(slices=("color",)))
 
 
 @pytest.fixture(scope="module")

@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 
 from assizes.judge.case import Case
-from assizes.judge.catalog import court
-from assizes.judge.config.run import Again, RunConfig, TranscriptsConfig
+from assizes.judge.catalog import resolve_judges
+from assizes.judge.config.run import RerunConfig, RunConfig, TranscriptsConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.formats import native_line
-from assizes.tasks.context.run_context import sitting
+from assizes.tasks.context.run_context import open_run_context
 from assizes.tasks.forecasts.run_forecast import forecast
-from assizes.tasks.intake.collecting import Collected
+from assizes.tasks.intake.collecting import TranscriptCounter
 from assizes.tasks.intake.days import NothingDue
-from assizes.tasks.intake.scan import Choice, Handling
+from assizes.tasks.intake.scan import RecordSelector, ScanPolicy
 from assizes.tasks.intake.shards import Plan, plan_intake, read_shard
-from assizes.tasks.plan import Request, plan_run
-from assizes.tasks.runs.incremental import Arrivals, ended_at, run_choice
-from assizes.tasks.runs.rerun import again_choice
+from assizes.tasks.plan import RunRequest, plan_run
+from assizes.tasks.runs.incremental import IncrementalSelector, ended_at, record_selector
+from assizes.tasks.runs.rerun import rerun_selector
 from assizes.tasks.sources.objects import Spool
 from assizes.tasks.store import open_store
 from tests.builders import agent, case, user
@@ -63,10 +63,12 @@ def judged(wanted: RunConfig, run_id: str) -> list[str]:
         return store.table(run_id, "cases")["case_id"].to_list()
 
 
-def planned(wanted: TranscriptsConfig, choice: Choice | None = None) -> tuple[Plan, list[str]]:
+def planned(
+    wanted: TranscriptsConfig, choice: RecordSelector | None = None
+) -> tuple[Plan, list[str]]:
     """A plan at noon, and the ids of the cases that its shards hold."""
     with Spool.of(wanted) as spool:
-        plan = plan_intake(wanted, 2, spool, handling=Handling(choice))
+        plan = plan_intake(wanted, 2, spool, policy=ScanPolicy(choice))
         records = [one for shard in plan.shards for one in read_shard(shard, wanted, spool)]
     assert Plan.from_dict(json.loads(json.dumps(plan.as_dict()))).passed == plan.passed
     return plan, [one.case.case_id for one in records if one.case is not None]
@@ -122,8 +124,8 @@ async def test_what_another_name_or_other_judges_judged_is_still_to_be_judged(
 
 async def test_a_run_that_did_not_end_counts_for_nothing_and_is_gone_on_with(tmp_path: Path):
     written(tmp_path / "in/a.jsonl", spoken("c1"), spoken("c2"))
-    async with sitting(config(tmp_path)) as room:
-        begun = await plan_run.fn(room, Request())
+    async with open_run_context(config(tmp_path)) as room:
+        begun = await plan_run.fn(room, RunRequest())
     ended, summary = await run(config(tmp_path))
     assert (ended, summary.counts["judged"]) == (begun.run_id, 2)
 
@@ -135,13 +137,13 @@ async def test_a_day_that_was_judged_is_the_same_run_again_and_its_overlap_is_le
     days = [datetime(2026, 11, n, tzinfo=UTC).date() for n in (18, 19)]
     written(tmp_path / f"in/{days[0]}.jsonl", spoken("c1"), spoken("c2"))
     written(tmp_path / f"in/{days[1]}.jsonl", spoken("c2"), spoken("c3"))
-    first, _ = await run(wanted, Request("nightly", date=days[0]))
-    second, _ = await run(wanted, Request("nightly", date=days[1]))
+    first, _ = await run(wanted, RunRequest("nightly", date=days[0]))
+    second, _ = await run(wanted, RunRequest("nightly", date=days[1]))
     assert (judged(wanted, first), judged(wanted, second)) == (["c1", "c2"], ["c3"])
     for day, run_id in zip(days, (first, second), strict=True):
-        async with sitting(wanted) as room:
-            again = await plan_run.fn(room, Request("nightly", date=day))
-        assert (again.run_id, again.finished) == (run_id, True)
+        async with open_run_context(wanted) as room:
+            again = await plan_run.fn(room, RunRequest("nightly", date=day))
+        assert (again.run_id, again.is_finished) == (run_id, True)
 
 
 async def test_a_mended_record_is_taken_up_without_what_was_judged_before(tmp_path: Path):
@@ -153,7 +155,7 @@ async def test_a_mended_record_is_taken_up_without_what_was_judged_before(tmp_pa
     assert (summary.counts["judged"], summary.counts["quarantined"]) == (1, 1)
     written(tmp_path / "in/b.jsonl", spoken("c2"), spoken("c3"), spoken("c1"))
     with open_store(config(tmp_path).store) as store:
-        choice = again_choice(store, Again(run=second, only="quarantined"))
+        choice = rerun_selector(store, RerunConfig(run=second, only="quarantined"))
     _, found = planned(config(tmp_path).transcripts, choice)
     assert found == ["c3"]
 
@@ -171,10 +173,10 @@ async def test_a_forecast_foresees_what_is_left(tmp_path: Path):
 
 def test_planning_without_the_earlier_runs_is_refused_not_guessed(tmp_path: Path):
     wanted = config(tmp_path)
-    bench = court(wanted.judge)
-    assert run_choice(None, config(tmp_path, since_last=False), bench, None) is None
-    choice = run_choice(None, wanted, bench, None)
-    assert choice == Arrivals(frozenset())
+    bench = resolve_judges(wanted.judge)
+    assert record_selector(None, config(tmp_path, since_last=False), bench, None) is None
+    choice = record_selector(None, wanted, bench, None)
+    assert choice == IncrementalSelector(frozenset())
     with pytest.raises(ConfigurationError, match="since_last, quiet_minutes: need the earlier"):
         planned(wanted.transcripts)
 
@@ -194,12 +196,12 @@ def test_only_conversations_that_are_quiet_are_judged(tmp_path: Path):
     with (tmp_path / "in/growing.jsonl").open("wb") as out:
         out.write(native_line(spoken("first", started_at=early, duration_ms=1.0)) + b'{"case_i')
     wanted = TranscriptsConfig(uri=f"{tmp_path}/in", quiet_minutes=30)
-    choice = Arrivals(frozenset(), NOW - timedelta(minutes=30))
+    choice = IncrementalSelector(frozenset(), NOW - timedelta(minutes=30))
     plan, found = planned(wanted, choice)
     assert sorted(found) == ["begun", "first", "untimed", "whole"]
     assert (plan.read, plan.due, plan.unselected, plan.rejected) == (8, 4, 4, 0)
     assert plan.passed == {"not_quiet": 4}  # the half line of the growing object with them
-    plan, found = planned(wanted, Arrivals(frozenset(), NOW + timedelta(days=10_000)))
+    plan, found = planned(wanted, IncrementalSelector(frozenset(), NOW + timedelta(days=10_000)))
     assert (len(found), plan.rejected, plan.passed) == (7, 1, {})
 
 
@@ -238,7 +240,7 @@ def test_a_manifest_names_the_objects_that_are_read(tmp_path: Path, text: str):
     wanted = TranscriptsConfig(uri=str(manifest), manifest=True)
     plan, found = planned(wanted)
     assert (found, plan.objects["listed"]) == (["b", "c"], 2)
-    assert Collected(wanted).look() == 2
+    assert TranscriptCounter(wanted).count_cases() == 2
 
 
 def test_only_an_end_of_line_ends_a_name_in_a_manifest(tmp_path: Path):
@@ -253,7 +255,7 @@ def test_an_object_that_a_manifest_names_and_that_is_not_there_is_a_named_reject
     (tmp_path / "in/list.json").write_text('["a.jsonl", "gone.jsonl"]')
     wanted = TranscriptsConfig(uri=f"{tmp_path}/in/list.json", manifest=True)
     plan, found = planned(wanted)
-    assert (found, plan.due, plan.reasons, plan.gone) == (["a"], 1, {"vanished": 1}, 1)
+    assert (found, plan.due, plan.reasons, plan.lost_object_count) == (["a"], 1, {"vanished": 1}, 1)
     (shard,) = [one for one in plan.shards if one.failure is not None]
     assert shard.uri == f"{tmp_path}/in/gone.jsonl"
 
@@ -293,7 +295,7 @@ def test_a_manifest_on_s3_and_the_time_of_its_objects(s3):
     )
     plan, found = planned(wanted)
     assert (sorted(found), plan.reasons) == (["a", "b"], {"vanished": 1})
-    waiting = Arrivals(frozenset(), datetime.now(UTC) - timedelta(hours=1))
+    waiting = IncrementalSelector(frozenset(), datetime.now(UTC) - timedelta(hours=1))
     with pytest.raises(NothingDue, match="2 not selected, 2 of them not_quiet"):
         planned(wanted, waiting)
 
@@ -301,7 +303,8 @@ def test_a_manifest_on_s3_and_the_time_of_its_objects(s3):
 def test_settings_that_are_not_used_change_no_run_id():
     plain = RunConfig.model_validate({"transcripts": {"uri": "in"}})
     assert (
-        not {"since_last", "quiet_minutes", "manifest"} & plain.what_counts()["transcripts"].keys()
+        not {"since_last", "quiet_minutes", "manifest"}
+        & plain.result_settings()["transcripts"].keys()
     )
     other = RunConfig.model_validate({"transcripts": {"uri": "in", "since_last": True}})
     assert other.config_hash() != plain.config_hash()

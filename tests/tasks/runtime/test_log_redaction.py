@@ -7,16 +7,16 @@ import traceback
 
 import pytest
 
-from assizes.judge.privacy.secret_masking import HIDDEN, know
-from assizes.tasks.runtime.log_redaction import discreet, hide, keep_secrets
+from assizes.judge.privacy.secret_masking import MASK, register_secrets
+from assizes.tasks.runtime.log_redaction import install_log_redaction, mask_error, redacts_secrets
 
 OWN = "z9c0ffee66bb"
 
 
 @pytest.fixture(autouse=True)
 def _known():
-    know([OWN])
-    keep_secrets()
+    register_secrets([OWN])
+    install_log_redaction()
 
 
 def broken() -> None:
@@ -29,7 +29,7 @@ def broken() -> None:
 @pytest.mark.row("S4")
 def test_lines_of_any_logger_are_rid_of_secrets(caplog: pytest.LogCaptureFixture):
     logging.getLogger("somebody.else").warning("with %s and %d", OWN, 3)
-    assert caplog.messages == [f"with {HIDDEN} and 3"]
+    assert caplog.messages == [f"with {MASK} and 3"]
 
 
 @pytest.mark.row("S4")
@@ -39,7 +39,7 @@ def test_so_are_tracebacks_with_what_led_to_them(caplog: pytest.LogCaptureFixtur
     except ValueError:
         logging.getLogger("somebody.else").exception("it broke")
     assert OWN not in caplog.text
-    assert f"ValueError: by {HIDDEN}" in caplog.text
+    assert f"ValueError: by {MASK}" in caplog.text
 
 
 def test_a_line_with_wrong_arguments_is_left_to_logging():
@@ -49,22 +49,22 @@ def test_a_line_with_wrong_arguments_is_left_to_logging():
 
 def test_the_factory_is_put_in_once():
     before = logging.getLogRecordFactory()
-    keep_secrets()
+    install_log_redaction()
     assert logging.getLogRecordFactory() is before
 
 
 @pytest.mark.row("S4")
 def test_an_error_keeps_its_kind_and_what_is_no_text():
     error = OSError(2, f"no {OWN}")
-    hide(error)
-    assert error.args == (2, f"no {HIDDEN}")
+    mask_error(error)
+    assert error.args == (2, f"no {MASK}")
 
 
 def test_errors_that_led_to_each_other_are_looked_at_once():
     one, other = ValueError(OWN), ValueError(OWN)
     one.__cause__, other.__context__ = other, one
-    hide(one)
-    assert (one.args, other.args) == ((HIDDEN,), (HIDDEN,))
+    mask_error(one)
+    assert (one.args, other.args) == ((MASK,), (MASK,))
 
 
 @pytest.mark.row("S4")
@@ -74,7 +74,7 @@ async def test_what_leaves_a_task_is_rid_of_secrets():
             raise RuntimeError(OWN)
 
     made = Made()
-    discreet(made)  # type: ignore[type-var]  # it has all that is looked at
+    redacts_secrets(made)  # type: ignore[type-var]  # it has all that is looked at
     with pytest.raises(RuntimeError) as caught:
         await made.fn()
     assert OWN not in "".join(traceback.format_exception_only(caught.value))

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from assizes.judge.protocol import Query, QueryResult
-from assizes.tasks.sandbox.sql_runner import SandboxClerk
+from assizes.tasks.sandbox.sql_runner import SandboxSqlRunner
 from assizes.tasks.sandbox.values import Caps
 
 _COUNT = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)"
@@ -60,7 +60,7 @@ def _peak_mb(whose: int) -> float:
     return resource.getrusage(whose).ru_maxrss / 1024
 
 
-async def _took(clerk: SandboxClerk, engine: str, statement: str) -> dict[str, object]:
+async def _took(clerk: SandboxSqlRunner, engine: str, statement: str) -> dict[str, object]:
     begun = time.perf_counter()
     found = await clerk.look_up(Query(f"guests.{engine}", (statement,)))
     seconds = time.perf_counter() - begun
@@ -71,7 +71,7 @@ async def _took(clerk: SandboxClerk, engine: str, statement: str) -> dict[str, o
 
 
 async def _all(folder: Path, time_s: float) -> dict[str, object]:
-    clerk = SandboxClerk(folder, caps=Caps(time_s=time_s))
+    clerk = SandboxSqlRunner(folder, caps=Caps(time_s=time_s))
     await clerk.look_up(Query("guests.sqlite", ("SELECT 1",)))
     before = _peak_mb(resource.RUSAGE_SELF)
     halves = [BOMBS[::2], BOMBS[1::2]]

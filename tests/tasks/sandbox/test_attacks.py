@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from assizes.judge.protocol import Query, QueryResult
-from assizes.tasks.sandbox.sql_runner import SandboxClerk
+from assizes.tasks.sandbox.sql_runner import SandboxSqlRunner
 from tests.tasks.sandbox.databases import CANARY, both, duckdb_file, sqlite_file
 from tests.tasks.sandbox.normal_queries import NORMAL
 
@@ -140,7 +140,7 @@ HARMLESS = (
 class Court:
     """A clerk over one folder; files with a canary lie in another, a server listens."""
 
-    clerk: SandboxClerk
+    clerk: SandboxSqlRunner
     outside: Path
     server: socket.socket
 
@@ -184,7 +184,7 @@ async def court(
     )
     server = socket.create_server(("127.0.0.1", 0))
     server.setblocking(False)
-    clerk = SandboxClerk(both(tmp_path_factory.mktemp("inside")))
+    clerk = SandboxSqlRunner(both(tmp_path_factory.mktemp("inside")))
     yield Court(clerk, outside, server)
     await clerk.aclose()
     server.close()

@@ -7,8 +7,8 @@ import decimal
 
 import pytest
 
-from assizes.tasks.sandbox.child import Unreadable, opened
-from assizes.tasks.sandbox.values import Caps, Refused, cell
+from assizes.tasks.sandbox.child import UnreadableDatabase, open_database
+from assizes.tasks.sandbox.values import Caps, RefusedStatement, cell
 from tests.tasks.sandbox.databases import both, duckdb_file, sqlite_file
 
 CAPS = Caps(time_s=2.0, rows=100)
@@ -28,7 +28,7 @@ def database(tmp_path):
             path = (
                 both(tmp_path) / f"guests.{engine}" if not held else tmp_path / f"guests.{engine}"
             )
-        held.append(opened(str(path), engine, writes=writes, caps=caps))
+        held.append(open_database(str(path), engine, writes=writes, caps=caps))
         return held[-1]
 
     yield make
@@ -57,7 +57,7 @@ def test_a_query_has_columns_and_rows(database, engine):
     "sql", ["DELETE FROM guest", "CREATE TABLE t (n INTEGER)", "PRAGMA database_list"]
 )
 def test_without_writes_only_a_query_is_run(database, engine, sql):
-    with pytest.raises(Refused, match="only one SELECT is run"):
+    with pytest.raises(RefusedStatement, match="only one SELECT is run"):
         database(engine).run(sql)
 
 
@@ -73,7 +73,7 @@ def test_a_statement_that_writes_says_what_it_did_and_the_file_stays(database, e
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("sql", ["VACUUM", "BEGIN"])
 def test_with_writes_what_moves_no_rows_is_refused(database, engine, sql):
-    with pytest.raises(Refused, match="only one SELECT, INSERT, UPDATE"):
+    with pytest.raises(RefusedStatement, match="only one SELECT, INSERT, UPDATE"):
         database(engine, writes=True).run(sql)
 
 
@@ -119,7 +119,7 @@ def test_sqlite_runs_what_begins_as_a_query_and_writes(database):
     added = one.run("WITH new(n) AS (SELECT 4) INSERT INTO guest SELECT n, 'Dan', 0 FROM new")
     assert [row[:2] for row in added["rows"]] == [["added", "guest"]]
     assert one.run("WITH a(n) AS (SELECT 7) SELECT n FROM a")["rows"] == [[7]]
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedStatement):
         database("sqlite").run("")
 
 
@@ -130,7 +130,7 @@ def test_sqlite_tables_of_modules_can_be_read(database):
 
 
 def test_two_statements_in_one_text_are_refused_by_duckdb(database):
-    with pytest.raises(Refused, match="only one SELECT is run"):
+    with pytest.raises(RefusedStatement, match="only one SELECT is run"):
         database("duckdb").run("SELECT 1; SELECT 2")
 
 
@@ -169,5 +169,5 @@ def test_a_file_that_is_no_database_cannot_be_read(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(b"no database at all, " * 100)
     for engine in ENGINES:
-        with pytest.raises(Unreadable):
-            opened(str(path), engine, writes=False, caps=CAPS)
+        with pytest.raises(UnreadableDatabase):
+            open_database(str(path), engine, writes=False, caps=CAPS)

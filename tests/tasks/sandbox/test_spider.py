@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from assizes.judge.protocol import Query, QueryResult
-from assizes.tasks.sandbox.sql_runner import SandboxClerk
+from assizes.tasks.sandbox.sql_runner import SandboxSqlRunner
 from benchmarks.spider import EMPTY_GOLDS, KNOWN, Measured, measured
 
 pytestmark = pytest.mark.data
@@ -65,7 +65,7 @@ async def test_no_normal_query_is_blocked_on_sqlite(spider: Path):
     questions = questions_in(spider)
     queries = [(one["db_id"], one["gold_sql"]) for one in questions]
     queries += [("car_1", sql) for sql in MORE_QUERIES]
-    clerk = SandboxClerk(spider / "db")
+    clerk = SandboxSqlRunner(spider / "db")
     try:
         answers = [await clerk.look_up(Query(f"{db}.sqlite", (sql,))) for db, sql in queries]
     finally:
@@ -81,7 +81,7 @@ async def test_no_normal_query_is_blocked_on_duckdb(spider: Path, tmp_path: Path
     by_database: dict[str, list[str]] = {"car_1": list(MORE_QUERIES)}
     for one in questions:
         by_database.setdefault(one["db_id"], []).append(one["gold_sql"])
-    clerk = SandboxClerk(tmp_path)
+    clerk = SandboxSqlRunner(tmp_path)
     try:
         answers = [
             await clerk.look_up(Query(f"{name}.duckdb", tuple(statements)))

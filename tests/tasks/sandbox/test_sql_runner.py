@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from assizes.judge.evidence.sql_results import ResultMatch, compared, shown
-from assizes.judge.protocol import NoReply, Query, Table
-from assizes.tasks.sandbox.sql_runner import SandboxClerk
+from assizes.judge.evidence.sql_results import ResultMatch, compare_results, result_text
+from assizes.judge.protocol import NoReply, Query, SqlTable
+from assizes.tasks.sandbox.sql_runner import SandboxSqlRunner
 from tests.tasks.sandbox.databases import both, duckdb_file, sqlite_file
 from tests.tasks.sandbox.sql_runners import tables
 
@@ -25,20 +25,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest_asyncio.fixture(scope="module")
-async def clerk(folder: Path) -> AsyncIterator[SandboxClerk]:
-    clerk = SandboxClerk(folder)
+async def clerk(folder: Path) -> AsyncIterator[SandboxSqlRunner]:
+    clerk = SandboxSqlRunner(folder)
     yield clerk
     await clerk.aclose()
 
 
 @pytest_asyncio.fixture
-async def writer(folder: Path) -> AsyncIterator[SandboxClerk]:
-    clerk = SandboxClerk(folder, writes_allowed=True)
+async def writer(folder: Path) -> AsyncIterator[SandboxSqlRunner]:
+    clerk = SandboxSqlRunner(folder, writes_allowed=True)
     yield clerk
     await clerk.aclose()
 
 
-async def refused(clerk: SandboxClerk, database: str) -> str:
+async def refused(clerk: SandboxSqlRunner, database: str) -> str:
     found = await clerk.look_up(Query(database, ("SELECT 1",)))
     assert isinstance(found, NoReply)
     assert found.code == "no_database"
@@ -50,8 +50,8 @@ async def refused(clerk: SandboxClerk, database: str) -> str:
 async def test_statements_run_in_order_and_each_has_its_table(clerk, engine):
     first, second = "SELECT count(*) AS guests FROM guest", "SELECT name FROM guest ORDER BY id"
     assert await tables(clerk, f"guests.{engine}", first, second) == (
-        Table(first, ("guests",), ((3,),), 1),
-        Table(second, ("name",), (("Ada",), ("Ben",), ("Cyd",)), 3, ordered=True),
+        SqlTable(first, ("guests",), ((3,),), 1),
+        SqlTable(second, ("name",), (("Ada",), ("Ben",), ("Cyd",)), 3, ordered=True),
     )
 
 
@@ -62,9 +62,11 @@ async def test_expected_and_actual_rows_of_a_duckdb_fixture_are_equal(clerk, tmp
     expected, actual = await tables(
         clerk, "many.duckdb", "SELECT i FROM n", "SELECT i + 0.0 FROM n ORDER BY i DESC"
     )
-    assert compared(expected, actual) == ResultMatch(equal=True, score=1.0, reason="137 equal rows")
+    assert compare_results(expected, actual) == ResultMatch(
+        equal=True, score=1.0, reason="137 equal rows"
+    )
     assert expected.row_count == 137
-    assert shown(expected).splitlines() == [
+    assert result_text(expected).splitlines() == [
         "i",
         *(str(number) for number in range(20)),
         "(137 rows, the first 20 shown)",
@@ -82,8 +84,8 @@ async def test_a_bad_statement_is_an_error_in_its_table_and_the_next_one_runs(
     bad, good = await tables(clerk, f"guests.{engine}", "SELECT nmae FROM guest", "SELECT 1 AS one")
     assert message in (bad.error or "")
     assert (bad.columns, bad.rows, bad.row_count) == ((), (), 0)
-    assert shown(bad).startswith("error: ")
-    assert good == Table("SELECT 1 AS one", ("one",), ((1,),), 1)
+    assert result_text(bad).startswith("error: ")
+    assert good == SqlTable("SELECT 1 AS one", ("one",), ((1,),), 1)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -229,7 +231,7 @@ async def test_a_database_that_cannot_be_had_is_no_reply(tmp_path, name, reason)
     (base / "circle.sqlite").symlink_to(base / "circle.sqlite")
     (sqlite_file(base / "busy.sqlite").parent / "busy.sqlite-wal").write_text("frames")
     os.mkfifo(base / "fifo")
-    clerk = SandboxClerk(base)
+    clerk = SandboxSqlRunner(base)
     try:
         assert reason in await refused(clerk, name)
     finally:
@@ -245,7 +247,7 @@ async def test_without_a_base_an_absolute_path_is_taken_but_no_link_out_of_its_f
     (tmp_path / "links").mkdir()
     path = sqlite_file(tmp_path / "own.sqlite")
     (tmp_path / "links" / "link.sqlite").symlink_to(path)
-    clerk = SandboxClerk()
+    clerk = SandboxSqlRunner()
     try:
         (table,) = await tables(clerk, str(path), "SELECT count(*) FROM guest")
         assert table.rows == ((3,),)
@@ -257,7 +259,7 @@ async def test_without_a_base_an_absolute_path_is_taken_but_no_link_out_of_its_f
 
 async def test_a_changed_fixture_is_copied_anew_and_copies_do_not_pile_up(tmp_path):
     path = sqlite_file(tmp_path / "a.sqlite", "CREATE TABLE t AS SELECT 1 AS x")
-    clerk = SandboxClerk(tmp_path)
+    clerk = SandboxSqlRunner(tmp_path)
     try:
         assert (await tables(clerk, "a.sqlite", "SELECT x FROM t"))[0].rows == ((1,),)
         sqlite_file(path, "UPDATE t SET x = 2")
@@ -308,8 +310,8 @@ async def test_equal_effects_of_different_statements_are_equal_results(writer, e
     (one,) = await tables(writer, name, "UPDATE guest SET paid = 0 WHERE paid IS NULL")
     (same,) = await tables(writer, name, "UPDATE guest SET paid = 0 WHERE name = 'Ben'")
     (other,) = await tables(writer, name, "UPDATE guest SET paid = 0")
-    assert compared(one, same).equal
-    assert not compared(one, other).equal
+    assert compare_results(one, same).equal
+    assert not compare_results(one, other).equal
 
 
 @pytest.mark.parametrize("engine", ENGINES)

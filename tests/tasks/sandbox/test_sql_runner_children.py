@@ -22,9 +22,9 @@ from assizes.judge.case import Case, Expected
 from assizes.judge.config.run import CacheConfig, RunConfig, StoreConfig, TranscriptsConfig
 from assizes.judge.protocol import NoReply, Query, look_up
 from assizes.judge.score import Metric, Scale, Score
-from assizes.tasks.context.run_context import sitting
-from assizes.tasks.sandbox.fixtures import Copies, Fixture
-from assizes.tasks.sandbox.sql_runner import RECYCLED_AFTER, SandboxClerk
+from assizes.tasks.context.run_context import open_run_context
+from assizes.tasks.sandbox.fixtures import Fixture, FixtureCopies
+from assizes.tasks.sandbox.sql_runner import STATEMENTS_PER_CHILD, SandboxSqlRunner
 from assizes.tasks.sandbox.values import Caps
 from tests.builders import case as case_of
 from tests.tasks.sandbox.databases import both
@@ -43,8 +43,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest_asyncio.fixture(scope="module")
-async def clerk(folder: Path) -> AsyncIterator[SandboxClerk]:
-    clerk = SandboxClerk(folder)
+async def clerk(folder: Path) -> AsyncIterator[SandboxSqlRunner]:
+    clerk = SandboxSqlRunner(folder)
     yield clerk
     await clerk.aclose()
 
@@ -54,7 +54,7 @@ def is_alive(pid: int) -> bool:
 
 
 async def test_after_a_lost_copy_the_statements_that_follow_are_not_run(folder):
-    clerk = SandboxClerk(folder, writes_allowed=True, caps=Caps(time_s=0.3))
+    clerk = SandboxSqlRunner(folder, writes_allowed=True, caps=Caps(time_s=0.3))
     try:
         found = await tables(
             clerk, "guests.duckdb", "DELETE FROM guest", "SELECT sleep_ms(60000)", "SELECT 1"
@@ -69,7 +69,7 @@ async def test_after_a_lost_copy_the_statements_that_follow_are_not_run(folder):
 
 
 async def test_after_a_timeout_the_other_statements_run_in_a_new_child(folder):
-    clerk = SandboxClerk(folder, caps=Caps(time_s=0.3))
+    clerk = SandboxSqlRunner(folder, caps=Caps(time_s=0.3))
     try:
         found = await tables(
             clerk, "guests.duckdb", "SELECT 1", "SELECT sleep_ms(60000)", "SELECT 2"
@@ -81,7 +81,7 @@ async def test_after_a_timeout_the_other_statements_run_in_a_new_child(folder):
 
 
 async def test_sqlite_stops_by_itself_and_its_child_is_kept(folder):
-    clerk = SandboxClerk(folder, caps=Caps(time_s=0.2))
+    clerk = SandboxSqlRunner(folder, caps=Caps(time_s=0.2))
     try:
         await tables(clerk, "guests.sqlite", "SELECT 1")
         before = clerk.pids
@@ -93,7 +93,7 @@ async def test_sqlite_stops_by_itself_and_its_child_is_kept(folder):
 
 
 async def test_children_start_when_needed_are_at_most_two_and_serve_again(folder):
-    clerk = SandboxClerk(folder)
+    clerk = SandboxSqlRunner(folder)
     assert clerk.pids == set()
     query = Query("guests.sqlite", ("SELECT 1",))
     await asyncio.gather(*(clerk.look_up(query) for _ in range(20)))
@@ -107,11 +107,11 @@ async def test_children_start_when_needed_are_at_most_two_and_serve_again(folder
 
 
 async def test_a_child_is_recycled_after_many_statements(folder):
-    clerk = SandboxClerk(folder, children=1)
+    clerk = SandboxSqlRunner(folder, children=1)
     try:
         await tables(clerk, "guests.sqlite", "SELECT 1")
         (old,) = clerk.pids
-        await tables(clerk, "guests.sqlite", *["SELECT 1"] * RECYCLED_AFTER)
+        await tables(clerk, "guests.sqlite", *["SELECT 1"] * STATEMENTS_PER_CHILD)
         assert not is_alive(old)
         await tables(clerk, "guests.sqlite", "SELECT 1")
         assert old not in clerk.pids
@@ -120,7 +120,7 @@ async def test_a_child_is_recycled_after_many_statements(folder):
 
 
 async def test_a_child_that_died_waiting_is_replaced(folder):
-    clerk = SandboxClerk(folder, children=1)
+    clerk = SandboxSqlRunner(folder, children=1)
     try:
         await tables(clerk, "guests.sqlite", "SELECT 1")
         (old,) = clerk.pids
@@ -133,7 +133,7 @@ async def test_a_child_that_died_waiting_is_replaced(folder):
 
 
 async def test_no_child_is_left_after_a_cancelled_look_up(folder):
-    clerk = SandboxClerk(folder)
+    clerk = SandboxSqlRunner(folder)
     await tables(clerk, "guests.sqlite", "SELECT 1")
     task = asyncio.create_task(clerk.look_up(Query("guests.sqlite", (COUNT_FOR_EVER,))))
     await asyncio.sleep(0.2)
@@ -150,7 +150,7 @@ async def test_no_child_is_left_after_a_cancelled_look_up(folder):
 
 @pytest.mark.parametrize("pause", [0.0, 0.005, 0.02, 0.05, 0.1])
 async def test_no_child_is_left_when_cancelled_while_it_starts(folder, pause):
-    clerk = SandboxClerk(folder)
+    clerk = SandboxSqlRunner(folder)
     task = asyncio.create_task(clerk.look_up(Query("guests.duckdb", ("SELECT sleep_ms(60000)",))))
     await asyncio.sleep(pause)
     pids = clerk.pids
@@ -162,7 +162,7 @@ async def test_no_child_is_left_when_cancelled_while_it_starts(folder, pause):
 
 
 async def test_closing_removes_the_copies_and_may_happen_twice(folder):
-    clerk = SandboxClerk(folder)
+    clerk = SandboxSqlRunner(folder)
     await tables(clerk, "guests.sqlite", "SELECT 1")
     (pid,) = clerk.pids
     place = Path(f"/proc/{pid}/cwd").resolve().parent
@@ -226,10 +226,10 @@ async def test_the_engine_of_a_room_puts_queries_to_its_clerk_and_the_room_ends_
     )
     case = case_of(expected=Expected(database=str(folder / "guests.sqlite")))
     lost = case_of(expected=Expected(database="nowhere.sqlite"))
-    async with sitting(config) as room:
+    async with open_run_context(config) as room:
         heard = await room.engine_for("run").hear(Looker(), case)
         failed = await room.engine_for("run").hear(Looker(), lost)
-        pids = room.clerk.pids
+        pids = room.sql_runner.pids
     assert [score.raw for score in heard.scores] == [4]
     assert failed.scores == [
         Score.failed("found", "database 'nowhere.sqlite' is not there", "no_database")
@@ -243,7 +243,7 @@ async def test_no_case_asks_the_store_of_its_run_however_its_path_is_written(
 ):
     monkeypatch.setenv("HOME", str(tmp_path))
     (both(tmp_path) / "guests.duckdb").rename(tmp_path / "own.duckdb")
-    clerk = SandboxClerk.of(
+    clerk = SandboxSqlRunner.of(
         RunConfig(
             transcripts=TranscriptsConfig(uri="t.jsonl", databases=str(tmp_path)),
             store=StoreConfig(uri="duckdb:///~/own.duckdb"),
@@ -261,10 +261,10 @@ def test_threads_that_want_one_copy_at_once_are_lent_the_same(tmp_path: Path):
     path = tmp_path / "large.db"
     with path.open("wb") as file:
         file.truncate(64 << 20)
-    copies, fixture = Copies(), Fixture("large.db", path, "sqlite")
+    copies, fixture = FixtureCopies(), Fixture("large.db", path, "sqlite")
     try:
         with ThreadPoolExecutor(4) as threads:
-            lent = list(threads.map(copies.lend, [fixture] * 4))
+            lent = list(threads.map(copies.lend_copy, [fixture] * 4))
         assert len({one.path for one in lent}) == 1
         assert [one.name for one in lent[0].path.parent.glob("*.db")] == [lent[0].path.name]
     finally:
@@ -276,14 +276,14 @@ async def test_a_copy_is_given_back_though_nobody_waits_for_it_any_more(tmp_path
         con.execute("create table t (a)")
     with (tmp_path / "shop.sqlite").open("ab") as file:
         file.truncate(256 << 20)
-    clerk = SandboxClerk(tmp_path)
+    clerk = SandboxSqlRunner(tmp_path)
     lending = asyncio.create_task(clerk.look_up(Query("shop.sqlite", ("select 1",))))
     await until(lambda: clerk._copies and list(clerk._copies.empty.parent.glob("*.db")))
     lending.cancel()
     with suppress(asyncio.CancelledError):
         await lending
     assert clerk._copies is not None
-    lent = clerk._copies._lent
+    lent = clerk._copies._lent_counts
     await until(lambda: lent and not any(lent.values()))
     await clerk.aclose()
 
@@ -299,12 +299,12 @@ def test_copies_are_lent_while_others_are_taken_back(tmp_path: Path):
     made = [Fixture(f"{number}.db", tmp_path / f"{number}.db", "sqlite") for number in range(12)]
     for fixture in made:
         fixture.path.write_bytes(b"rows")
-    copies, lent, faults = Copies(), SimpleQueue[Fixture | None](), list[BaseException]()
+    copies, lent, faults = FixtureCopies(), SimpleQueue[Fixture | None](), list[BaseException]()
 
     def take_back() -> None:
         try:
             while (copy := lent.get()) is not None:
-                copies.take_back(copy)
+                copies.return_copy(copy)
         except RuntimeError as error:
             faults.append(error)
 
@@ -314,7 +314,7 @@ def test_copies_are_lent_while_others_are_taken_back(tmp_path: Path):
     taking_back.start()
     try:
         for number in range(20_000):
-            copy = copies.lend(made[7 * number % 12])
+            copy = copies.lend_copy(made[7 * number % 12])
             assert copy.path.exists()
             lent.put(copy)
     finally:

@@ -3,7 +3,7 @@
 import pytest
 
 from assizes.tasks.sandbox.sqlite import first_word
-from assizes.tasks.sandbox.statement import orders
+from assizes.tasks.sandbox.statement import has_order_by
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ from assizes.tasks.sandbox.statement import orders
     ],
 )
 def test_a_statement_orders_where_order_by_stands_outside_parentheses(sql, ordered):
-    assert orders(sql) is ordered
+    assert has_order_by(sql) is ordered
 
 
 @pytest.mark.parametrize(

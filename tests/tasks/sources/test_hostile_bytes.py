@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from assizes.deployments.settings import MAX_FILE_BYTES, read_config
-from assizes.judge.config.calibration import Columns
+from assizes.judge.config.calibration import LabelColumns
 from assizes.judge.config.run import TranscriptsConfig
 from assizes.judge.errors import AssizesError, ConfigurationError
 from assizes.judge.formats import native_line
@@ -159,7 +159,7 @@ def test_damaged_parquet_never_reaches_the_parent(tmp_path: Path, monkeypatch):
     for path in paths:
         for read in (
             lambda path=path: ground_truth(GroundTruthConfig(uri=str(path))),
-            lambda path=path: read_labels(str(path), {}, Columns(), "labels"),
+            lambda path=path: read_labels(str(path), {}, LabelColumns(), "labels"),
         ):
             try:
                 read()
@@ -189,7 +189,7 @@ def test_labels_and_ground_truth_that_are_bombs_are_one_line(tmp_path: Path, mon
     for name, body in files.items():
         (tmp_path / name).write_bytes(body)
         with pytest.raises(ConfigurationError, match=name.partition(".")[0]):
-            read_labels(str(tmp_path / name), {}, Columns(), "labels")
+            read_labels(str(tmp_path / name), {}, LabelColumns(), "labels")
     with pytest.raises(ConfigurationError, match="unpacks to more than"):
         ground_truth(GroundTruthConfig(uri=str(tmp_path / "t.parquet")))
     (tmp_path / "g.jsonl").write_bytes(files["l.jsonl"])

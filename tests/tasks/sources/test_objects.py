@@ -11,7 +11,7 @@ import pytest
 
 from assizes.judge.errors import ConfigurationError, DataError, Inconclusive
 from assizes.tasks.sources.objects import Spool, expand, list_sources
-from assizes.tasks.sources.pinned import Source
+from assizes.tasks.sources.pinned import TranscriptSource
 from tests.tasks.sources.listed_objects import LINES, OURS, PACKED, THEIRS
 
 LINES_ETAG = "3e91133d8bd8f00b3d06fa60a9953506"
@@ -75,7 +75,9 @@ def test_a_file_whose_name_looks_like_a_glob_is_found(folder):
 
 
 def test_a_local_source_is_pinned_by_its_content(folder):
-    assert list_sources("in/b.jsonl", {}) == [Source("in/b.jsonl", LINES_ETAG, len(LINES))]
+    assert list_sources("in/b.jsonl", {}) == [
+        TranscriptSource("in/b.jsonl", LINES_ETAG, len(LINES))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +168,7 @@ def test_a_placeholder_that_cannot_be_filled_is_an_error(uri, date, message):
     assert str(raised.value) == message
 
 
-def source_of(path: Path) -> Source:
+def source_of(path: Path) -> TranscriptSource:
     (source,) = list_sources(str(path), {})
     return source
 
@@ -243,7 +245,7 @@ def test_a_spool_keeps_the_last_two_parsed_documents(tmp_path):
         return [document.decode()]
 
     with Spool() as spool:
-        read = [spool.parsed(sources[index], records) for index in (0, 1, 0, 2, 0, 1)]
+        read = [spool.document_records(sources[index], records) for index in (0, 1, 0, 2, 0, 1)]
 
     assert read == [["a"], ["b"], ["a"], ["c"], ["a"], ["b"]]
     assert parsed == [b"a", b"b", b"c", b"b"]

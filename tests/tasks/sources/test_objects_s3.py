@@ -8,13 +8,13 @@ import pytest
 
 from assizes.judge.errors import ConfigurationError, DataError, Inconclusive
 from assizes.tasks.sources.objects import Spool, list_sources
-from assizes.tasks.sources.pinned import Source
+from assizes.tasks.sources.pinned import TranscriptSource
 from tests.tasks.sources.listed_objects import LINES, OURS, PACKED, THEIRS
 
 
-def put(s3, bucket: str, key: str, content: bytes = LINES) -> Source:
+def put(s3, bucket: str, key: str, content: bytes = LINES) -> TranscriptSource:
     answer = s3.client.put_object(Bucket=bucket, Key=key, Body=content)
-    return Source(f"s3://{bucket}/{key}", answer["ETag"].strip('"'), len(content))
+    return TranscriptSource(f"s3://{bucket}/{key}", answer["ETag"].strip('"'), len(content))
 
 
 def test_a_prefix_a_key_and_a_glob_on_s3_give_pinned_objects(s3):

@@ -27,7 +27,7 @@ def test_a_link_that_leads_out_is_a_reject_and_one_within_is_read(tmp_path: Path
     config = TranscriptsConfig(uri=f"{home}/*.jsonl")
     with Spool.of(config) as spool:
         plan = plan_intake(config, 10, spool)
-    assert (plan.due, plan.reasons, plan.gone) == (1, {"link": 1}, 0)
+    assert (plan.due, plan.reasons, plan.lost_object_count) == (1, {"link": 1}, 0)
     (failed,) = [shard for shard in plan.shards if shard.failure]
     assert "leads out of its folder" in failed.failure[1]
 

@@ -10,7 +10,7 @@ from threading import Thread
 import pytest
 
 from assizes.judge.errors import ConfigurationError
-from assizes.tasks.sources.whole_files import whole_file
+from assizes.tasks.sources.whole_files import read_whole_file
 
 WHERE = "[calibration] labels"
 
@@ -19,8 +19,10 @@ def test_a_file_is_read_from_a_folder_and_from_a_bucket_and_unpacked(tmp_path: P
     (tmp_path / "labels.csv.gz").write_bytes(gzip.compress(b"case_id,label"))
     bucket = s3.bucket()
     s3.client.put_object(Bucket=bucket, Key="labels.csv", Body=b"case_id,label")
-    assert whole_file(str(tmp_path / "labels.csv.gz"), {}, WHERE) == b"case_id,label"
-    assert whole_file(f"s3://{bucket}/labels.csv", s3.storage_options, WHERE) == b"case_id,label"
+    assert read_whole_file(str(tmp_path / "labels.csv.gz"), {}, WHERE) == b"case_id,label"
+    assert (
+        read_whole_file(f"s3://{bucket}/labels.csv", s3.storage_options, WHERE) == b"case_id,label"
+    )
 
 
 def test_a_bucket_for_which_there_are_no_keys_is_one_line(monkeypatch: pytest.MonkeyPatch, s3):
@@ -29,7 +31,7 @@ def test_a_bucket_for_which_there_are_no_keys_is_one_line(monkeypatch: pytest.Mo
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     options = {**s3.storage_options, "key": None, "secret": None, "skip_instance_cache": True}
     with pytest.raises(ConfigurationError) as raised:
-        whole_file("s3://bucket/labels.csv", options, WHERE)
+        read_whole_file("s3://bucket/labels.csv", options, WHERE)
     assert str(raised.value).startswith(f"{WHERE} 's3://bucket/labels.csv': cannot be read: ")
     assert "\n" not in str(raised.value)
 
@@ -50,7 +52,7 @@ def test_a_server_that_refuses_is_one_line():
         Thread(target=server.serve_forever, daemon=True).start()
         uri = f"http://127.0.0.1:{server.server_port}/l.csv?token=abc"
         with pytest.raises(ConfigurationError, match=r"token=\*\*\* cannot be read: 403"):
-            whole_file(uri, {}, WHERE)
+            read_whole_file(uri, {}, WHERE)
         server.shutdown()
 
 
@@ -67,7 +69,7 @@ def test_a_server_that_refuses_is_one_line():
 )
 def test_options_that_do_not_fit_are_one_line(uri: str, options: dict, said: str):
     with pytest.raises(ConfigurationError, match=said):
-        whole_file(uri, options, WHERE)
+        read_whole_file(uri, options, WHERE)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +81,6 @@ def test_options_that_do_not_fit_are_one_line(uri: str, options: dict, said: str
 )
 def test_a_file_that_cannot_be_had_is_named_without_credentials(uri: str, said: str):
     with pytest.raises(ConfigurationError) as raised:
-        whole_file(uri, {}, WHERE)
+        read_whole_file(uri, {}, WHERE)
     assert str(raised.value).startswith(f"{WHERE} {said}")
     assert "secret" not in str(raised.value)

@@ -75,7 +75,7 @@ def test_an_object_that_unpacks_to_too_much_is_a_bomb_and_nothing_more_is_unpack
     out = io.BytesIO()
 
     with pytest.raises(DataError) as raised:
-        unpack(io.BytesIO(bomb), out, "zstd", 1 << 30, to_the_last=False)
+        unpack(io.BytesIO(bomb), out, "zstd", 1 << 30, to_last_byte=False)
     assert raised.value.code == "bomb"
     assert BOMB_FLOOR_BYTES <= out.tell() <= BOMB_FLOOR_BYTES + (1 << 20)
 

@@ -15,10 +15,16 @@ from pathlib import Path
 import pytest
 
 from assizes.judge.config.run import LimitsConfig
-from assizes.judge.engine.ledger import Account, Call, Spent
+from assizes.judge.engine.ledger import Account, CallSpending, PlannedCall
 from assizes.judge.errors import AssizesError, ConfigurationError, NotAsked, StoreError
 from assizes.tasks.spending.ledger import SqliteLedger
-from assizes.tasks.spending.ledger_file import NANO, all_stopped, known_runs, lift_stop, write_stop
+from assizes.tasks.spending.ledger_file import (
+    NANO,
+    all_runs_stopped_at,
+    known_runs,
+    lift_stop,
+    write_stop,
+)
 from tests.outward import PYTHONPATH
 
 DAY_S = 86_400
@@ -52,12 +58,12 @@ def ledger(folder: Path, run_id: str = "run", now: list[float] | None = None, **
     return SqliteLedger(path, run_id, settings, clock=lambda: now[0])
 
 
-def call(worst_usd: float | None = 0.1) -> Call:
-    return Call("key", "openai/m", worst_usd)
+def call(worst_usd: float | None = 0.1) -> PlannedCall:
+    return PlannedCall("key", "openai/m", worst_usd)
 
 
-def paid(cost_usd: float | None) -> Spent:
-    return Spent(None, cost_usd, 10, 5, 1.0)
+def paid(cost_usd: float | None) -> CallSpending:
+    return CallSpending(None, cost_usd, 10, 5, 1.0)
 
 
 def rows(folder: Path, sql: str) -> list[tuple]:
@@ -84,11 +90,11 @@ def reconciled(folder: Path) -> None:
 def test_a_call_is_counted_at_its_worst_until_it_is_settled(tmp_path: Path):
     book = ledger(tmp_path)
     ticket = book.reserve(call(0.1))
-    assert book.spent() == Account(1, 0.1, 1, 0.1)
+    assert book.run_account() == Account(1, 0.1, 1, 0.1)
     book.settle(ticket, paid(0.04))
-    assert book.spent() == Account(1, 0.04)
+    assert book.run_account() == Account(1, 0.04)
     book.settle(ticket, paid(0.09))
-    assert book.spent() == Account(1, 0.04)
+    assert book.run_account() == Account(1, 0.04)
     reconciled(tmp_path)
     assert rows(tmp_path, "select model, cost_nano, input_tokens, state from calls") == [
         ("openai/m", 40_000_000, 10, "settled")
@@ -97,21 +103,21 @@ def test_a_call_is_counted_at_its_worst_until_it_is_settled(tmp_path: Path):
 
 def test_a_cost_that_is_not_known_is_the_worst_case_never_nothing(tmp_path: Path):
     book = ledger(tmp_path)
-    book.settle(book.reserve(call(0.1)), Spent("timeout", None))
-    book.settle(book.reserve(call(0.1)), Spent("rate_limited", 0.0))
-    assert book.spent() == Account(2, 0.1)
+    book.settle(book.reserve(call(0.1)), CallSpending("timeout", None))
+    book.settle(book.reserve(call(0.1)), CallSpending("rate_limited", 0.0))
+    assert book.run_account() == Account(2, 0.1)
     book.settle(book.reserve(call(None)), paid(None))
-    assert book.spent() == Account(3, 0.1, unpriced=1)
+    assert book.run_account() == Account(3, 0.1, unpriced=1)
     book.settle(book.reserve(call(None)), paid(0.2))
-    assert book.spent().usd == pytest.approx(0.3)
-    assert book.spent().unpriced == 1
+    assert book.run_account().usd == pytest.approx(0.3)
+    assert book.run_account().unpriced == 1
 
 
 def test_thousands_of_tenths_of_cents_sum_exactly(tmp_path: Path):
     book = ledger(tmp_path)
     for _ in range(3000):
         book.settle(book.reserve(call(0.001)), paid(0.0001))
-    assert book.spent().usd == 0.3
+    assert book.run_account().usd == 0.3
 
 
 @pytest.mark.parametrize(
@@ -130,7 +136,7 @@ def test_what_could_exceed_a_limit_is_not_asked(tmp_path: Path, limits, said):
     with pytest.raises(NotAsked, match=said) as refused:
         book.reserve(call(0.1))
     assert refused.value.code == "budget"
-    assert book.spent().calls == 2
+    assert book.run_account().calls == 2
 
 
 def test_a_budget_without_a_price_lets_nothing_through(tmp_path: Path):
@@ -163,7 +169,7 @@ def test_a_reservation_of_a_process_that_died_stays_and_another_may_settle_it(tm
     later = ledger(tmp_path, budget_usd=0.15)
     with pytest.raises(NotAsked):
         later.reserve(call(0.1))
-    assert later.spent() == Account(1, 0.1, 1, 0.1)
+    assert later.run_account() == Account(1, 0.1, 1, 0.1)
     later.settle(ticket, paid(0.01))
     later.reserve(call(0.1))
 
@@ -173,14 +179,14 @@ def test_a_call_that_was_never_made_is_taken_back_whole(tmp_path: Path):
     made, unmade = book.reserve(call(0.1)), book.reserve(call(0.3))
     book.cancel(unmade, "another ask")
     ledger(tmp_path, "other").cancel(unmade, "key")
-    assert book.spent().calls == 2
+    assert book.run_account().calls == 2
     book.cancel(unmade, "key")
     book.cancel(unmade, "key")
-    assert book.spent() == Account(1, 0.1, 1, 0.1)
+    assert book.run_account() == Account(1, 0.1, 1, 0.1)
     reconciled(tmp_path)
     book.settle(made, paid(0.04))
     book.cancel(made, "key")
-    assert book.spent() == Account(1, 0.04)
+    assert book.run_account() == Account(1, 0.04)
     book.reserve(call(0.1))
     reconciled(tmp_path)
 
@@ -188,11 +194,11 @@ def test_a_call_that_was_never_made_is_taken_back_whole(tmp_path: Path):
 def test_a_ticket_of_another_run_or_another_ask_is_not_settled(tmp_path: Path):
     mine, other = ledger(tmp_path, "mine"), ledger(tmp_path, "other")
     ticket = other.reserve(call(0.1))
-    mine.settle(ticket, Spent("expired", 0.0))
-    other.settle(ticket, Spent("expired", 0.0), "another ask")
-    assert other.spent() == Account(1, 0.1, 1, 0.1)
+    mine.settle(ticket, CallSpending("expired", 0.0))
+    other.settle(ticket, CallSpending("expired", 0.0), "another ask")
+    assert other.run_account() == Account(1, 0.1, 1, 0.1)
     other.settle(ticket, paid(0.04), "key")
-    assert other.spent() == Account(1, 0.04)
+    assert other.run_account() == Account(1, 0.04)
     reconciled(tmp_path)
 
 
@@ -211,7 +217,7 @@ def test_a_stop_holds_for_the_sitting_and_the_next_one_knows_of_it(tmp_path: Pat
     path = str(tmp_path / "ledger.db")
     assert book.resumed_after is None
     write_stop(path, "run")
-    assert book.stopped()
+    assert book.stopped_at()
     with pytest.raises(NotAsked, match=r"stopped at \d{4}-.* UTC") as refused:
         book.reserve(call())
     assert refused.value.code == "halted"
@@ -220,19 +226,19 @@ def test_a_stop_holds_for_the_sitting_and_the_next_one_knows_of_it(tmp_path: Pat
     again = ledger(tmp_path)
     assert again.resumed_after
     again.reserve(call())
-    assert book.stopped(), "the stopped process must not go on because another has begun"
+    assert book.stopped_at(), "the stopped process must not go on because another has begun"
     assert ledger(tmp_path).resumed_after is None
 
 
 def test_a_stop_of_all_runs_holds_until_it_is_lifted(tmp_path: Path):
     path = str(tmp_path / "ledger.db")
-    assert all_stopped(path) is None
+    assert all_runs_stopped_at(path) is None
     assert not lift_stop(path)
     write_stop(path, None)
     book = ledger(tmp_path)
     with pytest.raises(NotAsked):
         book.reserve(call())
-    assert all_stopped(path)
+    assert all_runs_stopped_at(path)
     assert lift_stop(path)
     book.reserve(call())
 
@@ -283,7 +289,7 @@ def test_a_ledger_that_breaks_lets_nobody_spend_and_loses_no_reply(tmp_path: Pat
         book.reserve(call())
     assert refused.value.code == "closing"
     with pytest.raises(AssizesError, match="cannot be read"):
-        book.spent()
+        book.run_account()
 
 
 def hammer(folder: Path, seed: int, budget: float) -> subprocess.Popen[str]:

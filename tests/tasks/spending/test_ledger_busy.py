@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from assizes.judge.config.run import LimitsConfig
-from assizes.judge.engine.hearings import Engine, Means
-from assizes.judge.engine.ledger import Account, Call, Spent
+from assizes.judge.engine.hearings import Engine, EngineDependencies
+from assizes.judge.engine.ledger import Account, CallSpending, PlannedCall
 from assizes.judge.errors import LedgerBusy
-from assizes.judge.models.scripted import Scripted
+from assizes.judge.models.scripted import ScriptedModel
 from assizes.tasks.spending.ledger import SqliteLedger
 from tests.judge.engine.levels import CASE, Asking, priced
 
-CALL = Call("key", "openai/m", 0.1)
+CALL = PlannedCall("key", "openai/m", 0.1)
 
 
 @contextmanager
@@ -42,19 +42,19 @@ def test_who_must_not_wait_is_told_at_once_that_another_is_writing(ledger: Sqlit
             ledger.reserve(CALL, wait=False)
         with pytest.raises(LedgerBusy):
             ledger.claims("key", "place", wait=False)
-        assert ledger.stopped() is None
+        assert ledger.stopped_at() is None
         assert time.monotonic() - started < 5
-    assert ledger.spent() == Account(0, 0.0)
+    assert ledger.run_account() == Account(0, 0.0)
 
 
 def test_what_came_meanwhile_is_settled_with_what_is_written_next(ledger: SqliteLedger):
     first, second = ledger.reserve(CALL), ledger.reserve(CALL)
     with written_by_another(Path(ledger.path)):
-        ledger.settle(first, Spent(None, 0.01))
-        ledger.settle(second, Spent(None, 0.02))
-        assert ledger.spent() == Account(2, 0.2, 2, 0.2)
+        ledger.settle(first, CallSpending(None, 0.01))
+        ledger.settle(second, CallSpending(None, 0.02))
+        assert ledger.run_account() == Account(2, 0.2, 2, 0.2)
     assert ledger.claims("key", "place")
-    assert ledger.spent() == Account(2, 0.03)
+    assert ledger.run_account() == Account(2, 0.03)
 
 
 def test_what_is_due_is_settled_when_the_ledger_is_closed(tmp_path: Path):
@@ -62,14 +62,14 @@ def test_what_is_due_is_settled_when_the_ledger_is_closed(tmp_path: Path):
     ledger = SqliteLedger(str(path), "run", LimitsConfig())
     ticket = ledger.reserve(CALL)
     with written_by_another(path):
-        ledger.settle(ticket, Spent(None, 0.01))
+        ledger.settle(ticket, CallSpending(None, 0.01))
     ledger.close()
     with closing(SqliteLedger(str(path), "another", LimitsConfig())) as again:
-        assert again.spent("run") == Account(1, 0.01)
+        assert again.run_account("run") == Account(1, 0.01)
 
 
 async def test_an_ask_waits_for_the_other_while_the_event_loop_goes_on(ledger: SqliteLedger):
-    engine = Engine(Scripted([priced(4)]), LimitsConfig(), Means(ledger=ledger))
+    engine = Engine(ScriptedModel([priced(4)]), LimitsConfig(), EngineDependencies(ledger=ledger))
     with written_by_another(Path(ledger.path)) as other:
         asking = asyncio.create_task(engine.hear(Asking(), CASE))
         looks = 0
@@ -80,4 +80,4 @@ async def test_an_ask_waits_for_the_other_while_the_event_loop_goes_on(ledger: S
         other.execute("rollback")
     heard = await asking
     assert heard.asks[0].attempts == 1
-    assert ledger.spent().calls == 1
+    assert ledger.run_account().calls == 1

@@ -10,12 +10,12 @@ import sys
 
 import pytest
 
-from assizes.judge.engine.reply_cache import Kept
+from assizes.judge.engine.reply_cache import CachedReply
 from assizes.judge.models.model import Completion
-from assizes.tasks.spending.reply_cache import FileReplies
+from assizes.tasks.spending.reply_cache import FileReplyCache
 
 KEY = "ab" + "0" * 62
-COMPLETION = Kept(
+COMPLETION = CachedReply(
     Completion(
         text='{"why": "caf\u00e9 \U0001f600"}',
         answered_by="gpt-4.1-2025-04-14",
@@ -38,25 +38,25 @@ def uri(request, tmp_path):
 
 
 async def test_a_completion_is_kept_whole_for_later_processes(uri):
-    await FileReplies(*uri).put(KEY, COMPLETION)
+    await FileReplyCache(*uri).store(KEY, COMPLETION)
 
-    assert await FileReplies(*uri).get(KEY) == COMPLETION
+    assert await FileReplyCache(*uri).get(KEY) == COMPLETION
 
 
 async def test_a_key_never_put_is_a_miss_until_another_cache_puts_it(uri):
-    cache = FileReplies(*uri)
+    cache = FileReplyCache(*uri)
     assert await cache.get(KEY) is None
 
-    await FileReplies(*uri).put(KEY, COMPLETION)
+    await FileReplyCache(*uri).store(KEY, COMPLETION)
 
     assert await cache.get(KEY) == COMPLETION
 
 
 async def test_the_last_writer_wins_and_leaves_one_whole_entry(uri):
-    cache = FileReplies(*uri)
+    cache = FileReplyCache(*uri)
     texts = [str(number) * 5000 for number in range(20)]
 
-    await asyncio.gather(*(cache.put(KEY, Kept(Completion(text, "m"))) for text in texts))
+    await asyncio.gather(*(cache.store(KEY, CachedReply(Completion(text, "m"))) for text in texts))
 
     kept = await cache.get(KEY)
     assert kept is not None
@@ -64,7 +64,7 @@ async def test_the_last_writer_wins_and_leaves_one_whole_entry(uri):
 
 
 async def test_on_disk_an_entry_is_one_json_file_in_a_folder_of_two_characters(tmp_path):
-    await FileReplies(str(tmp_path)).put(KEY, COMPLETION)
+    await FileReplyCache(str(tmp_path)).store(KEY, COMPLETION)
 
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert files == [tmp_path / "ab" / f"{KEY}.json"]
@@ -89,24 +89,24 @@ async def test_on_disk_an_entry_is_one_json_file_in_a_folder_of_two_characters(t
     "content", [b"", b"{", b'{"text": 4}', b"\xff\xfe", b"[]", b'{"text": "a"}']
 )
 async def test_a_corrupt_entry_is_a_miss_and_can_be_written_again(tmp_path, content):
-    cache = FileReplies(str(tmp_path))
-    await cache.put(KEY, COMPLETION)
+    cache = FileReplyCache(str(tmp_path))
+    await cache.store(KEY, COMPLETION)
     (tmp_path / "ab" / f"{KEY}.json").write_bytes(content)
 
     assert await cache.get(KEY) is None
 
-    await cache.put(KEY, COMPLETION)
+    await cache.store(KEY, COMPLETION)
     assert await cache.get(KEY) == COMPLETION
 
 
 async def test_a_cache_that_cannot_be_written_says_so_once_and_fails_nothing(tmp_path, caplog):
     place = tmp_path / "taken"
     place.write_text("a file where the folder should be")
-    cache = FileReplies(str(place))
+    cache = FileReplyCache(str(place))
 
     with caplog.at_level(logging.WARNING, logger="assizes.tasks.spending.reply_cache"):
-        await cache.put(KEY, COMPLETION)
-        await cache.put(KEY, COMPLETION)
+        await cache.store(KEY, COMPLETION)
+        await cache.store(KEY, COMPLETION)
 
     assert await cache.get(KEY) is None
     assert len(caplog.messages) == 1
@@ -117,11 +117,11 @@ async def test_a_cache_that_cannot_be_written_says_so_once_and_fails_nothing(tmp
 async def test_an_entry_that_cannot_be_read_is_a_miss_and_leaves_no_draft_behind(tmp_path, caplog):
     place = tmp_path / "ab" / f"{KEY}.json"
     place.mkdir(parents=True)
-    cache = FileReplies(str(tmp_path))
+    cache = FileReplyCache(str(tmp_path))
 
     with caplog.at_level(logging.WARNING, logger="assizes.tasks.spending.reply_cache"):
         assert await cache.get(KEY) is None
-        await cache.put(KEY, COMPLETION)
+        await cache.store(KEY, COMPLETION)
 
     assert len(caplog.messages) == 1
     assert caplog.messages[0].startswith(f"[cache] {tmp_path} cannot be read: ")
@@ -129,10 +129,10 @@ async def test_an_entry_that_cannot_be_read_is_a_miss_and_leaves_no_draft_behind
 
 
 async def test_a_bucket_that_is_not_there_is_said_once_and_fails_nothing(s3, caplog):
-    cache = FileReplies("s3://no-such-bucket/replies", s3.storage_options)
+    cache = FileReplyCache("s3://no-such-bucket/replies", s3.storage_options)
 
     with caplog.at_level(logging.WARNING, logger="assizes.tasks.spending.reply_cache"):
-        await cache.put(KEY, COMPLETION)
+        await cache.store(KEY, COMPLETION)
         assert await cache.get(KEY) is None
 
     assert [message.split(":")[0] for message in caplog.messages] == ["[cache] s3"]

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from assizes.tasks.spending.request_locks import FILE, FileTurns
+from assizes.tasks.spending.request_locks import LOCK_FILE, FileLocks
 
 ROOT = Path(__file__).resolve().parents[3]
 KEY, OTHER = "0a" * 32, "0b" * 32
@@ -32,9 +32,9 @@ def holder(folder: Path) -> subprocess.Popen[str]:
     return process
 
 
-async def taken(turns: FileTurns, key: str, within_s: float) -> bool:
+async def taken(turns: FileLocks, key: str, within_s: float) -> bool:
     async def take() -> None:
-        async with turns.turn(key):
+        async with turns.lock(key):
             pass
 
     try:
@@ -45,16 +45,16 @@ async def taken(turns: FileTurns, key: str, within_s: float) -> bool:
 
 
 async def test_a_turn_of_another_process_is_waited_for_and_other_replies_are_not(tmp_path: Path):
-    with holder(tmp_path / "replies") as other, FileTurns(str(tmp_path / "replies")) as turns:
+    with holder(tmp_path / "replies") as other, FileLocks(str(tmp_path / "replies")) as turns:
         assert await taken(turns, OTHER, within_s=5)
         assert not await taken(turns, KEY, within_s=0.3)
         other.communicate("go\n")
         assert await taken(turns, KEY, within_s=5)
-    assert (tmp_path / "replies" / FILE).read_bytes() == b""
+    assert (tmp_path / "replies" / LOCK_FILE).read_bytes() == b""
 
 
 async def test_a_process_that_is_killed_leaves_its_turn_to_the_next(tmp_path: Path):
-    with holder(tmp_path) as other, FileTurns(str(tmp_path)) as turns:
+    with holder(tmp_path) as other, FileLocks(str(tmp_path)) as turns:
         other.kill()
         other.wait()
         assert await taken(turns, KEY, within_s=5)
@@ -62,24 +62,24 @@ async def test_a_process_that_is_killed_leaves_its_turn_to_the_next(tmp_path: Pa
 
 async def test_where_nothing_can_be_locked_everybody_asks_and_is_told_once(tmp_path: Path, caplog):
     (tmp_path / "file").write_text("in the way")
-    turns = FileTurns(str(tmp_path / "file" / "replies"))
+    turns = FileLocks(str(tmp_path / "file" / "replies"))
     for _ in range(2):
         assert await taken(turns, KEY, within_s=5)
     assert ["cannot be locked" in one.message for one in caplog.records] == [True]
 
 
 async def test_two_rooms_of_one_process_take_turns_as_two_processes_do(tmp_path: Path):
-    with FileTurns(str(tmp_path)) as one, FileTurns(str(tmp_path / "." / "")) as two:
-        async with one.turn(KEY):
+    with FileLocks(str(tmp_path)) as one, FileLocks(str(tmp_path / "." / "")) as two:
+        async with one.lock(KEY):
             assert await taken(two, OTHER, within_s=5)
             assert not await taken(two, KEY, within_s=0.3)
         assert await taken(two, KEY, within_s=5)
 
 
 async def test_a_room_that_closes_leaves_another_its_turn(tmp_path: Path):
-    with FileTurns(str(tmp_path)) as one:
-        async with one.turn(KEY):
-            with FileTurns(str(tmp_path)) as two:
+    with FileLocks(str(tmp_path)) as one:
+        async with one.lock(KEY):
+            with FileLocks(str(tmp_path)) as two:
                 assert await taken(two, OTHER, within_s=5)
             waiting = waiter(tmp_path)
             early = await asyncio.to_thread(said, waiting, 2.0)
@@ -90,10 +90,10 @@ async def test_a_room_that_closes_leaves_another_its_turn(tmp_path: Path):
 
 
 async def test_a_room_that_closes_in_its_turn_gives_it_back(tmp_path: Path):
-    with FileTurns(str(tmp_path)) as two:
+    with FileLocks(str(tmp_path)) as two:
         assert await taken(two, OTHER, within_s=5)
-        one = FileTurns(str(tmp_path))
-        async with one.turn(KEY):
+        one = FileLocks(str(tmp_path))
+        async with one.lock(KEY):
             one.close()
             assert await taken(two, KEY, within_s=5)
             with holder(tmp_path) as other:

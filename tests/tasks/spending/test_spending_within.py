@@ -10,13 +10,13 @@ import pytest
 
 from assizes.judge.config.prices import Price
 from assizes.judge.config.run import LimitsConfig
-from assizes.judge.engine.budget_gate import Purse
-from assizes.judge.engine.hearings import Engine, Means
-from assizes.judge.engine.ledger import Call, Spent
+from assizes.judge.engine.budget_gate import BudgetGate
+from assizes.judge.engine.hearings import Engine, EngineDependencies
+from assizes.judge.engine.ledger import CallSpending, PlannedCall
 from assizes.judge.engine.retry import Backoff
 from assizes.judge.errors import ModelError, NotAsked
 from assizes.judge.models.model import Completion
-from assizes.judge.models.scripted import Scripted
+from assizes.judge.models.scripted import ScriptedModel
 from assizes.judge.prompts.reply_request import most_sent
 from assizes.tasks.spending.ledger import SqliteLedger
 from tests.judge.engine.levels import CASE, Asking
@@ -29,7 +29,7 @@ WORST_SENT = 600
 FAULTS = ("unavailable", "refused", "context_overflow", "bad_request")
 
 
-class Dear(Scripted):
+class Dear(ScriptedModel):
     """Answers after a random while, at a random price up to the worst case; often fails."""
 
     def __init__(self, rng: random.Random) -> None:
@@ -76,12 +76,12 @@ async def test_no_run_spends_more_than_its_budget_whatever_its_model_does(
         )
         run_id = f"run-{seed}"
         ledger = SqliteLedger(str(tmp_path / "ledger.db"), run_id, limits)
-        means = Means(run_id=run_id, ledger=ledger, backoff=Backoff(0.001, 0.002))
+        means = EngineDependencies(run_id=run_id, ledger=ledger, backoff=Backoff(0.001, 0.002))
         engine = Engine(model, limits, means)
         heard = await asyncio.gather(
             *(engine.hear(Asking([f"{number}"]), CASE) for number in range(ASKS))
         )
-        account = ledger.spent()
+        account = ledger.run_account()
         ledger.close()
 
         assert account.usd <= limits.budget_usd
@@ -99,21 +99,21 @@ async def test_no_run_spends_more_than_its_budget_whatever_its_model_does(
 async def test_calls_that_do_not_fit_beside_others_are_made_after_them(tmp_path: Path):
     limits = LimitsConfig(budget_usd=0.25, max_in_flight=16)
     ledger = SqliteLedger(str(tmp_path / "ledger.db"), "run", limits)
-    purse, most = Purse(ledger), 0
+    purse, most = BudgetGate(ledger), 0
 
     async def spend() -> None:
         nonlocal most
-        ticket = await purse.reserve(Call("key", "m", 0.1))
-        most = max(most, ledger.spent().open_calls)
+        ticket = await purse.reserve(PlannedCall("key", "m", 0.1))
+        most = max(most, ledger.run_account().open_calls)
         await asyncio.sleep(0.005)
-        purse.settle(ticket, Spent(None, 0.01))
+        purse.settle(ticket, CallSpending(None, 0.01))
 
     await asyncio.gather(*(spend() for _ in range(15)))
     assert most == 2
-    assert ledger.spent().usd == 0.15
+    assert ledger.run_account().usd == 0.15
     await spend()
     with pytest.raises(NotAsked, match="budget_usd = 0.25: 0.160000 USD"):
-        await purse.reserve(Call("key", "m", 0.1))
+        await purse.reserve(PlannedCall("key", "m", 0.1))
 
 
 async def test_who_waits_for_money_goes_on_in_turn_when_another_gives_up():
@@ -123,22 +123,22 @@ async def test_who_waits_for_money_goes_on_in_turn_when_another_gives_up():
         def __init__(self) -> None:
             self.open = 0
 
-        def reserve(self, call: Call, *, wait: bool = True) -> int:
+        def reserve(self, call: PlannedCall, *, wait: bool = True) -> int:
             if self.open:
                 raise NotAsked("budget", "not now")
             self.open += 1
             return 1
 
-        def settle(self, ticket: int, spent: Spent) -> None:
+        def settle(self, ticket: int, spent: CallSpending) -> None:
             self.open -= 1
 
         def claims(self, key: str, place: str, *, wait: bool = True) -> bool:
             return True
 
-    purse, nothing = Purse(Broke()), Spent(None, 0.0)
-    first = await purse.reserve(Call("a", "m", 1.0))
-    impatient = asyncio.create_task(purse.reserve(Call("b", "m", 1.0)))
-    patient = asyncio.create_task(purse.reserve(Call("c", "m", 1.0)))
+    purse, nothing = BudgetGate(Broke()), CallSpending(None, 0.0)
+    first = await purse.reserve(PlannedCall("a", "m", 1.0))
+    impatient = asyncio.create_task(purse.reserve(PlannedCall("b", "m", 1.0)))
+    patient = asyncio.create_task(purse.reserve(PlannedCall("c", "m", 1.0)))
     await asyncio.sleep(0)
     impatient.cancel()
     await asyncio.sleep(0)

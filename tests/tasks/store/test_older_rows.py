@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from assizes.judge.config.run import StoreConfig
-from assizes.judge.rows import CASES, LATER, completed, frame
-from assizes.tasks.store import ask_store, open_store, rebuild_store
+from assizes.judge.rows import CASES, LATER_COLUMNS, add_later_columns, frame
+from assizes.tasks.store import open_store, query_store, rebuild_store
 from assizes.tasks.store.protocol import Store
 from tests.tasks.store.rows import COUNTS, ended, run_metrics, run_record, shard
 
@@ -29,7 +29,7 @@ def older(place: StoreConfig, monkeypatch: pytest.MonkeyPatch) -> StoreConfig:
     with monkeypatch.context() as before:
         before.delitem(CASES, "flags")  # put back in the reverse order
         before.delitem(CASES, "tools")
-        before.delitem(LATER, "cases")
+        before.delitem(LATER_COLUMNS, "cases")
         with open_store(place, writing=True) as store:
             store.begin(run_record())
             store.commit_shard("nightly-1", "s0", shard(), COUNTS)
@@ -73,15 +73,15 @@ def test_a_run_begun_before_the_column_is_resumed_and_holds_both_kinds_of_rows(o
 
 
 def test_sql_over_an_older_store_has_the_column(older):
-    assert ask_store(older, "select tools from cases").rows() == [(None,)]
-    assert ask_store(older, "select tools from cases", "nightly-1").rows() == [(None,)]
+    assert query_store(older, "select tools from cases").rows() == [(None,)]
+    assert query_store(older, "select tools from cases", "nightly-1").rows() == [(None,)]
     resumed(older)
     wanted = "select case_id, tools from cases order by case_id"
     both = [("c1", None), ("c2", ["find", "pay"])]
-    assert ask_store(older, wanted).rows() == both
-    assert ask_store(older, wanted, "nightly-1").rows() == both
+    assert query_store(older, wanted).rows() == both
+    assert query_store(older, wanted, "nightly-1").rows() == both
     calls = "select tool, count(*) from (select unnest(tools) as tool from cases) group by all order by tool"
-    assert ask_store(older, calls).rows() == [("find", 1), ("pay", 1)]
+    assert query_store(older, calls).rows() == [("find", 1), ("pay", 1)]
 
 
 def test_an_older_file_gets_the_column_when_it_is_next_opened_for_writing(
@@ -90,12 +90,12 @@ def test_an_older_file_gets_the_column_when_it_is_next_opened_for_writing(
     with monkeypatch.context() as before:
         before.delitem(CASES, "flags")  # put back in the reverse order
         before.delitem(CASES, "tools")
-        before.delitem(LATER, "cases")
+        before.delitem(LATER_COLUMNS, "cases")
         open_store(duckdb_place, writing=True).close()
     for _ in range(2):
         open_store(duckdb_place, writing=True).close()
     described = "select column_name from (describe cases)"
-    assert ask_store(duckdb_place, described)["column_name"].to_list() == list(CASES)
+    assert query_store(duckdb_place, described)["column_name"].to_list() == list(CASES)
 
 
 @pytest.mark.parametrize("act", ["compact", "forget"])
@@ -116,18 +116,18 @@ def test_a_file_is_rebuilt_from_an_older_parquet_copy(tmp_path: Path, monkeypatc
     with monkeypatch.context() as before:
         before.delitem(CASES, "flags")  # put back in the reverse order
         before.delitem(CASES, "tools")
-        before.delitem(LATER, "cases")
+        before.delitem(LATER_COLUMNS, "cases")
         with open_store(copy, writing=True) as store:
             store.begin(run_record())
             store.commit_shard("nightly-1", "s0", shard(), COUNTS)
     resumed(copy)
     place = StoreConfig(uri=f"duckdb:///{tmp_path}/made.duckdb")
-    assert rebuild_store(place, copy).kept == ["nightly-1"]
+    assert rebuild_store(place, copy).kept_run_ids == ["nightly-1"]
     with open_store(place) as store:
         assert tools_in(store) == {"c1": None, "c2": ["find", "pay"]}
 
 
 def test_rows_that_lack_nothing_are_left_as_they_are():
     today = frame("cases", [{"run_id": "r", "case_id": "c", "repetition": 0, "tools": []}])
-    assert completed("cases", today).equals(today)
-    assert completed("asks", frame("asks", [])).schema == frame("asks", []).schema
+    assert add_later_columns("cases", today).equals(today)
+    assert add_later_columns("asks", frame("asks", [])).schema == frame("asks", []).schema

@@ -64,11 +64,11 @@ def test_a_cut_log_costs_the_shards_in_it_which_running_again_brings_back(built,
     folder, place = damaged("wal cut")
     before = bytes_of(folder)
     done = rebuild_store(place, None)
-    assert (sorted(done.kept), done.lost) == (["first", "second"], {})
+    assert (sorted(done.kept_run_ids), done.losses) == (["first", "second"], {})
     with open_store(place) as store:
         assert store.run("first").status == "complete"
         assert store.run("second").status == "running"
-        assert 0 < len(store.committed("second")) < len(SHARDS)
+        assert 0 < len(store.shard_counts("second")) < len(SHARDS)
     with open_store(place, writing=True) as store:
         fill(store, "second")
         assert tables_of(store) == built[1]
@@ -79,7 +79,7 @@ def test_a_cut_log_costs_the_shards_in_it_which_running_again_brings_back(built,
 
 def test_a_flipped_log_is_left_out_and_what_was_in_the_file_is_kept(built, damaged):
     _, place = damaged("wal flipped")
-    assert rebuild_store(place, None).kept == ["first"]
+    assert rebuild_store(place, None).kept_run_ids == ["first"]
     with open_store(place, writing=True) as store:
         fill(store, "second")
         assert tables_of(store) == built[1]
@@ -89,8 +89,8 @@ def test_a_file_that_cannot_be_read_is_made_anew_and_says_that_all_is_lost(damag
     folder, place = damaged("file cut")
     (folder / NAME).write_bytes(b"")
     done = rebuild_store(place, None)
-    assert done.kept == []
-    assert list(done.lost) == ["every run"]
+    assert done.kept_run_ids == []
+    assert list(done.losses) == ["every run"]
     with open_store(place, writing=True) as store:
         assert store.runs().is_empty()
 
@@ -103,8 +103,8 @@ def test_comparisons_that_cannot_be_read_cost_no_run_and_no_run_is_there_twice(b
         con.execute("drop table comparisons")
         con.execute("delete from _commits where run_id = 'first'")
     done = rebuild_store(place, None)
-    assert sorted(done.kept) == ["first", "second"]
-    assert list(done.lost) == ["every comparison"]
+    assert sorted(done.kept_run_ids) == ["first", "second"]
+    assert list(done.losses) == ["every comparison"]
     with open_store(place) as store:
         assert sorted(store.runs()["run_id"]) == ["first", "second"]
         assert tables_of(store) == built[1]
@@ -114,7 +114,7 @@ def test_comparisons_that_cannot_be_read_cost_no_run_and_no_run_is_there_twice(b
 def test_a_parquet_copy_gives_the_very_same_tables(built, damaged, kind):
     folder, place = damaged(kind)
     done = rebuild_store(place, StoreConfig(uri=str(built[0].parent / "lake")))
-    assert sorted(done.kept) == sorted(RUNS)
+    assert sorted(done.kept_run_ids) == sorted(RUNS)
     assert held(folder) == built[1]
     with open_store(place, writing=True) as store:
         fill(store, "second")

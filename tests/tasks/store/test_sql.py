@@ -9,7 +9,7 @@ import pytest
 
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import ConfigurationError, StoreError
-from assizes.tasks.store import ask_store, open_store
+from assizes.tasks.store import open_store, query_store
 from tests.command import assizes
 from tests.tasks.store.rows import COUNTS, ENDED, ended, run_metrics, run_record, shard
 
@@ -63,8 +63,8 @@ def fill(place: StoreConfig) -> None:
     ],
 )
 def test_a_query_sees_all_runs_of_a_store_or_one(filled, statement, all_runs, one_run):
-    assert ask_store(filled, statement).item() == all_runs
-    assert ask_store(filled, statement, "r-2").item() == one_run
+    assert query_store(filled, statement).item() == all_runs
+    assert query_store(filled, statement, "r-2").item() == one_run
 
 
 @pytest.mark.parametrize(
@@ -84,27 +84,27 @@ def test_anything_but_one_select_is_refused_with_what_is_accepted(
     filled, statement, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    before = ask_store(filled, "select count(*) from scores").item()
+    before = query_store(filled, "select count(*) from scores").item()
     with pytest.raises(ConfigurationError, match=r"^the query .*"):
-        ask_store(filled, statement)
-    assert ask_store(filled, "select count(*) from scores").item() == before
+        query_store(filled, statement)
+    assert query_store(filled, "select count(*) from scores").item() == before
     assert not Path("out.csv").exists()
 
 
 def test_a_fault_of_the_query_is_one_line(filled):
     with pytest.raises(ConfigurationError) as caught:
-        ask_store(filled, "select nothing_such from scores")
+        query_store(filled, "select nothing_such from scores")
     assert str(caught.value).startswith("the query cannot be run: Binder Error")
     assert "\n" not in str(caught.value)
     for nobody in ("r-9", ""):
         with pytest.raises(StoreError, match=f"no run '{nobody}'"):
-            ask_store(filled, "select 1", nobody)
+            query_store(filled, "select 1", nobody)
 
 
 def test_a_folder_with_odd_characters_is_read(tmp_path):
     place = StoreConfig(uri=str(tmp_path / "lake [1]* it's"))
     fill(place)
-    assert ask_store(place, "select count(*) from scores").item() == 18
+    assert query_store(place, "select count(*) from scores").item() == 18
 
 
 def test_the_command_prints_a_table_or_json_for_a_run_or_a_store(tmp_path):

@@ -42,7 +42,7 @@ def test_a_run_begins_is_committed_ends_and_is_read_back_by_another_reader(place
         assert reader.uri == place.uri
         assert reader.run("nightly-1") == ended(run_record())
         assert reader.plan("nightly-1") == run_record().plan
-        assert reader.committed("nightly-1") == {"s0": {"read": 1}, "s1": COUNTS}
+        assert reader.shard_counts("nightly-1") == {"s0": {"read": 1}, "s1": COUNTS}
         for table in SHARD_TABLES:
             assert_frame_equal(reader.table("nightly-1", table), joined(table, first, second))
         assert_frame_equal(reader.table("nightly-1", "run_metrics"), run_metrics())
@@ -101,7 +101,7 @@ def test_a_run_without_rows_reads_as_empty_tables_of_the_public_schema(place):
     with open_store(place, writing=True) as store:
         store.begin(run_record())
         assert store.commit_shard("nightly-1", "s0", {}, {}) is True
-        assert store.committed("nightly-1") == {"s0": {}}
+        assert store.shard_counts("nightly-1") == {"s0": {}}
         for table in (*SHARD_TABLES, "run_metrics"):
             assert_frame_equal(store.table("nightly-1", table), frame(table, []))
             assert_frame_equal(store.scan("nightly-1", table).collect(), frame(table, []))
@@ -139,7 +139,7 @@ def test_a_shard_is_committed_once(place):
         assert store.commit_shard("nightly-1", "s0", shard(case_id="other"), {"read": 9}) is False
     with open_store(place, writing=True) as store:
         assert store.commit_shard("nightly-1", "s0", shard(case_id="third"), {}) is False
-        assert store.committed("nightly-1") == {"s0": COUNTS}
+        assert store.shard_counts("nightly-1") == {"s0": COUNTS}
         for table in SHARD_TABLES:
             assert_frame_equal(store.table("nightly-1", table), shard()[table])
 
@@ -164,7 +164,7 @@ def test_of_racing_writers_one_wins_each_shard_and_only_its_rows_are_read(place)
             thread.start()
         for thread in threads:
             thread.join()
-        counts = store.committed("nightly-1")
+        counts = store.shard_counts("nightly-1")
         scores = store.table("nightly-1", "scores")
     assert {name: [counts[name]["writer"]] for name in shards} == won
     reasons = dict(scores.filter(metric="tone").select("case_id", pl.len().over("case_id")).rows())
@@ -180,7 +180,7 @@ def test_resuming_returns_the_run_as_it_was_frozen(place):
         store.commit_shard("nightly-1", "s0", shard(), COUNTS)
     with open_store(place, writing=True) as store:
         assert store.begin(later) == run_record()
-        assert store.committed("nightly-1") == {"s0": COUNTS}
+        assert store.shard_counts("nightly-1") == {"s0": COUNTS}
 
 
 def test_a_run_id_with_another_configuration_is_refused_naming_what_differs(place):
@@ -296,7 +296,7 @@ def test_an_unknown_run_is_named_with_those_there(place, run_id):
         for ask in (
             lambda: store.table(run_id, "scores"),
             lambda: store.scan(run_id, "scores"),
-            lambda: store.committed(run_id),
+            lambda: store.shard_counts(run_id),
             lambda: store.commit_shard(run_id, "s0", {}, {}),
             lambda: store.finish(ended(run_record(run_id)), run_metrics(run_id)),
         ):
@@ -326,7 +326,7 @@ def test_rows_that_do_not_belong_are_refused_and_nothing_of_the_shard_is_seen(pl
             store.commit_shard("nightly-1", "s0", wrong, COUNTS)
         with pytest.raises(StoreError, match="table 'runs' is not kept here; accepted: scores, "):
             store.commit_shard("nightly-1", "s0", {"runs": store.runs()}, COUNTS)
-        assert store.committed("nightly-1") == {}
+        assert store.shard_counts("nightly-1") == {}
         assert store.table("nightly-1", "scores").is_empty()
 
 

@@ -14,9 +14,15 @@ from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import StoreError
 from assizes.judge.rows import SHARD_TABLES, as_json
 from assizes.tasks.store import open_store, rebuild_store
-from assizes.tasks.store.lake.garbage import garbage, remove
+from assizes.tasks.store.lake.garbage import list_garbage, remove_garbage
 from assizes.tasks.store.lake.rewrite import Rewriter
-from assizes.tasks.store.upkeep import Subject, collected, compacted, find, forget
+from assizes.tasks.store.upkeep import (
+    DataSubject,
+    collect_garbage,
+    compact_run,
+    find_subject,
+    forget_subject,
+)
 from tests.soak.turns import interleaved
 from tests.tasks.store.rows import COUNTS, ended, run_metrics, run_record, shard
 
@@ -62,14 +68,14 @@ def test_what_dead_writers_left_is_removed_once_it_is_old_and_nothing_else(lake_
         before = tables(store)
         store.objects.create("runs/nightly-1/parts/scores-s9-dead.parquet", b"half an attempt")
         store.objects.create("probes/dead", b"once")
-        assert garbage(store.objects, store.manifest, datetime.now(UTC)) == []
-        found = garbage(store.objects, store.manifest, later())
+        assert list_garbage(store.objects, store.manifest, datetime.now(UTC)) == []
+        found = list_garbage(store.objects, store.manifest, later())
         assert [(one.kind, one.name, one.size) for one in found] == [
             ("probe", "probes/dead", 4),
             ("part", "runs/nightly-1/parts/scores-s9-dead.parquet", 15),
         ]
-        remove(store.objects, found)
-        assert garbage(store.objects, store.manifest, later(1e5)) == []
+        remove_garbage(store.objects, found)
+        assert list_garbage(store.objects, store.manifest, later(1e5)) == []
         for name, rows in before.items():
             assert_frame_equal(store.table("nightly-1", name), rows)
 
@@ -80,9 +86,9 @@ def test_drafts_of_killed_writers_are_garbage_of_a_folder(folder_place):
         root = Path(folder_place.uri)
         for folder in (root, root / "runs/nightly-1", root / "runs/nightly-1/commits"):
             (folder / ".0123").write_bytes(b"{")
-        found = garbage(store.objects, store.manifest, later())
+        found = list_garbage(store.objects, store.manifest, later())
         assert [one.kind for one in found] == ["draft"] * 3
-        remove(store.objects, found)
+        remove_garbage(store.objects, found)
     assert not list(root.rglob(".*"))
 
 
@@ -91,7 +97,7 @@ def test_nothing_is_garbage_of_a_run_that_has_lost_a_mark(folder_place):
         filled(store)
     (Path(folder_place.uri) / "runs/nightly-1/commits/s1.json").unlink()
     with open_store(folder_place) as store, pytest.raises(StoreError, match="commit marks"):
-        collected(store, older_than=timedelta(0), removing=True)
+        collect_garbage(store, older_than=timedelta(0), removing=True)
     assert len(list(Path(folder_place.uri).rglob("*-s1-*.parquet"))) == 3
 
 
@@ -99,15 +105,15 @@ def test_merging_parts_changes_no_row_and_is_done_once(lake_place):
     with open_store(lake_place, writing=True) as store:
         filled(store)
         before, bytes_before = tables(store), store.run("nightly-1")
-        done = compacted(store, "nightly")
+        done = compact_run(store, "nightly")
         assert (done.before, done.after) == (15, 3)
-        assert compacted(store, "nightly").after == 3
+        assert compact_run(store, "nightly").after == 3
         for name, rows in before.items():
             assert_frame_equal(store.table("nightly-1", name), rows)
             scanned = store.scan("nightly-1", name).collect()
             assert_frame_equal(scanned, rows, check_row_order=False)
         assert store.run("nightly-1") == bytes_before
-        assert len(store.committed("nightly-1")) == 5
+        assert len(store.shard_counts("nightly-1")) == 5
     with open_store(lake_place, writing=True) as other:  # a finished run again: nothing to do
         filled(other)
         assert_frame_equal(other.table("nightly-1", "scores"), before["scores"])
@@ -116,14 +122,16 @@ def test_merging_parts_changes_no_row_and_is_done_once(lake_place):
 def test_replaced_parts_stay_for_who_is_reading_and_go_a_day_after_they_were_replaced(lake_place):
     with open_store(lake_place, writing=True) as store:
         filled(store)
-        compacted(store, "nightly-1")
+        compact_run(store, "nightly-1")
         published = store.objects.entries("runs/nightly-1/generations")[0].modified
-        assert garbage(store.objects, store.manifest, published + DAY - timedelta(hours=1)) == []
-        found = garbage(store.objects, store.manifest, later())
+        assert (
+            list_garbage(store.objects, store.manifest, published + DAY - timedelta(hours=1)) == []
+        )
+        found = list_garbage(store.objects, store.manifest, later())
         assert {one.kind for one in found} == {"part"}
         assert len(found) == 15
         before = tables(store)
-        remove(store.objects, found)
+        remove_garbage(store.objects, found)
         for name, rows in before.items():
             assert_frame_equal(store.table("nightly-1", name), rows)
 
@@ -132,18 +140,18 @@ def test_only_a_complete_run_is_merged_and_a_file_has_no_parts(lake_place, duckd
     with open_store(lake_place, writing=True) as store:
         store.begin(run_record())
         with pytest.raises(StoreError, match="is running; only a complete run is compacted"):
-            compacted(store, "nightly-1")
+            compact_run(store, "nightly-1")
     with open_store(duckdb_place, writing=True) as store:
-        assert collected(store, removing=True) == []
+        assert collect_garbage(store, removing=True) == []
         with pytest.raises(StoreError, match="is a DuckDB file; it has no parts to merge"):
-            compacted(store, "nightly-1")
+            compact_run(store, "nightly-1")
 
 
 def test_of_two_that_rewrite_a_run_at_once_one_is_refused_and_changes_nothing(lake_place):
     with open_store(lake_place, writing=True) as store:
         filled(store)
         slow = Rewriter(store.objects, store.manifest, "nightly-1")
-        forget(store, find(store, Subject("c0", {})))
+        forget_subject(store, find_subject(store, DataSubject("c0", {})))
         parts = store.objects.names("runs/nightly-1/parts")
         with pytest.raises(StoreError, match="rewritten by another process; nothing was changed"):
             slow.compact(store.run("nightly-1"))
@@ -155,11 +163,11 @@ def test_a_forgotten_case_is_in_no_row_and_in_no_byte_of_a_part(place, s3):
     with open_store(place, writing=True) as store:
         filled(store)
         before = tables(store)
-        (found,) = find(store, Subject("c1", {}))
+        (found,) = find_subject(store, DataSubject("c1", {}))
         assert found.rows == {"scores": 3, "asks": 0, "cases": 1}
         assert tables(store)["cases"].equals(before["cases"]), "finding changes nothing"
-        forget(store, [found])
-        assert find(store, Subject("c1", {})) == []
+        forget_subject(store, [found])
+        assert find_subject(store, DataSubject("c1", {})) == []
         for name in ("scores", "cases"):
             kept = before[name].filter(case_id="c1").height
             assert kept > 0
@@ -168,7 +176,7 @@ def test_a_forgotten_case_is_in_no_row_and_in_no_byte_of_a_part(place, s3):
                 before[name].remove(case_id="c1"),
             )
         assert_frame_equal(store.table("nightly-1", "rejects"), before["rejects"])
-        assert store.committed("nightly-1").keys() == {f"s{n}" for n in range(5)}
+        assert store.shard_counts("nightly-1").keys() == {f"s{n}" for n in range(5)}
         assert store.run("nightly-1").status == "complete"
         if not place.uri.startswith("duckdb:"):
             names = store.objects.names("runs/nightly-1/parts")
@@ -187,17 +195,17 @@ def test_a_subject_is_found_by_tags_in_every_run_or_in_one(place):
             run_id=frames["cases"]["run_id"].replace("nightly-1", "other")
         )
         store.commit_shard("other", "s0", {"cases": rows}, COUNTS)
-        ada = Subject(None, {"customer": "ada"})
-        assert {one.run_id: one.case_ids for one in find(store, ada)} == {
+        ada = DataSubject(None, {"customer": "ada"})
+        assert {one.run_id: one.case_ids for one in find_subject(store, ada)} == {
             "nightly-1": ["c1", "c3"],
             "other": ["x"],
         }
-        assert [one.run_id for one in find(store, ada, "oth")] == ["other"]
-        both = Subject(None, {"customer": "ada", "site": "a'b\"c"})
-        assert [one.case_ids for one in find(store, both)] == [["x"]]
-        assert find(store, Subject("c1", {"customer": "bob"})) == []
+        assert [one.run_id for one in find_subject(store, ada, "oth")] == ["other"]
+        both = DataSubject(None, {"customer": "ada", "site": "a'b\"c"})
+        assert [one.case_ids for one in find_subject(store, both)] == [["x"]]
+        assert find_subject(store, DataSubject("c1", {"customer": "bob"})) == []
     with pytest.raises(StoreError, match="nobody to forget; give a case id or --tag"):
-        Subject(None, {})
+        DataSubject(None, {})
 
 
 def test_a_shard_committed_while_its_run_is_rewritten_is_there_once(lake_place):
@@ -243,10 +251,10 @@ def test_deleting_stays_deleted_for_other_readers_of_the_file(duckdb_place):
 def test_garbage_of_a_store_is_the_same_told_or_removed(folder_place):
     with open_store(folder_place, writing=True) as store:
         filled(store)
-        compacted(store, "nightly-1")
+        compact_run(store, "nightly-1")
     place = StoreConfig(uri=folder_place.uri)
     with open_store(place) as store:
-        told = collected(store, older_than=timedelta(0), removing=False)
+        told = collect_garbage(store, older_than=timedelta(0), removing=False)
         assert len(told) == 15
-        assert collected(store, older_than=timedelta(0), removing=True) == told
-        assert collected(store, older_than=timedelta(0), removing=True) == []
+        assert collect_garbage(store, older_than=timedelta(0), removing=True) == told
+        assert collect_garbage(store, older_than=timedelta(0), removing=True) == []

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from assizes.judge.config.run import LimitsConfig
-from assizes.judge.engine.limits.fair_queue import REACH
+from assizes.judge.engine.limits.fair_queue import MAX_PLACES_OVERTAKEN
 from assizes.judge.engine.limits.limits import Limiter, Permit
-from assizes.judge.engine.limits.rate_limiter import USED, Block, Leased, Pace
+from assizes.judge.engine.limits.rate_limiter import USED_SHARE, LeaseBlock, LeasedRate, RateLimit
 from assizes.judge.errors import ConfigurationError
 from tests.judge.clock import simulated
 
@@ -32,7 +32,7 @@ class Calls:
     permits: list[Permit] = field(default_factory=list)
 
     async def call(self, model: str = "a", tokens: int = 0, group: str = "") -> None:
-        async with self.limiter.admitted(model, tokens, group) as permit:
+        async with self.limiter.admit(model, tokens, group) as permit:
             self.starts.append((asyncio.get_running_loop().time(), group or model))
             self.permits.append(permit)
             await asyncio.sleep(self.latency_s)
@@ -56,7 +56,7 @@ def test_no_more_calls_are_in_flight_than_slots_whatever_the_model():
 def test_a_minute_of_requests_starts_evenly_and_without_a_burst():
     times = simulated(Calls(limiter(requests_per_minute=600)).all(100))
     assert times[0] == 0.0
-    assert times[-1] == pytest.approx(99 * 0.1 / USED)
+    assert times[-1] == pytest.approx(99 * 0.1 / USED_SHARE)
     assert max(b - a for a, b in pairwise(times)) < 0.11
 
 
@@ -69,8 +69,8 @@ def test_each_model_has_limits_of_its_own():
     assert simulated(main()) == [
         (0.0, "a"),
         (0.0, "b"),
-        (pytest.approx(1 / USED), "a"),
-        (pytest.approx(1 / USED), "b"),
+        (pytest.approx(1 / USED_SHARE), "a"),
+        (pytest.approx(1 / USED_SHARE), "b"),
     ]
 
 
@@ -93,7 +93,7 @@ def test_tokens_are_charged_as_estimated_until_it_is_known_what_a_call_took():
         await calls.call("a", 600)
         return calls.starts[1][0]
 
-    second = 1 / USED
+    second = 1 / USED_SHARE
     assert simulated(main(lambda permit: None)) == pytest.approx(6 * second)
     assert simulated(main(lambda permit: permit.settle(None))) == pytest.approx(6 * second)
     assert simulated(main(lambda permit: permit.settle(100))) == pytest.approx(second)
@@ -104,7 +104,7 @@ def test_a_permit_that_is_not_used_leaves_its_place_to_the_next():
     async def main() -> float:
         calls = Calls(limiter(requests_per_minute=6), latency_s=0.0)
         await calls.call()
-        calls.permits[0].unused()
+        calls.permits[0].cancel()
         await calls.call()
         return calls.starts[1][0]
 
@@ -155,7 +155,7 @@ def test_calls_of_a_group_follow_one_another():
 def test_nobody_is_overtaken_by_more_than_a_few():
     came = ["rare"] + ["common"] * 300 + ["rare"] * 2
     order = simulated(started(["common", *came]))
-    assert order.index("rare") <= REACH + 1
+    assert order.index("rare") <= MAX_PLACES_OVERTAKEN + 1
     # The two that came last are too far behind the eldest to follow their own group.
     assert order[-2:] == ["rare", "rare"]
 
@@ -171,7 +171,7 @@ def test_each_is_overtaken_by_at_most_so_many_whatever_the_groups(seed: int):
         one = limiter(1)
 
         async def call(number: int) -> None:
-            async with one.admitted("m", 0, came[number]):
+            async with one.admit("m", 0, came[number]):
                 order.append(number)
                 await asyncio.sleep(1)
 
@@ -182,7 +182,7 @@ def test_each_is_overtaken_by_at_most_so_many_whatever_the_groups(seed: int):
     overtaken = [
         sum(1 for other in order[:place] if other > number) for place, number in enumerate(order)
     ]
-    assert max(overtaken) <= REACH
+    assert max(overtaken) <= MAX_PLACES_OVERTAKEN
     assert changes([came[number] for number in order]) < changes(came) / 3
 
 
@@ -203,7 +203,7 @@ def test_who_is_cancelled_in_line_is_not_missed():
 def test_who_is_cancelled_when_the_turn_has_just_come_gives_slot_and_place_back():
     async def main() -> tuple[list[tuple[float, str]], int]:
         calls = Calls(limiter(1, requests_per_minute=60), latency_s=0.0)
-        async with calls.limiter.admitted("a", 0):
+        async with calls.limiter.admit("a", 0):
             first = asyncio.create_task(calls.call("a", 0, "first"))
             second = asyncio.create_task(calls.call("a", 0, "second"))
             await asyncio.sleep(2)
@@ -255,7 +255,7 @@ def test_a_refusal_holds_its_model_and_no_other():
     async def main() -> list[tuple[float, str]]:
         calls = Calls(limiter(4), latency_s=0.1)
         await calls.call("a")
-        calls.permits[0].refused(5.0)
+        calls.permits[0].report_refusal(5.0)
         await asyncio.gather(calls.call("a"), calls.call("b"), calls.call("a"))
         return calls.starts
 
@@ -268,7 +268,7 @@ def test_a_refusal_paces_a_model_that_has_no_limit_below_what_was_let_through():
     async def main() -> list[float]:
         calls = Calls(limiter(10), latency_s=0.1)
         await calls.all(100)
-        calls.permits[-1].refused(0.0)
+        calls.permits[-1].report_refusal(0.0)
         await calls.all(20)
         return [at for at, _ in calls.starts[100:]]
 
@@ -283,18 +283,20 @@ class Block60:
     def __init__(self) -> None:
         self.left = 6
 
-    def paces(self, model: str, wake: Callable[[], None]) -> tuple[Pace | None, Pace | None]:
+    def rate_limits(
+        self, model: str, wake: Callable[[], None]
+    ) -> tuple[RateLimit | None, RateLimit | None]:
         loop = asyncio.get_running_loop()
 
         def give() -> None:
             if self.left:
-                leased.add(Block(at=loop.time(), units=10, rate=10))
+                leased.add(LeaseBlock(at=loop.time(), units=10, rate=10))
                 self.left -= 1
             else:
                 leased.fail(ConfigurationError("the limit is gone"))
             wake()
 
-        leased = Leased(600, lambda: loop.call_later(0.05, give) and None)
+        leased = LeasedRate(600, lambda: loop.call_later(0.05, give) and None)
         return leased, None
 
 
@@ -312,10 +314,12 @@ def test_a_shared_limit_is_kept_beside_the_slots_and_its_end_reaches_whoever_wai
 
 
 def test_the_end_of_a_shared_limit_is_not_told_to_who_was_cancelled_just_before():
-    leased = Leased(600, lambda: None)
+    leased = LeasedRate(600, lambda: None)
 
     class Leases:
-        def paces(self, model: str, wake: Callable[[], None]) -> tuple[Pace | None, Pace | None]:
+        def rate_limits(
+            self, model: str, wake: Callable[[], None]
+        ) -> tuple[RateLimit | None, RateLimit | None]:
             self.wake = wake
             return leased, None
 
@@ -335,7 +339,7 @@ def test_the_end_of_a_shared_limit_is_not_told_to_who_was_cancelled_just_before(
 
 def test_a_call_that_fails_gives_its_slot_back():
     async def fails(one: Limiter) -> None:
-        async with one.admitted("a", 0):
+        async with one.admit("a", 0):
             raise ConnectionResetError
 
     async def main() -> int:
@@ -354,7 +358,7 @@ def test_who_had_a_permit_before_goes_before_all_who_had_none_eldest_first():
         one, order = limiter(1), []
 
         async def call(name: str, group: str, place: int | None = None) -> int:
-            async with one.admitted("a", 0, group, place) as permit:
+            async with one.admit("a", 0, group, place) as permit:
                 order.append(name)
                 await asyncio.sleep(1)
             return permit.place
@@ -372,12 +376,12 @@ def test_who_had_a_permit_before_goes_before_all_who_had_none_eldest_first():
 def test_who_waits_again_can_be_cancelled_and_come_again():
     async def main() -> tuple[float, int]:
         one = limiter(1)
-        async with one.admitted("a", 0) as first:
+        async with one.admit("a", 0) as first:
             for _ in range(2):
                 with pytest.raises(TimeoutError):
-                    async with asyncio.timeout(1), one.admitted("a", 0, "", first.place):
+                    async with asyncio.timeout(1), one.admit("a", 0, "", first.place):
                         pass
-        async with one.admitted("a", 0, "", first.place) as again:
+        async with one.admit("a", 0, "", first.place) as again:
             assert again.place == first.place
         return asyncio.get_running_loop().time(), one.in_flight
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from assizes.judge.config.run import LimitsConfig
-from assizes.judge.engine.limits.adaptive_rate import Pressure
+from assizes.judge.engine.limits.adaptive_rate import AdaptiveRate
 from assizes.judge.engine.limits.limits import Limiter
 from tests.judge.clock import simulated
 
@@ -98,7 +98,7 @@ async def pressed(server: Windowed | Bucket, latency_s: float, seconds: float, s
 
     async def ask() -> None:
         for tries in range(1, 100):
-            async with limiter.admitted("model", 0) as permit:
+            async with limiter.admit("model", 0) as permit:
                 await asyncio.sleep(chance.random() * 0.01)
                 wait_s = server.refusal(loop.time())
                 if wait_s is None:
@@ -108,7 +108,7 @@ async def pressed(server: Windowed | Bucket, latency_s: float, seconds: float, s
                     return
                 await asyncio.sleep(0.01)
                 run.refused += 1
-                permit.refused(wait_s if server.hints else None)
+                permit.report_refusal(wait_s if server.hints else None)
 
     async def caller() -> None:
         while loop.time() < seconds:
@@ -158,39 +158,39 @@ def test_a_window_without_hints_is_waited_out_by_trying_now_and_then():
 
 
 def test_all_starts_wait_for_as_long_as_a_refusal_says():
-    pressure = Pressure()
+    pressure = AdaptiveRate()
     spell = pressure.take(0.0)
-    pressure.refused(spell, 0.0, 0.1, 7.0)
+    pressure.note_refusal(spell, 0.0, 0.1, 7.0)
     assert pressure.ready_at() == pytest.approx(7.1)
-    pressure.refused(spell, 0.0, 0.2, 2.0)
+    pressure.note_refusal(spell, 0.0, 0.2, 2.0)
     assert pressure.ready_at() == pytest.approx(7.1)
 
 
 def test_no_refusal_is_waited_for_longer_than_a_minute():
-    pressure = Pressure()
-    pressure.refused(pressure.take(0.0), 0.0, 0.0, 1e9)
+    pressure = AdaptiveRate()
+    pressure.note_refusal(pressure.take(0.0), 0.0, 0.0, 1e9)
     assert pressure.ready_at() == 60.0
-    pressure.refused(pressure.take(60.0), 60.0, 61.0, -5.0)
+    pressure.note_refusal(pressure.take(60.0), 60.0, 61.0, -5.0)
     assert pressure.ready_at() == 61.0
 
 
 def test_holds_without_hints_grow_while_nothing_is_let_through():
-    pressure = Pressure()
+    pressure = AdaptiveRate()
     now, holds = 0.0, []
     for _ in range(7):
         spell = pressure.take(now)
-        pressure.refused(spell, now, now, None)
+        pressure.note_refusal(spell, now, now, None)
         holds.append(pressure.ready_at() - now)
         now = pressure.ready_at()
     assert holds == [0.5, 1, 2, 4, 8, 8, 8]
 
 
 def test_the_pace_grows_again_and_faster_when_refusals_are_long_past():
-    pressure = Pressure()
+    pressure = AdaptiveRate()
     for start in range(100):
         spell = pressure.take(start / 10)
     assert pressure.rate(10.0) is None
-    pressure.refused(spell, 9.9, 9.9, 0.1)
+    pressure.note_refusal(spell, 9.9, 9.9, 0.1)
     pressure.take(10.0)
     first = pressure.rate(10.0)
     assert first == pytest.approx(9.9 * 0.95)
@@ -199,13 +199,13 @@ def test_the_pace_grows_again_and_faster_when_refusals_are_long_past():
 
 
 def test_a_pace_found_out_from_refusals_never_falls_below_a_call_in_ten_seconds():
-    pressure = Pressure()
+    pressure = AdaptiveRate()
     now, rates = 0.0, []
     for turn in range(60):
         now = max(now, pressure.ready_at())
         spell = pressure.take(now)
         rates.append(pressure.rate(now))
         if turn % 3 == 0:  # the refusal comes after the next start, as from a slow provider
-            pressure.refused(spell, now, now + 1, None)
+            pressure.note_refusal(spell, now, now + 1, None)
     assert min(rate for rate in rates if rate is not None) >= 0.1
     assert now < 60 * 20

@@ -9,7 +9,7 @@ import pytest
 
 from assizes.judge.config.run import LimitsConfig
 from assizes.judge.engine.limits.limits import Limiter
-from assizes.judge.engine.limits.start_smoother import Spread
+from assizes.judge.engine.limits.start_smoother import StartSmoother
 from tests.judge.clock import JumpingLoop, simulated
 
 SLOTS = 64
@@ -31,7 +31,7 @@ async def of_ceiling(latency_s: float, work_s: float, spread: float, calls: int 
 
     async def caller() -> None:
         for _ in left:
-            async with limiter.admitted("model", 0):
+            async with limiter.admit("model", 0):
                 await work(work_s / 2)
                 mean = chance.lognormvariate(-(spread**2) / 2, spread)
                 await asyncio.sleep(latency_s * mean)
@@ -51,39 +51,39 @@ def test_slots_are_busy_though_every_call_takes_the_same_time(latency_s: float, 
 
 def test_calls_that_take_different_times_are_not_held_up(monkeypatch: pytest.MonkeyPatch):
     spread = simulated(of_ceiling(0.3, 0.002, 0.5))
-    monkeypatch.setattr(Spread, "started", lambda self, now: None)
+    monkeypatch.setattr(StartSmoother, "note_start", lambda self, now: None)
     free = simulated(of_ceiling(0.3, 0.002, 0.5))
     assert spread >= 0.96 * free
 
 
 def test_the_first_calls_start_at_once():
-    spread = Spread(4)
+    spread = StartSmoother(4)
     for _ in range(4):
-        spread.started(1.0)
+        spread.note_start(1.0)
     assert spread.due <= 1.0
 
 
 def test_starts_follow_at_twice_the_rate_at_which_slots_become_free():
-    spread = Spread(4)
+    spread = StartSmoother(4)
     for _ in range(4):
-        spread.ended(2.0)
+        spread.note_end(2.0)
     now, starts = 10.0, []
     for _ in range(5):
         starts.append(now)
-        spread.started(now)
+        spread.note_start(now)
         now = max(now, spread.due)
     # One goes ahead: who is a little late is not held up further.
     assert starts == pytest.approx([10.0, 10.0, 10.25, 10.5, 10.75])
 
 
 def test_after_an_outage_slots_fill_quickly_again():
-    spread = Spread(64)
+    spread = StartSmoother(64)
     for _ in range(64):
-        spread.ended(120.0)
+        spread.note_end(120.0)
     now, calls = 0.0, 0
     while now < 10:
-        spread.started(now)
-        spread.ended(0.3)
+        spread.note_start(now)
+        spread.note_end(0.3)
         now = max(now, spread.due)
         calls += 1
         if calls > 100:

@@ -20,7 +20,7 @@ GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "prompts"
 def judge_named(name: str, **options: Any) -> StepJudge:
     """A judge of seed 002 as the catalogue makes it, from its options."""
     entry = ENTRIES[name]
-    made = entry.made(entry.options(**options), ())
+    made = entry.create_judge(entry.options(**options), ())
     assert isinstance(made, StepJudge)
     return made
 
@@ -47,7 +47,7 @@ def answered(hearing: Hearing, **subs: Any) -> dict[str, Score]:
 
 
 def parts(hearing: Hearing) -> dict[str, Score]:
-    assert hearing.closed
+    assert hearing.is_closed
     return {score.part: score for score in hearing.scores}
 
 

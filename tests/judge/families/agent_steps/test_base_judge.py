@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from assizes.judge.catalog import court
+from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.run import JudgeConfig, LimitsConfig
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.evidence.steps import case_of
 from assizes.judge.families.agent_steps.base_judge import BaseJudge, EvaluationStrategy, JudgeResult
-from assizes.judge.models.scripted import Scripted
+from assizes.judge.models.scripted import ScriptedModel
 from assizes.judge.protocol import Judge
 from assizes.judge.rows import frame
 from assizes.judge.score import Metric, Score
-from assizes.judge.verdicts.case_rows import Origin, findings
+from assizes.judge.verdicts.case_rows import RowKey, findings
 from tests.builders import agent, call, case, result, user
 
 INPUT = {"id": "q1", "question": "How many orders?"}
@@ -160,13 +160,13 @@ def test_a_judge_of_a_conversation_sees_its_last_question_and_answer():
 
 @pytest.mark.row("002-61")
 async def test_a_judge_named_in_the_configuration_is_run_and_appears_in_the_rows():
-    chosen = court(JudgeConfig(judges=(f"{__name__}:Brevity",)))
+    chosen = resolve_judges(JudgeConfig(judges=(f"{__name__}:Brevity",)))
     one = case_of(INPUT, OUTPUT, {"tone": "brief"})
-    engine = Engine(Scripted([]), LimitsConfig(max_in_flight=1, timeout_s=5))
+    engine = Engine(ScriptedModel([]), LimitsConfig(max_in_flight=1, timeout_s=5))
 
     heard = [await engine.hear(judge, one) for judge in chosen.judges]
 
-    rows = findings(Origin("run", "file", 0), one, heard, chosen).rows["scores"]
+    rows = findings(RowKey("run", "file", 0), one, heard, chosen).rows["scores"]
     table = frame("scores", rows)
     assert table.select("judge", "metric", "part", "value", "passed", "status").rows() == [
         ("brevity", "brevity", "", 1.0, True, "scored"),

@@ -11,7 +11,7 @@ from assizes.judge.engine.hearings import Engine
 from assizes.judge.errors import ModelError
 from assizes.judge.families.agent_steps.base_judge import EvaluationStrategy
 from assizes.judge.families.agent_steps.entries import ENTRIES
-from assizes.judge.models.scripted import Scripted
+from assizes.judge.models.scripted import ScriptedModel
 from assizes.judge.prompts.reply import parse_reply
 from assizes.judge.protocol import Judge
 from assizes.judge.score import Scale, Score
@@ -81,7 +81,7 @@ def test_one_question_is_asked_at_the_model_and_temperature_chosen_for_the_judge
 @pytest.mark.parametrize("name", ASKING)
 async def test_a_judge_asks_once_and_finds_a_score_its_parts_and_a_reasoning(name):
     first, second = SUBS[name]
-    model = Scripted([{first: sub(0.8, "good"), second: sub(0.7, "fair")}])
+    model = ScriptedModel([{first: sub(0.8, "good"), second: sub(0.7, "fair")}])
     engine = Engine(model, LimitsConfig(max_in_flight=1, timeout_s=5))
 
     heard = await engine.hear(judge_named(name), WHOLE)
@@ -232,7 +232,7 @@ def test_a_reply_in_a_fence_is_read(closing):
     ids=str,
 )
 async def test_a_reply_without_a_sub_score_is_asked_for_again_then_the_judge_failed(reply):
-    model = Scripted([reply, reply])
+    model = ScriptedModel([reply, reply])
     engine = Engine(model, LimitsConfig(max_in_flight=1, timeout_s=5))
 
     heard = await engine.hear(judge_named("search"), WHOLE)
@@ -245,7 +245,7 @@ async def test_a_reply_without_a_sub_score_is_asked_for_again_then_the_judge_fai
 @pytest.mark.row("002-55")
 async def test_a_second_reply_that_is_whole_counts():
     whole = {"relevance": sub(0.9), "coverage": sub(0.7)}
-    engine = Engine(Scripted([{}, whole]), LimitsConfig(max_in_flight=1, timeout_s=5))
+    engine = Engine(ScriptedModel([{}, whole]), LimitsConfig(max_in_flight=1, timeout_s=5))
     heard = await engine.hear(judge_named("search"), WHOLE)
     assert heard.scores[0].value == 0.8
 
@@ -255,7 +255,7 @@ async def test_a_second_reply_that_is_whole_counts():
 async def test_a_model_that_is_down_is_a_failed_judge_and_no_score(name):
     down = ModelError("unavailable", "nobody there")
     limits = LimitsConfig(max_in_flight=1, timeout_s=5, max_attempts=1)
-    heard = await Engine(Scripted([down]), limits).hear(judge_named(name), WHOLE)
+    heard = await Engine(ScriptedModel([down]), limits).hear(judge_named(name), WHOLE)
     assert heard.scores == [Score.failed(name, "nobody there", "transient_exhausted")]
 
 

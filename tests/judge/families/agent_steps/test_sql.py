@@ -10,7 +10,7 @@ import pytest
 from assizes.judge.case import Case
 from assizes.judge.families.agent_steps.sql import SqlEvidence, StatementMatch
 from assizes.judge.hearing import Hearing
-from assizes.judge.protocol import Ask, NoReply, Query, QueryResult, Table
+from assizes.judge.protocol import Ask, NoReply, Query, QueryResult, SqlTable
 from assizes.judge.score import Score
 from tests.builders import agent, call, case, result, user
 from tests.judge.families.agent_steps.step_cases import (
@@ -28,12 +28,12 @@ NAMES = "SELECT name FROM customers ORDER BY name"
 MADE = "SELECT count(id) AS n FROM orders"
 
 
-def table(statement: str, *rows: Sequence[Any], columns: Sequence[str] = ("n",)) -> Table:
-    return Table(statement, tuple(columns), tuple(map(tuple, rows)), len(rows))
+def table(statement: str, *rows: Sequence[Any], columns: Sequence[str] = ("n",)) -> SqlTable:
+    return SqlTable(statement, tuple(columns), tuple(map(tuple, rows)), len(rows))
 
 
-def broken(statement: str, error: str) -> Table:
-    return Table(statement, error=error)
+def broken(statement: str, error: str) -> SqlTable:
+    return SqlTable(statement, error=error)
 
 
 def ran(*statements: str, text: str = "[[3]]") -> Case:
@@ -46,7 +46,9 @@ def expecting_sql(one: Case, sql: Any, database: str | None = "shop.duckdb") -> 
     return one.model_copy(update={"expected": expecting(sql=sql, database=database)})
 
 
-def looked_up(one: Case, due: Sequence[Table], done: Sequence[Table], **options: Any) -> Hearing:
+def looked_up(
+    one: Case, due: Sequence[SqlTable], done: Sequence[SqlTable], **options: Any
+) -> Hearing:
     """A hearing after its two queries."""
     hearing = opened("sql", one, **options)
     assert [type(question) for question in hearing.asks] == [Query, Query]
@@ -62,7 +64,7 @@ def evidence(hearing: Hearing) -> SqlEvidence:
 
 
 def matches(hearing: Hearing) -> list[tuple[str | None, bool | None, float | None]]:
-    return [(one.made, one.equal, one.score) for one in evidence(hearing).matches]
+    return [(one.actual, one.equal, one.score) for one in evidence(hearing).matches]
 
 
 ONE = expecting_sql(ran(MADE), COUNT)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assizes.judge.case import Case, Expected, ExpectedCall, ToolCall
-from assizes.judge.evidence.steps import Step
+from assizes.judge.evidence.steps import AgentStep
 from assizes.judge.families.agent_steps.trajectory import path_match
 from tests.builders import agent, call, case, user
 from tests.judge.families.agent_steps.step_cases import opened, parts
@@ -21,8 +21,8 @@ def path(names: str) -> tuple[ExpectedCall, ...]:
     return tuple(ExpectedCall(name=name) for name in names)
 
 
-def made(names: str) -> tuple[Step, ...]:
-    return tuple(Step(i, name, {}) for i, name in enumerate(names))
+def made(names: str) -> tuple[AgentStep, ...]:
+    return tuple(AgentStep(i, name, {}) for i, name in enumerate(names))
 
 
 def heard(names: str, *paths: str, match: Any = "in_order", **options: Any) -> dict[str, Any]:
@@ -83,18 +83,18 @@ def test_matched_and_missed_make_up_the_path(due, done, mode):
 )
 def test_arguments_count_where_they_are_given(arguments, share):
     due = (ExpectedCall(name="a", arguments=arguments),)
-    assert path_match(due, (Step(0, "a", {"n": 5.0}),), "in_order").share == share
+    assert path_match(due, (AgentStep(0, "a", {"n": 5.0}),), "in_order").share == share
 
 
 def test_in_any_order_calls_with_arguments_choose_first():
     due = (ExpectedCall(name="a"), ExpectedCall(name="a", arguments={"n": 1}))
-    steps = (Step(0, "a", {"n": 1}), Step(1, "a", {"n": 2}))
+    steps = (AgentStep(0, "a", {"n": 1}), AgentStep(1, "a", {"n": 2}))
     assert path_match(due, steps, "set").share == 1
 
 
 def test_an_exact_path_may_leave_out_what_sub_agents_called():
-    inner = Step(0, "b", {}, within=("a",))
-    steps = (Step(0, "a", {}), inner, Step(1, "c", {}))
+    inner = AgentStep(0, "b", {}, within=("a",))
+    steps = (AgentStep(0, "a", {}), inner, AgentStep(1, "c", {}))
     assert path_match(path("ac"), steps, "exact").share == 1
     assert path_match(path("abc"), steps, "exact").share == 1
     assert path_match(path("ab"), steps, "exact").share == 0.666666667

@@ -208,4 +208,4 @@ def test_a_judge_is_a_hearing_like_any_other():
 
 def test_a_path_of_calls_needs_no_model():
     expected = Expected(trajectory=((ExpectedCall(name="run_sql"),),))
-    assert opened("trajectory", case(*TURNS, expected=expected)).closed
+    assert opened("trajectory", case(*TURNS, expected=expected)).is_closed

@@ -113,7 +113,7 @@ def test_the_score_is_the_mean_of_its_sub_scores(appropriateness, chart_type, va
 def test_the_kinds_made_without_an_error_are_compared(one, made, as_expected):
     found = asked("visualization", one).evidence
     assert isinstance(found, VisualizationEvidence)
-    assert (found.made, found.as_expected) == (made, as_expected)
+    assert (found.chart_types, found.as_expected) == (made, as_expected)
 
 
 @pytest.mark.row("002-53")

@@ -5,17 +5,22 @@ from __future__ import annotations
 import pytest
 
 from assizes.judge.config.prices import estimated_tokens
-from assizes.judge.families.conversation.windows import ReadingOptions, View, findings_so_far, view
+from assizes.judge.families.conversation.windows import (
+    ReadingOptions,
+    TranscriptView,
+    findings_so_far,
+    transcript_view,
+)
 from assizes.judge.score import Metric, Scale, Score
 from tests.builders import agent, call, case, result, user
 
 LEVEL = Metric("level", scale=Scale.SCORED)
 
 
-def seen(turns: int, findings_tokens: int) -> View:
+def seen(turns: int, findings_tokens: int) -> TranscriptView:
     said = case(*(user(f"turn {n}") for n in range(turns)))
     ranges = tuple(range(n, n + 2) for n in range(0, turns, 2))
-    return View(said.transcript, ranges, findings_tokens=findings_tokens)
+    return TranscriptView(said.transcript, ranges, findings_tokens=findings_tokens)
 
 
 def finding(said: str, raw: int = 3) -> list[Score]:
@@ -41,7 +46,7 @@ def test_findings_that_fit_are_told_whole_and_those_that_do_not_only_as_far_as_t
 
 def test_a_long_text_between_short_ones_is_the_only_one_that_is_cut():
     talk = case(*(user(f"{n} hello") for n in range(300)), agent("begin " + "x" * 90_000 + " end"))
-    found = view(talk.transcript, ReadingOptions(context_tokens=3_000), 500)
+    found = transcript_view(talk.transcript, ReadingOptions(context_tokens=3_000), 500)
     cut = [turn for turn, was in zip(found.transcript.turns, talk.transcript.turns, strict=True)
            if turn is not was]  # fmt: skip
     (text,) = [turn.text for turn in cut]
@@ -54,6 +59,8 @@ def test_a_long_text_between_short_ones_is_the_only_one_that_is_cut():
 @pytest.mark.parametrize("room", [1_000, 2_000])
 def test_a_call_that_no_window_holds_is_shown_in_a_window_of_its_own(room):
     talk = case(user("Hi"), agent(calls=[call("f", text="y" * 60_000)]), result("ok"), agent("Bye"))
-    found = view(talk.transcript, ReadingOptions(context_tokens=room, window_overlap=0), 0)
+    found = transcript_view(
+        talk.transcript, ReadingOptions(context_tokens=room, window_overlap=0), 0
+    )
     assert [list(window) for window in found.windows if 1 in window] == [[1]]
     assert found.transcript.turns[1] == talk.transcript.turns[1]

@@ -10,7 +10,12 @@ from assizes.judge.case import Expected
 from assizes.judge.config.prices import estimated_tokens
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.families.conversation.judge import ConversationJudge
-from assizes.judge.families.conversation.windows import TRUNCATED, ReadingOptions, shortened, view
+from assizes.judge.families.conversation.windows import (
+    TRUNCATED,
+    ReadingOptions,
+    shorten_text,
+    transcript_view,
+)
 from assizes.judge.hearing import Hearing
 from assizes.judge.rubrics.rubric import rubrics
 from tests.builders import agent, call, case, result, user
@@ -56,13 +61,13 @@ def test_without_a_limit_and_under_it_the_prompt_is_the_same_one():
 
 def test_windows_hold_every_turn_once_and_the_overlap_twice():
     options = ReadingOptions(context_tokens=1000, window_overlap=2)
-    found = view(talk(40).transcript, options, 0)
+    found = transcript_view(talk(40).transcript, options, 0)
     assert len(found.windows) > 5
     seen = [turn for window in found.windows for turn in window]
     assert set(seen) == set(range(40))
     for before, after in zip(found.windows, found.windows[1:], strict=False):
         assert after.start == before.stop - 2
-    assert found.truncated == {"windows": len(found.windows), "cut_chars": 0}
+    assert found.truncation == {"windows": len(found.windows), "cut_chars": 0}
 
 
 def test_every_prompt_fits_and_says_which_turns_it_shows():
@@ -135,14 +140,18 @@ def test_results_of_tools_are_shortened_in_their_middle_before_anything_is_split
 
 
 def test_a_single_turn_over_the_limit_is_cut_with_a_mark():
-    found = view(talk(3, "long " * 20_000).transcript, ReadingOptions(context_tokens=2000), 0)
+    found = transcript_view(
+        talk(3, "long " * 20_000).transcript, ReadingOptions(context_tokens=2000), 0
+    )
     assert found.cut_chars > 0
     assert all("left out here" in (turn.text or "") for turn in found.transcript.turns)
 
 
 def test_what_is_cut_of_a_text_beside_a_result_is_what_the_text_lost():
     both = result("z" * 900).model_copy(update={"text": "y " * 10_000})
-    found = view(case(both, agent("Hi")).transcript, ReadingOptions(context_tokens=1000), 0)
+    found = transcript_view(
+        case(both, agent("Hi")).transcript, ReadingOptions(context_tokens=1000), 0
+    )
     (turn, _) = found.transcript.turns
     marks = "".join((turn.text or "", turn.tool_result.content)).count("left out here")
     assert marks == 2
@@ -152,21 +161,21 @@ def test_what_is_cut_of_a_text_beside_a_result_is_what_the_text_lost():
 @pytest.mark.parametrize("most", [10, 11])
 def test_a_mark_says_how_much_is_not_there(most: int):
     text = "abcdefghijklmnop"
-    cut = shortened(text, most)
+    cut = shorten_text(text, most)
     head, mark, tail = cut.split("\n")
     assert len(head + tail) == most
     assert text.startswith(head)
     assert text.endswith(tail)
     assert str(len(text) - most) in mark
-    assert shortened(text, 16) == text
+    assert shorten_text(text, 16) == text
 
 
 def test_a_limit_that_no_prompt_can_keep_is_refused():
-    from assizes.judge.catalog import court
+    from assizes.judge.catalog import resolve_judges
     from assizes.judge.config.run import JudgeConfig
 
     with pytest.raises(ConfigurationError, match=r"\[judge.options.conversation\] context_tokens"):
-        court(JudgeConfig(options={"conversation": {"context_tokens": 10}}))
+        resolve_judges(JudgeConfig(options={"conversation": {"context_tokens": 10}}))
 
 
 def test_the_findings_of_many_windows_leave_no_prompt_over_the_limit():
@@ -208,6 +217,6 @@ def test_statements_too_long_for_the_room_of_findings_are_cut_there():
 def test_a_conversation_of_five_thousand_turns_is_cut_into_windows_at_once():
     long = talk(5000, "word " * 20).transcript
     begun = time.process_time()
-    found = view(long, ReadingOptions(context_tokens=4000), 1000)
+    found = transcript_view(long, ReadingOptions(context_tokens=4000), 1000)
     assert len(found.windows) > 20
     assert time.process_time() - begun < 3.0  # it walked the whole for every turn: 12 s

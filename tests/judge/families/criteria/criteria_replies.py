@@ -58,7 +58,7 @@ FIVE_OF_SEVEN = check(found("a1", [1, 2]), found("a2", [1, 2]), found("a3", [1])
 def opened(one: Case, judge: str = "answer_criteria", **options: Any) -> Hearing:
     """A hearing with validated options, up to its first round."""
     entry = ENTRIES[judge]
-    return Hearing(entry.made(entry.options(**options), ()), one)
+    return Hearing(entry.create_judge(entry.options(**options), ()), one)
 
 
 def answer(hearing: Hearing, *replies: dict[str, Any] | NoReply) -> Hearing:
@@ -79,7 +79,7 @@ def heard(one: Case, *rounds: Any, **options: Any) -> dict[str, Score]:
     hearing = opened(one, **options)
     for replies in rounds:
         answer(hearing, *(replies if isinstance(replies, list) else [replies]))
-    assert hearing.closed
+    assert hearing.is_closed
     return {score.part: score for score in hearing.scores}
 
 

@@ -9,15 +9,15 @@ from pydantic import ValidationError
 
 from assizes.judge.case import Case, Expected
 from assizes.judge.config.run import LimitsConfig
-from assizes.judge.engine.hearings import Engine, Means
-from assizes.judge.engine.reply_cache import Kept
+from assizes.judge.engine.hearings import Engine, EngineDependencies
+from assizes.judge.engine.reply_cache import CachedReply
 from assizes.judge.families.criteria.asks import CoverageReply, Decomposition
 from assizes.judge.families.criteria.judge import (
     ENTRIES,
     AnswerCompletenessOptions,
     AnswerCriteriaOptions,
 )
-from assizes.judge.models.scripted import Scripted
+from assizes.judge.models.scripted import ScriptedModel
 from assizes.judge.score import Scale, Score
 from tests.builders import agent, case, user
 from tests.judge.families.criteria.criteria_cases import HALF, TWO
@@ -47,7 +47,7 @@ def expecting(**expected: Any) -> Case:
 
 
 def test_both_judges_promise_one_metric_of_their_name():
-    judges = [entry.made(entry.options(), ()) for entry in ENTRIES.values()]
+    judges = [entry.create_judge(entry.options(), ()) for entry in ENTRIES.values()]
     assert [judge.name for judge in judges] == ["answer_criteria", "answer_completeness"]
     for judge in judges:
         (metric,) = judge.metrics
@@ -239,12 +239,12 @@ class Keeping:
     """A reply cache in memory."""
 
     def __init__(self) -> None:
-        self.kept: dict[str, Kept] = {}
+        self.kept: dict[str, CachedReply] = {}
 
-    async def get(self, key: str) -> Kept | None:
+    async def get(self, key: str) -> CachedReply | None:
         return self.kept.get(key)
 
-    async def put(self, key: str, kept: Kept) -> None:
+    async def store(self, key: str, kept: CachedReply) -> None:
         self.kept[key] = kept
 
 
@@ -254,7 +254,7 @@ def decomposing(ask: Any) -> dict[str, Any]:
 
 @pytest.mark.row("003-53")
 async def test_a_hundred_transcripts_with_the_same_criteria_take_one_decomposition():
-    judge = ENTRIES["answer_criteria"].made(AnswerCriteriaOptions(), ())
+    judge = ENTRIES["answer_criteria"].create_judge(AnswerCriteriaOptions(), ())
     cases = [
         case(
             user(QUERY),
@@ -264,11 +264,13 @@ async def test_a_hundred_transcripts_with_the_same_criteria_take_one_decompositi
         )
         for number in range(100)
     ]
-    model = Scripted([decomposing] * 201)
+    model = ScriptedModel([decomposing] * 201)
     cache = Keeping()
 
     for _ in range(2):
-        engine = Engine(model, LimitsConfig(max_in_flight=4, timeout_s=5), Means(cache=cache))
+        engine = Engine(
+            model, LimitsConfig(max_in_flight=4, timeout_s=5), EngineDependencies(cache=cache)
+        )
         values = [(await engine.hear(judge, one)).scores[0].value for one in cases]
         assert values == [0.5] * 100
 

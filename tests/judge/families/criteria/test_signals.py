@@ -257,6 +257,6 @@ def test_the_reply_schemas_fit_strict_structured_output(reply: Any):
 
 
 def test_the_judge_is_one_class_with_a_version():
-    judge = ENTRIES["answer_criteria"].made(AnswerCriteriaOptions(), ())
+    judge = ENTRIES["answer_criteria"].create_judge(AnswerCriteriaOptions(), ())
     assert isinstance(judge, CoverageJudge)
     assert judge.version == "1"

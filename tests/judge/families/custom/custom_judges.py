@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from assizes.judge.case import Case, Chunk
-from assizes.judge.catalog import Court, court
+from assizes.judge.catalog import JudgePanel, resolve_judges
 from assizes.judge.config.run import JudgeConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.families.custom.toml_judges import CustomRubric
 from assizes.judge.hearing import Hearing
 from assizes.judge.protocol import Ask, Judge, NoReply
-from assizes.judge.rubrics.rubric import checked, toml_table
+from assizes.judge.rubrics.rubric import toml_table, validate_table
 from assizes.judge.score import Score
 from tests.builders import agent, case, user
 from tests.judge.prompts.replied import replied
@@ -55,7 +55,7 @@ CASE = case(
 
 def parsed_judge(text: str, where: str) -> CustomRubric:
     """A judge from TOML text; `where` is the file named in errors."""
-    return checked(CustomRubric, toml_table(text, where), where)
+    return validate_table(CustomRubric, toml_table(text, where), where)
 
 
 def written(folder: Path, *texts: str) -> str:
@@ -64,10 +64,10 @@ def written(folder: Path, *texts: str) -> str:
     return str(folder)
 
 
-def sitting(folder: Path, *texts: str, **rest: Any) -> Court:
+def sitting(folder: Path, *texts: str, **rest: Any) -> JudgePanel:
     names = tuple(parsed_judge(text, "it.toml").name for text in texts)
     given = {"model": "openai/gpt-4.1", "judges": names} | rest
-    return court(JudgeConfig(rubrics=(written(folder, *texts),), **given))
+    return resolve_judges(JudgeConfig(rubrics=(written(folder, *texts),), **given))
 
 
 def judge_of(folder: Path, text: str, **options: Any) -> Judge:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from assizes.judge.catalog import Court, court, fingerprints, judges_listing
+from assizes.judge.catalog import JudgePanel, fingerprints, judges_listing, resolve_judges
 from assizes.judge.config.run import JudgeConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.families.custom.python_judges import FunctionJudge
@@ -33,7 +33,7 @@ from assizes.judge.score import Score
 
 def brief(case: Case, *, longest: int = 10) -> list[Score]:
     """Share of the agent's turns that are short."""
-    short = [len(text) <= longest for _, text in case.transcript.said()]
+    short = [len(text) <= longest for _, text in case.transcript.agent_texts()]
     value = sum(short) / len(short)
     return [Score("brief", value=value, raw=value, passed=all(short))]
 '''
@@ -116,8 +116,8 @@ def module(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     sys.modules.pop(name, None)
 
 
-def sitting(*judges: str, model: str | None = "openai/m", **options: Any) -> Court:
-    return court(JudgeConfig(judges=judges, model=model, options=options))
+def sitting(*judges: str, model: str | None = "openai/m", **options: Any) -> JudgePanel:
+    return resolve_judges(JudgeConfig(judges=judges, model=model, options=options))
 
 
 def refused(*judges: str, **rest: Any) -> str:
@@ -127,7 +127,7 @@ def refused(*judges: str, **rest: Any) -> str:
     return str(error.value)
 
 
-def found(bench: Court) -> list[Score]:
+def found(bench: JudgePanel) -> list[Score]:
     return Hearing(bench.judges[0], CASE).scores
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assizes.judge.case import Expected
-from assizes.judge.catalog import court, judges_listing
+from assizes.judge.catalog import judges_listing, resolve_judges
 from assizes.judge.config.run import JudgeConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.score import Score
@@ -53,7 +53,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_name_that_is_taken_is_rejected(folder: Path, name: str, holder: str | None):
     where = written(folder, POLITE.replace('"polite"', f'"{name}"'))
     with pytest.raises(ConfigurationError) as error:
-        court(JudgeConfig(rubrics=(where,)))
+        resolve_judges(JudgeConfig(rubrics=(where,)))
     if holder is None:
         assert "name: Value error, this name is reserved" in str(error.value)
     else:
@@ -67,7 +67,7 @@ def test_a_name_that_is_taken_is_rejected(folder: Path, name: str, holder: str |
 def test_two_files_of_one_name_are_rejected(folder: Path):
     where = written(folder, POLITE, FRESH.replace('"fresh"', '"polite"'))
     with pytest.raises(ConfigurationError, match=r"judge_1\.toml: judge name 'polite' is already"):
-        court(JudgeConfig(rubrics=(where,)))
+        resolve_judges(JudgeConfig(rubrics=(where,)))
 
 
 def test_judges_and_metrics_share_a_folder(folder: Path):
@@ -89,10 +89,10 @@ levels.fail.criteria = "Unfriendly."
     ]
     (folder / "tone.toml").write_text(tone, "utf-8")
     config = JudgeConfig(model="openai/m", rubrics=(str(folder),), metrics=("tone",))
-    assert court(config).weights == {"tone": 1.0}
+    assert resolve_judges(config).weights == {"tone": 1.0}
     (folder / "tone.toml").write_text(tone.replace('"tone"', '"polite"'), "utf-8")
     with pytest.raises(ConfigurationError, match=r"'polite' is already taken \(a metric\)"):
-        court(config)
+        resolve_judges(config)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,8 @@ def test_the_offline_judge_is_refused_before_the_run(folder: Path, text: str):
     )
     own = {name: {"model": "openai/m"}}
     assert (
-        sitting(folder, text, model=None, options=own).juries[name].models[0].model_id == "openai/m"
+        sitting(folder, text, model=None, options=own).ensembles[name].models[0].model_id
+        == "openai/m"
     )
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from assizes.judge.catalog import Court
-from assizes.judge.engine.hearings import Heard
+from assizes.judge.catalog import JudgePanel
+from assizes.judge.engine.hearings import HearingResult
 from assizes.judge.hearing import Hearing
 from assizes.judge.protocol import NoReply
 from assizes.judge.rows import frame
 from assizes.judge.score import Score
 from assizes.judge.summary.wide_table import results_frame
-from assizes.judge.verdicts.case_rows import Origin, findings
+from assizes.judge.verdicts.case_rows import RowKey, findings
 from assizes.judge.verdicts.verdict import verdict
 from tests.judge.families.custom.custom_judges import (
     CASE,
@@ -104,9 +104,9 @@ def test_a_retrieval_judge_rates_each_chunk_and_scores_the_precision(folder: Pat
     assert (found[0].part, found[0].value, found[0].passed) == ("", 1.0, True)
 
 
-def columns(bench: Court, replies: dict[str, list[Any]]) -> dict[str, Any]:
-    given = [Heard(judge, heard(judge, *replies[judge.name]), []) for judge in bench.judges]
-    rows = findings(Origin("r", "cases.jsonl", 0), CASE, given, bench).rows
+def columns(bench: JudgePanel, replies: dict[str, list[Any]]) -> dict[str, Any]:
+    given = [HearingResult(judge, heard(judge, *replies[judge.name]), []) for judge in bench.judges]
+    rows = findings(RowKey("r", "cases.jsonl", 0), CASE, given, bench).rows
     frames = {name: frame(name, rows[name]) for name in ("cases", "scores")}
     return results_frame(frames["cases"], frames["scores"], bench.judges).row(0, named=True)
 
@@ -144,7 +144,7 @@ def test_a_retrieval_judge_fails_the_case_when_no_chunk_is_rated_yes(folder: Pat
     assert ruled(bench, found).passed is passed
 
 
-def ruled(bench: Court, scores: list[Score]) -> Any:
+def ruled(bench: JudgePanel, scores: list[Score]) -> Any:
     gates = {metric.name: metric.gate for metric in bench.metrics if metric.gate}
     return verdict(scores, {}, 75.0, {}, gates=gates)
 

@@ -7,7 +7,12 @@ import pytest
 
 from assizes.judge.case import Chunk, Expected
 from assizes.judge.families.rag.entries import ENTRIES, built_in, yes_no_rubrics
-from assizes.judge.families.rag.judges import AnswerJudge, RetrievalJudge, YesNoRubric, exchange
+from assizes.judge.families.rag.judges import (
+    AnswerJudge,
+    RetrievalJudge,
+    YesNoRubric,
+    last_exchange,
+)
 from assizes.judge.protocol import NoReply
 from assizes.judge.score import Scale, Score
 from tests.builders import agent, call, case, result, user
@@ -129,7 +134,7 @@ def test_the_last_exchange_is_judged_and_what_came_before_is_background():
     ],
 )
 def test_request_and_response_are_the_last_pair(turns, request_, response, before):
-    found = exchange(case(*turns).transcript)
+    found = last_exchange(case(*turns).transcript)
     assert (found.request, found.response, len(found.before)) == (request_, response, before)
 
 
@@ -178,7 +183,7 @@ def test_a_rubric_with_optional_inputs_shows_them_where_the_case_has_them():
 def test_a_retrieval_judge_always_shows_its_chunk():
     rubric = YesNoRubric(name="recent", prompt="Is the chunk recent?", inputs=("response",))
     judge = RetrievalJudge(rubric)
-    asks = judge._heard(rag_case(), [Chunk(content=" ")]).send(None)
+    asks = judge._ask_about_chunks(rag_case(), [Chunk(content=" ")]).send(None)
     assert headings(asks[0].prompt.user) == ["Response", "Retrieved chunk"]
     assert judge.metric.run_names == ("retrieval/llm_judged/recent/precision/average",)
 

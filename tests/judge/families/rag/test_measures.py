@@ -16,7 +16,7 @@ from assizes.judge.families.rag.measures import (
     latency_seconds,
 )
 from assizes.judge.hearing import Hearing
-from assizes.judge.models.scripted import Scripted
+from assizes.judge.models.scripted import ScriptedModel
 from assizes.judge.score import Score
 from tests.builders import agent, case, user
 from tests.judge.families.rag.rag_cases import rag_case
@@ -142,7 +142,7 @@ def test_without_a_duration_the_turns_tell_when_they_can(first, last, took_ms, s
 @pytest.mark.row("004-59")
 async def test_the_tokens_of_the_judges_are_kept_apart():
     engine = Engine(
-        Scripted([{"rationale": "fine", "rating": "yes"}]),
+        ScriptedModel([{"rationale": "fine", "rating": "yes"}]),
         LimitsConfig(max_in_flight=1, timeout_s=5),
     )
     one = case(user("Q"), spending(100, 20))
@@ -164,5 +164,5 @@ def test_the_run_names_are_those_published():
 
 
 def test_the_table_makes_the_judges_it_lists():
-    made = {name: entry.made(entry.options(), ()).name for name, entry in ENTRIES.items()}
+    made = {name: entry.create_judge(entry.options(), ()).name for name, entry in ENTRIES.items()}
     assert made == {name: name for name in ENTRIES}

@@ -116,7 +116,7 @@ TRACE = [
 def test_a_trace_of_messages_gives_response_context_and_tokens():
     found = read(**ASKED, trace=TRACE).transcript
     assert found.response() == "50 dollars."
-    assert found.retrieved() == (Chunk(content="50 dollars", doc_uri="fees.md"),)
+    assert found.retrieved_chunks() == (Chunk(content="50 dollars", doc_uri="fees.md"),)
     assert found.agent_usage() == Usage(input_tokens=300, output_tokens=50)
     assert found.system == "You sell tickets."
     assert found.turns[:3] == (
@@ -124,7 +124,7 @@ def test_a_trace_of_messages_gives_response_context_and_tokens():
         agent(calls=[call("search", "c1", q="bag")]).model_copy(
             update={"usage": Usage(input_tokens=100, output_tokens=20)}
         ),
-        result("found 1", call_id="c1").model_copy(update={"chunks": found.retrieved()}),
+        result("found 1", call_id="c1").model_copy(update={"chunks": found.retrieved_chunks()}),
     )
 
 
@@ -152,7 +152,7 @@ def test_columns_of_the_row_win_over_its_trace():
     found = read(
         **ASKED, trace=TRACE, response="60 dollars.", retrieved_context=[{"content": "60"}]
     ).transcript
-    assert (found.response(), found.retrieved()) == ("60 dollars.", (Chunk(content="60"),))
+    assert (found.response(), found.retrieved_chunks()) == ("60 dollars.", (Chunk(content="60"),))
     assert found.agent_usage() == Usage(input_tokens=300, output_tokens=50)
     same = read(**ASKED, trace=TRACE, response="50 dollars.").transcript
     assert same == read(**ASKED, trace=TRACE).transcript

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from assizes.judge.errors import DataError
-from assizes.judge.formats import FORMATS, native_line, pinned
+from assizes.judge.formats import FORMATS, native_line, resolve_format
 from assizes.judge.formats.shared.documents import strict_document
-from assizes.judge.formats.shared.fidelity import FIDELITY, lines, measured
-from assizes.judge.formats.shared.oddities import DROPPED_TIMES, oddities, told
+from assizes.judge.formats.shared.fidelity import FIDELITY, fidelity_counts, fidelity_lines
+from assizes.judge.formats.shared.oddities import DROPPED_TIMES, oddities, warning_lines
 from assizes.judge.formats.shared.parsing import (
     check_numbers,
     check_size,
@@ -60,7 +60,7 @@ def test_oddities_are_found_one_by_one(found, codes):
 
 
 def test_each_is_told_once_with_how_often():
-    assert told({"no_agent_turn": 1, "time_order": 0, "call_without_result": 2}) == (
+    assert warning_lines({"no_agent_turn": 1, "time_order": 0, "call_without_result": 2}) == (
         "call_without_result: 2 records with tool calls that nothing answered",
         "no_agent_turn: 1 record in which the agent never speaks",
     )
@@ -151,18 +151,21 @@ def test_an_empty_list_holds_no_records():
 
 
 def test_a_list_is_a_document_whatever_the_format():
-    assert pinned("openai_chat", b'\xef\xbb\xbf [{"messages": []}]').name == "openai_chat.document"
-    assert pinned("openai_chat", b'{"messages": []}').name == "openai_chat"
+    assert (
+        resolve_format("openai_chat", b'\xef\xbb\xbf [{"messages": []}]').name
+        == "openai_chat.document"
+    )
+    assert resolve_format("openai_chat", b'{"messages": []}').name == "openai_chat"
 
 
 def test_what_a_case_holds_is_counted_with_what_became_of_the_rest():
     noted = {"marked image": 2, "dropped message.audio": 1, "odd": "no count"}
     talk = case(user("Hi"), agent(calls=[call("f")]), result("ok"), metadata={FIDELITY: noted})
-    counts = measured(talk)
+    counts = fidelity_counts(talk)
     assert (counts["turns"], counts["tool_calls"], counts["tool_results"]) == (3, 1, 1)
     assert "odd" not in counts
-    assert lines(counts) == (
+    assert fidelity_lines(counts) == (
         "marked: image 2 (a note in the text stands for it)",
         "dropped: message.audio 1 (a case has no place for it)",
     )
-    assert lines(measured(case(user("Hi"), metadata={FIDELITY: "x"}))) == ()
+    assert fidelity_lines(fidelity_counts(case(user("Hi"), metadata={FIDELITY: "x"}))) == ()

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from assizes.judge.case import ToolCall, Turn
-from assizes.judge.formats.shared.fidelity import FIDELITY, Tally
-from assizes.judge.formats.shared.repeated_histories import rejoined, stitched
-from assizes.judge.formats.shared.spans import Span, conversation
+from assizes.judge.formats.shared.fidelity import FIDELITY, FidelityCounter
+from assizes.judge.formats.shared.repeated_histories import join_compacted_parts, join_parts
+from assizes.judge.formats.shared.spans import TraceSpan, conversation
 
 
 def turns(*texts: str) -> list[Turn]:
@@ -35,16 +35,16 @@ BOOKED = ("hi", "Book it?", "yes", "Done.")
     ],
 )
 def test_of_a_part_behind_a_summary_nothing_new_is_lost(part, new, repeated):
-    tally = Tally()
-    found = rejoined([turns(*BOOKED), turns(*part)], tally)
+    tally = FidelityCounter()
+    found = join_compacted_parts([turns(*BOOKED), turns(*part)], tally)
     expected = (*BOOKED, *(part if new == "all" else new))
     assert [turn.text for turn in found] == list(expected)
     assert tally.metadata() == ({FIDELITY: {"repeated turn": repeated}} if repeated else {})
 
 
 def test_a_part_that_tells_everything_again_adds_what_is_new_and_another_part_all_of_it():
-    tally = Tally()
-    found = stitched([turns("hi", "A?"), turns("hi", "A?", "b", "B."), turns("hi", "C?")], tally)
+    tally = FidelityCounter()
+    found = join_parts([turns("hi", "A?"), turns("hi", "A?", "b", "B."), turns("hi", "C?")], tally)
     assert [turn.text for turn in found] == ["hi", "A?", "b", "B.", "hi", "C?"]
     assert tally.metadata() == {FIDELITY: {"repeated turn": 2}}
 
@@ -54,7 +54,7 @@ def test_a_history_whose_old_results_were_cleared_is_no_second_conversation():
     again = turns(
         "hi", "A?", "[...]", "B?", "[...]", "C?", "[...]", "D?", "r4", "Done.", "bye", "Bye"
     )
-    found = rejoined([first, again], Tally())
+    found = join_compacted_parts([first, again], FidelityCounter())
     assert [turn.text for turn in found][-4:] == ["r4", "Done.", "bye", "Bye"]
     assert len(found) == len(first) + 2
 
@@ -62,24 +62,36 @@ def test_a_history_whose_old_results_were_cleared_is_no_second_conversation():
 def test_a_conversation_that_repeats_one_word_is_put_together_at_once():
     told = [Turn(role="user", text="ok")] * 20_000
     begun = time.process_time()
-    assert len(rejoined([told, [*told[1:], *turns("So?")]], Tally())) == 20_001
+    assert (
+        len(join_compacted_parts([told, [*told[1:], *turns("So?")]], FidelityCounter())) == 20_001
+    )
     assert time.process_time() - begun < 3.0  # it compared each with each
 
 
 def test_spans_of_two_traces_may_bear_one_id_and_none_of_them_is_lost():
-    tally = Tally()
+    tally = FidelityCounter()
     spans = [
-        Span("1", None, trace, "agent", asked=tuple(turns("hi")), answered=tuple(turns("Hello")))
+        TraceSpan(
+            "1",
+            None,
+            trace,
+            "agent",
+            input_turns=tuple(turns("hi")),
+            output_turns=tuple(turns("Hello")),
+        )
         for trace in ("a", "b")
     ]
-    found = conversation([*spans, Span("2", None, "a", "other")], tally)
+    found = conversation([*spans, TraceSpan("2", None, "a", "other")], tally)
     assert tally.metadata()[FIDELITY]["dropped span of another kind"] == 1
     assert [turn.text for turn in found.turns][:2] == ["hi", "Hello"]
 
 
 def test_the_system_prompt_of_a_model_stays_though_a_tool_of_another_trace_bears_its_parents_id():
     called = ToolCall(id="c", name="find", arguments={})
-    model = Span("2", "1", "a", "llm", systems=("Be kind.",), answered=tuple(turns("Hi")))
-    tool = Span("1", None, "b", "tool", call=called)
-    assert conversation([Span("1", None, "a", "agent"), model, tool], Tally()).system == "Be kind."
-    assert conversation([tool, replace(model, trace="b")], Tally()).system is None
+    model = TraceSpan("2", "1", "a", "llm", systems=("Be kind.",), output_turns=tuple(turns("Hi")))
+    tool = TraceSpan("1", None, "b", "tool", call=called)
+    assert (
+        conversation([TraceSpan("1", None, "a", "agent"), model, tool], FidelityCounter()).system
+        == "Be kind."
+    )
+    assert conversation([tool, replace(model, trace="b")], FidelityCounter()).system is None

@@ -10,15 +10,15 @@ from prefect import flow
 from prefect.artifacts import Artifact
 
 from assizes.tasks.reports import markdown_report
-from assizes.tasks.reports.render.artifacts import as_link, publish_artifacts
+from assizes.tasks.reports.render.artifacts import link_uri, publish_artifacts
 from tests.tasks.reports.sample import Said, run
 
 LINKS = {"html": "s3://reports/nightly-aaaaaaaaaaaa/report.html"}
 
 
 def test_a_report_on_this_machine_is_linked_as_a_browser_opens_it(tmp_path: Path):
-    assert as_link(f"{tmp_path}/a b/report.html") == f"file://{tmp_path}/a%20b/report.html"
-    assert as_link("s3://reports/report.html") == "s3://reports/report.html"
+    assert link_uri(f"{tmp_path}/a b/report.html") == f"file://{tmp_path}/a%20b/report.html"
+    assert link_uri("s3://reports/report.html") == "s3://reports/report.html"
 
 
 @flow

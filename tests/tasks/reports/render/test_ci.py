@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from assizes.judge.history.anchors import Attribution
-from assizes.tasks.reports.data.report import unblamed
+from assizes.tasks.reports.data.report import verdict_with_attribution
 from assizes.tasks.reports.render.brief import brief_report
 from assizes.tasks.reports.render.junit import junit_report
 from tests.tasks.reports.render.hostile import PAYLOADS
@@ -82,7 +82,7 @@ def test_a_fall_while_the_judge_moved_is_an_error_and_no_failure():
     data = compared(before, after)
     assert data["comparison"]["ending"] == "regressed"
     moved = Attribution(cause="judge", anchors=None, data=None, against=None)
-    root = junit(after, {**data, "verdict": unblamed(data["verdict"], moved)})
+    root = junit(after, {**data, "verdict": verdict_with_attribution(data["verdict"], moved)})
     assert (outcome(root, "verdict"), outcome(root, "no regression")) == ("error", "error")
     still = junit(after, data)
     assert (outcome(still, "verdict"), outcome(still, "no regression")) == ("failure", "failure")

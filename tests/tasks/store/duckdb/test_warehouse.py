@@ -21,9 +21,9 @@ from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import StoreBusy, StoreError
 from assizes.judge.rows import TABLES
 from assizes.tasks.store import existing_store, open_store
-from assizes.tasks.store.duckdb.file import MEMORY
-from assizes.tasks.store.duckdb.rows import in_order, insert
-from assizes.tasks.store.duckdb.warehouse import Warehouse
+from assizes.tasks.store.duckdb.file import IN_MEMORY
+from assizes.tasks.store.duckdb.rows import insert_rows, restore_row_order
+from assizes.tasks.store.duckdb.warehouse import DuckDBStore
 from tests.tasks.store.rows import COUNTS, ended, run_metrics, run_record, shard
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -131,7 +131,7 @@ def test_a_committed_shard_outlives_the_sudden_death_of_its_writer(duckdb_place)
     assert died.returncode == -9, died.stderr
     for writing in (False, True):
         with open_store(duckdb_place, writing=writing) as store:
-            assert store.committed("nightly-1") == {"s0": COUNTS}
+            assert store.shard_counts("nightly-1") == {"s0": COUNTS}
             assert store.table("nightly-1", "scores").equals(shard()["scores"])
 
 
@@ -142,7 +142,7 @@ def test_a_shard_that_fails_half_way_leaves_nothing(duckdb_place):
         store.begin(run_record())
         with pytest.raises(StoreError, match=r"^duckdb:///.*NOT NULL constraint failed"):
             store.commit_shard("nightly-1", "s0", shard(), COUNTS)
-        assert store.committed("nightly-1") == {}
+        assert store.shard_counts("nightly-1") == {}
         assert store.table("nightly-1", "scores").is_empty()
         assert store.commit_shard("nightly-1", "s1", {"scores": shard()["scores"]}, {}) is True
 
@@ -249,11 +249,11 @@ def test_many_rows_go_in_whole_or_not_at_all_and_the_order_is_kept_again():
         con.execute("create table scores (case_id varchar, value double check (value < 2))")
         con.begin()
         with pytest.raises(duckdb.ConstraintException):
-            insert(con, "scores", wrong)
+            insert_rows(con, "scores", wrong)
         con.rollback()
-        in_order(con)
+        restore_row_order(con)
         assert con.execute(order).fetchall() == [(True,)]
-        insert(con, "scores", many)
+        insert_rows(con, "scores", many)
         assert con.execute(order).fetchall() == [(True,)]
         count = "select count(distinct case_id) from scores"
         assert con.execute(count).fetchall() == [(300_000,)]
@@ -261,9 +261,9 @@ def test_many_rows_go_in_whole_or_not_at_all_and_the_order_is_kept_again():
 
 def test_a_store_that_undoes_many_rows_keeps_the_order_of_those_after_them():
     wrong = pl.DataFrame({"run_id": ["nightly-1"] * 300_000, "none_of_ours": "x"})
-    with Warehouse("duckdb:///:memory:", MEMORY, writing=True) as store:
+    with DuckDBStore("duckdb:///:memory:", IN_MEMORY, writing=True) as store:
         with pytest.raises(StoreError, match="columns"), store._transaction() as con:
-            insert(con, "cases", wrong)
+            insert_rows(con, "cases", wrong)
         with store._transaction() as con:
             order = con.execute("select current_setting('preserve_insertion_order')").fetchall()
         assert order == [(True,)]

@@ -78,7 +78,7 @@ def test_parts_without_a_mark_are_not_seen_and_the_shard_can_be_committed(lake, 
     lake.delete("runs/nightly-1/commits/s0.json")
     lake.delete("runs/nightly-1/SUCCESS.json")
     with open_store(lake_place, writing=True) as store:
-        assert store.committed("nightly-1") == {}
+        assert store.shard_counts("nightly-1") == {}
         for table in SHARD_TABLES:
             assert store.table("nightly-1", table).equals(frame(table, []))
             assert store.scan("nightly-1", table).collect().is_empty()
@@ -117,7 +117,7 @@ def test_documents_of_another_version_or_no_json_are_told_by_name(lake, lake_pla
     lake.put("runs/nightly-1/commits/s1.json", b'{"schema_version":1}')
     with open_store(lake_place) as store:
         with pytest.raises(SchemaVersion, match="schema version 1, this assizes reads version 2"):
-            store.committed("nightly-1")
+            store.shard_counts("nightly-1")
         lake.put("runs/nightly-1/commits/s1.json", b"{")
         with pytest.raises(StoreError, match=r"runs/nightly-1/commits/s1\.json is not JSON"):
             store.table("nightly-1", "scores")
@@ -236,7 +236,7 @@ def test_a_complete_run_that_has_lost_a_mark_is_not_read_as_a_smaller_one(lake, 
     with open_store(lake_place) as store:
         assert store.run("nightly-1").status == "complete"
         for ask in (
-            lambda: store.committed("nightly-1"),
+            lambda: store.shard_counts("nightly-1"),
             lambda: store.table("nightly-1", "scores"),
             lambda: store.scan("nightly-1", "cases"),
         ):

@@ -21,9 +21,9 @@ def test_what_another_writer_has_just_committed_is_seen_at_once(lake_place):
         open_store(lake_place, writing=True) as other,
     ):
         one.begin(run_record())
-        assert other.committed("nightly-1") == {}
+        assert other.shard_counts("nightly-1") == {}
         one.commit_shard("nightly-1", "s0", shard(), COUNTS)
-        assert other.committed("nightly-1") == {"s0": COUNTS}
+        assert other.shard_counts("nightly-1") == {"s0": COUNTS}
         assert other.commit_shard("nightly-1", "s0", shard(case_id="late"), {}) is False
         assert other.table("nightly-1", "cases")["case_id"].to_list() == ["c1"]
 
@@ -62,7 +62,7 @@ def test_a_commit_whose_acknowledgement_was_lost_is_known_as_our_own(s3, s3_plac
             assert store.commit_shard("nightly-1", "s1", shard(case_id="c2"), COUNTS) is True
     assert faults.cut == 1
     with open_store(s3_place) as store:
-        assert store.committed("nightly-1") == {"s0": COUNTS, "s1": COUNTS}
+        assert store.shard_counts("nightly-1") == {"s0": COUNTS, "s1": COUNTS}
         assert store.table("nightly-1", "cases")["case_id"].to_list() == ["c1", "c2"]
 
 
@@ -74,7 +74,7 @@ def test_a_commit_never_acknowledged_is_read_back(s3, s3_place):
         with open_store(place, writing=True) as store:
             store.begin(run_record())
             assert store.commit_shard("nightly-1", "s0", shard(), COUNTS) is True
-            assert store.committed("nightly-1") == {"s0": COUNTS}
+            assert store.shard_counts("nightly-1") == {"s0": COUNTS}
     assert faults.cut > 1
 
 
@@ -84,7 +84,7 @@ def test_who_loses_a_race_leaves_no_part_behind(lake_place, s3, monkeypatch):
         open_store(lake_place, writing=True) as slow,
     ):
         fast.begin(run_record())
-        slow.committed("nightly-1")
+        slow.shard_counts("nightly-1")
         written = slow.manifest.write_part
 
         def overtaken(run_id, stem, rows):

@@ -1,0 +1,188 @@
+"""The wheel, installed where people have folders `flows/`, `tasks/` and `judge/` of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from prefect.client.orchestration import get_client
+
+from assizes.deployments.samples import sample_cases
+from assizes.judge.formats import native_line
+from tests.command import KEYS
+from tests.conftest import ROOT
+from tests.doubles.workers import kill_host
+from tests.outward import FOLDER as OUTWARD_GUARD
+
+LAYERS = ("judge", "tasks", "flows", "deployments")
+
+PACKAGES_OF_A_USER = {
+    "flows/__init__.py": "OWNER = 'the user'\n",
+    "flows/nightly.py": "OWNER = 'the user'\n",
+    "tasks/__init__.py": "OWNER = 'the user'\n",
+    "judge/__init__.py": "OWNER = 'the user'\n",
+}
+MODULES_OF_AN_INVOKE_USER = {
+    "tasks.py": "OWNER = 'the user'\n",
+    "judge/__init__.py": "OWNER = 'the user'\n",
+    "flows/nightly.py": "OWNER = 'the user'\n",
+}
+
+CONFIG = """
+name = "{name}"
+[transcripts]
+uri = "logs/{{date}}/"
+[thresholds]
+metrics_pass_threshold = 0
+cases_pass_threshold = 0
+[nightly]
+cron = ""
+"""
+
+UNTOUCHED = """
+import json, logging, os
+import prefect.serializers
+before = dict(os.environ), logging.getLogRecordFactory(), prefect.serializers.PickleSerializer.loads
+import assizes.flows.evaluate, assizes.flows.nightly, assizes.flows.backfill, assizes.deployments.cli
+after = dict(os.environ), logging.getLogRecordFactory(), prefect.serializers.PickleSerializer.loads
+print(json.dumps([one == other for one, other in zip(before, after)]))
+"""
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A source distribution of this tree, and the wheel that is built from it."""
+    out = tmp_path_factory.mktemp("archives")
+    build = [sys.executable, "-m", "uv", "build", "--offline", "--no-build-isolation"]
+    subprocess.run(
+        [*build, "--python", sys.executable, "--out-dir", str(out), str(ROOT)],
+        check=True,
+        capture_output=True,
+    )
+    return out
+
+
+@pytest.fixture(scope="module")
+def python(archives: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interpreter of its own that has the wheel, and beside it what the wheel depends on."""
+    place = tmp_path_factory.mktemp("venv")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
+    interpreter = place / "bin" / "python"
+    (wheel,) = archives.glob("*.whl")
+    install = [sys.executable, "-m", "uv", "pip", "install", "--offline", "--no-deps", "--quiet"]
+    subprocess.run([*install, "--python", str(interpreter), str(wheel)], check=True)
+    (site,) = place.glob("lib/python*/site-packages")
+    # Only the folder: the link that makes this tree importable stands in a .pth file there, and
+    # such files are read of the interpreter's own folder only.
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return interpreter
+
+
+def environment(**more: str) -> dict[str, str]:
+    """What a shell of the user has, with the guard against calls to the outside."""
+    inherited = {name: value for name, value in os.environ.items() if name not in KEYS}
+    return {**inherited, "PYTHONPATH": str(OUTWARD_GUARD), **more}
+
+
+def scratch(folder: Path, files: dict[str, str], name: str) -> Path:
+    """A project of a user, with last night's transcripts and a configuration."""
+    for file, text in files.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(text)
+    night = datetime.now(UTC).date() - timedelta(days=1)
+    logs = folder / "logs" / night.isoformat()
+    logs.mkdir(parents=True)
+    (logs / "part-0.jsonl").write_bytes(b"".join(map(native_line, sample_cases()[:4])))
+    (folder / "assizes.toml").write_text(CONFIG.format(name=name))
+    return folder
+
+
+def run(python: Path, folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """A command of the installed package, or of Python, in a folder of the user."""
+    return subprocess.run(
+        [str(python), *words],
+        cwd=folder,
+        env=environment(**more),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_the_wheel_built_from_the_source_distribution_holds_every_module(archives: Path):
+    (wheel,) = archives.glob("*.whl")
+    held = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("assizes/")}
+    tracked = subprocess.run(
+        ["git", "ls-files", *LAYERS], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    there = [name for name in tracked if (ROOT / name).is_file()]
+    wanted = {f"assizes/{name}" for name in there} | {"assizes/__init__.py", "assizes/py.typed"}
+    assert len(wanted) > 400
+    assert held == wanted
+
+
+@pytest.mark.parametrize("files", [PACKAGES_OF_A_USER, MODULES_OF_AN_INVOKE_USER])
+@pytest.mark.parametrize("path", ["", "."])
+def test_folders_of_the_user_and_the_package_do_not_meet(
+    python: Path, tmp_path: Path, prefect_server: str, files: dict[str, str], path: str
+):
+    folder = scratch(tmp_path, files, "beside")
+    own = "; ".join(f"import {name}" for name in ("tasks", "judge", "flows.nightly as nightly"))
+    code = f"{own}; print(tasks.OWNER, judge.OWNER, nightly.OWNER)"
+    pythonpath = os.pathsep.join(filter(None, (str(OUTWARD_GUARD), path)))
+    more = {"PYTHONPATH": pythonpath, "PREFECT_API_URL": prefect_server}
+    assert run(python, folder, "-c", code, **more).stdout.split() == ["the", "user"] * 3
+    night = str(datetime.now(UTC).date() - timedelta(days=1))
+    command = ("-m", "assizes.deployments.cli", "run", "--date", night, "--json")
+    done = run(python, folder, *command, **more)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["summary"]["counts"]["judged"] == 4
+
+
+async def test_a_worker_in_such_a_folder_runs_what_deploy_registered(
+    python: Path, tmp_path: Path, prefect_server: str
+):
+    folder = scratch(tmp_path, PACKAGES_OF_A_USER, "worked")
+    path = os.pathsep.join((str(OUTWARD_GUARD), "."))
+    more = {"PREFECT_API_URL": prefect_server, "PYTHONPATH": path}
+    more["PREFECT_WORKER_QUERY_SECONDS"] = "1"
+    deploy = ("-m", "assizes.deployments.cli", "deploy", "--pool", "pool-of-a-wheel")
+    done = await asyncio.to_thread(run, python, folder, *deploy, **more)
+    assert done.returncode == 0, done.stderr
+    start = ("-m", "prefect", "worker", "start", "--pool", "pool-of-a-wheel", "--type", "process")
+    with (tmp_path / "worker.log").open("ab") as log:
+        worker = await asyncio.create_subprocess_exec(
+            str(python), *start, cwd=folder, env=environment(**more), stdout=log, stderr=log
+        )
+    try:
+        async with get_client() as client:
+            nightly = await client.read_deployment_by_name("nightly/assizes-worked")
+            begun = await client.create_flow_run_from_deployment(nightly.id)
+            async with asyncio.timeout(180):
+                while True:
+                    state = (await client.read_flow_run(begun.id)).state
+                    if state is not None and state.is_final():
+                        break
+                    await asyncio.sleep(0.5)
+    finally:
+        kill_host(worker.pid)
+        await worker.wait()
+    assert state.is_completed(), (state, (tmp_path / "worker.log").read_text()[-2000:])
+    shown = await asyncio.to_thread(run, python, folder, "-m", "assizes.deployments.cli", "runs")
+    assert "worked" in shown.stdout
+
+
+def test_importing_the_flows_and_the_command_changes_nothing_in_the_process(
+    python: Path, tmp_path: Path
+):
+    done = run(python, tmp_path, "-c", UNTOUCHED)
+    assert done.stdout.split("\n")[0] == "[true, true, true]", done.stderr
