@@ -187,7 +187,7 @@ class Limiter:
         """Who waited was cancelled, perhaps when its turn had just come."""
         future = call.permit_future
         if not future.cancelled() and future.exception() is None:
-            future.result().unused()
+            future.result().cancel()
             self._release_slot()
         elif future.cancelled():
             limiter.queue.leave(call)

@@ -170,7 +170,7 @@ async def test_a_completion_that_was_given_is_the_first_attempt(attempts):
     unfit = Completion("{}", "m-2025", 100, 20, 0.125, 50.0, flags=("batch",))
     given = Given(unfit)
 
-    heard = await engine(model, means={"given": given}, max_attempts=attempts).hear(Asking(), CASE)
+    heard = await engine(model, means={"batch_replies": given}, max_attempts=attempts).hear(Asking(), CASE)
 
     (record,) = heard.asks
     if attempts == 1:
@@ -195,7 +195,7 @@ class Given(dict):
 async def test_a_good_completion_that_was_given_needs_no_call():
     model = Priced([])
 
-    heard = await engine(model, means={"given": Given(priced(4))}).hear(Asking(), CASE)
+    heard = await engine(model, means={"batch_replies": Given(priced(4))}).hear(Asking(), CASE)
 
     assert heard.scores == [Score.of(LEVEL, 4)]
     assert (heard.asks[0].attempts, heard.asks[0].cost_usd, model.asked) == (1, 0.25, [])

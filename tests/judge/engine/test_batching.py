@@ -158,7 +158,7 @@ async def test_what_is_left_is_the_first_attempt_of_the_ask(replies, came, secon
     await gatherer(batched, replies).hear(judge, CASE)
 
     model = ScriptedModel(second)
-    heard = await engine(model, replies, {"given": batched.left}).hear(judge, CASE)
+    heard = await engine(model, replies, {"batch_replies": batched.left}).hear(judge, CASE)
 
     (ask,) = heard.asks
     assert (ask.attempts, ask.error) == (attempts, error)

@@ -207,7 +207,7 @@ TRIP = BreakerPolicy(refusals=3, failures=8, cool_down_s=0.02, longest_s=0.1, pr
 
 async def test_a_provider_that_is_down_ends_all_asks_within_bounds():
     model = ScriptedModel([DOWN] * 1000)
-    asking = engine(model, means={"trip": TRIP}, max_attempts=4)
+    asking = engine(model, means={"breaker_policy": TRIP}, max_attempts=4)
 
     heard = await asyncio.wait_for(asking.hear(Asking([str(i) for i in range(200)]), CASE), 10)
 
@@ -219,7 +219,7 @@ async def test_a_provider_that_is_down_ends_all_asks_within_bounds():
 
 async def test_an_outage_that_passes_costs_no_ask_its_answer():
     model = ScriptedModel([*[DOWN] * 10, *[priced(0)] * 100])
-    asking = engine(model, means={"trip": TRIP}, max_attempts=4)
+    asking = engine(model, means={"breaker_policy": TRIP}, max_attempts=4)
 
     heard = await asyncio.wait_for(asking.hear(Asking([str(i) for i in range(40)]), CASE), 10)
 

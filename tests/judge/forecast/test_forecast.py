@@ -181,11 +181,11 @@ def test_a_forecast_rests_on_kept_replies_then_on_earlier_runs_then_on_schemas()
     assert (line.output_tokens, line.latency_s) == (56, 3.0)
     (line,) = figures(tally, PastReplies(MIN_KNOWN_REPLIES - 1, 7.0, 3.0)).judges
     assert (line.output_tokens, line.latency_s) == (80, 5.0)
-    metered = AskTally(**{**vars(tally), "metered": MIN_KNOWN_REPLIES, "metered_sent": 300, "metered_guess": 100,
-                       "metered_came": 50, "metered_ms": 1000.0})  # fmt: skip
+    metered = AskTally(**{**vars(tally), "metered": MIN_KNOWN_REPLIES, "metered_input_tokens": 300, "estimated_input_tokens": 100,
+                       "metered_output_tokens": 50, "metered_ms": 1000.0})  # fmt: skip
     (line,) = figures(metered).judges
     assert (line.input_tokens, line.output_tokens, line.latency_s) == (2400, 80, 0.2)
-    unguessed = AskTally(**{**vars(metered), "metered_guess": 0})
+    unguessed = AskTally(**{**vars(metered), "estimated_input_tokens": 0})
     assert figures(unguessed).judges[0].input_tokens == 800
 
 

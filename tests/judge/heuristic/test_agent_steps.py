@@ -35,7 +35,7 @@ def scores(reply: dict[str, Any]) -> tuple[float, ...]:
 def sql_asked(
     *made: str, expected: str = "SELECT name FROM t", failed: Any = (), **match: Any
 ) -> SqlEvidence:
-    known = {"made": None, "equal": None, "score": None, "reason": "why"} | match
+    known = {"actual": None, "equal": None, "score": None, "reason": "why"} | match
     calls = tuple(SqlCall(one, AgentStep(1, "run_sql", {"sql": one})) for one in made)
     return SqlEvidence(("q",), (expected,), calls, (StatementMatch(expected, **known),), failed)
 
