@@ -8,7 +8,8 @@ from pathlib import Path
 from tests.outward import sitecustomize
 
 FOLDER = Path(__file__).parent
-PYTHONPATH = os.pathsep.join((str(FOLDER), str(FOLDER.parents[1])))
+_ROOT = FOLDER.parents[1]
+PYTHONPATH = os.pathsep.join((str(FOLDER), str(_ROOT / "src"), str(_ROOT)))
 """For processes that tests start: the guard, then the packages of this tree."""
 
 
