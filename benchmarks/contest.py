@@ -30,7 +30,9 @@ from assizes.judge.config.run import JudgeConfig, LimitsConfig, RunConfig
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.formats import FORMATS
 from assizes.judge.hearing import Hearing
-from assizes.judge.models.model import model_for
+from assizes.judge.model_factory import (
+    model_for,
+)
 from assizes.judge.rows import frame
 from assizes.judge.summary.summary import RunSummary
 from assizes.judge.verdicts.case_rows import RowKey, findings

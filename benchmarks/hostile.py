@@ -24,7 +24,9 @@ from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.run import OFFLINE_MODEL, JudgeConfig, LimitsConfig
 from assizes.judge.engine.ask_records import HearingResult
 from assizes.judge.engine.hearings import Engine
-from assizes.judge.models.model import model_for
+from assizes.judge.model_factory import (
+    model_for,
+)
 from assizes.judge.score import Scale, Score
 from assizes.judge.verdicts.case_rows import RowKey, findings
 from assizes.judge.verdicts.flagged_passes import case_flags

@@ -25,7 +25,10 @@ from assizes.judge.config.run import JudgeConfig, LimitsConfig
 from assizes.judge.engine.hearings import Engine, EngineDependencies
 from assizes.judge.engine.limits.limits import Leases
 from assizes.judge.families.conversation.judge import ConversationJudge
-from assizes.judge.models.model import check_model, model_for
+from assizes.judge.model_factory import (
+    check_model,
+    model_for,
+)
 from assizes.judge.rubrics.rubric import built_in_rubrics
 from benchmarks.figures import ROOT, Figures
 from benchmarks.server import own_homes, prefect_server

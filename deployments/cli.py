@@ -41,7 +41,7 @@ from assizes.deployments.options import (
 from assizes.deployments.terminal import keep_log_printable, print_stderr, printable
 from assizes.judge.errors import AssizesError, ConfigurationError
 from assizes.judge.privacy.secret_masking import mask
-from assizes.tasks.runtime.log_redaction import install_log_redaction
+from assizes.tasks.runtime.process import prepare_process
 
 app = typer.Typer(
     name="assizes",
@@ -330,7 +330,7 @@ class _Warnings(logging.Handler):
 def _show_warnings() -> None:
     handler = _Warnings(logging.WARNING)
     for package in ("judge", "tasks", "flows"):
-        logging.getLogger(package).addHandler(handler)
+        logging.getLogger(f"assizes.{package}").addHandler(handler)
 
 
 def _internal_error(
@@ -354,7 +354,7 @@ def _verbose() -> bool:
 def main() -> None:
     """Run the command; every fault is one line on stderr and an exit code of design section 6."""
     sys.excepthook = _internal_error
-    install_log_redaction()
+    prepare_process()
     keep_log_printable()
     if not _verbose():  # Prefect's log, when it is shown, holds the warnings as well
         _show_warnings()

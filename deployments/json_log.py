@@ -20,7 +20,7 @@ from assizes.judge.errors import (
     StoreError,
 )
 
-PACKAGES: Final = ("judge", "tasks", "flows", "deployments")
+PACKAGES: Final = ("assizes",)
 
 MAX_REPEATS: Final = 5
 """So many warnings of one kind are written in a window; the next one after it says how many were not."""

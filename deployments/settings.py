@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError
-from assizes.tasks import QUIET
+from assizes.tasks.runtime.process import TELEMETRY_OFF
 
 DEFAULT_FILE = Path("assizes.toml")
 PREFIX = "ASSIZES_"
@@ -22,10 +22,10 @@ MAX_FILE_BYTES = 1 << 20
 """Of a configuration file; none that a person wrote comes near."""
 
 WORKER_ENVIRONMENT: Final[Mapping[str, str]] = {
-    **QUIET,
+    **TELEMETRY_OFF,
     # `assizes deploy` has the server close runs that are silent for three of these.
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
-    "PREFECT_LOGGING_EXTRA_LOGGERS": "judge,tasks,flows",
+    "PREFECT_LOGGING_EXTRA_LOGGERS": "assizes",
 }
 """Of each flow run that a worker begins; keys and addresses come from the worker's own."""
 

@@ -21,7 +21,7 @@ from assizes.tasks.context.run_context import progress_reporter
 from assizes.tasks.intake.collecting import TranscriptCounter
 from assizes.tasks.intake.days import covering_uri, day_of_moment, days_between
 from assizes.tasks.runs.baselines import LATEST, PREVIOUS_VERSION
-from assizes.tasks.runtime.log_redaction import redacts_secrets
+from assizes.tasks.runtime.redacted_runs import redacts_secrets
 
 log = logging.getLogger(__name__)
 

@@ -26,8 +26,8 @@ from assizes.tasks.intake.parts import RunPart, backfill_parts
 from assizes.tasks.list_due_nights import can_have_many_writers, days_in_progress
 from assizes.tasks.reports.render.artifacts import artifact_key
 from assizes.tasks.runs.baselines import RULES
-from assizes.tasks.runtime.log_redaction import redacts_secrets
 from assizes.tasks.runtime.progress import ProgressArtifact, ignore_server_errors
+from assizes.tasks.runtime.redacted_runs import redacts_secrets
 from assizes.tasks.summarise import is_comparison_deferred
 
 log = logging.getLogger(__name__)

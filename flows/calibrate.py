@@ -17,8 +17,8 @@ from assizes.judge.config.run import RunConfig
 from assizes.tasks.reports.render.artifacts import artifact_key
 from assizes.tasks.reports.render.calibration import calibration_markdown
 from assizes.tasks.runs.calibrations import CalibrationResult, calibrate_run
-from assizes.tasks.runtime.log_redaction import redacts_secrets
 from assizes.tasks.runtime.progress import ignore_server_errors
+from assizes.tasks.runtime.redacted_runs import redacts_secrets
 from assizes.tasks.store import existing_store
 
 KEY: Final = "assizes-calibration"

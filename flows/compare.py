@@ -15,7 +15,7 @@ from assizes.judge.config.run import ComparisonConfig, StoreConfig
 from assizes.tasks.reports.render.artifacts import publish_artifacts
 from assizes.tasks.reports.stored import stored_report_data
 from assizes.tasks.runs.stored_comparison import compare_stored
-from assizes.tasks.runtime.log_redaction import redacts_secrets
+from assizes.tasks.runtime.redacted_runs import redacts_secrets
 from assizes.tasks.store import existing_store
 
 KEYS: Final = ("assizes-comparison", "assizes-changes")

@@ -16,7 +16,7 @@ from assizes.tasks.context.progress_artifact import show_progress
 from assizes.tasks.context.run_context import open_run_context
 from assizes.tasks.plan import RunRequest, lock_unfinished_run, plan_run
 from assizes.tasks.publish_report import publish_report
-from assizes.tasks.runtime.log_redaction import redacts_secrets
+from assizes.tasks.runtime.redacted_runs import redacts_secrets
 from assizes.tasks.summarise import compare_with_baseline, summarise_run
 from assizes.tasks.tell_incidents import tell_incidents
 

@@ -13,7 +13,7 @@ from assizes.judge.config.run import RunConfig
 from assizes.tasks.intake.days import check_dated, yesterday
 from assizes.tasks.intake.parts import RunPart
 from assizes.tasks.list_due_nights import due_nights
-from assizes.tasks.runtime.log_redaction import redacts_secrets
+from assizes.tasks.runtime.redacted_runs import redacts_secrets
 
 
 def _run_name() -> str:

@@ -18,7 +18,7 @@ from assizes.tasks.context.shared_state import verify_shared_state
 from assizes.tasks.distribute.heartbeat import send_heartbeats
 from assizes.tasks.distribute.partitions import JUDGED_STATE, LEFT_STATE
 from assizes.tasks.plan import RunRequest, lock_unfinished_run, plan_run
-from assizes.tasks.runtime.log_redaction import redacts_secrets
+from assizes.tasks.runtime.redacted_runs import redacts_secrets
 
 
 @redacts_secrets

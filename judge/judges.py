@@ -20,7 +20,13 @@ from assizes.judge.engine.ask_records import HearingResult
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.families.rag.entries import built_in
 from assizes.judge.formats.readers.agent_evaluation import row_case
-from assizes.judge.models.model import Model, check_model, model_for
+from assizes.judge.model_factory import (
+    check_model,
+    model_for,
+)
+from assizes.judge.models.model import (
+    Model,
+)
 from assizes.judge.score import Score
 
 R = TypeVar("R")

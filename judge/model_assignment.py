@@ -12,7 +12,14 @@ from assizes.judge.engine.ensemble import Ensemble
 from assizes.judge.engine.ensemble_hearing import EnsembleModels
 from assizes.judge.engine.ensemble_hearing import members as members_of
 from assizes.judge.errors import ConfigurationError
-from assizes.judge.models.model import OFFLINE_PROVIDER, Model, check_model, model_for
+from assizes.judge.model_factory import (
+    check_model,
+    model_for,
+)
+from assizes.judge.models.model import (
+    OFFLINE_PROVIDER,
+    Model,
+)
 from assizes.judge.models.replayed import ReplayOnlyModel, is_offline_model
 
 

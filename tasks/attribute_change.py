@@ -14,7 +14,7 @@ from assizes.tasks.context.run_context import RunContext
 from assizes.tasks.plan import PlannedRun
 from assizes.tasks.publish_report import run_resource
 from assizes.tasks.runs.anchor_runs import stored_attribution
-from assizes.tasks.runtime.log_redaction import redacts_secrets
+from assizes.tasks.runtime.redacted_runs import redacts_secrets
 
 EVENT_DRIFTED = "assizes.judge.drifted"
 

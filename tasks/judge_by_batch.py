@@ -26,7 +26,7 @@ from assizes.tasks.intake.shard import Shard
 from assizes.tasks.intake.shards import read_shard
 from assizes.tasks.judge_shard import hear_all
 from assizes.tasks.plan import PlannedRun
-from assizes.tasks.runtime.log_redaction import redacts_secrets
+from assizes.tasks.runtime.redacted_runs import redacts_secrets
 
 log = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ from assizes.tasks.context.run_context import RunContext, progress_reporter
 from assizes.tasks.intake.shard import Shard
 from assizes.tasks.intake.shards import ShardRecord, read_shard
 from assizes.tasks.runtime.failpoints import failpoint
-from assizes.tasks.runtime.log_redaction import redacts_secrets
+from assizes.tasks.runtime.redacted_runs import redacts_secrets
 
 log = logging.getLogger(__name__)
 

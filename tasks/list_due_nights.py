@@ -15,7 +15,7 @@ from prefect.cache_policies import NO_CACHE
 from assizes.judge.config.run import RunConfig
 from assizes.judge.rows import COMPLETE
 from assizes.tasks.runs.baselines import day_of
-from assizes.tasks.runtime.log_redaction import redacts_secrets
+from assizes.tasks.runtime.redacted_runs import redacts_secrets
 from assizes.tasks.store import Store, open_store
 
 log = logging.getLogger(__name__)

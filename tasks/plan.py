@@ -28,7 +28,7 @@ from assizes.tasks.runs.run_ids import chosen_run_id, content_run_id, forked_run
 from assizes.tasks.runs.run_lock import acquire_run_lock, run_lock
 from assizes.tasks.runs.stored_comparison import baseline_id
 from assizes.tasks.runtime.failpoints import failpoint
-from assizes.tasks.runtime.log_redaction import redacts_secrets
+from assizes.tasks.runtime.redacted_runs import redacts_secrets
 from assizes.tasks.store import RunRecord
 
 

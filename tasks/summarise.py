@@ -37,7 +37,7 @@ from assizes.tasks.runs import incremental
 from assizes.tasks.runs.baselines import RULES
 from assizes.tasks.runs.stored_comparison import baseline_id, compare_stored
 from assizes.tasks.runtime.failpoints import failpoint
-from assizes.tasks.runtime.log_redaction import redacts_secrets
+from assizes.tasks.runtime.redacted_runs import redacts_secrets
 from assizes.tasks.store import RunRecord
 
 _VANISHED_WARNING: Final = (

@@ -19,7 +19,7 @@ from assizes.judge.rows import COMPLETE
 from assizes.tasks.context.run_context import RunContext
 from assizes.tasks.plan import PlannedRun
 from assizes.tasks.runs.history import RunRange, stored_trends
-from assizes.tasks.runtime.log_redaction import redacts_secrets
+from assizes.tasks.runtime.redacted_runs import redacts_secrets
 from assizes.tasks.store import RunRecord, Store
 
 EVENTS: Final[dict[State, str]] = {

@@ -74,16 +74,15 @@ PRINTS = (
 @pytest.mark.parametrize(
     ("begins", "said"),
     [
-        ("import assizes.flows.evaluate", "1 false None"),
-        ("import assizes.flows.partition", "1 false None"),
-        ("import assizes.tasks.judge_shard", "1 false None"),
+        ("import assizes.flows.evaluate, assizes.deployments.api", "None None None"),
+        ("import assizes.judge.models.litellm_model", "None None None"),
+        ("from assizes.tasks.runtime.process import prepare_process as p; p()", "1 false None"),
         ("from assizes.deployments.settings import prepare_environment as p; p()", "1 false None"),
-        ("import assizes.deployments.api", "1 false None"),
-        ("import assizes.judge.models.litellm_model", "None None True"),
-        ("import assizes.flows.evaluate, assizes.judge.models.litellm_model", "1 false True"),
     ],
 )
-def test_telemetry_is_off_however_the_product_begins(begins: str, said: str, tmp_path: Path):
+def test_telemetry_is_off_once_the_process_is_prepared_and_an_import_changes_nothing(
+    begins: str, said: str, tmp_path: Path
+):
     done = tried(f"{begins}; {PRINTS}", tmp_path / "log")
     assert done.stdout.strip() == said, done.stderr
     assert attempts(tmp_path / "log") == []
@@ -92,7 +91,8 @@ def test_telemetry_is_off_however_the_product_begins(begins: str, said: str, tmp
 @pytest.mark.row("S13")
 def test_prefect_itself_takes_the_settings_for_off(tmp_path: Path):
     program = (
-        "import assizes.flows.evaluate\n"
+        "from assizes.tasks.runtime.process import prepare_process\n"
+        "prepare_process()\n"
         "from prefect._internal.analytics.enabled import is_telemetry_enabled as enabled\n"
         "from prefect.settings import get_current_settings as now\n"
         "print(enabled(), now().server.analytics_enabled)"
@@ -103,7 +103,11 @@ def test_prefect_itself_takes_the_settings_for_off(tmp_path: Path):
 
 @pytest.mark.row("S13")
 def test_who_wants_to_be_counted_still_can(tmp_path: Path):
-    done = tried(f"import assizes.flows.evaluate; {PRINTS}", tmp_path / "log", DO_NOT_TRACK="0")
+    done = tried(
+        f"from assizes.tasks.runtime.process import prepare_process as p; p(); {PRINTS}",
+        tmp_path / "log",
+        DO_NOT_TRACK="0",
+    )
     assert done.stdout.strip() == "0 false None"
 
 

@@ -5,26 +5,31 @@ Importing it takes seconds and about 160 MiB, so it is imported where a model is
 
 from __future__ import annotations
 
-import os
-
-# Read while litellm is imported: without it, prices are fetched over the network.
-os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
-
 import asyncio
 import inspect
 import json
+import os
 import re
 import sys
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.metadata import version
 from time import perf_counter
 from typing import Any, BinaryIO, Final, NoReturn
 
 import httpx
+
+# litellm reads the variable while it is imported: without it, it fetches prices over the network.
+_PRICES_BEFORE: Final = os.environ.get("LITELLM_LOCAL_MODEL_COST_MAP")
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 import litellm
+
+if _PRICES_BEFORE is None:
+    del os.environ["LITELLM_LOCAL_MODEL_COST_MAP"]
+else:
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = _PRICES_BEFORE
 from litellm.exceptions import BadRequestError, UnsupportedParamsError
 from litellm.llms.base_llm.base_utils import type_to_response_format_param
 from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
@@ -44,21 +49,31 @@ from assizes.judge.prompts.reply_request import messages, with_reply_id
 from assizes.judge.protocol import Ask
 from assizes.judge.rows import as_json
 
-litellm.telemetry = False
-litellm.suppress_debug_info = True
-litellm.drop_params = False
-litellm.disable_hf_tokenizer_download = True
+_ROUTE: Final = "EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER"
 
-# litellm builds its response types on first use; pydantic then warns of one of them. litellm's own
-# filter for that goes where a caller has put the warning filters back.
-with warnings.catch_warnings():
-    warnings.filterwarnings("ignore", message=".*`ReadOnly` qualifier.*", category=UserWarning)
-    litellm.ModelResponse()
 
-# A call that is cut while litellm still prepares it in a thread: nothing was sent.
-warnings.filterwarnings(
-    "ignore", message=r"coroutine '[\w.]*completion' was never awaited", category=RuntimeWarning
-)
+@cache
+def configure_litellm() -> None:
+    """Set litellm up as the engine needs it: no telemetry, no request that it repeats by itself.
+
+    Called before the first model is made, not when this module is imported.
+    """
+    litellm.telemetry = False
+    litellm.suppress_debug_info = True
+    litellm.drop_params = False
+    litellm.disable_hf_tokenizer_download = True
+    AsyncHTTPHandler.single_connection_post_request = _no_second_request  # type: ignore[method-assign]
+    # By litellm's own HTTP client a call takes two thirds of the CPU that OpenAI's SDK takes.
+    os.environ.setdefault(_ROUTE, "true")
+    # litellm builds its response types on first use; pydantic then warns of one of them. litellm's
+    # own filter for that goes where a caller has put the warning filters back.
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*`ReadOnly` qualifier.*", category=UserWarning)
+        litellm.ModelResponse()
+    # A call that is cut while litellm still prepares it in a thread: nothing was sent.
+    warnings.filterwarnings(
+        "ignore", message=r"coroutine '[\w.]*completion' was never awaited", category=RuntimeWarning
+    )
 
 
 async def _no_second_request(*_args: object, **_rest: object) -> NoReturn:
@@ -69,12 +84,6 @@ async def _no_second_request(*_args: object, **_rest: object) -> NoReturn:
     assert error is not None
     raise error
 
-
-AsyncHTTPHandler.single_connection_post_request = _no_second_request  # type: ignore[method-assign]  # on purpose
-
-_ROUTE: Final = "EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER"
-# litellm's own HTTP client: a call takes two thirds of the CPU that it takes by way of OpenAI's SDK.
-os.environ.setdefault(_ROUTE, "true")
 
 SELF_HOSTED: Final = frozenset(
     {"openai", "custom_openai", "hosted_vllm", "litellm_proxy", "llamafile", "lm_studio"}
@@ -101,6 +110,7 @@ class LiteLLM:
     """
 
     def __init__(self, config: JudgeConfig, limits: LimitsConfig) -> None:
+        configure_litellm()
         self.name = config.model_id
         self.provider = provider_of(config)
         self.api_base = config.api_base
@@ -245,6 +255,7 @@ def check(config: JudgeConfig) -> None:
     Raises:
         ConfigurationError: provider unknown, key not in the environment, parameter not taken.
     """
+    configure_litellm()
     provider = provider_of(config)
     environment = litellm.validate_environment(model=config.model_id, api_base=config.api_base)
     if missing := environment["missing_keys"]:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from assizes.judge.config.prices import Price
-from assizes.judge.config.run import OFFLINE_MODEL, JudgeConfig, LimitsConfig
 from assizes.judge.errors import ModelError
-from assizes.judge.heuristic.answers import answer
 from assizes.judge.protocol import Ask
 
 OFFLINE_PROVIDER = "offline"
 
+FREE = Price(input_usd_per_million=0.0, output_usd_per_million=0.0, source="offline")
+"""The price of a model that calls no provider."""
+
 ESTIMATED = "tokens_estimated"
 """Flag of a completion whose tokens were not metered."""
-
-FREE = Price(input_usd_per_million=0.0, output_usd_per_million=0.0, source="offline")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,55 +110,3 @@ class Model(Protocol):
 
     async def aclose(self) -> None:
         """Give back connections; a later call may open new ones."""
-
-
-class HeuristicModel:
-    """The offline judge: answers from an ask's evidence by plain text rules, without a model.
-
-    Its answers cost nothing to repeat, so they are not cached; a complaint changes nothing.
-    """
-
-    name = OFFLINE_MODEL
-    provider = OFFLINE_PROVIDER
-    cache_key: str | None = None
-    price: Price | None = FREE
-
-    def tokens(self, ask: Ask[Any], cap: int = 1) -> tuple[int, int]:
-        """None."""
-        return 0, 0
-
-    async def complete(
-        self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1
-    ) -> Completion:
-        """What plain text rules say about the evidence; no tokens, no cost."""
-        text = json.dumps(answer(ask.evidence), ensure_ascii=False)
-        return Completion(text=text, answered_by=self.name, cost_usd=0.0)
-
-    async def aclose(self) -> None:
-        """Nothing is open."""
-
-
-def check_model(config: JudgeConfig) -> None:
-    """See that the model of a run can be called, without calling it.
-
-    Raises:
-        ConfigurationError: when its provider is unknown or a key is not in the environment.
-    """
-    if config.model_id == OFFLINE_MODEL:
-        return
-    from assizes.judge.models.litellm_model import check
-
-    check(config)
-
-
-def model_for(config: JudgeConfig, limits: LimitsConfig) -> Model:
-    """The model that answers a run's asks: `Lexical` for `offline/lexical`, else `LiteLLM`.
-
-    Raises:
-        ConfigurationError: when the model's provider is unknown.
-    """
-    if config.model_id == OFFLINE_MODEL:
-        return HeuristicModel()
-    from assizes.judge.models.litellm_model import LiteLLM
-
-    return LiteLLM(config, limits)

@@ -16,6 +16,7 @@ import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final
 
 from assizes.judge.errors import ConfigurationError
@@ -171,4 +172,12 @@ def _hit(armed: _ArmedFailpoint, before: Callable[[], object] | None) -> None:
     raise FailpointHit(errno.EIO, f"failpoint {armed.name}")
 
 
-arm(os.environ.get(VARIABLE))
+@cache
+def arm_from_environment() -> None:
+    """Arm the failpoint that the environment variable names; only the first call of a process does.
+
+    Raises:
+        ConfigurationError: as for `arm`.
+    """
+    if wanted := os.environ.get(VARIABLE):
+        arm(wanted)

@@ -13,9 +13,11 @@ from assizes.judge.config.run import JudgeConfig, LimitsConfig
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.engine.replay_hearing import replay_hearing
 from assizes.judge.errors import SchemaVersion, UnknownRun
+from assizes.judge.heuristic.model import (
+    HeuristicModel,
+)
 from assizes.judge.history.anchors import Attribution, Change
 from assizes.judge.history.trends import SHOWN_SERIES, Incident
-from assizes.judge.models.model import HeuristicModel
 from assizes.judge.models.scripted import ScriptedModel
 from assizes.judge.protocol import QueryResult, SqlTable
 from assizes.judge.redaction.redaction import secrets_only

@@ -13,7 +13,9 @@ from assizes.judge.config.triggers import NightlyConfig
 from assizes.judge.engine.votes import Vote, escalation_reason, reduce_votes
 from assizes.judge.families.conversation.judge import NO_AGENT_TURN, ConversationJudge
 from assizes.judge.hearing import Hearing
-from assizes.judge.models.model import HeuristicModel
+from assizes.judge.heuristic.model import (
+    HeuristicModel,
+)
 from assizes.judge.protocol import Ask, Prompt
 from assizes.judge.rubrics.rubric import rubrics
 from assizes.judge.score import Metric, Scale, Score

@@ -16,7 +16,13 @@ from assizes.judge.engine.ledger import OpenLedger
 from assizes.judge.engine.limits.limits import Limiter
 from assizes.judge.engine.retry import Backoff
 from assizes.judge.errors import ModelError, NotAsked
-from assizes.judge.models.model import Completion, HeuristicModel, UnusableReply
+from assizes.judge.heuristic.model import (
+    HeuristicModel,
+)
+from assizes.judge.models.model import (
+    Completion,
+    UnusableReply,
+)
 from assizes.judge.models.replayed import ReplayOnlyModel
 from assizes.judge.models.scripted import ScriptedModel
 from assizes.judge.prompts.reply_request import most_sent
@@ -170,7 +176,9 @@ async def test_a_completion_that_was_given_is_the_first_attempt(attempts):
     unfit = Completion("{}", "m-2025", 100, 20, 0.125, 50.0, flags=("batch",))
     given = Given(unfit)
 
-    heard = await engine(model, means={"batch_replies": given}, max_attempts=attempts).hear(Asking(), CASE)
+    heard = await engine(model, means={"batch_replies": given}, max_attempts=attempts).hear(
+        Asking(), CASE
+    )
 
     (record,) = heard.asks
     if attempts == 1:

@@ -14,7 +14,9 @@ from assizes.judge.catalog import JudgePanel
 from assizes.judge.config.run import LimitsConfig
 from assizes.judge.engine.hearings import Engine, HearingResult
 from assizes.judge.families.conversation.judge import ConversationJudge
-from assizes.judge.models.model import model_for
+from assizes.judge.model_factory import (
+    model_for,
+)
 from assizes.judge.models.scripted import ScriptedModel
 from assizes.judge.protocol import Ask
 from assizes.judge.rubrics.rubric import built_in_rubrics

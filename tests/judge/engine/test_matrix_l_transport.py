@@ -20,7 +20,9 @@ from assizes.judge.engine.ask_records import AskRecord
 from assizes.judge.engine.circuit_breaker import BreakerPolicy
 from assizes.judge.engine.hearings import Engine, EngineDependencies
 from assizes.judge.engine.retry import Backoff
-from assizes.judge.models.model import model_for
+from assizes.judge.model_factory import (
+    model_for,
+)
 from assizes.judge.protocol import Ask, Prompt
 from assizes.tasks.spending.reply_cache import FileReplyCache
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer

@@ -24,8 +24,13 @@ from assizes.judge.forecast.run_forecast import (
     spending_limits,
     total,
 )
+from assizes.judge.heuristic.model import (
+    HeuristicModel,
+)
 from assizes.judge.model_assignment import ModelAssignment, assign_callable_models, assign_models
-from assizes.judge.models.model import Completion, HeuristicModel
+from assizes.judge.models.model import (
+    Completion,
+)
 from assizes.judge.models.replayed import ReplayOnlyModel
 from assizes.judge.models.scripted import ScriptedModel
 from assizes.judge.protocol import NoReply, Query, QueryResult, SqlTable, look_up

@@ -22,7 +22,9 @@ from assizes.judge.heuristic.agent_steps import (
     sql,
     visualization,
 )
-from assizes.judge.models.model import HeuristicModel
+from assizes.judge.heuristic.model import (
+    HeuristicModel,
+)
 from tests.builders import agent, call, case, result, user
 from tests.judge.families.agent_steps.step_cases import expecting, judge_named
 

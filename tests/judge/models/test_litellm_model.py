@@ -10,7 +10,14 @@ import pytest
 
 from assizes.judge.config.run import JudgeConfig, LimitsConfig
 from assizes.judge.errors import ModelError
-from assizes.judge.models.model import Completion, ProviderUnreachable, UnusableReply, model_for
+from assizes.judge.model_factory import (
+    model_for,
+)
+from assizes.judge.models.model import (
+    Completion,
+    ProviderUnreachable,
+    UnusableReply,
+)
 from assizes.judge.models.provider_errors import model_error
 from assizes.judge.prompts.reply import read_reply
 from tests.doubles.fixtures import ROOT
@@ -230,7 +237,7 @@ def test_closed_connections_leave_no_warning_and_later_calls_open_new_ones(judge
         "import asyncio, sys\n"
         "from assizes.judge.config.run import JudgeConfig, LimitsConfig\n"
         "from assizes.judge.engine.hearings import Engine\n"
-        "from assizes.judge.models.model import model_for\n"
+        "from assizes.judge.model_factory import model_for\n"
         "from tests.judge.engine.calls import ASK\n"
         "model = model_for(JudgeConfig(model='openai/stub', api_base=sys.argv[1]), LimitsConfig())\n"
         "engine = Engine(model, LimitsConfig(max_in_flight=1, timeout_s=5))\n"

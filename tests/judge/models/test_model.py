@@ -12,7 +12,16 @@ from assizes.judge.config.run import JudgeConfig, LimitsConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.evidence.tool_calls import ConversationEvidence, tool_evidence
 from assizes.judge.families.conversation.judge import ConversationJudge
-from assizes.judge.models.model import Completion, HeuristicModel, check_model, model_for
+from assizes.judge.heuristic.model import (
+    HeuristicModel,
+)
+from assizes.judge.model_factory import (
+    check_model,
+    model_for,
+)
+from assizes.judge.models.model import (
+    Completion,
+)
 from assizes.judge.protocol import Ask, Prompt
 from assizes.judge.rubrics.rubric import built_in_rubrics
 from tests.builders import agent, case, user
@@ -144,7 +153,7 @@ def test_a_model_that_can_be_called_is_checked_without_a_call(judge_server):
 
 def test_litellm_is_imported_only_for_a_model_that_needs_it_and_fetches_no_prices():
     program = (
-        "import sys; from assizes.judge.models.model import check_model, model_for;"
+        "import sys; from assizes.judge.model_factory import check_model, model_for;"
         "from assizes.judge.config.run import JudgeConfig, LimitsConfig;"
         "check_model(JudgeConfig()); model_for(JudgeConfig(), LimitsConfig());"
         "print('litellm' in sys.modules);"

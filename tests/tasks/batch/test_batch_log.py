@@ -16,8 +16,14 @@ from assizes.judge.config.run import LimitsConfig
 from assizes.judge.engine.batching import Batches, batches_of, model_mark
 from assizes.judge.engine.ledger import Account, PlannedCall
 from assizes.judge.errors import Halted, Inconclusive, ModelError, OverBudget, StoreError
+from assizes.judge.model_factory import (
+    model_for,
+)
 from assizes.judge.models.batch_lines import BatchStatus
-from assizes.judge.models.model import Completion, UnusableReply, model_for
+from assizes.judge.models.model import (
+    Completion,
+    UnusableReply,
+)
 from assizes.judge.prompts.reply_request import most_sent
 from assizes.judge.protocol import Ask, Prompt
 from assizes.tasks.batch.batch_calls import PollInterval

@@ -62,7 +62,9 @@ def test_the_environment_arms_a_process(wanted, code):
         [
             sys.executable,
             "-c",
-            "from assizes.tasks.runtime.failpoints import failpoint; failpoint('plan.begun')",
+            "from assizes.tasks.runtime.failpoints import failpoint\n"
+            "from assizes.tasks.runtime.process import prepare_process\n"
+            "prepare_process(); failpoint('plan.begun')",
         ],
         cwd=ROOT,
         env={"ASSIZES_FAILPOINT": wanted, "PYTHONPATH": PYTHONPATH},
