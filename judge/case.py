@@ -165,8 +165,9 @@ class Transcript(_CaseModel):
             if turn.role == "assistant" and turn.text:
                 yield index, turn.text
 
-    said = agent_texts
-    """The name of `agent_texts` until 0.1; judges that were written for it still find it."""
+    def said(self) -> Iterator[tuple[int, str]]:
+        """The former name of `agent_texts`, which judges of users may still call."""
+        return self.agent_texts()
 
     def agent_latencies_ms(self) -> list[float]:
         """Latency of each assistant turn that has one."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import ValidationError
 
 from assizes.judge.case import Case, Expected
 from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.parsing import schema_error, strict_json
-
-FIELDS: Final = tuple(Expected.model_fields)
 
 _TEXTS: Final = frozenset(
     {"response", "response_quality", "database", "chart_type", "trajectory_match"}
@@ -20,34 +18,6 @@ _TEXTS: Final = frozenset(
 
 _LISTS: Final = frozenset({"outcomes", "said", "writes", "facts"})
 """Fields that hold texts: a single one need not be put into a list."""
-
-
-class GroundTruthConfig(BaseModel):
-    """[ground_truth]: a JSONL, CSV or Parquet file with a row for each case."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    uri: str | None = Field(default=None, description="a file, or an s3:// URI of one")
-    key: str = Field(default="case_id", min_length=1, description="column of the case id")
-    columns: dict[str, str] = Field(
-        default_factory=dict,
-        description="column of an expected value, by the name that formats.md gives the value; "
-        "empty: columns of these names",
-    )
-    unmatched: Literal["count", "refuse"] = Field(
-        default="count", description="what a row is that names no case: counted, or a fault"
-    )
-    storage_options: dict[str, Any] = Field(
-        default_factory=dict, description="for the file system, e.g. endpoint_url; no secrets"
-    )
-
-    @field_validator("columns")
-    @classmethod
-    def _are_expected(cls, value: dict[str, str]) -> dict[str, str]:
-        for name in value:
-            if name not in FIELDS:
-                raise ValueError(f"{name!r} is no expected value; there are {', '.join(FIELDS)}")
-        return value
 
 
 def truth_of(row: Mapping[str, Any], columns: Mapping[str, str]) -> Expected:

@@ -9,125 +9,20 @@ from __future__ import annotations
 import hashlib
 import heapq
 import math
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC
-from typing import Any, Final, Self
+from typing import Any, Final
 
-import polars as pl
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from assizes.judge.case import Case
+from assizes.judge.config.selection import SelectionConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.rows import as_json
 
-LATER_SETTINGS: Final = (
-    *("filter", "number", "stratify_by", "per_stratum", "seed", "always"),
-    *("since_last", "quiet_minutes", "manifest", "manifest_roots", "databases", "canaries"),
-)
-"""Settings of [transcripts] that came after the first runs; unset they are no part of what a run is known by."""
-
 ALWAYS: Final = "always"
 """The stratum of the cases that are always judged."""
-
-_PLACE: Final = "place"
-_TAG: Final = re.compile(r"\btags\.(\w+)")
-_QUOTED: Final = re.compile(r"'(?:[^']|'')*'")
-_CODE: Final = re.compile(rf"{_QUOTED.pattern}|{_TAG.pattern}")
-_OF_MANY: Final = re.compile(
-    r"\b(?:over|select)\b|\b(?:avg|count|first|last|max|median|min|quantile\w*|std\w*|sum|var\w*"
-    r"|row_number|(?:dense_)?rank|lag|lead|corr|covar\w*|(?:array|string)_agg)(?=\s*\()",
-    re.IGNORECASE,
-)
-
-FACTS: Final[dict[str, Any]] = {
-    "case_id": pl.String,
-    "repetition": pl.Int64,
-    "agent": pl.String,
-    "agent_version": pl.String,
-    "status": pl.String,
-    "cluster": pl.String,
-    "started_at": pl.Datetime("us"),
-    "duration_ms": pl.Float64,
-    "turn_count": pl.Int64,
-    "call_count": pl.Int64,
-    "char_count": pl.Int64,
-    "cost_usd": pl.Float64,
-}
-"""What a filter can name, beside `tags.NAME`; `started_at` is UTC, `char_count` that of all texts."""
-
-
-class SelectionConfig(BaseModel):
-    """The part of [transcripts] that says which cases are judged."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    where: dict[str, str] = Field(
-        default_factory=dict, description="keep only cases whose tag, agent or agent_version equals"
-    )
-    filter: str | None = Field(
-        default=None,
-        description="SQL over a case's facts: `turn_count > 3 AND tags.channel = 'voice'`",
-    )
-    sample: float = Field(
-        default=1.0, gt=0, le=1, description="share of the cases to judge, stable by case id"
-    )
-    number: int | None = Field(
-        default=None,
-        ge=1,
-        description="of cases to draw, instead of a share; at least as many as there are strata",
-    )
-    stratify_by: tuple[str, ...] = Field(
-        default=(), description="tags, agent or agent_version: the sample is drawn in each apart"
-    )
-    per_stratum: int | None = Field(
-        default=None, ge=1, description="cases to draw from each stratum, instead of a share"
-    )
-    seed: int = Field(default=0, ge=0, description="another one draws other cases")
-    always: tuple[str, ...] = Field(
-        default=(), description="case ids that are judged whatever the sample is"
-    )
-    limit: int | None = Field(default=None, ge=1, description="judge at most so many cases")
-    since_last: bool = Field(
-        default=False,
-        description="leave out what an earlier run of this name in this store has judged",
-    )
-    quiet_minutes: float | None = Field(
-        default=None,
-        gt=0,
-        le=525_600,
-        description="leave conversations that ended later than so long ago to a later run",
-    )
-    manifest: bool = Field(
-        default=False, description="the uri is a list of objects, and those hold the transcripts"
-    )
-    manifest_roots: tuple[str, ...] = Field(
-        default=(), description="folders and s3:// prefixes it may name besides its own"
-    )
-
-    @field_validator("filter")
-    @classmethod
-    def _check_filter(cls, value: str | None) -> str | None:
-        if value is not None:
-            check_filter(value)
-        return value
-
-    @model_validator(mode="after")
-    def _check_one_size(self) -> Self:
-        sizes = [self.sample < 1, self.number is not None, self.per_stratum is not None]
-        if sum(sizes) > 1:
-            raise ValueError("sample, number and per_stratum: give one of the three")
-        if self.per_stratum is not None and not self.stratify_by:
-            raise ValueError("per_stratum: needs stratify_by")
-        if self.stratify_by and not sum(sizes):
-            raise ValueError("stratify_by: needs sample, number or per_stratum")
-        return self
-
-    @property
-    def is_sampled(self) -> bool:
-        """Whether anything is left to chance: all cases must then be known before one is drawn."""
-        return self.sample < 1 or self.number is not None or self.per_stratum is not None
 
 
 class Stratum(BaseModel):
@@ -138,23 +33,6 @@ class Stratum(BaseModel):
     name: str = Field(description="JSON of the values it has in common")
     cases: int
     drawn: int
-
-
-def check_filter(text: str) -> None:
-    """See that a filter is a condition on one case.
-
-    Raises:
-        ValueError: it is none, or names what a case does not have.
-    """
-    words = _QUOTED.sub("''", text)
-    if (match := _OF_MANY.search(words)) is not None:
-        raise ValueError(f"{match[0]!r} is about more than one case")
-    try:
-        filter_mask([], text)
-    except pl.exceptions.PolarsError as error:
-        message = re.split(r"[\n;]", str(error).strip())[0]
-        known = ", ".join((*FACTS, "tags.NAME"))
-        raise ValueError(f"no condition on a case: {message}; a case has {known}") from None
 
 
 def facts(case: Case) -> dict[str, Any]:
@@ -179,23 +57,6 @@ def facts(case: Case) -> dict[str, Any]:
         "cost_usd": transcript.cost_usd(),
         "tags": case.tags,
     }
-
-
-def filter_mask(rows: Sequence[Mapping[str, Any]], text: str) -> list[bool]:
-    """Whether a filter keeps each case, by its facts; what is not known keeps none."""
-    names = sorted(set(_TAG.findall(_QUOTED.sub("''", text))))
-    condition = _CODE.sub(lambda part: part[0] if part[0][0] == "'" else f'"{part[0]}"', text)
-    schema = {_PLACE: pl.Int64, **FACTS, **{f"tags.{name}": pl.String for name in names}}
-    shown = [
-        {_PLACE: place, **row, **{f"tags.{name}": row["tags"].get(name) for name in names}}
-        for place, row in enumerate(rows)
-    ]
-    cases = pl.DataFrame(shown, schema=schema, orient="row")
-    selected_rows = pl.SQLContext(cases=cases, eager=True).execute(
-        f"SELECT {_PLACE} FROM cases WHERE ({condition})"
-    )
-    places = set(selected_rows[_PLACE])
-    return [place in places for place in range(len(rows))]
 
 
 def sample_key(case_id: str, seed: int = 0) -> int:

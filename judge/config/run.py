@@ -11,11 +11,21 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from assizes.judge.config.anchors import (
+    AnchorsConfig,
+)
 from assizes.judge.config.calibration import CalibrationConfig
 from assizes.judge.config.format_names import FormatName
+from assizes.judge.config.ground_truth import (
+    GroundTruthConfig,
+)
 from assizes.judge.config.prices import Price
 from assizes.judge.config.privacy import PrivacyConfig
 from assizes.judge.config.runner import RunnerConfig
+from assizes.judge.config.selection import (
+    LATER_SETTINGS,
+    SelectionConfig,
+)
 from assizes.judge.config.series import SeriesConfig
 from assizes.judge.config.triggers import (
     AfterDeploymentConfig,
@@ -23,12 +33,9 @@ from assizes.judge.config.triggers import (
     NightlyConfig,
     NotifyConfig,
 )
-from assizes.judge.ground_truth import GroundTruthConfig
-from assizes.judge.history.anchors import AnchorsConfig
 from assizes.judge.privacy.credentials import revealing_urls, secret_names
 from assizes.judge.privacy.secret_masking import keys_in
 from assizes.judge.rows import as_json
-from assizes.judge.selection import LATER_SETTINGS, SelectionConfig
 
 OFFLINE_MODEL = "offline/lexical"
 

@@ -10,12 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from assizes.judge.privacy.check_digits import card_in, iban_in
-
-if TYPE_CHECKING:
-    from assizes.judge.config.privacy import OwnRule
 
 VALUE: Final = "value"
 """The group of a pattern that is hidden; without one all that matched is."""
@@ -232,8 +229,3 @@ BUILT_IN: Final = {
     ),
 }
 """In the order in which they are tried: a card's number is no telephone's."""
-
-
-def own_rule(rule: OwnRule) -> RedactionRule:
-    """A rule of the configuration."""
-    return RedactionRule(rule.name, re.compile(rule.pattern))

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from assizes.judge.case import Case
 from assizes.judge.config.privacy import PrivacyConfig
-from assizes.judge.privacy.rules import BUILT_IN, SECRETS, VALUE, RedactionRule, own_rule
+from assizes.judge.privacy.rules import BUILT_IN, SECRETS, VALUE, RedactionRule
 from assizes.judge.privacy.secret_masking import process_secret_rules
 from assizes.judge.redaction.presidio import presidio_finder
 
@@ -208,7 +208,7 @@ def redactor(config: PrivacyConfig) -> Redactor:
     Raises:
         ConfigurationError: Presidio is wanted and cannot be had.
     """
-    own = tuple(own_rule(rule) for rule in config.rules)
+    own = tuple(RedactionRule(rule.name, re.compile(rule.pattern)) for rule in config.rules)
     built_in = tuple(
         rule for kind, rules in BUILT_IN.items() if kind in config.redact for rule in rules
     )

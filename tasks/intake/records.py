@@ -13,13 +13,18 @@ from typing import Any, Final
 import polars as pl
 
 from assizes.judge.case import Case
+from assizes.judge.config.case_filter import (
+    filter_mask,
+)
 from assizes.judge.config.run import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError, DataError
 from assizes.judge.families.custom.references import load_reference, reference_error
 from assizes.judge.formats import Format, detect_format, resolve_format
 from assizes.judge.formats.shared.documents import UnreadableRecord
 from assizes.judge.formats.shared.parsing import check_numbers, check_size, wide_encoding
-from assizes.judge.selection import facts, filter_mask
+from assizes.judge.selection import (
+    facts,
+)
 from assizes.tasks.intake.record_joining import lines_path
 from assizes.tasks.sources.bounds import max_record_bytes
 from assizes.tasks.sources.lines import RawRecord, canonical_json, line_records, sha256_of

@@ -9,6 +9,9 @@ from pydantic import BaseModel, ValidationError
 
 from assizes.judge.case import Expected
 from assizes.judge.config.run import ComparisonConfig, LimitsConfig, RunConfig
+from assizes.judge.config.selection import (
+    SelectionConfig,
+)
 from assizes.judge.config.triggers import NightlyConfig
 from assizes.judge.engine.votes import Vote, escalation_reason, reduce_votes
 from assizes.judge.families.conversation.judge import NO_AGENT_TURN, ConversationJudge
@@ -19,7 +22,9 @@ from assizes.judge.heuristic.model import (
 from assizes.judge.protocol import Ask, Prompt
 from assizes.judge.rubrics.rubric import rubrics
 from assizes.judge.score import Metric, Scale, Score
-from assizes.judge.selection import SelectionConfig, draw_sample
+from assizes.judge.selection import (
+    draw_sample,
+)
 from tests.builders import agent, case, user
 
 CASE = case(user("hello"), agent("hi"))

@@ -7,11 +7,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from assizes.judge.config.ground_truth import (
+    GroundTruthConfig,
+)
 from assizes.judge.config.privacy import PrivacyConfig
 from assizes.judge.config.run import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.formats import native_line
-from assizes.judge.ground_truth import GroundTruthConfig
 from assizes.tasks.intake.ground_truth import ground_truth
 from assizes.tasks.intake.preprocessing import DEFAULT_PREPROCESSOR, CasePreprocessor
 from assizes.tasks.intake.scan import ScanPolicy

@@ -16,10 +16,12 @@ import pytest
 
 from assizes.deployments.settings import MAX_FILE_BYTES, read_config
 from assizes.judge.config.calibration import LabelColumns
+from assizes.judge.config.ground_truth import (
+    GroundTruthConfig,
+)
 from assizes.judge.config.run import TranscriptsConfig
 from assizes.judge.errors import AssizesError, ConfigurationError
 from assizes.judge.formats import native_line
-from assizes.judge.ground_truth import GroundTruthConfig
 from assizes.judge.rubrics.rubric import toml_table
 from assizes.tasks.intake.ground_truth import ground_truth
 from assizes.tasks.intake.manifests import transcript_sources

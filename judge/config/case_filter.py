@@ -1,0 +1,69 @@
+"""The filter of [transcripts]: a condition in SQL on the facts of one case."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import polars as pl
+
+_PLACE: Final = "place"
+_TAG: Final = re.compile(r"\btags\.(\w+)")
+_QUOTED: Final = re.compile(r"'(?:[^']|'')*'")
+_CODE: Final = re.compile(rf"{_QUOTED.pattern}|{_TAG.pattern}")
+_OF_MANY: Final = re.compile(
+    r"\b(?:over|select)\b|\b(?:avg|count|first|last|max|median|min|quantile\w*|std\w*|sum|var\w*"
+    r"|row_number|(?:dense_)?rank|lag|lead|corr|covar\w*|(?:array|string)_agg)(?=\s*\()",
+    re.IGNORECASE,
+)
+
+FACTS: Final[dict[str, Any]] = {
+    "case_id": pl.String,
+    "repetition": pl.Int64,
+    "agent": pl.String,
+    "agent_version": pl.String,
+    "status": pl.String,
+    "cluster": pl.String,
+    "started_at": pl.Datetime("us"),
+    "duration_ms": pl.Float64,
+    "turn_count": pl.Int64,
+    "call_count": pl.Int64,
+    "char_count": pl.Int64,
+    "cost_usd": pl.Float64,
+}
+"""What a filter can name, beside `tags.NAME`; `started_at` is UTC, `char_count` that of all texts."""
+
+
+def check_filter(text: str) -> None:
+    """See that a filter is a condition on one case.
+
+    Raises:
+        ValueError: it is none, or names what a case does not have.
+    """
+    words = _QUOTED.sub("''", text)
+    if (match := _OF_MANY.search(words)) is not None:
+        raise ValueError(f"{match[0]!r} is about more than one case")
+    try:
+        filter_mask([], text)
+    except pl.exceptions.PolarsError as error:
+        message = re.split(r"[\n;]", str(error).strip())[0]
+        known = ", ".join((*FACTS, "tags.NAME"))
+        raise ValueError(f"no condition on a case: {message}; a case has {known}") from None
+
+
+def filter_mask(rows: Sequence[Mapping[str, Any]], text: str) -> list[bool]:
+    """Whether a filter keeps each case, by its facts; what is not known keeps none."""
+    names = sorted(set(_TAG.findall(_QUOTED.sub("''", text))))
+    condition = _CODE.sub(lambda part: part[0] if part[0][0] == "'" else f'"{part[0]}"', text)
+    schema = {_PLACE: pl.Int64, **FACTS, **{f"tags.{name}": pl.String for name in names}}
+    shown = [
+        {_PLACE: place, **row, **{f"tags.{name}": row["tags"].get(name) for name in names}}
+        for place, row in enumerate(rows)
+    ]
+    cases = pl.DataFrame(shown, schema=schema, orient="row")
+    selected_rows = pl.SQLContext(cases=cases, eager=True).execute(
+        f"SELECT {_PLACE} FROM cases WHERE ({condition})"
+    )
+    places = set(selected_rows[_PLACE])
+    return [place in places for place in range(len(rows))]
