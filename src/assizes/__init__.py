@@ -1,5 +1,47 @@
 """Assizes: LLM-as-a-judge evaluation of agent conversations.
 
-The four packages `assizes.judge`, `assizes.tasks`, `assizes.flows` and `assizes.deployments` depend on
-one another in one direction only: deployments -> flows -> tasks -> judge.
+The names below are the public API; `assizes.judge.protocol` has what the author of a judge needs
+beside them. The four packages depend on one another in one direction only:
+`assizes.deployments -> assizes.flows -> assizes.tasks -> assizes.judge`.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from assizes.judge import judges
+    from assizes.judge.case import Case
+    from assizes.judge.config.run import RunConfig
+    from assizes.judge.protocol import Ask, Judge
+    from assizes.judge.score import Score
+    from assizes.tasks.store import open_store
+
+__all__ = ["Ask", "Case", "Judge", "RunConfig", "Score", "judges", "open_store"]
+
+_HOMES: Final = {
+    "Ask": "assizes.judge.protocol",
+    "Case": "assizes.judge.case",
+    "Judge": "assizes.judge.protocol",
+    "RunConfig": "assizes.judge.config.run",
+    "Score": "assizes.judge.score",
+    "open_store": "assizes.tasks.store",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: `import assizes` itself takes no time.
+
+    Raises:
+        AttributeError: when the package has no such name.
+    """
+    if name == "judges":
+        return import_module("assizes.judge.judges")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'assizes' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

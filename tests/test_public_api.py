@@ -1,0 +1,37 @@
+"""The names that `import assizes` offers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import assizes
+from tests.outward import PYTHONPATH
+
+
+def test_every_public_name_is_there():
+    there = {name: getattr(assizes, name) for name in assizes.__all__}
+    assert sorted(there) == dir(assizes)
+    assert there["judges"].correctness
+    assert there["RunConfig"].model_validate({"transcripts": {"uri": "t"}}).transcripts.uri == "t"
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'assizes' has no attribute 'Jury'"):
+        _ = assizes.Jury
+
+
+def test_the_package_alone_imports_nothing_heavy():
+    program = (
+        "import sys, assizes; print(sorted({'prefect', 'polars', 'litellm'} & sys.modules.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": PYTHONPATH},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "[]"
