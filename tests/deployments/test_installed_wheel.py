@@ -49,7 +49,7 @@ cron = ""
 
 UNTOUCHED = """
 import json, logging, os
-import prefect.serializers
+import polars, prefect.serializers  # polars sets a variable for its allocator
 before = dict(os.environ), logging.getLogRecordFactory(), prefect.serializers.PickleSerializer.loads
 import assizes.flows.evaluate, assizes.flows.nightly, assizes.flows.backfill, assizes.deployments.cli
 after = dict(os.environ), logging.getLogRecordFactory(), prefect.serializers.PickleSerializer.loads
@@ -155,7 +155,8 @@ async def test_a_worker_in_such_a_folder_runs_what_deploy_registered(
     path = os.pathsep.join((str(OUTWARD_GUARD), "."))
     more = {"PREFECT_API_URL": prefect_server, "PYTHONPATH": path}
     more["PREFECT_WORKER_QUERY_SECONDS"] = "1"
-    deploy = ("-m", "assizes.deployments.cli", "deploy", "--pool", "pool-of-a-wheel")
+    pool = "runner.work_pool=pool-of-a-wheel"
+    deploy = ("-m", "assizes.deployments.cli", "deploy", "--set", pool)
     done = await asyncio.to_thread(run, python, folder, *deploy, **more)
     assert done.returncode == 0, done.stderr
     start = ("-m", "prefect", "worker", "start", "--pool", "pool-of-a-wheel", "--type", "process")

@@ -12,16 +12,30 @@ from tests.mutation import KILLED, Mutant, change, explained, findings, results,
 
 ROOT = Path(__file__).resolve().parents[2]
 MUTMUT = Path(sys.executable).with_name("mutmut")
+TREE = ROOT / "mutants"
+"""A copy of the packages and their tests; mutmut follows no links, and `src/assizes` is made of them."""
+
+COPIED = ("src", "tests", "pyproject.toml", "README.md", "docs")
 
 
 def mutmut(*arguments: str) -> str:
     """What a command of mutmut printed."""
     done = subprocess.run(
-        [MUTMUT, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+        [MUTMUT, *arguments], cwd=TREE, capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise SystemExit(f"mutmut {arguments[0]} failed:\n{done.stdout[-4000:]}{done.stderr}")
     return done.stdout
+
+
+def lay_tree() -> None:
+    """Bring the copy up to date; what mutmut left in it from the last run stays."""
+    for name in COPIED:
+        if (ROOT / name).is_dir():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / name, TREE / name, ignore=ignored, dirs_exist_ok=True)
+        else:
+            shutil.copy2(ROOT / name, TREE / name)
 
 
 def survivors() -> list[Mutant]:
@@ -40,7 +54,9 @@ def main() -> int:
     given = parser.parse_args()
     run = ("run", "--max-children", given.children)
     if not given.again:
-        shutil.rmtree(ROOT / "mutants", ignore_errors=True)
+        shutil.rmtree(TREE, ignore_errors=True)
+    TREE.mkdir(exist_ok=True)
+    lay_tree()
     mutmut(*run)
     if given.again and (left := survivors()):
         mutmut(*run, *(one.full_name for one in left))
