@@ -108,7 +108,7 @@ def _align_findings(
     statements: Sequence[str], findings: Sequence[OutcomeFinding]
 ) -> _AlignedFindings:
     if any(finding.number == 0 for finding in findings):
-        # With a number 0, the other numbers may each mean the statement before as well.
+        # Where one number counts from 0, every other number may be off by one as well.
         numbering = f"{OUTCOMES} is numbered from 0, the statements from 1"
         return _AlignedFindings((None,) * len(statements), (), (numbering,))
     by_number: dict[int, list[OutcomeFinding]] = {}
