@@ -32,7 +32,7 @@ from assizes.judge.formats import FORMATS
 from assizes.judge.hearing import Hearing
 from assizes.judge.models.model import model_for
 from assizes.judge.rows import frame
-from assizes.judge.summary.summary import RunSummary
+from assizes.judge.summary.run_summary import RunSummary
 from assizes.judge.verdicts.case_rows import RowKey, findings
 from assizes.tasks.context.run_context import freeze_heap
 

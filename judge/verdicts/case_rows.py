@@ -1,4 +1,4 @@
-"""The rows that one judged case adds to the tables `cases`, `scores` and `asks`, and its verdict."""
+"""The verdict on one case, and its rows for the tables `cases`, `scores` and `asks`."""
 
 from __future__ import annotations
 

@@ -89,8 +89,8 @@ OF_THE_TASK: Final = frozenset(
 
 _RESTS_ON_CONTEXT: Final = ("context_sufficiency", "groundedness")
 
-# Openers that some judges take for an answer (arXiv 2507.08794). The first quantifier is possessive:
-# without it a long run of signs could be split in many ways, and the time would grow as its square.
+# Openers that some judges take for an answer (arXiv 2507.08794). The first quantifier is
+# possessive: without it a long run of signs could be split in many ways, in quadratic time.
 _OPENERS: Final = re.compile(
     r"\W*+(?:thought process|let(?:'|\u2019)?s (?:solve|think)[^.:\n]{0,40}|solution|answer"
     r"|final answer|reasoning|explanation|response)?\W*",
@@ -120,7 +120,7 @@ def has_empty_answer(transcript: Transcript) -> bool:
 
 
 def contradicted_metrics(case: Case, scores: Sequence[Score]) -> dict[str, str]:
-    """The metrics whose headline score is high against the evidence, each with the contradiction."""
+    """Metrics whose headline score is high against the evidence, each with the contradiction."""
     values = {score.metric: score.value for score in scores if not score.part}
     high = {name for name, value in values.items() if value is not None and value >= HIGH}
     if not high:

@@ -27,9 +27,9 @@ def collect_rows(frame: pl.LazyFrame) -> pl.DataFrame:
 def states(cases: pl.LazyFrame) -> pl.LazyFrame:
     """The cases with one more column, `state`.
 
-    The states are `passed`, `failed`, `pass_flagged`, `undecided`, `errored` and `skipped`. A judged
-    case to which no gate applied is `undecided`; a case whose pass does not count is `pass_flagged`
-    (`assizes.judge.verdicts.flagged_passes`). Both count as not passed.
+    The states are `passed`, `failed`, `pass_flagged`, `undecided`, `errored` and `skipped`. A
+    judged case to which no gate applied is `undecided`; a case whose pass does not count is
+    `pass_flagged` (`assizes.judge.verdicts.flagged_passes`). Both count as not passed.
     """
     state = (
         pl.when(pl.col("status").is_in(["skipped", "errored"]))

@@ -32,9 +32,9 @@ _REASONS = 3
 class Ruling:
     """The decision of one family of judges on a case to which the family applies.
 
-    `passed` is `None` where nothing could decide; then `error` may name the metrics without a score.
-    `words` says what decided, for the summary line of the case; `remarks` are further notes there.
-    `overall_score` and `tier_scores` run 0..100.
+    `passed` is `None` where nothing could decide; then `error` may name the metrics without a
+    score. `words` says what decided, for the summary line of the case; `remarks` are further notes
+    there. `overall_score` and `tier_scores` run 0..100.
     """
 
     gate: CaseGate | None
@@ -90,7 +90,7 @@ def judges_ruling(due: Sequence[Score]) -> Ruling | None:
 def quality_ruling(
     due: Sequence[Score], declared: Sequence[str], *, has_ground_truth: bool
 ) -> Ruling | None:
-    """The ruling of seed 004: any no fails the case; else an error leaves it undecided; else passed.
+    """The ruling of seed 004: a no fails the case; else an error leaves it undecided.
 
     `None` when no judge applied.
 

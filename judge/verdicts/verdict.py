@@ -3,8 +3,8 @@
 A run may use three families of judges. For the conversation judge (seed 001) the checklist of
 expected outcomes decides a case; the overall score decides only where there is no checklist, and
 labels and binary metrics never decide. The rules for the judges of seeds 002 and 003, and for the
-quality judges of seed 004, are in `assizes.judge.verdicts.gates`. A case passes when every family that
-applies to the case passes it.
+quality judges of seed 004, are in `assizes.judge.verdicts.gates`. A case passes when every family
+that applies to the case passes it.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def _conversation_ruling(
 
 
 def _combine_rulings(rulings: Sequence[Ruling]) -> CaseVerdict:
-    """One verdict from several rulings; errored only when a missing ruling could still change it."""
+    """One verdict from several rulings; errored only if a missing ruling could still change it."""
     deciding = [ruling for ruling in rulings if ruling.gate] or rulings
     passed = passed_of(deciding)
     error = "; ".join(ruling.error for ruling in rulings if ruling.error) or None

@@ -1,4 +1,4 @@
-"""The judge interface of seed 002, so that a judge written for that interface can take part in a run.
+"""The judge interface of seed 002: a judge written for it can take part in a run.
 
 A `BaseJudge` reads a question, an answer with its steps, and the expected values; it returns one
 result or `None`. Its `evaluate` may do anything, also call a model: then neither the reply cache
@@ -87,7 +87,7 @@ class BaseJudge(ABC):
         )
 
     def missing(self, case: Case) -> str | None:
-        """No case is skipped beforehand: `evaluate` returns `None` where the judge does not apply."""
+        """No case is skipped here: `evaluate` returns `None` where the judge does not apply."""
         return None
 
     def judge(self, case: Case) -> list[Score]:

@@ -109,7 +109,7 @@ class SearchJudge(StepJudge):
         return None if is_given else "no expected.search_results"
 
     def evaluate(self, case: Case) -> Steps[StepFinding]:
-        """One ask, unless code can decide: `null` forbids searches, an empty list forbids results."""
+        """One ask, unless code decides: `null` forbids searches, an empty list forbids results."""
         steps = steps_of_tools(steps_of(case.transcript), self.options.tools)
         results = tuple(item for step in steps for item in found_items(step))
         user_requests = requests(case.transcript)

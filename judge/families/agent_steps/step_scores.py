@@ -1,8 +1,8 @@
 """The base class of the agent-step judges (seed 002), and the texts and scores that they share.
 
-Each judge gives a headline score 0..1 with its sub-scores as parts. Code decides before any model is
-asked where code can decide: where nothing may be done (negative cases), and where an expected call
-was never made.
+Each judge gives a headline score 0..1 with its sub-scores as parts. Code decides before any model
+is asked where code can decide: where nothing may be done (negative cases), and where an expected
+call was never made.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from assizes.judge.protocol import JudgeFailed, NoReply, Steps, together
 from assizes.judge.score import Metric, Scale, Score
 
 TURNS: Final = "turns"
-"""Key of `expected.additional_input`: the list of the expected values of each exchange, in order."""
+"""Key of `expected.additional_input`: a list of the expected values of each exchange."""
 
 MAX_CALLS: Final = 50
 """The most tool calls that a prompt shows, and the most SQL statements that are executed."""
@@ -181,7 +181,7 @@ class StepJudge(ABC):
         """The finding for a case whose expected values are there, with the asks that it takes."""
 
     def missing(self, case: Case) -> str | None:
-        """A case without the expected values is skipped; JSON null is "not specified" (seed 002)."""
+        """A case without the expected values is skipped; JSON null is no value (seed 002)."""
         reason = self.missing_expectation(case.expected)
         if reason is None or not self.options.per_turn:
             return reason

@@ -45,11 +45,11 @@ class PathMatch:
 class TrajectoryJudge(StepJudge):
     """Compares all steps, in order, with the accepted paths of tool calls.
 
-    The score is the score of the best path, by `expected.trajectory_match`. `in_order`: the share of
-    the path's calls that were made in the path's order; other calls may stand between them. `set`:
-    the share of the calls that were made in any order, each as often as the path lists it. `exact`:
-    the calls made in order, divided by the length of the longer side, so that 1 means these calls
-    and no others; a path may leave out all calls of sub-agents.
+    The score is the score of the best path, by `expected.trajectory_match`. `in_order`: the share
+    of the path's calls that were made in the path's order; other calls may stand between them.
+    `set`: the share of the calls that were made in any order, each as often as the path lists it.
+    `exact`: the calls made in order, divided by the length of the longer side, so that 1 means
+    these calls and no others; a path may leave out all calls of sub-agents.
     """
 
     name = "trajectory"

@@ -113,7 +113,7 @@ class BinaryFinding(ConversationReplyPart):
 
 
 def _all_required(schema: dict[str, Any]) -> None:
-    """Make every key required in the schema that a model reads; a reply without one is still used."""
+    """Make every key required in the schema for a model; a reply without a key is still used."""
     for name in schema["properties"]:
         schema["properties"][name].pop("default", None)
     schema["required"] = list(schema["properties"])
@@ -201,7 +201,7 @@ class ConversationJudge:
         return [*scores, *outcome_scores(case.expected.outcomes, findings)]
 
     def _ask_by_window(self, case: Case) -> Steps[list[Score]]:
-        """One ask for each window; the prompt of a window also holds the findings of those before."""
+        """One ask for each window; its prompt also holds the findings of the windows before."""
         tools = tool_evidence(case)
         frame_tokens = 0
         if self.reading.context_tokens is not None:

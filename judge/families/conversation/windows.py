@@ -1,7 +1,7 @@
 """Conversations longer than one prompt: tool results are shortened, then turns split into windows.
 
 Nothing is left out silently. Every cut is marked where it was made, and every score of such a case
-holds `truncated_input` in its details: how many characters were cut, and how many windows were read.
+holds `truncated_input` in its details: the numbers of characters cut and of windows read.
 """
 
 from __future__ import annotations

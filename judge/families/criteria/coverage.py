@@ -35,7 +35,7 @@ class AspectCoverage:
     """The coverage of one aspect by one answer, or by several answers together.
 
     `covered_concepts` holds the ids of the covered concepts; `contradicted` holds the ids of the
-    concepts whose opposite was said and not taken back. `turn` is the answer that `reason` explains.
+    concepts whose opposite was said and not taken back. `reason` explains the answer `turn`.
     """
 
     aspect: Aspect

@@ -147,9 +147,9 @@ class CoverageJudge:
     """Scores how much of a standard the answers of a conversation cover.
 
     The part `aspect:<id>` holds the share of an aspect's concepts that are covered. With the
-    multi-turn strategy `all_turns` there is also a part `turn:<i>` for each answered question, where
-    i counts from 0. When the turns are averaged, each turn has aspects of its own, in the parts
-    `turn:<i>/aspect:<id>`.
+    multi-turn strategy `all_turns` there is also a part `turn:<i>` for each answered question,
+    where i counts from 0. When the turns are averaged, each turn has aspects of its own, in the
+    parts `turn:<i>/aspect:<id>`.
     """
 
     version = "1"
@@ -213,7 +213,7 @@ class CoverageJudge:
         ]
 
     def _average_scores(self, criteria: str, turns: Sequence[AnsweredTurn]) -> Steps[list[Score]]:
-        """The mean of the turns, each with aspects of its own; turns without aspects do not count."""
+        """The mean of the turns, each with its own aspects; a turn without aspects does not count."""
         results = yield from together([self._evaluate_turn(criteria, turn) for turn in turns])
         parts = self._turn_scores(turns, results)
         if any(isinstance(result, NoReply) for result in results):

@@ -59,7 +59,7 @@ def decomposition(aspects: Sequence[Aspect]) -> list[dict[str, Any]]:
 
 
 def interpretation(score: float) -> str:
-    """The meaning of a coverage score 0..1 in words (seed 003): from 1, from 0.7, from 0.5, below."""
+    """The meaning of a coverage score 0..1 (seed 003), in bands from 1, from 0.7, from 0.5."""
     value = round(score, 9)
     if value >= 1:
         return "all criteria fully covered"

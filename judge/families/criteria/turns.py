@@ -1,4 +1,4 @@
-"""The input of the criteria judges: the answered questions of a conversation, and criteria as text."""
+"""The input of the criteria judges: the answered questions of a conversation, and the criteria."""
 
 from __future__ import annotations
 

@@ -33,9 +33,9 @@ _ENGINE_OPTIONS: Final = frozenset(JudgeOptions.model_fields)
 class FunctionJudge:
     """A plain function `Case -> list[Score]` as a judge.
 
-    The metrics are the function's attribute `metrics`, or else one fraction 0..1 with the function's
-    name. The version is the attribute `version`, or else a hash of the source of the function's
-    module, so that a changed function is another judge.
+    The metrics are the function's attribute `metrics`, or else one fraction 0..1 with the
+    function's name. The version is the attribute `version`, or else a hash of the source of the
+    function's module, so that a changed function is another judge.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Judges that a user writes without code: TOML files with a `kind` in the folders of [judge] rubrics.
+"""Judges that a user writes as TOML files with a `kind`, in the folders of [judge] rubrics.
 
 A judge of kind `ANSWER` rates the last answer of a conversation, one of kind `RETRIEVAL` each
 retrieved chunk (seed 004). Both join the quality gate under their own name. A yes/no judge uses the
@@ -63,7 +63,7 @@ _DEFAULT_THRESHOLDS: Final = {"scored": ACCEPTABLE / 5, "labelled": 0.5}
 
 
 class RatedLevel(Level):
-    """One answer that the model may give: when to give it, and its value 0..1 on a labelled scale."""
+    """One possible answer: when to give it, and on a labelled scale its value 0..1."""
 
     value: float | None = Field(default=None, ge=0, le=1)
 
@@ -71,10 +71,10 @@ class RatedLevel(Level):
 class CustomRubric(RubricTable):
     """A judge as a table of a TOML file.
 
-    `needs` names the inputs that a case must have; `shows` names further inputs that are shown where
-    the case has them. `levels` says when to give each answer: yes and no, pass and fail, 0 to 5, or
-    the labels of a labelled scale, each with its `value`. `threshold` is the value 0..1 from which a
-    scored or labelled judge passes, inclusive.
+    `needs` names the inputs that a case must have; `shows` names further inputs that are shown
+    where the case has them. `levels` says when to give each answer: yes and no, pass and fail, 0 to
+    5, or the labels of a labelled scale, each with its `value`. `threshold` is the value 0..1 from
+    which a scored or labelled judge passes, inclusive.
     """
 
     kind: Literal["ANSWER", "RETRIEVAL"]

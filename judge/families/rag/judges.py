@@ -1,7 +1,7 @@
 """Yes/no judges (seed 004): `AnswerJudge` rates an answer, `RetrievalJudge` each retrieved chunk.
 
-`assizes.judge.families.rag.entries` lists the built-in judges. A judge that a user writes is the same
-class, created from a `YesNoRubric` with a name and a prompt of its own.
+`assizes.judge.families.rag.entries` lists the built-in judges. A judge that a user writes is the
+same class, created from a `YesNoRubric` with a name and a prompt of its own.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Rating(BaseModel):
 class YesNoRubric(BaseModel):
     """The description of a yes/no judge: its prompt and its inputs.
 
-    The prompt holds the question, and when to say yes and when no. A run publishes the share of yes,
-    or the mean precision of a retrieval judge, under a name made from `step` and `name`.
+    The prompt holds the question, and when to say yes and when no. A run publishes the share of
+    yes, or the mean precision of a retrieval judge, under a name made from `step` and `name`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -261,7 +261,7 @@ NEEDS: Final[dict[Input, str]] = {
     "retrieved_context": "retrieved_context",
     "expected_response": "expected.response",
 }
-"""The name of each input in the needs of a judge; an expected value is named by its place in a case."""
+"""The name of each input in the needs of a judge; `expected.` marks an expected value."""
 
 
 def _metric(rubric: YesNoRubric, system: str, scale: Scale, run_name: str) -> Metric:
