@@ -30,11 +30,11 @@ OVERALL: Final = "response/overall_assessment/rating/percentage"
 class MetricSummary(BaseModel):
     """The numbers of one metric over the headline scores of a run.
 
-    `mean_raw` is in the metric's own unit; `mean_value` is on 0..1 (null for amounts). `pass_rate`
-    is the share of successes among the scores that say pass or fail (or yes or no); null where no
-    score does. `scored`, `skipped` and `failed` count the scores; skipped and failed scores enter
-    no mean. `run_names` are the names under which the run publishes the mean. `gate` says how the
-    metric decides cases; null where it does so by its weight.
+    `mean_raw` is in the metric's own unit; `mean_value` is on 0..1 (`null` for amounts).
+    `pass_rate` is the share of successes among the scores that say pass or fail (or yes or no);
+    `null` where no score does. `scored`, `skipped` and `failed` count the scores; skipped and
+    failed scores enter no mean. `run_names` are the names under which the run publishes the mean.
+    `gate` says how the metric decides cases; `null` where it does so by its weight.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -59,7 +59,7 @@ def headlines(scores: pl.LazyFrame) -> pl.LazyFrame:
     """The headline rows of `scores`, with two more columns.
 
     `two_valued`: the score is pass or fail, or yes or no. `success`: the score's own `passed`, else
-    its two-valued label as true or false; null for a score that has neither.
+    its two-valued label as true or false; `null` for a score that has neither.
     """
     label, raw = pl.col("label"), pl.col("raw")
     # The word `fail` also names level 1 of the scored metrics; a failed binary metric has raw 0.
@@ -165,10 +165,10 @@ def _overall_share(scores: pl.LazyFrame, metrics: Sequence[MetricSummary]) -> fl
 
 
 def quality_ratings(scores: pl.LazyFrame, metrics: Iterable[MetricSummary]) -> pl.LazyFrame:
-    """The rating of each case by all quality judges together: column `rating` is yes, no or null.
+    """The rating of each case by all quality judges together: column `rating` is yes, no or `null`.
 
-    The rating is no where any judge said no; else null where a judge's rating is missing; else yes
-    (seed 004). A case to which no quality judge applied is left out.
+    The rating is no where any judge said no; else `null` where a judge's rating is missing; else
+    yes (seed 004). A case to which no quality judge applied is left out.
     """
     said_no, undecided = (~pl.col("success")).any(), pl.col("success").is_null().any()
     rating = pl.when(said_no).then(pl.lit("no")).when(~undecided).then(pl.lit("yes"))
@@ -187,8 +187,8 @@ def overall_assessments(
 ) -> pl.LazyFrame:
     """The overall assessment of each case by the quality judges, in the columns of seed 004.
 
-    The columns are `case_id`, `repetition`, `response/overall_assessment/rating` (yes, no, null),
-    `response/overall_assessment/rationale` (of the root cause; null unless the rating is no) and
+    The columns are `case_id`, `repetition`, `response/overall_assessment/rating` (yes, no, `null`),
+    `response/overall_assessment/rationale` (of the root cause; `null` unless the rating is no) and
     `root_cause`. A case to which no quality judge applied is left out.
     """
     details = pl.col("details").str
@@ -263,7 +263,7 @@ def _weighing(scores: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def tier_points(scores: pl.LazyFrame, errored: pl.LazyFrame, tier: str) -> pl.LazyFrame:
-    """The score of a tier for each case with a verdict: `case_id`, `repetition`, `points` 0..100."""
+    """The score of a tier by case with a verdict: `case_id`, `repetition`, `points` 0..100."""
     scored = _weighing(scores).filter(pl.col("tier") == tier)
     weighted = pl.col("value") * pl.col("weight")
     points = (weighted.sum() / pl.col("weight").sum() * 100).round(2)

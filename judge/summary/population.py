@@ -160,7 +160,7 @@ def _span(
 
 
 def _variance(group: pl.DataFrame, name: str, size: int) -> tuple[int, float | None]:
-    """The number of clusters in a stratum, and the variance of its mean (`None` for one cluster)."""
+    """The number of clusters in a stratum, and the variance of its mean; `None` for one cluster."""
     count = group.height
     mean = group[name].mean()
     sums = group.group_by("cluster").agg((pl.col(name) - mean).sum())[name].to_numpy()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Literal, Protocol
+from typing import Literal
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
@@ -46,8 +46,8 @@ class NumberInterval(BaseModel):
     """The interval of one number of a run, in that number's unit.
 
     `worst` and `best` are the values that the number would have if every missing score were 0, or
-    the best possible score; null for amounts, which have no best score. `coverage` is scored / due,
-    0..1.
+    the best possible score; `null` for amounts, which have no best score. `coverage` is scored /
+    due, 0..1.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -61,18 +61,6 @@ class NumberInterval(BaseModel):
     coverage: float | None
     worst: float | None = None
     best: float | None = None
-
-
-class _Values(Protocol):
-    """A source of the values of a run's cases."""
-
-    def of_cases(self, column: str) -> Sample | CountedSample:
-        """One value for each case: `passes` (share of its executions that passed) or `score`."""
-        ...
-
-    def of_metric(self, metric: MetricSummary) -> Callable[[str], Sample | CountedSample]:
-        """A function from a column (`raw`, `value`, `success`) to the values of one metric."""
-        ...
 
 
 def run_intervals(
@@ -134,9 +122,11 @@ class _IndependentCases:
         self._scored = counts.filter(status="scored")
 
     def of_cases(self, column: str) -> CountedSample:
+        """One value for each case: `passes` (1 where it passed, else 0) or `score`."""
         return counted_values(self._cases, column)
 
     def of_metric(self, metric: MetricSummary) -> Callable[[str], CountedSample]:
+        """A function from a column (`raw`, `value`, `success`) to the values of one metric."""
         rows = self._scored.filter(judge=metric.judge, metric=metric.name)
         return partial(counted_values, rows)
 
@@ -168,9 +158,11 @@ class _GroupedCases:
         self._cases = collect_rows(of_case).join(clusters, on=KEY)
 
     def of_cases(self, column: str) -> Sample:
+        """One value for each case: `passes` (share of its executions that passed) or `score`."""
         return coded_sample(self._cases, column)
 
     def of_metric(self, metric: MetricSummary) -> Callable[[str], Sample]:
+        """A function from a column (`raw`, `value`, `success`) to the values of one metric."""
         own = self._scores.filter(
             (pl.col("judge") == metric.judge) & (pl.col("metric") == metric.name)
         )
@@ -183,6 +175,9 @@ class _GroupedCases:
         )
         averages = collect_rows(rows).join(self._clusters, on=KEY)
         return partial(coded_sample, averages)
+
+
+_Values = _IndependentCases | _GroupedCases
 
 
 def _case_numbers(by_score: pl.DataFrame, values: _Values) -> Iterator[tuple[str, RunNumber]]:

@@ -30,7 +30,7 @@ class JudgeSpending(BaseModel):
     """The asks of one judge with their calls, tokens and dollars.
 
     Replies from the cache cost no tokens and no dollars. Tokens are those that a provider metered,
-    null where none were; `cost_usd` is null as soon as one call has no known price.
+    `null` where none were; `cost_usd` is `null` as soon as one call has no known price.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

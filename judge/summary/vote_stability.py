@@ -19,7 +19,7 @@ class Stability(BaseModel):
     """How often two votes on the same headline score differ or agree.
 
     Votes are compared by their `passed`, else by their label, else by their value. Shares run 0..1
-    and are null where no case has two votes of the kind.
+    and are `null` where no case has two votes of the kind.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,6 +1,6 @@
 """Passes that do not count: the case's own text speaks to the judge, or the agent says nothing.
 
-Such a pass has the state `pass_flagged`: its `passed` is null, it counts as not passed, and a run
+Such a pass has the state `pass_flagged`: its `passed` is `null`, it counts as not passed, and a run
 reports how many there are. A failure stays a failure.
 """
 

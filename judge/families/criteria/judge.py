@@ -103,16 +103,14 @@ def _reference_places(case: Case, _: CoverageOptions) -> Iterator[tuple[str, obj
     yield "expected.facts", case.expected.facts
 
 
-def _metric(
-    name: str, display_name: str, description: str, wording: Wording, needs: tuple[str, ...]
-) -> Metric:
+def _metric(name: str, need: str, description: str, wording: Wording) -> Metric:
     rubric = f"{wording.decompose}\n\n{wording.check}"
     return Metric(
         name=name,
         scale=Scale.FRACTION,
-        display_name=display_name,
+        display_name=name.replace("_", " ").title(),
         description=description,
-        needs=needs,
+        needs=(need,),
         needs_ground_truth=True,
         rubric_hash=hashlib.sha256(rubric.encode()).hexdigest()[:16],
         gate="judges",
@@ -122,10 +120,9 @@ def _metric(
 ANSWER_CRITERIA: Final = CoverageStandard(
     _metric(
         "answer_criteria",
-        "Answer Criteria",
+        "expected.acceptance_criteria",
         "Share of the case's acceptance criteria that the answer covers.",
         CRITERIA_WORDING,
-        ("expected.acceptance_criteria",),
     ),
     CRITERIA_WORDING,
     _criteria_places,
@@ -133,10 +130,9 @@ ANSWER_CRITERIA: Final = CoverageStandard(
 ANSWER_COMPLETENESS: Final = CoverageStandard(
     _metric(
         "answer_completeness",
-        "Answer Completeness",
+        "expected.response",
         "Share of the reference answer's points that the answer covers.",
         REFERENCE_WORDING,
-        ("expected.response",),
     ),
     REFERENCE_WORDING,
     _reference_places,
@@ -213,7 +209,7 @@ class CoverageJudge:
         ]
 
     def _average_scores(self, criteria: str, turns: Sequence[AnsweredTurn]) -> Steps[list[Score]]:
-        """The mean of the turns, each with its own aspects; a turn without aspects does not count."""
+        """The mean of the turns, each with its own aspects; turns without aspects do not count."""
         results = yield from together([self._evaluate_turn(criteria, turn) for turn in turns])
         parts = self._turn_scores(turns, results)
         if any(isinstance(result, NoReply) for result in results):
@@ -294,15 +290,16 @@ class CoverageJudge:
     ) -> list[Score]:
         if self.options.multi_turn_strategy == "last_turn":
             return []
-        return [self._turn_score(turn, result) for turn, result in zip(turns, results, strict=True)]
-
-    def _turn_score(self, turn: AnsweredTurn, result: CriteriaCoverage | NoReply | None) -> Score:
-        part = f"turn:{turn.index}"
-        if isinstance(result, NoReply):
-            return Score.failed(self.name, result.reason, result.code, part)
-        if result is None:
-            return self._no_aspects(part)
-        return self._coverage_score(result, [turn], part=part)
+        scores = []
+        for turn, result in zip(turns, results, strict=True):
+            part = f"turn:{turn.index}"
+            if isinstance(result, NoReply):
+                scores.append(Score.failed(self.name, result.reason, result.code, part))
+            elif result is None:
+                scores.append(self._no_aspects(part))
+            else:
+                scores.append(self._coverage_score(result, [turn], part=part))
+        return scores
 
     def _aspect_score(self, aspect_coverage: AspectCoverage, part: str) -> Score:
         return Score.of(

@@ -44,7 +44,7 @@ JUDGE = Promising(
 
 
 def yes_no(case_id: str, metric: str, rating: str | None, why: str = ""):
-    """A row of a quality judge; null: it could not be had."""
+    """A row of a quality judge; `None`: the judge failed."""
     if rating is None:
         return score_row(case_id, metric, raw=None, judge="rag", weight=None, tier=None)
     yes = rating == "yes"

@@ -1,4 +1,4 @@
-"""What a case adds to the public tables when judges that gate have heard it."""
+"""The rows of a case in the public tables, with judges that gate."""
 
 from __future__ import annotations
 
