@@ -34,7 +34,7 @@ from assizes.judge.model_factory import (
     model_for,
 )
 from assizes.judge.rows import frame
-from assizes.judge.summary.summary import RunSummary
+from assizes.judge.summary.run_summary import RunSummary
 from assizes.judge.verdicts.case_rows import RowKey, findings
 from assizes.tasks.context.run_context import freeze_heap
 

@@ -14,7 +14,7 @@ from assizes.judge.comparison.compare import Ending, RunComparison
 from assizes.judge.errors import Halted, OverBudget
 from assizes.judge.history.anchors import Attribution
 from assizes.judge.rows import COMPLETE
-from assizes.judge.summary.summary import RunSummary
+from assizes.judge.summary.run_summary import RunSummary
 from assizes.tasks.reports.data.outcomes import REGRESSION, outcome_of
 from assizes.tasks.store import RunRecord
 from assizes.tasks.summarise import BaselineResult

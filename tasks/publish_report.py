@@ -13,7 +13,7 @@ from prefect.events import emit_event
 
 from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.errors import AssizesError
-from assizes.judge.summary.summary import RunSummary
+from assizes.judge.summary.run_summary import RunSummary
 from assizes.tasks.context.run_context import RunContext
 from assizes.tasks.plan import PlannedRun
 from assizes.tasks.reports.data.outcomes import REGRESSION

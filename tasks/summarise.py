@@ -25,8 +25,8 @@ from assizes.judge.rows import COMPLETE, frame
 from assizes.judge.summary.population import population_numbers
 from assizes.judge.summary.published_numbers import run_metrics
 from assizes.judge.summary.reconcile import reconcile
-from assizes.judge.summary.spending import with_ledger
-from assizes.judge.summary.summary import RunSummary, summarise
+from assizes.judge.summary.run_summary import RunSummary
+from assizes.judge.summary.summary import summarise, with_ledger
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.context.run_context import RunContext
 from assizes.tasks.intake import sampling

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from assizes.judge.comparison.statistical_verdict import StatisticalVerdict
     from assizes.judge.prompts.prompt_texts import PromptDiff
     from assizes.judge.summary.headlines import MetricSummary
-    from assizes.judge.summary.summary import RunSummary
+    from assizes.judge.summary.run_summary import RunSummary
 
 MARKS = {True: "pass", False: "FAIL"}
 STYLES = {

@@ -38,7 +38,7 @@ from assizes.judge.prompts.prompt_texts import PromptDiff, prompt_diff
 from assizes.judge.rows import COMPLETE
 from assizes.judge.statistics.exact import rounded_value
 from assizes.judge.summary.cautions import MIXED_JUDGE
-from assizes.judge.summary.summary import RunSummary
+from assizes.judge.summary.run_summary import RunSummary
 from assizes.judge.verdicts.executions import executions, latency_quantile
 
 RULES = ("max_pass_rate_drop", "max_avg_score_drop", "max_latency_increase_pct")

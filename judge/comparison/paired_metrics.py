@@ -17,7 +17,7 @@ from assizes.judge.summary.headlines import headlines
 from assizes.judge.verdicts.executions import collect_rows
 
 if TYPE_CHECKING:
-    from assizes.judge.summary.summary import RunSummary
+    from assizes.judge.summary.run_summary import RunSummary
 
 Names = Mapping[tuple[str, str], str]
 Scores = tuple[pl.LazyFrame, pl.LazyFrame]

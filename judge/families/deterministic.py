@@ -1,4 +1,4 @@
-"""Judges that ask no model: what can be read or computed from a case alone."""
+"""The judge `recorded`: it asks no model and repeats the verdicts that came with the data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from assizes.judge.case import Case
 from assizes.judge.score import Metric, Scale, Score
 
 REWARD: Final = "reward"
-"""The label that holds a benchmark's or a person's verdict on the whole conversation."""
+"""Key in the labels of a case: the verdict of a benchmark or of a person on the conversation."""
 
 RECORDED_REWARD: Final = Metric(
     name="recorded_reward",
@@ -23,8 +23,8 @@ RECORDED_REWARD: Final = Metric(
 class RecordedJudge:
     """Repeats the verdicts found in the data, so that other judges can be compared with them.
 
-    The headline is `labels["reward"]`; every other label becomes the part `label:<name>`. A
-    verdict has passed when it is 1, after rounding to 9 decimals.
+    The headline score is `labels["reward"]`; every other label becomes the part `label:<name>`. A
+    label is a number 0..1; it has passed when it is 1 after rounding to 9 decimals.
     """
 
     name = "recorded"
@@ -32,11 +32,11 @@ class RecordedJudge:
     metrics = (RECORDED_REWARD,)
 
     def missing(self, case: Case) -> str | None:
-        """A case without labels has nothing to repeat."""
+        """A case without labels is skipped: there is nothing to repeat."""
         return None if case.labels else "no recorded label"
 
     def judge(self, case: Case) -> list[Score]:
-        """The headline, then one part for each other label, by name."""
+        """The headline score, then one part for each other label, sorted by name."""
         others = sorted(name for name in case.labels if name != REWARD)
         parts = [_recorded_score(case.labels[name], name, f"label:{name}") for name in others]
         if REWARD not in case.labels:

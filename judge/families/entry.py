@@ -1,4 +1,4 @@
-"""What the catalogue knows of a judge before it is made: needs, options, and how to make it."""
+"""A judge as the catalogue lists it, before it is created: needs, options, and the factory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assizes.judge.rubrics.rubric import Rubric
 
 
 class JudgeOptions(BaseModel):
-    """[judge.options.NAME]: what every judge can be told; families add their own fields."""
+    """The table [judge.options.NAME]: options of every judge; families add fields of their own."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -23,16 +23,18 @@ class JudgeOptions(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class JudgeEntry:
-    """One judge of the table.
+    """One judge of the catalogue.
 
     Args:
         description: one sentence for listings.
-        needs: the parts of a case it needs, by the names of the native format.
-        needs_ground_truth: whether one of them is an expected value.
-        made: makes the judge from its validated options and the chosen conversation rubrics.
-        options: the model its options are validated by.
-        offline: whether `offline/lexical` can answer what it asks, if it asks at all.
-        asks: whether it may put a question to a model.
+        needs: the parts of a case that the judge needs, by the names of the native format.
+        needs_ground_truth: whether one of these parts is an expected value.
+        create_judge: creates the judge from its validated options and the chosen conversation
+            rubrics.
+        options: the pydantic model that validates the judge's options.
+        offline: whether the heuristic model `offline/lexical` can answer the judge's asks; true
+            for a judge that asks nothing.
+        asks: whether the judge may ask a model.
     """
 
     description: str

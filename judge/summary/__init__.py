@@ -1,1 +1,1 @@
-"""The scores of a run become its summary: metrics, coverage, intervals, spending, warnings."""
+"""The summary of a run from its rows: metrics, coverage, intervals, spending, warnings."""

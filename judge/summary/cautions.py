@@ -1,4 +1,4 @@
-"""What a reader should know before believing a run's numbers: one line for each, found in its rows."""
+"""Warnings that a reader needs before trusting the numbers of a run: one line for each finding."""
 
 from __future__ import annotations
 
@@ -8,21 +8,27 @@ from typing import Final
 import polars as pl
 
 from assizes.judge.models.replayed import NOT_CACHED
+from assizes.judge.summary.spending import paid_asks
 from assizes.judge.verdicts.executions import CASE, collect_rows, states
 
 MIXED_JUDGE: Final = "mixed_judge"
-"""Begins the lines about a judge that changed during a run."""
+"""The beginning of the lines about a judge model that changed during a run."""
 
 P_VALUE: Final = 0.01
+"""The p-value below which two pass rates count as different."""
+
 MIN_CASES: Final = 20
-"""Cases that each side needs before their pass rates are compared."""
+"""The cases that each of two groups needs before their pass rates are compared."""
 
 _DROPPED: Final = "dropped:"
+"""The beginning of the flag of an ask whose model does not accept a parameter."""
+
 _NAMED: Final = 5
+"""The most names in one line."""
 
 
 def cautions(cases: pl.LazyFrame, asks: pl.LazyFrame) -> tuple[str, ...]:
-    """The lines for the rows of one run; none where there is nothing to say.
+    """The warning lines for the rows of one run; empty where there is nothing to warn of.
 
     Args:
         cases: rows of `cases`.
@@ -40,7 +46,7 @@ def cautions(cases: pl.LazyFrame, asks: pl.LazyFrame) -> tuple[str, ...]:
 
 
 def _mixed_model_lines(asks: pl.LazyFrame, column: str, words: str) -> Iterator[str]:
-    """Models that were not one and the same all along."""
+    """A line for each model that answered under more than one name in `column`."""
     seen = asks.filter(pl.col("error").is_null() & (pl.col(column) != ""))
     named = collect_rows(
         seen.group_by("model")
@@ -55,7 +61,7 @@ def _mixed_model_lines(asks: pl.LazyFrame, column: str, words: str) -> Iterator[
 
 
 def _silent_model_lines(asks: pl.LazyFrame) -> Iterator[str]:
-    """Models of a panel that never answered, while others did."""
+    """A line for each model that never answered, while other models did."""
     counted = collect_rows(
         asks.group_by("model")
         .agg(asks=pl.len(), answered=pl.col("error").is_null().sum())
@@ -69,7 +75,7 @@ def _silent_model_lines(asks: pl.LazyFrame) -> Iterator[str]:
 
 
 def _retry_lines(cases: pl.LazyFrame, asks: pl.LazyFrame) -> Iterator[str]:
-    """Whether cases that took more than one call an ask pass as often as the others."""
+    """A line where cases with retries pass significantly more or less often than the others."""
     calls = asks.group_by(CASE).agg(calls=pl.col("attempts").max()).filter(pl.col("calls") > 0)
     decided = states(cases).filter(pl.col("state").is_in(["passed", "failed"]))
     counted = collect_rows(
@@ -77,15 +83,14 @@ def _retry_lines(cases: pl.LazyFrame, asks: pl.LazyFrame) -> Iterator[str]:
         .group_by(retried=pl.col("calls") > 1)
         .agg(passed=(pl.col("state") == "passed").sum(), cases=pl.len())
     )
-    sides = {retried: (int(passed), int(of)) for retried, passed, of in counted.iter_rows()}
-    if len(sides) < 2 or min(of for _, of in sides.values()) < MIN_CASES:
+    groups = {retried: (int(passed), int(of)) for retried, passed, of in counted.iter_rows()}
+    if len(groups) < 2 or min(of for _, of in groups.values()) < MIN_CASES:
         return
     from scipy.stats import fisher_exact  # type: ignore[import-untyped]  # it has no types
 
-    table = [[passed, of - passed] for passed, of in (sides[True], sides[False])]
-    p_value = float(fisher_exact(table).pvalue)
+    (passed, of), (others, of_others) = groups[True], groups[False]
+    p_value = float(fisher_exact([[passed, of - passed], [others, of_others - others]]).pvalue)
     if p_value < P_VALUE:
-        (passed, of), (others, of_others) = sides[True], sides[False]
         yield (
             f"retries: of the cases that took retries {passed} of {of} pass, of the others {others} "
             f"of {of_others} (Fisher's exact test, p = {p_value:.2g}): retries succeed mostly on "
@@ -94,9 +99,9 @@ def _retry_lines(cases: pl.LazyFrame, asks: pl.LazyFrame) -> Iterator[str]:
 
 
 def _estimated_cost_lines(asks: pl.LazyFrame) -> Iterator[str]:
-    paid = asks.filter(~pl.col("cached") & (pl.col("attempts") > 0))
     estimated = pl.col("cost_source") == "estimated"
-    (some, of), *_ = collect_rows(paid.select(some=estimated.sum(), of=pl.len())).rows()
+    counts = collect_rows(paid_asks(asks).select(some=estimated.sum(), of=pl.len()))
+    some, of = counts.row(0)
     if some:
         yield (
             f"estimated_tokens: {some} of {of} paid asks not metered; their tokens and cost are "
@@ -119,7 +124,7 @@ def _dropped_parameter_lines(asks: pl.LazyFrame) -> Iterator[str]:
 
 def _missing_reply_lines(asks: pl.LazyFrame) -> Iterator[str]:
     missed = pl.col("error").str.starts_with(f"{NOT_CACHED}:")
-    (times,), *_ = collect_rows(asks.select(missed.sum())).rows()
+    times = collect_rows(asks.select(missed.sum())).item()
     if times:
         yield (
             f"{NOT_CACHED}: no reply is kept for {_asks(times)}, and none was asked for (replay_only)"

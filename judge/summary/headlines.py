@@ -1,5 +1,7 @@
-"""Headline scores as frames: which count as a success, what each metric came to in a run, and the
-yes or no of the quality judges together.
+"""Numbers from the headline scores of a run: each metric, each tier, and the quality judges
+together.
+
+A headline score is the score of a metric itself (column `part` is empty), not of a part of it.
 """
 
 from __future__ import annotations
@@ -19,19 +21,20 @@ from assizes.judge.verdicts.executions import CASE, collect_rows
 from assizes.judge.verdicts.root_cause import RATIONALE_KEYS
 
 METRIC = ("judge", "metric")
-"""The identity of a metric within a run."""
+"""The columns that identify a metric within a run."""
 
 OVERALL: Final = "response/overall_assessment/rating/percentage"
-"""Under this name a run shows the share of its cases whose quality judges all said yes."""
+"""The published name of the share of cases whose quality judges all said yes."""
 
 
 class MetricSummary(BaseModel):
-    """What one metric came to over the headline scores of a run.
+    """The numbers of one metric over the headline scores of a run.
 
-    `mean_raw` is in the metric's own unit, `mean_value` on 0..1 (null for amounts). `pass_rate` is
-    the share of successes among the scores that say pass or fail (or yes or no); null where none
-    does. Skipped and failed scores enter no mean; they are counted. `run_names` are the names under
-    which the run publishes the mean; `gate` says how the metric gates its cases, if not by weight.
+    `mean_raw` is in the metric's own unit; `mean_value` is on 0..1 (`null` for amounts).
+    `pass_rate` is the share of successes among the scores that say pass or fail (or yes or no);
+    `null` where no score does. `scored`, `skipped` and `failed` count the scores; skipped and
+    failed scores enter no mean. `run_names` are the names under which the run publishes the mean.
+    `gate` says how the metric decides cases; `null` where it does so by its weight.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -53,10 +56,10 @@ class MetricSummary(BaseModel):
 
 
 def headlines(scores: pl.LazyFrame) -> pl.LazyFrame:
-    """The headline rows with two more columns.
+    """The headline rows of `scores`, with two more columns.
 
     `two_valued`: the score is pass or fail, or yes or no. `success`: the score's own `passed`, else
-    what its two-valued label says; null for scores that have neither.
+    its two-valued label as true or false; `null` for a score that has neither.
     """
     label, raw = pl.col("label"), pl.col("raw")
     # The word `fail` also names level 1 of the scored metrics; a failed binary metric has raw 0.
@@ -70,7 +73,10 @@ def headlines(scores: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def metric_counts(scores: pl.LazyFrame) -> pl.DataFrame:
-    """How often (`rows`) each headline of a run was found: by metric, status, label and numbers."""
+    """How often each headline score occurs in a run, in column `rows`.
+
+    There is one row for each combination of metric, tier, weight, status, label and numbers.
+    """
     keys = [*METRIC, "tier", "weight", "status", "label", "passed", "raw", "value"]
     counted = scores.filter(pl.col("part") == "").group_by(keys).agg(rows=pl.len(), part=pl.lit(""))
     return collect_rows(headlines(collect_rows(counted).lazy()))
@@ -79,11 +85,11 @@ def metric_counts(scores: pl.LazyFrame) -> pl.DataFrame:
 def metric_summaries(
     counts: pl.DataFrame, judges: Sequence[Judge] = ()
 ) -> tuple[MetricSummary, ...]:
-    """Every metric of a run, by judge and name.
+    """The numbers of every metric of a run, sorted by judge and name.
 
     Args:
-        counts: what `metric_counts` found.
-        judges: those who sat; they know how their metrics gate and what they are published as.
+        counts: the result of `metric_counts`.
+        judges: the judges of the run; their metrics hold the gates and the published names.
     """
     promised = {(judge.name, metric.name): metric for judge in judges for metric in judge.metrics}
     rows = counts.sort(*METRIC).rows(named=True)
@@ -134,11 +140,11 @@ def _counts(rows: Iterable[dict[str, Any]], column: str) -> Counter[Any]:
 
 
 def published_numbers(scores: pl.LazyFrame, metrics: Sequence[MetricSummary]) -> dict[str, float]:
-    """The means of a run under the names that its judges publish them by (seed 004).
+    """The means of a run under the names that its judges publish (seed 004).
 
-    Fractions and ratings 0..1, amounts in their own unit. A metric that nobody scored is left out.
-    With quality judges, `OVERALL` is the share of yes among the cases where all of them together
-    come to a yes or a no.
+    Fractions and ratings run 0..1, amounts are in their own unit. A metric without any score is
+    left out. With quality judges, `OVERALL` is the share of yes among the cases that these judges
+    together rate yes or no.
     """
     numbers = {
         name: metric.mean_raw if metric.mean_value is None else metric.mean_value
@@ -150,17 +156,19 @@ def published_numbers(scores: pl.LazyFrame, metrics: Sequence[MetricSummary]) ->
 
 
 def _overall_share(scores: pl.LazyFrame, metrics: Sequence[MetricSummary]) -> float | None:
-    counted = quality(scores, metrics).drop_nulls("rating").group_by("rating").agg(cases=pl.len())
+    counted = (
+        quality_ratings(scores, metrics).drop_nulls("rating").group_by("rating").agg(cases=pl.len())
+    )
     cases = dict(collect_rows(counted).rows())
     decided = sum(cases.values())
     return rounded_value(cases.get("yes", 0) / decided) if decided else None
 
 
-def quality(scores: pl.LazyFrame, metrics: Iterable[MetricSummary]) -> pl.LazyFrame:
-    """The overall assessment of each case that quality judges heard: `rating` yes, no or null.
+def quality_ratings(scores: pl.LazyFrame, metrics: Iterable[MetricSummary]) -> pl.LazyFrame:
+    """The rating of each case by all quality judges together: column `rating` is yes, no or `null`.
 
-    Any no is a no; else a rating that could not be had leaves it null; else a yes (seed 004). A
-    case to which none of them applied is left out.
+    The rating is no where any judge said no; else `null` where a judge's rating is missing; else
+    yes (seed 004). A case to which no quality judge applied is left out.
     """
     said_no, undecided = (~pl.col("success")).any(), pl.col("success").is_null().any()
     rating = pl.when(said_no).then(pl.lit("no")).when(~undecided).then(pl.lit("yes"))
@@ -177,11 +185,11 @@ def _quality_headlines(scores: pl.LazyFrame, metrics: Iterable[MetricSummary]) -
 def overall_assessments(
     cases: pl.LazyFrame, scores: pl.LazyFrame, metrics: Sequence[MetricSummary]
 ) -> pl.LazyFrame:
-    """What the quality judges together hold of each case, under the names of seed 004.
+    """The overall assessment of each case by the quality judges, in the columns of seed 004.
 
-    Columns `case_id`, `repetition`, `response/overall_assessment/rating` (yes, no, null),
-    `response/overall_assessment/rationale` (of the root cause; null unless the rating is no) and
-    `root_cause`. A case to which none of them applied is left out.
+    The columns are `case_id`, `repetition`, `response/overall_assessment/rating` (yes, no, `null`),
+    `response/overall_assessment/rationale` (of the root cause; `null` unless the rating is no) and
+    `root_cause`. A case to which no quality judge applied is left out.
     """
     details = pl.col("details").str
     rationales = [details.json_path_match(f"$.{key}") for key in RATIONALE_KEYS]
@@ -192,7 +200,7 @@ def overall_assessments(
         rationale_rows, on=[*CASE, "root_cause"], how="left"
     )
     return (
-        quality(scores, metrics)
+        quality_ratings(scores, metrics)
         .join(traced, on=CASE, how="left")
         .select(
             *CASE,
@@ -205,7 +213,7 @@ def overall_assessments(
 
 
 def published_names(metrics: Iterable[MetricSummary]) -> dict[tuple[str, str], str]:
-    """Names by (judge, metric): the metric's own, with its judge before it where two share one."""
+    """Published names by (judge, metric): the metric's name, or `judge/metric` if not unique."""
     summaries = list(metrics)
     sharing = Counter(metric.name for metric in summaries)
     return {
@@ -219,31 +227,31 @@ def published_names(metrics: Iterable[MetricSummary]) -> dict[tuple[str, str], s
 def tier_counts(
     scores: pl.LazyFrame, errored: pl.LazyFrame, counts: pl.DataFrame
 ) -> dict[str, pl.DataFrame]:
-    """How often each score of a tier occurs (`points` of 0..100, `rows`), over the cases that have
-    a verdict.
+    """How often each score of a tier occurs over the cases with a verdict, by tier.
+
+    Column `points` holds the score 0..100, column `rows` how often it occurs.
 
     Args:
         scores: rows of `scores`.
-        errored: identities of the errored cases; they are left out.
-        counts: what `metric_counts` found.
+        errored: the identities of the errored cases, which are left out.
+        counts: the result of `metric_counts`.
     """
     tiers = collect_rows(_weighing(counts.lazy()).select(pl.col("tier").unique().sort()))["tier"]
-    # One tier at a time: a run of many cases is held as one number a case, not as one a tier too.
-    by_tier = {tier: _point_counts(tier_points(scores, errored, tier)) for tier in tiers}
+    by_tier = {}
+    # One tier at a time, so that memory holds one number for each case, not one for each tier too.
+    for tier in tiers:
+        occurrences = tier_points(scores, errored, tier).group_by("points").agg(rows=pl.len())
+        by_tier[tier] = collect_rows(occurrences.sort("points"))
     return {tier: counts for tier, counts in by_tier.items() if counts.height}
 
 
-def _point_counts(by_case: pl.LazyFrame) -> pl.DataFrame:
-    return collect_rows(by_case.group_by("points").agg(rows=pl.len()).sort("points"))
-
-
 def tier_scores(counted: Mapping[str, pl.DataFrame]) -> dict[str, float]:
-    """Mean score of each tier, 0..100.
+    """The mean score of each tier over its cases, 0..100.
 
-    Within a case: sum(value x weight) / sum(weight) x 100 over the tier's scored metrics.
+    The score of one case is sum(value x weight) / sum(weight) x 100 over the tier's scored metrics.
 
     Args:
-        counted: what `tier_counts` found.
+        counted: the result of `tier_counts`.
     """
     means = {tier: mean_of_counts(counts.rows()) for tier, counts in counted.items()}
     return {tier: points for tier, points in means.items() if points is not None}
@@ -255,7 +263,7 @@ def _weighing(scores: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def tier_points(scores: pl.LazyFrame, errored: pl.LazyFrame, tier: str) -> pl.LazyFrame:
-    """The score of a tier on every case that has a verdict: `case_id`, `repetition`, `points`."""
+    """The score of a tier by case with a verdict: `case_id`, `repetition`, `points` 0..100."""
     scored = _weighing(scores).filter(pl.col("tier") == tier)
     weighted = pl.col("value") * pl.col("weight")
     points = (weighted.sum() / pl.col("weight").sum() * 100).round(2)

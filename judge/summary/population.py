@@ -1,8 +1,8 @@
-"""From a stratified sample to all cases it was drawn from: weights, and an interval that knows both.
+"""Estimates for all cases from which a stratified sample was drawn, with their intervals.
 
-A run over a sample says what its own cases came to. Here each stratum counts as much as it has
-cases, whatever was drawn of it, and a stratum that was judged whole adds no uncertainty (finite
-population correction).
+The numbers of a run over a sample describe the sample. Here each stratum has the weight of all its
+cases, however many of them were drawn, and a stratum that was judged completely adds no uncertainty
+(finite population correction).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from assizes.judge.statistics.intervals import CONFIDENCE, ValueInterval, t_of, 
 from assizes.judge.verdicts.executions import collect_rows, executions
 
 _NUMBERS: Final = {"pass_rate": 1.0, "avg_overall_score": 100.0}
-"""What is estimated, and the most it can be."""
+"""The numbers that are estimated, each with its greatest possible value."""
 
 
 class PopulationNumber(BaseModel):
-    """What a number is for all cases a sample was drawn from, in the number's unit."""
+    """The estimate of one number for all cases from which a sample was drawn, in its unit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -40,16 +40,17 @@ class PopulationNumber(BaseModel):
 def population_numbers(
     cases: pl.LazyFrame, design: Mapping[str, Any], always: tuple[str, ...]
 ) -> dict[str, PopulationNumber]:
-    """Pass rate and mean overall score of all cases that could have been drawn.
+    """The estimated pass rate and mean overall score of all cases that could have been drawn.
 
     Args:
         cases: rows of `cases`, of one run.
-        design: how they were drawn, `strata` and `by` of the plan.
-        always: ids of the cases that were judged in any case; a stratum of their own.
+        design: `strata` and `by` of the run's plan: how the cases were drawn.
+        always: ids of the cases that were judged without being drawn; a stratum of their own.
 
     Returns:
-        By name of the number. Empty where nothing was drawn, where `limit` cut the sample, and
-        where a case is of no stratum of the design: its tags were redacted.
+        The estimates by the name of the number. Empty where nothing was drawn, where `limit` cut
+        the
+        sample, and where a case belongs to no stratum of the design because its tags were redacted.
     """
     sizes = {
         stratum["name"]: stratum["cases"]
@@ -91,11 +92,11 @@ def _number(
 ) -> PopulationNumber | None:
     known = table.filter(pl.col(name).is_not_null())
     if set(known["stratum"]) != sizes.keys():
-        return None  # of a whole stratum nothing is known
+        return None  # a stratum without any value cannot be estimated
     total = sum(sizes.values())
     value, measurable = 0.0, True
     drawn_from: list[tuple[float, int]] = []
-    # In one order: a sum of floats depends on it in its last digits.
+    # The order is fixed, because the last digits of a sum of floats depend on it.
     for (stratum,), group in known.group_by("stratum", maintain_order=True):
         weight = sizes[str(stratum)] / total
         value += weight * float(group[name].to_numpy().mean())
@@ -121,11 +122,14 @@ def _number(
 
 
 def _freedom(strata: Sequence[tuple[float, int]]) -> float:
-    """Degrees of freedom of a sum of variances, by Satterthwaite: a stratum counts as far as it
-    makes the sum uncertain, and one that was judged whole does not at all.
+    """Degrees of freedom of a sum of variances, by Satterthwaite's formula, at least 1.
+
+    A stratum counts as far as it makes the sum uncertain; one that was judged completely does not
+    count.
 
     Args:
-        strata: of which a part was drawn: the variance of its share, and its clusters less one.
+        strata: for each stratum of which a part was drawn, the variance of its weighted mean, and
+            its number of clusters less one.
     """
     total = sum(variance for variance, _ in strata)
     if total == 0:
@@ -137,8 +141,16 @@ def _freedom(strata: Sequence[tuple[float, int]]) -> float:
 def _span(
     value: float, variance: float, quantile: float, rate: tuple[int, int] | None
 ) -> ValueInterval:
-    """The interval of a mean; of a rate, drawn as so many of so many, Wilson's for as many cases as
-    would be as sure: without it a rate of 1 had no width.
+    """The interval of a mean, or Wilson's interval of a rate.
+
+    Wilson's interval is that of a simple random sample with the same variance; a plain interval of
+    a rate of 1 would have no width.
+
+    Args:
+        value: the estimate.
+        variance: the variance of the estimate.
+        quantile: the t quantile for the confidence level.
+        rate: for a rate, the number of drawn cases and of all cases; `None` for a mean.
     """
     if rate is None or rate[0] >= rate[1]:
         half = quantile * float(np.sqrt(variance))
@@ -148,7 +160,7 @@ def _span(
 
 
 def _variance(group: pl.DataFrame, name: str, size: int) -> tuple[int, float | None]:
-    """How many clusters a stratum gave, and the variance of its mean; null with one cluster."""
+    """The number of clusters in a stratum, and the variance of its mean; `None` for one cluster."""
     count = group.height
     mean = group[name].mean()
     sums = group.group_by("cluster").agg((pl.col(name) - mean).sum())[name].to_numpy()

@@ -1,21 +1,21 @@
-"""The run-level numbers of a summary under their published names: table `run_metrics`."""
+"""The numbers of a run's summary under their published names: the rows of table `run_metrics`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from assizes.judge.summary.headlines import published_names
-from assizes.judge.summary.summary import RunSummary
+from assizes.judge.summary.run_summary import RunSummary
 
 
 def run_metrics(summary: RunSummary) -> dict[str, float]:
-    """The run-level numbers under their published names; what is not known is left out.
+    """The numbers of a run under their published names; unknown numbers are left out.
 
-    Yes and no are 1 and 0. Nested numbers are named by their path: `metrics/<name>/mean_raw`,
+    True and false are 1 and 0. A nested number is named by its path: `metrics/<name>/mean_raw`,
     `tiers/<tier>`, `gates/<gate>`, `counts/<name>`, `model_calls/<name>`,
-    `judges/<judge>/cost_usd`, `pass^k`. The interval of a number stands under its name with
-    `/ci_low` and `/ci_high` after it, and its bounds with `/worst` and `/best`. Numbers that their
-    judge publishes (seed 004) stand under that name as well.
+    `judges/<judge>/cost_usd`, `pass^k`. The interval of a number has the number's name with
+    `/ci_low` and `/ci_high` after it, the bounds `/worst` and `/best`. A number that its judge
+    publishes (seed 004) also stands under that published name.
     """
     return {name: float(value) for name, value in sorted(_numbers(summary)) if value is not None}
 

@@ -1,4 +1,7 @@
-"""Nothing disappears: whatever was counted in is counted out, or the run says so and stops."""
+"""Checks that no record and no score disappears: a total must be the sum of its parts.
+
+A run whose counts do not add up stops with `Unreconciled`.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,15 @@ _STATUSES: Final = ("scored", "skipped", "failed")
 
 
 def reconcile(what: str, total: int, parts: Mapping[str, int]) -> None:
-    """See that a total is the sum of what became of it.
+    """Check that a total is the sum of its parts.
 
     Args:
-        what: was counted, for the message.
+        what: what was counted, for the error message.
         total: how many there were.
-        parts: what became of them.
+        parts: how many of them ended in which way.
 
     Raises:
-        Unreconciled: when it is not, or a part is negative.
+        Unreconciled: when the sum differs from the total, or a part is negative.
     """
     if sum(parts.values()) == total and min(parts.values(), default=0) >= 0:
         return
@@ -32,18 +35,18 @@ def reconcile(what: str, total: int, parts: Mapping[str, int]) -> None:
 def reconcile_scores(
     cases: int, judges: Iterable[Judge], metrics: Iterable[MetricSummary]
 ) -> dict[str, int]:
-    """See that every metric that was promised came to one score in every case that was heard.
+    """Check that every promised metric has exactly one headline score in every case.
 
     Args:
-        cases: how many were heard.
-        judges: those who sat; each promises its metrics.
-        metrics: what was found.
+        cases: how many cases have rows, repetitions counted.
+        judges: the judges of the run; each promises its metrics.
+        metrics: the numbers of each metric.
 
     Returns:
         Sums over the promised metrics: `due` = `scored` + `skipped` + `failed`.
 
     Raises:
-        Unreconciled: when a score is missing, or one is there twice.
+        Unreconciled: when a score is missing or double.
     """
     sums = {"due": 0, **dict.fromkeys(_STATUSES, 0)}
     by_metric = {(metric.judge, metric.name): metric for metric in metrics}

@@ -1,4 +1,4 @@
-"""How reliably an agent succeeds when a case is repeated: pass^k and pass@k."""
+"""The reliability of an agent over the repetitions of a case: pass^k and pass@k."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from assizes.judge.verdicts.executions import collect_rows, executions
 
 
 class TrialTally(NamedTuple):
-    """So many cases were tried `trials` times and succeeded `successes` times."""
+    """The number of `cases` that had `trials` trials and succeeded in `successes` of them."""
 
     trials: int
     successes: int
@@ -25,8 +25,8 @@ class TrialTally(NamedTuple):
 def pass_hat_k(tallies: Sequence[TrialTally]) -> dict[int, float]:
     """pass^k, the chance that k trials of a case all succeed, for every k up to the most trials.
 
-    C(c, k) / C(n, k) for a case with c successes in n trials, averaged over the cases with n >= k;
-    empty when no case was repeated.
+    It is C(c, k) / C(n, k) for a case with c successes in n trials, averaged over the cases with
+    n >= k. Empty when no case was repeated.
     """
     return {
         k: _mean_share([(Fraction(comb(c, k), comb(n, k)), cases) for n, c, cases in due])
@@ -35,7 +35,7 @@ def pass_hat_k(tallies: Sequence[TrialTally]) -> dict[int, float]:
 
 
 def pass_at_k(tallies: Sequence[TrialTally]) -> dict[int, float]:
-    """pass@k, the chance that one of k trials of a case succeeds: 1 - C(n - c, k) / C(n, k)."""
+    """pass@k, the chance that at least one of k trials succeeds: 1 - C(n - c, k) / C(n, k)."""
     return {
         k: _mean_share([(1 - Fraction(comb(n - c, k), comb(n, k)), cases) for n, c, cases in due])
         for k, due in _by_k(tallies)
@@ -43,6 +43,7 @@ def pass_at_k(tallies: Sequence[TrialTally]) -> dict[int, float]:
 
 
 def _by_k(tallies: Sequence[TrialTally]) -> list[tuple[int, list[TrialTally]]]:
+    """Each k with the tallies of the cases that have at least k trials."""
     most = max((tally.trials for tally in tallies), default=0)
     if most < 2:
         return []
@@ -55,7 +56,7 @@ def _mean_share(shares: Sequence[tuple[Fraction, int]]) -> float:
 
 
 def case_tallies(executed: pl.LazyFrame) -> list[TrialTally]:
-    """Successes by the verdict; an errored execution is a trial that did not succeed."""
+    """Tallies of the cases by their verdicts; an errored execution is a trial without success."""
     per_case = executed.group_by(pl.col("case_id").hash()).agg(
         trials=pl.len(), successes=(pl.col("state") == "passed").sum()
     )
@@ -64,9 +65,9 @@ def case_tallies(executed: pl.LazyFrame) -> list[TrialTally]:
 
 
 def metric_tallies(scores: pl.LazyFrame) -> dict[tuple[str, str], list[TrialTally]]:
-    """Successes by (judge, metric) for the metrics whose scores say pass or fail.
+    """Tallies by (judge, metric) for the metrics whose scores say pass or fail.
 
-    A failed score is a trial that did not succeed; a skipped one is no trial.
+    A score with status `failed` is a trial without success; a skipped score is no trial.
     """
     per_case = (
         headlines(scores)
@@ -92,9 +93,9 @@ def reliability(
     """pass^k and pass@k of a run: of its cases, and of each metric under its published name.
 
     Args:
-        cases: table `cases` of the run.
-        scores: table `scores` of the run.
-        names: what metrics are published as, by judge and metric.
+        cases: rows of `cases`, of one run.
+        scores: rows of `scores`.
+        names: the published names of the metrics, by judge and metric.
     """
     tallies = {"": case_tallies(executions(cases))}
     if pass_hat_k(tallies[""]):

@@ -1,7 +1,8 @@
-"""How sure each number of a run is: its interval, its coverage, and what missing scores could do.
+"""The uncertainty of each number of a run: its interval, its coverage, and its worst and best
+value.
 
-Repetitions are averaged within a case first, and cases of one cluster are counted as sampled
-together: neither more repetitions nor more turns of one user look like more evidence.
+The repetitions of a case are averaged first, and the cases of one cluster count as sampled
+together. So neither more repetitions of a case nor more cases of one user look like more evidence.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Literal, Protocol
+from typing import Literal
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
@@ -27,27 +28,26 @@ from assizes.judge.statistics.intervals import (
 )
 from assizes.judge.summary.case_values import (
     KEY,
-    Number,
+    RunNumber,
+    agent_numbers,
+    assessment_numbers,
+    case_key,
     clusters_of,
     coded_sample,
     counted_values,
-    key,
-)
-from assizes.judge.summary.headlines import MetricSummary, headlines, published_names
-from assizes.judge.summary.run_values import (
-    agent_numbers,
-    assessment_numbers,
     tier_numbers,
     trial_numbers,
 )
+from assizes.judge.summary.headlines import MetricSummary, headlines, published_names
 from assizes.judge.verdicts.executions import collect_rows, executions
 
 
 class NumberInterval(BaseModel):
     """The interval of one number of a run, in that number's unit.
 
-    `worst` and `best` are what the number would be if every score that could not be had were 0, or
-    the best there is; null where that is not known (amounts). `coverage` is scored / due, 0..1.
+    `worst` and `best` are the values that the number would have if every missing score were 0, or
+    the best possible score; `null` for amounts, which have no best score. `coverage` is scored /
+    due, 0..1.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -63,18 +63,6 @@ class NumberInterval(BaseModel):
     best: float | None = None
 
 
-class _Values(Protocol):
-    """Where the values of a run's cases come from."""
-
-    def of_cases(self, column: str) -> Sample | CountedSample:
-        """`passes` (share of a case's executions that passed) or `score`."""
-        ...
-
-    def of_metric(self, metric: MetricSummary) -> Callable[[str], Sample | CountedSample]:
-        """By column (`raw`, `value`, `success`) the values of one metric."""
-        ...
-
-
 def run_intervals(
     cases: pl.LazyFrame,
     scores: pl.LazyFrame,
@@ -82,21 +70,21 @@ def run_intervals(
     counts: pl.DataFrame,
     tiers: Mapping[str, pl.DataFrame],
 ) -> dict[str, NumberInterval]:
-    """The intervals of a run's numbers, by the names that `run_metrics` gives the numbers.
+    """The intervals of a run's numbers, by the names of the numbers in `run_metrics`.
 
     Args:
         cases: rows of `cases`, of one run.
         scores: rows of `scores`.
-        metrics: what they came to.
-        counts: what `metric_counts` found in the scores.
-        tiers: what `tier_counts` found in them.
+        metrics: the numbers of each metric.
+        counts: the result of `metric_counts` for the scores.
+        tiers: the result of `tier_counts` for the scores.
     """
     executed = executions(cases)
     by_score = collect_rows(executed.group_by("state", "overall_score").agg(rows=pl.len()))
     repeated, clustered = collect_rows(
         executed.select((pl.col("repetition") > 0).any(), pl.col("cluster").is_not_null().any())
     ).row(0)
-    # One number after the other: all of them at once take hundreds of bytes a case.
+    # One number after the other: all numbers at once take hundreds of bytes for each case.
     clusters = clusters_of(cases) if repeated or clustered else None
     values: _Values = (
         _IndependentCases(by_score, counts)
@@ -117,11 +105,13 @@ def run_intervals(
 
 
 class _IndependentCases:
-    """Cases of which each is its own cluster and was judged once: how often a value occurs is all.
+    """Values of cases that were each judged once, without clusters.
+
+    Such values need no case ids: it is enough to know how often each value occurs.
 
     Args:
-        by_score: executions by `state` and `overall_score`.
-        counts: what `metric_counts` found.
+        by_score: how many executions have each `state` and `overall_score`.
+        counts: the result of `metric_counts`.
     """
 
     def __init__(self, by_score: pl.DataFrame, counts: pl.DataFrame) -> None:
@@ -132,20 +122,22 @@ class _IndependentCases:
         self._scored = counts.filter(status="scored")
 
     def of_cases(self, column: str) -> CountedSample:
+        """One value for each case: `passes` (1 where it passed, else 0) or `score`."""
         return counted_values(self._cases, column)
 
     def of_metric(self, metric: MetricSummary) -> Callable[[str], CountedSample]:
+        """A function from a column (`raw`, `value`, `success`) to the values of one metric."""
         rows = self._scored.filter(judge=metric.judge, metric=metric.name)
         return partial(counted_values, rows)
 
 
 class _GroupedCases:
-    """Cases with repetitions or clusters: each case's values averaged, with its cluster's number.
+    """Values of cases with repetitions or clusters: the average of each case, with its cluster.
 
     Args:
         cases: rows of `cases`.
         scores: rows of `scores`.
-        clusters: of the cases, by their keys.
+        clusters: the clusters of the cases, by case key.
         repeated: whether some case was judged more than once.
     """
 
@@ -157,7 +149,7 @@ class _GroupedCases:
         self._repeated = repeated
         of_case = (
             executions(cases)
-            .group_by(key())
+            .group_by(case_key())
             .agg(
                 passes=(pl.col("state") == "passed").mean(),
                 score=pl.when(pl.col("state") != "errored").then("overall_score").mean(),
@@ -166,33 +158,38 @@ class _GroupedCases:
         self._cases = collect_rows(of_case).join(clusters, on=KEY)
 
     def of_cases(self, column: str) -> Sample:
+        """One value for each case: `passes` (share of its executions that passed) or `score`."""
         return coded_sample(self._cases, column)
 
     def of_metric(self, metric: MetricSummary) -> Callable[[str], Sample]:
+        """A function from a column (`raw`, `value`, `success`) to the values of one metric."""
         own = self._scores.filter(
             (pl.col("judge") == metric.judge) & (pl.col("metric") == metric.name)
         )
         numbers = pl.col("raw", "value", "success").cast(pl.Float64)
-        # Without repetitions a row is a case already, and grouping takes as much memory as rows.
+        # Without repetitions each row is one case; grouping would only take as much memory again.
         rows = (
-            own.group_by(key()).agg(numbers.mean())
+            own.group_by(case_key()).agg(numbers.mean())
             if self._repeated
-            else own.select(key(), numbers)
+            else own.select(case_key(), numbers)
         )
         averages = collect_rows(rows).join(self._clusters, on=KEY)
         return partial(coded_sample, averages)
 
 
-def _case_numbers(by_score: pl.DataFrame, values: _Values) -> Iterator[tuple[str, Number]]:
-    """Pass rate and overall score; an errored execution did not pass, and has no score."""
+_Values = _IndependentCases | _GroupedCases
+
+
+def _case_numbers(by_score: pl.DataFrame, values: _Values) -> Iterator[tuple[str, RunNumber]]:
+    """Pass rate and overall score; an errored execution has not passed and has no score."""
     runs = int(by_score["rows"].sum())
     missing = int(by_score.filter(state="errored")["rows"].sum())
     passed = float(by_score.filter(state="passed")["rows"].sum())
-    rate = Number(values.of_cases("passes"), runs - missing, missing, rate=True, total=passed)
+    rate = RunNumber(values.of_cases("passes"), runs - missing, missing, rate=True, total=passed)
     yield "pass_rate", rate
     yield "cases_pass_rate_pct", rate._replace(most=100.0)
     known = by_score.filter(pl.col("state") != "errored").drop_nulls("overall_score")
-    score = Number(
+    score = RunNumber(
         values.of_cases("score"),
         int(known["rows"].sum()),
         missing,
@@ -205,14 +202,15 @@ def _case_numbers(by_score: pl.DataFrame, values: _Values) -> Iterator[tuple[str
 
 def _metric_numbers(
     metrics: Sequence[MetricSummary], values: _Values
-) -> Iterator[tuple[str, Number]]:
+) -> Iterator[tuple[str, RunNumber]]:
     names = published_names(metrics)
     for metric in metrics:
         path = f"metrics/{names[metric.judge, metric.name]}"
         had = (metric.scored, metric.failed)
         of = values.of_metric(metric)
-        value = Number(of("value"), *had, total=_total(metric))
-        raw = Number(of("raw"), *had, most=None)
+        total = (metric.mean_value or 0.0) * metric.scored
+        value = RunNumber(of("value"), *had, total=total)
+        raw = RunNumber(of("raw"), *had, most=None)
         yield f"{path}/mean_raw", raw
         yield f"{path}/mean_value", value
         if metric.pass_rate is not None:
@@ -221,11 +219,7 @@ def _metric_numbers(
             yield name, raw if metric.mean_value is None else value
 
 
-def _total(metric: MetricSummary) -> float:
-    return (metric.mean_value or 0.0) * metric.scored
-
-
-def _interval(number: Number) -> NumberInterval:
+def _interval(number: RunNumber) -> NumberInterval:
     values, span, bounds = number.values, _span(number), _bounds(number)
     due = number.known + number.missing
     method = "woodruff" if number.quantile is not None else "clustered_t"
@@ -242,7 +236,7 @@ def _interval(number: Number) -> NumberInterval:
     )
 
 
-def _span(number: Number) -> ValueInterval | None:
+def _span(number: RunNumber) -> ValueInterval | None:
     values, factor = number.values, number.most or 1.0
     if number.quantile is not None and isinstance(values, Sample):
         return quantile_interval(values, number.quantile)
@@ -258,7 +252,7 @@ def _span(number: Number) -> ValueInterval | None:
     return ValueInterval(least * number.times, span.high * number.times)
 
 
-def _bounds(number: Number) -> ValueInterval | None:
+def _bounds(number: RunNumber) -> ValueInterval | None:
     if number.most is None:
         return None
     factor = number.most if number.rate else 1.0

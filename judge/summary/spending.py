@@ -1,28 +1,21 @@
-"""What a run cost: tokens and dollars of the agents, tokens, dollars and calls of the judge model."""
+"""The cost of a run: tokens and dollars of the agents and of the judge models, and the calls."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
-from assizes.judge.engine.ledger import Account
 from assizes.judge.statistics.exact import rounded_value, total
 from assizes.judge.verdicts.executions import collect_rows, executions
 
-if TYPE_CHECKING:
-    from assizes.judge.summary.summary import RunSummary
-
-_ROUNDED_AWAY = 1e-3
-"""The ledger keeps whole nano-dollars of each call."""
-
 
 class ModelCalls(BaseModel):
-    """What was asked of the judge model.
+    """The asks of a run and their calls of judge models.
 
-    `asks` questions, of which `cached` were answered from kept replies and `unanswered` never;
-    `attempts` counts the calls it took.
+    `asks` counts all asks, `cached` those answered by the reply cache, `unanswered` those without a
+    reply; `attempts` counts the calls, retries among them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -34,11 +27,10 @@ class ModelCalls(BaseModel):
 
 
 class JudgeSpending(BaseModel):
-    """What one judge asked, and what that took.
+    """The asks of one judge with their calls, tokens and dollars.
 
-    `asks` questions took `calls` model calls. Tokens and dollars leave out kept replies. Tokens are
-    those that were metered, null where none were; `cost_usd` is null as soon as one call has no
-    known price.
+    Replies from the cache cost no tokens and no dollars. Tokens are those that a provider metered,
+    `null` where none were; `cost_usd` is `null` as soon as one call has no known price.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -52,11 +44,15 @@ class JudgeSpending(BaseModel):
 
 
 def spending(cases: pl.LazyFrame, asks: pl.LazyFrame) -> dict[str, Any]:
-    """The numbers of tokens and dollars under their published names.
+    """The tokens and dollars of a run under their published names.
 
-    The agents' are summed over the cases that recorded them. The judge's leave out kept replies;
-    its tokens are those that were metered, its dollars are null as soon as one call has no known
-    price.
+    Those of the agents are sums over the cases that recorded them. Those of the judge models
+    (`platform`) leave out replies from the cache; their tokens are those that a provider metered,
+    their dollars are `None` as soon as one call has no known price.
+
+    Args:
+        cases: rows of `cases`, of one run.
+        asks: rows of `asks`.
     """
     agent = total(_known_values(executions(cases), "agent_cost_usd"))
     platform = _platform_cost(asks)
@@ -71,6 +67,11 @@ def spending(cases: pl.LazyFrame, asks: pl.LazyFrame) -> dict[str, Any]:
     }
 
 
+def known_cost_usd(asks: pl.LazyFrame) -> float:
+    """Dollars of the paid asks whose cost is known."""
+    return total(_known_values(paid_asks(asks), "cost_usd")) or 0.0
+
+
 def _known_values(rows: pl.LazyFrame, column: str) -> list[float]:
     return collect_rows(rows.select(pl.col(column).drop_nulls()))[column].to_list()
 
@@ -83,13 +84,13 @@ def _agent_tokens(cases: pl.LazyFrame) -> dict[str, int] | None:
     return {name: tokens for name, tokens in totals.items() if tokens is not None} or None
 
 
-def _paid_asks(asks: pl.LazyFrame) -> pl.LazyFrame:
-    """Asks that a model was called for, whatever came of it: an outage may have been charged."""
+def paid_asks(asks: pl.LazyFrame) -> pl.LazyFrame:
+    """The asks for which a model was called, also in vain: a failed call may have been charged."""
     return asks.filter(~pl.col("cached") & (pl.col("attempts") > 0))
 
 
 def _platform_cost(asks: pl.LazyFrame) -> float | None:
-    costs = collect_rows(_paid_asks(asks).select("cost_usd"))["cost_usd"]
+    costs = collect_rows(paid_asks(asks).select("cost_usd"))["cost_usd"]
     return None if costs.null_count() else total(costs.to_list()) or 0.0
 
 
@@ -97,7 +98,7 @@ def _platform_tokens(asks: pl.LazyFrame) -> dict[str, int] | None:
     input_tokens, output_tokens = pl.col("input_tokens"), pl.col("output_tokens")
     unmetered = input_tokens.is_null() & output_tokens.is_null()
     totals = collect_rows(
-        _paid_asks(asks).select(
+        paid_asks(asks).select(
             unmetered=unmetered.sum(), input=input_tokens.sum(), output=output_tokens.sum()
         )
     ).row(0, named=True)
@@ -108,31 +109,18 @@ def _platform_tokens(asks: pl.LazyFrame) -> dict[str, int] | None:
 
 
 def estimated_share(asks: pl.LazyFrame) -> float | None:
-    """The share of the dollars whose tokens were estimated; null where none were."""
+    """The share 0..1 of the dollars whose tokens were estimated; `None` where none were."""
     estimated = pl.col("cost_source") == "estimated"
     (some, all_), *_ = collect_rows(
-        _paid_asks(asks).select(
+        paid_asks(asks).select(
             some=pl.col("cost_usd").filter(estimated).sum(), all=pl.col("cost_usd").sum()
         )
     ).rows()
     return rounded_value(some / all_) if some else None
 
 
-def with_ledger(summary: RunSummary, account: Account, asks: pl.LazyFrame) -> RunSummary:
-    """A summary with what the ledger has of the run beside what its rows have; without it where the
-    ledger has less, for then calls of the run were counted in others, on other machines.
-    """
-    in_rows = total(_known_values(_paid_asks(asks), "cost_usd")) or 0.0
-    if account.unpriced or account.usd < in_rows * (1 - _ROUNDED_AWAY):
-        return summary
-    spent = rounded_value(account.usd)
-    return summary.model_copy(
-        update={"spent_usd": spent, "spent_outside_rows_usd": rounded_value(spent - in_rows)}
-    )
-
-
 def model_calls(asks: pl.LazyFrame) -> ModelCalls:
-    """How many questions and calls the rows of `asks` stand for."""
+    """The counts of asks and calls over the rows of `asks`."""
     counts = collect_rows(
         asks.select(
             asks=pl.len(),
@@ -145,7 +133,7 @@ def model_calls(asks: pl.LazyFrame) -> ModelCalls:
 
 
 def judge_spending(asks: pl.LazyFrame) -> dict[str, JudgeSpending]:
-    """The same by judge, for those that asked anything."""
+    """Asks, calls, tokens and dollars of each judge that asked anything, by the judge's name."""
     names = collect_rows(asks.select(pl.col("judge").unique()).sort("judge"))["judge"].to_list()
     return {name: _spending_of(asks.filter(pl.col("judge") == name)) for name in names}
 

@@ -1,15 +1,15 @@
-"""The scores of a run become its summary: two gates, coverage, and the numbers behind them."""
+"""The summary of a run, computed from its rows: two thresholds, coverage, and all other numbers."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from assizes.judge.config.run import RunConfig
+from assizes.judge.engine.ledger import Account
 from assizes.judge.protocol import Judge
 from assizes.judge.statistics.exact import mean_of_counts, reaches, rounded_value
 from assizes.judge.summary.cautions import cautions
@@ -22,19 +22,18 @@ from assizes.judge.summary.headlines import (
     tier_counts,
     tier_scores,
 )
-from assizes.judge.summary.population import PopulationNumber
 from assizes.judge.summary.reconcile import reconcile, reconcile_scores
 from assizes.judge.summary.repetitions import reliability
-from assizes.judge.summary.run_intervals import NumberInterval, run_intervals
+from assizes.judge.summary.run_intervals import run_intervals
+from assizes.judge.summary.run_summary import FailureCode, Outcome, RunSummary
 from assizes.judge.summary.spending import (
-    JudgeSpending,
-    ModelCalls,
     estimated_share,
     judge_spending,
+    known_cost_usd,
     model_calls,
     spending,
 )
-from assizes.judge.summary.vote_stability import Stability, stability
+from assizes.judge.summary.vote_stability import stability
 from assizes.judge.verdicts.executions import (
     CASE,
     PASS_FLAGGED,
@@ -44,154 +43,11 @@ from assizes.judge.verdicts.executions import (
     states,
 )
 
-Outcome = Literal["passed", "failed", "inconclusive"]
-
 GATES = ("expected_outcomes", "overall_score", "error")
-"""Counted in every run; the other gates where they decided something."""
+"""Gates that every summary counts; other gates are counted where they decided a case."""
 
-COUNTS = (
-    "read",
-    "judged",
-    "reused",
-    "quarantined",
-    "duplicate",
-    "errored",
-    "skipped",
-    "not_attempted",
-)
-"""What became of the records read; the first is the sum of the others, always."""
-
-
-class _SummaryPart(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class FailureCode(_SummaryPart):
-    """How often a metric failed in one way."""
-
-    metric: str
-    failure_code: str
-    count: int
-
-
-class RunSummary(_SummaryPart):
-    """The aggregate of a run (seed 001). Null means not known, never failed.
-
-    Fractions run 0..1 (`pass_rate`, `coverage`), `_pct` and scores 0..100. Skipped cases are no
-    executions. The two means of scores are equal; both names are public.
-    """
-
-    outcome: Outcome = Field(
-        description="inconclusive: coverage under its floor, or no verdict; failed: a gate missed"
-    )
-    unique_test_case_count: int
-    total_executions: int
-    passed_count: int
-    failed_count: int
-    error_count: int
-    undecided_count: int = Field(description="judged, but no gate applied; not passed")
-    pass_flagged_count: int = Field(
-        default=0,
-        description="passes of cases that speak to their judges, or whose agent says nothing: not "
-        "passed, see `flags`",
-    )
-    skipped_count: int
-    pass_rate: float = Field(description="passed / executions; 0 for an empty run")
-    latency_p50_ms: float | None = Field(description="over each case's median agent latency")
-    latency_p95_ms: float | None
-    latency_max_ms: float | None
-    latency_avg_ms: float | None
-    total_agent_token_usage: dict[str, int] | None = Field(
-        description="input, output, total over the cases that recorded them; unknown ones left out"
-    )
-    total_platform_token_usage: dict[str, int] | None = Field(
-        description="of the judge model, kept replies not counted"
-    )
-    total_agent_cost_usd: float | None = Field(
-        description="over the cases that recorded it; null when none did"
-    )
-    total_platform_cost_usd: float | None = Field(
-        description="of the judge model; null when any paid call has no known price"
-    )
-    total_estimated_cost_usd: float | None = Field(
-        description="agent and judge; null when either is"
-    )
-    avg_overall_score: float | None
-    weighted_metrics_score_pct: float | None
-    metrics_pass_threshold: float
-    metrics_passed: bool | None
-    cases_pass_rate_pct: float | None
-    cases_pass_threshold: float
-    cases_passed: bool | None
-    coverage: float | None = Field(
-        description="scored / due headline scores of the metrics that decide cases, by weight or "
-        "by a gate (of all, where none does); null when none is due"
-    )
-    min_coverage: float
-    gates: dict[str, int]
-    tier_scores: dict[str, float]
-    metrics: tuple[MetricSummary, ...]
-    failure_codes: tuple[FailureCode, ...]
-    failures: dict[str, int] = Field(description="failed headline scores by error code")
-    root_causes: dict[str, int]
-    model_calls: ModelCalls
-    judges: dict[str, JudgeSpending] = Field(
-        default_factory=dict, description="what each judge asked, by its name"
-    )
-    published: dict[str, float] = Field(
-        default_factory=dict,
-        description="means under the names of seed 004, e.g. "
-        "`response/llm_judged/correctness/rating/percentage`; without a rating a name is left out",
-    )
-    flags: dict[str, int] = Field(
-        default_factory=dict, description="cases by what was flagged in them, passed or not"
-    )
-    counts: dict[str, int] = Field(
-        description="read = judged + reused + quarantined + duplicate + errored + skipped "
-        "+ not_attempted"
-    )
-    score_counts: dict[str, int] = Field(
-        default_factory=dict,
-        description="due = scored + skipped + failed, over the metrics that the judges promise, one "
-        "headline score in each case that was heard",
-    )
-    pass_hat_k: dict[str, float] = Field(
-        description="`pass^k`, and `<metric>/pass^k` where a metric passes or fails; empty without "
-        "repetitions"
-    )
-    pass_at_k: dict[str, float]
-    stability: tuple[Stability, ...] = Field(
-        default=(), description="of metrics that a panel or repeats voted on"
-    )
-    spent_usd: float | None = Field(
-        default=None,
-        description="all that the run paid over its sittings, by the ledger; at the worst case "
-        "where a cost is not known; null without a ledger or a price",
-    )
-    spent_outside_rows_usd: float | None = Field(
-        default=None,
-        description="the part of it that no row holds: calls of interrupted sittings, lost calls",
-    )
-    cost_estimated: float | None = Field(
-        default=None,
-        description="share of the judge's cost whose tokens were not metered; null: none",
-    )
-    intervals: dict[str, NumberInterval] = Field(
-        default_factory=dict, description="how sure the numbers are, by the names of `run_metrics`"
-    )
-    population: dict[str, PopulationNumber] = Field(
-        default_factory=dict,
-        description="of a sample: what the numbers are for all cases it was drawn from",
-    )
-    warnings: tuple[str, ...] = Field(
-        default=(), description="what to know before believing the numbers, one line each"
-    )
-
-    @field_validator("counts")
-    @classmethod
-    def _counts_in_order(cls, counts: dict[str, int]) -> dict[str, int]:
-        """Stored JSON has sorted keys; what people read keeps the order of the equation."""
-        return {name: counts.get(name, 0) for name in COUNTS}
+_LEDGER_ROUNDING = 1e-3
+"""Share of the dollars that rounding may lose: the ledger keeps whole nano-dollars per call."""
 
 
 def summarise(
@@ -208,14 +64,14 @@ def summarise(
         cases: rows of `cases`, of one run.
         scores: rows of `scores`.
         asks: rows of `asks`.
-        config: the run's configuration; its thresholds gate.
-        intake: what became of the records that were read: `read`, and where there are any
-            `duplicate`, `quarantined`, `unselected` (left out by filter, sample or limit),
-            `not_attempted`, and `reused` (those of the judged cases that an earlier run judged).
-        judges: those who sat; they know how their metrics gate and what they are published as.
+        config: the run's configuration, with the thresholds.
+        intake: counts of the records: `read`, and where there are any `duplicate`, `quarantined`,
+            `unselected` (left out by filter, sample or limit), `not_attempted`, and `reused`
+            (judged cases whose verdict comes from an earlier run).
+        judges: the judges of the run; their metrics hold the gates and the published names.
 
     Raises:
-        Unreconciled: when records read or scores due are not the sum of what became of them.
+        Unreconciled: when the records read, or the scores due, are not the sum of their parts.
     """
     tally = _tally(cases)
     metrics = metric_summaries(counts := metric_counts(scores), judges)
@@ -238,16 +94,39 @@ def summarise(
             "model_calls": model_calls(asks),
             "judges": judge_spending(asks),
             "published": published_numbers(scores, metrics),
-            **_equations(tally, intake, judges, metrics),
-            **_certainty(cases, scores, metrics, (counts, tiers)),
+            "counts": _counts(tally, intake),
+            "score_counts": reconcile_scores(tally.total(), judges, metrics),
+            **reliability(cases, scores, published_names(metrics)),
+            "stability": stability(scores),
+            "intervals": run_intervals(cases, scores, metrics, counts, tiers),
             "cost_estimated": estimated_share(asks),
             "warnings": cautions(cases, asks),
         }
     )
 
 
+def with_ledger(summary: RunSummary, account: Account, asks: pl.LazyFrame) -> RunSummary:
+    """The summary with the run's dollars in the ledger: in all, and beside those in its rows.
+
+    The summary stays as it is where the ledger holds less than the rows: then calls of the run were
+    counted in other ledgers, on other machines. It also stays where a call has no known price.
+
+    Args:
+        summary: the summary of the rows.
+        account: the run's account in the ledger.
+        asks: rows of `asks`, of the same run.
+    """
+    in_rows = known_cost_usd(asks)
+    if account.unpriced or account.usd < in_rows * (1 - _LEDGER_ROUNDING):
+        return summary
+    spent = rounded_value(account.usd)
+    return summary.model_copy(
+        update={"spent_usd": spent, "spent_outside_rows_usd": rounded_value(spent - in_rows)}
+    )
+
+
 def _tally(cases: pl.LazyFrame) -> Counter[str]:
-    """Rows by state."""
+    """The number of rows in each state."""
     counted = collect_rows(states(cases).group_by("state").agg(rows=pl.len()))
     return Counter(dict(counted.rows()))
 
@@ -283,7 +162,7 @@ def _case_numbers(cases: pl.LazyFrame, tally: Counter[str]) -> dict[str, Any]:
 def _gate_numbers(
     cases: pl.LazyFrame, tally: Counter[str], config: RunConfig
 ) -> dict[str, float | bool | None]:
-    """Both dimensions of seed 001 with their thresholds, each inclusive."""
+    """Both dimensions of seed 001, mean score and pass rate, with their inclusive thresholds."""
     scored = executions(cases).filter(pl.col("state") != "errored").drop_nulls("overall_score")
     counted = collect_rows(scored.group_by("overall_score").agg(rows=pl.len()))
     score = mean_of_counts(counted.rows())
@@ -314,7 +193,7 @@ def _outcome(tally: Counter[str], coverage: float | None, gates: Mapping[str, An
 def _coverage(
     cases: pl.LazyFrame, scores: pl.LazyFrame, metrics: Sequence[MetricSummary]
 ) -> float | None:
-    """Scored / due; a score that an errored case lacks altogether is due as well."""
+    """Scored / due headline scores; the scores that an errored case has no rows for are due too."""
     deciding = [metric for metric in metrics if metric.weight or metric.gate]
     counted = deciding or metrics
     scored = sum(metric.scored for metric in counted)
@@ -381,26 +260,3 @@ def _counts(tally: Counter[str], intake: Mapping[str, int]) -> dict[str, int]:
     read = intake["read"]
     reconcile("records read", read, parts)
     return {"read": read, **parts}
-
-
-def _equations(
-    tally: Counter[str],
-    intake: Mapping[str, int],
-    judges: Sequence[Judge],
-    metrics: Sequence[MetricSummary],
-) -> dict[str, Any]:
-    return {
-        "counts": _counts(tally, intake),
-        "score_counts": reconcile_scores(tally.total(), judges, metrics),
-    }
-
-
-def _certainty(
-    cases: pl.LazyFrame,
-    scores: pl.LazyFrame,
-    metrics: Sequence[MetricSummary],
-    counted: tuple[pl.DataFrame, Mapping[str, pl.DataFrame]],
-) -> dict[str, Any]:
-    intervals = run_intervals(cases, scores, metrics, *counted)
-    steady = reliability(cases, scores, published_names(metrics))
-    return {**steady, "stability": stability(scores), "intervals": intervals}

@@ -1,9 +1,9 @@
-"""How steady the votes on a metric are: repeats of one model, and models beside each other."""
+"""The stability of the votes on a metric: between repeats of one model, and between models."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -16,10 +16,10 @@ from assizes.judge.verdicts.executions import collect_rows
 
 
 class Stability(BaseModel):
-    """How often two votes on the same headline differ or agree.
+    """How often two votes on the same headline score differ or agree.
 
-    A verdict is the vote's `passed`, else its label, else its value. Shares run 0..1 and are null
-    where no case has two such votes.
+    Votes are compared by their `passed`, else by their label, else by their value. Shares run 0..1
+    and are `null` where no case has two votes of the kind.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -38,6 +38,8 @@ class Stability(BaseModel):
 
 @dataclass(slots=True)
 class _Pairs:
+    """Counts over the pairs of votes on one metric."""
+
     cases: int = 0
     repeats: int = 0
     flips: int = 0
@@ -45,7 +47,8 @@ class _Pairs:
     agreeing: int = 0
     escalated: int = 0
 
-    def add(self, votes: list[Mapping[str, Any]]) -> None:
+    def add(self, votes: Sequence[Mapping[str, Any]]) -> None:
+        """Count all pairs of the scored votes on one case."""
         self.cases += len(votes) > 1
         for vote, other in combinations(votes, 2):
             same = _verdict(vote) == _verdict(other)
@@ -58,7 +61,7 @@ class _Pairs:
 
 
 def stability(scores: pl.LazyFrame) -> tuple[Stability, ...]:
-    """Every metric that was voted on, by judge and name; empty for a run without votes.
+    """The stability of every metric with votes, sorted by judge and name; empty without votes.
 
     Args:
         scores: rows of `scores`, of one run.
@@ -75,7 +78,8 @@ def stability(scores: pl.LazyFrame) -> tuple[Stability, ...]:
     for judge, metric, details in collect_rows(voted).iter_rows():
         body = json.loads(details)
         pairs = pairs_by_metric.setdefault((judge, metric), _Pairs())
-        pairs.add(list(_scored_votes([*body.get("first_votes", ()), *body.get("votes", ())])))
+        votes = [*body.get("first_votes", ()), *body.get("votes", ())]
+        pairs.add([vote for vote in votes if vote["status"] == "scored"])
         pairs.escalated += "escalated" in body
     return tuple(
         Stability(
@@ -88,10 +92,6 @@ def stability(scores: pl.LazyFrame) -> tuple[Stability, ...]:
         )
         for (judge, metric), pairs in sorted(pairs_by_metric.items())
     )
-
-
-def _scored_votes(votes: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    return (vote for vote in votes if vote["status"] == "scored")
 
 
 def _verdict(vote: Mapping[str, Any]) -> object:

@@ -1,4 +1,4 @@
-"""The wide table of seed 004: one row a request, every assessment under its published column."""
+"""The wide table of seed 004: a row for each request, a column for each published assessment."""
 
 from __future__ import annotations
 
@@ -20,25 +20,27 @@ _AVERAGE: Final = "/average"
 
 
 def agent_evaluation_judges() -> tuple[Judge, ...]:
-    """The built-in judges of seed 004, in the order of their columns."""
+    """The built-in judges of seed 004, in the order of their columns in the wide table."""
     return (*map(built_in, yes_no_rubrics()), DocumentRecall(), AgentUsage())
 
 
 def results_frame(
     cases: pl.DataFrame, scores: pl.DataFrame, judges: Sequence[Judge] | None = None
 ) -> pl.DataFrame:
-    """One row for each case: `request_id`, `repetition`, the overall assessment, and the columns of
-    the judges that were heard.
+    """The wide table: one row for each case, with the columns of the judges.
 
-    A column is named by what the run publishes: a rating `<name>/rating`, `/rationale` and
-    `/error_message`; a judge of chunks `<name>/ratings`, `/rationales`, `/error_messages` (lists in
-    the order of retrieval) and `/precision`; a measure by its own name. A judge that did not apply
-    leaves nulls, one that could not be had an error message and nulls.
+    The first columns are `request_id`, `repetition` and those of the overall assessment.
+
+    The columns follow the published names of a run. An answer judge has `<name>/rating`,
+    `/rationale` and `/error_message`; a judge of chunks has `<name>/ratings`, `/rationales`,
+    `/error_messages` (lists in the order of retrieval) and `/precision`; a measure has one column
+    of its own name. The columns of a judge that did not apply hold nulls; those of a judge that
+    failed hold an error message and nulls.
 
     Args:
         cases: rows of `cases`.
         scores: rows of `scores`.
-        judges: those that may have columns, such as those of a court; null: the built-in ones.
+        judges: the judges that may have columns; `None`: the built-in judges of seed 004.
     """
     chosen_judges = agent_evaluation_judges() if judges is None else judges
     lazy = scores.lazy()
@@ -58,7 +60,7 @@ def results_frame(
 
 
 def _columns(metric: Metric, scores: pl.DataFrame) -> pl.DataFrame:
-    """The columns of one metric, with the identity of the case; `scores` are its rows alone."""
+    """The columns of one metric with the identity of the case; `scores` are the metric's rows."""
     name = metric.run_names[0]
     if _PRECISION in name:
         return _chunk_columns(name.split(_PRECISION)[0], scores)
@@ -72,14 +74,14 @@ def _columns(metric: Metric, scores: pl.DataFrame) -> pl.DataFrame:
             _error().alias(f"{stem}/error_message"),
         )
     if metric.scale is Scale.AMOUNT:
-        # The seed's rows bear the plain name, its runs `agent/` before it.
+        # In seed 004 the column has the plain name; the number of a run has `agent/` before it.
         kind = pl.Float64 if metric.name.endswith("_seconds") else pl.Int64
         return headline.select(*CASE, pl.col("raw").cast(kind).alias(metric.name))
     return headline.select(*CASE, pl.col("value").alias(name.removesuffix(_AVERAGE)))
 
 
 def _chunk_columns(stem: str, scores: pl.DataFrame) -> pl.DataFrame:
-    """Lists with one entry a chunk; where the judge failed as a whole, one entry with its error."""
+    """Lists with one entry for each chunk, or one entry with the error where the judge failed."""
     place = pl.col("part").str.strip_prefix("chunk:").cast(pl.Int64, strict=False)
     lists = [f"{stem}/ratings", f"{stem}/rationales", f"{stem}/error_messages"]
     entries = scores.filter((pl.col("part") != "") | (pl.col("status") == "failed"))

@@ -1,1 +1,1 @@
-"""The verdict on one case: gates, root cause, contradictions, and the rows that a case leaves."""
+"""The verdict on one case: gates, root cause, contradictions, and the rows of the case."""

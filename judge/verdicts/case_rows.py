@@ -1,4 +1,4 @@
-"""From hearings to rows: what one case adds to the public tables."""
+"""The verdict on one case, and its rows for the tables `cases`, `scores` and `asks`."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from typing import Any, Final
 
 from assizes.judge.case import Case
 from assizes.judge.catalog import JudgePanel
-from assizes.judge.engine.ask_records import AskRecord, HearingResult
+from assizes.judge.engine.ask_records import HearingResult
 from assizes.judge.protocol import Judge
 from assizes.judge.rows import as_json
 from assizes.judge.score import Metric, Score
-from assizes.judge.verdicts.contradictions import SUSPECT, contradiction
-from assizes.judge.verdicts.crosschecks import contradicted_metrics
-from assizes.judge.verdicts.fixes import suggested_fix
+from assizes.judge.verdicts.contradictions import SUSPECT, contradicted_metrics, contradiction
 from assizes.judge.verdicts.flagged_passes import case_flags, flag_verdict, review_flags
+from assizes.judge.verdicts.root_cause import suggested_fix
 from assizes.judge.verdicts.verdict import CaseVerdict, verdict
 
 MAX_TOOLS: Final = 50
+"""The most tool names in the row of a case."""
+
 MAX_TOOL_NAME: Final = 120
-"""So many tools of a case are kept, in order of their names, and so many characters of a name."""
+"""The most characters of one tool name in the row of a case."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowKey:
-    """Where a case was read: its object and its position in it."""
+    """The place where a case was read: the URI of an object, and the record's position in it."""
 
     run_id: str
     uri: str
@@ -34,7 +35,7 @@ class RowKey:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The rows of one judged case, by table, and its verdict."""
+    """The verdict on one case, and the rows of the case by table name."""
 
     verdict: CaseVerdict
     rows: Mapping[str, list[dict[str, Any]]]
@@ -43,11 +44,17 @@ class Findings:
 def findings(
     row_key: RowKey, case: Case, hearing_results: Sequence[HearingResult], panel: JudgePanel
 ) -> Findings:
-    """The rows of a case that every judge of the court has heard.
+    """The verdict on a case and its rows, after the hearings of all judges.
 
-    The score that a failure is traced to carries the suggested fix in its details; one that its own
-    rationale, or the evidence, contradicts says so there. A pass of a case that speaks to its
-    judges is held back (`assizes.judge.verdicts.flagged_passes`).
+    The score to which a failure is traced holds the suggested fix in its details. A score that is
+    contradicted by its own rationale, or by the evidence, says so under `suspect`. A pass of a case
+    whose text speaks to its judges does not count (`assizes.judge.verdicts.flagged_passes`).
+
+    Args:
+        row_key: where the case was read.
+        case: the case.
+        hearing_results: the scores and asks of each judge.
+        panel: the judges with their weights and thresholds.
     """
     scores = [score for result in hearing_results for score in result.scores]
     case_verdict = verdict(
@@ -58,49 +65,45 @@ def findings(
         {metric.name: metric.gate for metric in panel.metrics if metric.gate},
         has_ground_truth=has_ground_truth(case),
     )
-    apart = panel.flagged_passes == "apart"
-    seen = (*case_flags(case), *review_flags(scores))
-    case_verdict, flags = flag_verdict(case_verdict, seen, apart=apart)
-    at_odds = contradicted_metrics(case, scores)
+    case_verdict, flags = flag_verdict(
+        case_verdict,
+        (*case_flags(case), *review_flags(scores)),
+        apart=panel.flagged_passes == "apart",
+    )
+    contradictions = contradicted_metrics(case, scores)
     key = {"run_id": row_key.run_id, "case_id": case.case_id, "repetition": case.repetition}
-    score_rows = [
-        {
-            **key,
-            **_score_row(
-                result.judge,
-                _annotated_score(result.judge, score, case_verdict.root_cause, at_odds),
-                panel,
-            ),
-        }
+    score_rows = []
+    for result in hearing_results:
+        for score in result.scores:
+            noted = _annotated_score(result.judge, score, case_verdict.root_cause, contradictions)
+            score_rows.append({**key, **_score_row(result.judge, noted, panel)})
+    ask_rows = [
+        {**key, **{field.name: getattr(ask, field.name) for field in fields(ask)}}
         for result in hearing_results
-        for score in result.scores
+        for ask in result.asks
     ]
-    ask_rows = [{**key, **_ask_row(ask)} for result in hearing_results for ask in result.asks]
     case_row = {**key, **_case_row(row_key, case), **_verdict_row(case_verdict), "flags": flags}
     return Findings(case_verdict, {"scores": score_rows, "asks": ask_rows, "cases": [case_row]})
 
 
 def has_ground_truth(case: Case) -> bool:
-    """Whether the case says what the answer should have been; an empty text says nothing."""
+    """Whether the case holds an expected response or expected facts that are not blank."""
     texts = (case.expected.response or "", *case.expected.facts)
     return any(text.strip() for text in texts)
 
 
 def _annotated_score(
-    judge: Judge, score: Score, root_cause: str | None, at_odds: Mapping[str, str]
+    judge: Judge, score: Score, root_cause: str | None, contradictions: Mapping[str, str]
 ) -> Score:
-    why = contradiction(score) or (None if score.part else at_odds.get(score.metric))
-    marked = score.with_details(**{SUSPECT: why}) if why else score
-    return _with_fix(judge, marked, root_cause)
-
-
-def _with_fix(judge: Judge, score: Score, root_cause: str | None) -> Score:
+    """The score with notes in its details: `suspect`, and on the root cause the suggested fix."""
+    why = contradiction(score) or (None if score.part else contradictions.get(score.metric))
+    if why:
+        score = score.with_details(**{SUSPECT: why})
     if score.part or score.metric != root_cause:
         return score
     metric = _metric_of(judge, score.metric)
-    return score.with_details(
-        suggested_fix=suggested_fix(root_cause, metric.run_names if metric else ())
-    )
+    fix = suggested_fix(root_cause, metric.run_names if metric else ())
+    return score.with_details(suggested_fix=fix)
 
 
 def _metric_of(judge: Judge, name: str) -> Metric | None:
@@ -130,10 +133,6 @@ def _score_row(judge: Judge, score: Score, panel: JudgePanel) -> dict[str, Any]:
     }
 
 
-def _ask_row(ask: AskRecord) -> dict[str, Any]:
-    return {field.name: getattr(ask, field.name) for field in fields(ask)}
-
-
 def _case_row(row_key: RowKey, case: Case) -> dict[str, Any]:
     transcript = case.transcript
     usage = transcript.agent_usage()
@@ -153,14 +152,9 @@ def _case_row(row_key: RowKey, case: Case) -> dict[str, Any]:
         "agent_input_tokens": usage and usage.input_tokens,
         "agent_output_tokens": usage and usage.output_tokens,
         "agent_cost_usd": transcript.cost_usd(),
-        "tools": _tools(case),
+        # Calls of a sub-agent within a call are not the agent's own.
+        "tools": sorted({call.name[:MAX_TOOL_NAME] for _, call in transcript.calls()})[:MAX_TOOLS],
     }
-
-
-def _tools(case: Case) -> list[str]:
-    """The distinct names of the tools that the agent called; calls within a call are not its own."""
-    names = {call.name[:MAX_TOOL_NAME] for _, call in case.transcript.calls()}
-    return sorted(names)[:MAX_TOOLS]
 
 
 def _verdict_row(case_verdict: CaseVerdict) -> dict[str, Any]:

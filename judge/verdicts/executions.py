@@ -1,6 +1,7 @@
-"""The rows of `cases` as executions of an agent: what became of each, how long it took.
+"""The rows of the table `cases` as executions of the agent: their states and their latency.
 
-A skipped case was never judged and is no execution. Every other row is one, repetitions too.
+A skipped case was never judged and is not an execution. Every other row is an execution, also each
+repetition of a case.
 """
 
 from __future__ import annotations
@@ -12,23 +13,23 @@ import polars as pl
 from assizes.judge.statistics.exact import rounded_value, unrounded_mean
 
 PASS_FLAGGED = "pass_flagged"
-"""State, and first of the flags, of a pass that does not count."""
+"""State of a pass that does not count, and the first of the flags in its row."""
 
 CASE = ("case_id", "repetition")
-"""The identity of a row of `cases` within a run."""
+"""The columns that identify a row of `cases` within a run."""
 
 
 def collect_rows(frame: pl.LazyFrame) -> pl.DataFrame:
-    """The rows of a query, computed in batches: memory follows the result, not the run."""
+    """The rows of a query, computed in batches: memory grows with the result, not with the run."""
     return frame.collect(engine="streaming")
 
 
 def states(cases: pl.LazyFrame) -> pl.LazyFrame:
-    """Cases with a column `state`: `passed`, `failed`, `pass_flagged`, `undecided`, `errored` or
-    `skipped`.
+    """The cases with one more column, `state`.
 
-    `undecided` is a judged case to which no gate applied, `pass_flagged` one whose pass is not
-    believed (`assizes.judge.verdicts.flagged_passes`); both count as not passed.
+    The states are `passed`, `failed`, `pass_flagged`, `undecided`, `errored` and `skipped`. A
+    judged case to which no gate applied is `undecided`; a case whose pass does not count is
+    `pass_flagged` (`assizes.judge.verdicts.flagged_passes`). Both count as not passed.
     """
     state = (
         pl.when(pl.col("status").is_in(["skipped", "errored"]))
@@ -45,13 +46,14 @@ def states(cases: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def executions(cases: pl.LazyFrame) -> pl.LazyFrame:
-    """Every case that was not skipped, with its `state`."""
+    """The cases that were not skipped, with their column `state`."""
     return states(cases).filter(pl.col("state") != "skipped")
 
 
 class Latency(NamedTuple):
-    """Latencies of the agent over executions, each being the median over the turns of one
-    conversation, in milliseconds; null where none was measured.
+    """Latency figures over executions, in milliseconds; `None` where no latency was measured.
+
+    The latency of one execution is the median over the turns of its conversation.
     """
 
     p50: float | None
@@ -63,7 +65,7 @@ class Latency(NamedTuple):
 def agent_latency(executed: pl.LazyFrame) -> Latency:
     """The latency figures of a run; percentiles interpolate linearly between neighbours.
 
-    100, 200 .. 2000 has a p95 of 1905 (DuckDB: `quantile_cont`).
+    The p95 of 100, 200 .. 2000 is 1905, as DuckDB's `quantile_cont` has it.
     """
     latencies = _latencies(executed)
     longest = latencies.max()
@@ -76,12 +78,12 @@ def agent_latency(executed: pl.LazyFrame) -> Latency:
 
 
 def latency_quantile(executed: pl.LazyFrame, share: float) -> float | None:
-    """One percentile of it, at a share 0..1; null where none was measured."""
+    """The quantile of the latencies at a share 0..1, in milliseconds; `None` without a latency."""
     return quantile(_latencies(executed), share)
 
 
 def quantile(numbers: pl.Series, share: float) -> float | None:
-    """The number below which a share 0..1 of the known ones lies; null where none is known."""
+    """The number below which a share 0..1 of the known numbers lies; `None` without a number."""
     value = numbers.quantile(share, interpolation="linear")
     return None if value is None else rounded_value(value)
 

@@ -1,7 +1,7 @@
-"""The gates of one case: each family of judges rules for itself, then the rulings are put together.
+"""The gates of one case: each family of judges gives one ruling, and the rulings are combined.
 
-Seed 002: every judge that applies must pass. Seed 004: one no fails the case and has a root cause;
-without a no, a rating that could not be had leaves the case undecided.
+Seed 002: every judge that applies must pass. Seed 004: one no fails the case, with a root cause;
+without a no, a missing rating leaves the case undecided.
 """
 
 from __future__ import annotations
@@ -16,20 +16,25 @@ from assizes.judge.score import Score
 from assizes.judge.verdicts.root_cause import rationale, root_cause
 
 NO_OUTCOMES = "no_outcomes"
-"""Error code of a checklist that was due but of which the judge produced nothing."""
+"""Error code of a checklist that the case has, but for which the judge gave no valid finding."""
 
 CaseGate = Literal["expected_outcomes", "overall_score", "all_judges", "quality", "all", "error"]
+"""The gate that decided a case; `all` where several families passed it together."""
 
 _REASON_CHARS = 200
+"""The most characters of one reason in a text."""
+
 _REASONS = 3
+"""The most reasons in the text of a skipped case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """What one family of judges holds of a case to which it applies.
+    """The decision of one family of judges on a case to which the family applies.
 
-    `passed` is null where nothing could decide; `error` then may say what could not be had. `words`
-    say what it was decided by, `remarks` what else is worth a mention.
+    `passed` is `None` where nothing could decide; then `error` may name the metrics without a
+    score. `words` says what decided, for the summary line of the case; `remarks` are further notes
+    there. `overall_score` and `tier_scores` run 0..100.
     """
 
     gate: CaseGate | None
@@ -44,51 +49,55 @@ class Ruling:
 
 
 def points(number: float) -> float:
-    """A number of points as it is stored and compared: 2 decimals, free of float noise."""
+    """A number of points 0..100 as it is stored and compared: 2 decimals, without float noise."""
     # Nine decimals first: 74.99999999999999 is 75 with float noise, and ties must not hang on it.
     return round(round(number, 9), 2)
 
 
 def success(score: Score) -> bool | None:
-    """Whether a finding is good: its own `passed`, else what its word says; null without either."""
+    """Whether a score is a success: its `passed`, else its label; `None` where neither decides."""
     if score.passed is not None:
         return score.passed
     return {"yes": True, "pass": True, "no": False}.get(score.label or "")
 
 
 def judges_ruling(due: Sequence[Score]) -> Ruling | None:
-    """Seed 002: passed when every judge that applied passed; the score is 100 x their mean.
+    """The ruling of seed 002: passed when every judge that applied passed.
+
+    The overall score is 100 x the mean of the values. `None` when no judge applied.
 
     Args:
-        due: the headlines of the judges that gate so; skipped ones do not count.
+        due: the headline scores of the judges with the gate `judges`; skipped scores do not count.
     """
     if error := error_of(due):
         return Ruling("all_judges", None, "", error=error)
     applied = [score for score in due if score.status == "scored"]
     if not applied:
         return None
-    passed = all(success(score) is True for score in applied)
-    pass_count = sum(success(score) is True for score in applied)
+    not_passed = [score.metric for score in applied if success(score) is not True]
+    pass_count = len(applied) - len(not_passed)
     values = [score.value for score in applied if score.value is not None]
     mean = points(math.fsum(values) / len(values) * 100) if values else None
     return Ruling(
         gate="all_judges",
-        passed=passed,
+        passed=not not_passed,
         words=f"{pass_count} of {_judges(len(applied))} passed, mean {mean}",
         overall_score=mean,
-        remarks=tuple(f"failed {score.metric}" for score in applied if success(score) is not True),
+        remarks=tuple(f"failed {name}" for name in not_passed),
     )
 
 
 def quality_ruling(
     due: Sequence[Score], declared: Sequence[str], *, has_ground_truth: bool
 ) -> Ruling | None:
-    """Seed 004: any no fails the case; else any error leaves it undecided; else it passed.
+    """The ruling of seed 004: a no fails the case; else an error leaves it undecided.
+
+    `None` when no judge applied.
 
     Args:
-        due: the headlines of the judges that gate so; skipped ones do not count.
-        declared: their metrics in the order of the court.
-        has_ground_truth: whether the case says what the answer should have been.
+        due: the headline scores of the judges with the gate `quality`; skipped scores do not count.
+        declared: the metrics of these judges, in the order of the configured judges.
+        has_ground_truth: whether the case holds an expected response or expected facts.
     """
     applied = [score for score in due if score.status == "scored"]
     error = error_of(due)
@@ -116,6 +125,7 @@ def _judges(count: int, noun: str = "judge") -> str:
 
 
 def _quality_remarks(failed: Mapping[str, Score], cause: str | None) -> tuple[str, ...]:
+    """The root cause with its rationale, then the other failed metrics."""
     if cause is None:
         return ()
     why = _short(rationale(failed[cause].details))
@@ -124,7 +134,7 @@ def _quality_remarks(failed: Mapping[str, Score], cause: str | None) -> tuple[st
 
 
 def passed_of(rulings: Sequence[Ruling]) -> bool | None:
-    """False when any family failed the case; else null when any is undecided; else true."""
+    """False when a family failed the case; else `None` when a family is undecided; else true."""
     decisions = [ruling.passed for ruling in rulings]
     if False in decisions:
         return False
@@ -132,14 +142,14 @@ def passed_of(rulings: Sequence[Ruling]) -> bool | None:
 
 
 def gate_of(rulings: Sequence[Ruling]) -> CaseGate | None:
-    """What decided: the gate of the only family, else of the first that failed, else `all`."""
+    """The gate that decided: that of the only family, or of the first failed family, else `all`."""
     if len(rulings) == 1:
         return rulings[0].gate
     return next((ruling.gate for ruling in rulings if ruling.passed is False), "all")
 
 
 def error_of(due: Sequence[Score]) -> str | None:
-    """Which metrics could not be had, by error code; null when all could."""
+    """The metrics without a score because their judge failed, by error code; `None` without any."""
     failed = [
         score
         for score in due
@@ -164,7 +174,7 @@ def _short(text: str) -> str:
 
 
 def why_skipped(due: Sequence[Score]) -> str:
-    """The reasons for which nothing applied, each once."""
+    """The reasons why no metric applied to the case, each reason once."""
     reasons = list(dict.fromkeys(_short(score.reason) for score in due if score.reason))
     more = f"; and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
     return "; ".join(reasons[:_REASONS]) + more or "nothing was judged"

@@ -1,9 +1,10 @@
 """The verdict on one case: its scores become a number 0..100, a gate, and one line for people.
 
-Three families of judges may sit. The conversation judge (seed 001): the checklist of expected
-outcomes decides, the overall score only where there is no checklist; labels and binary metrics
-describe, they never decide. The judges of seeds 002 and 003, and the quality judges of seed 004,
-rule as `assizes.judge.verdicts.gates` says. A case passes when every family that applies to it passes it.
+A run may use three families of judges. For the conversation judge (seed 001) the checklist of
+expected outcomes decides a case; the overall score decides only where there is no checklist, and
+labels and binary metrics never decide. The rules for the judges of seeds 002 and 003, and for the
+quality judges of seed 004, are in `assizes.judge.verdicts.gates`. A case passes when every family
+that applies to the case passes it.
 """
 
 from __future__ import annotations
@@ -29,23 +30,32 @@ from assizes.judge.verdicts.gates import (
 )
 
 MISSING_SCORE = "missing_score"
-"""Error code of a gating metric for which no score was handed in."""
+"""Error code of a gating metric for which no judge gave a score."""
 
 STRONG = 4
-"""From this level on the best metric is worth a mention."""
+"""The lowest level (0..5) at which the summary line names the best metric."""
+
+_WORDS = {True: "PASSED", False: "FAILED", None: "NOT DECIDED"}
 
 CaseStatus = Literal["judged", "errored", "skipped"]
 
 
 @dataclass(frozen=True, slots=True)
 class CaseVerdict:
-    """What is held of one case.
+    """The verdict on one case.
 
-    `overall_score` and `tier_scores` run 0..100 with 2 decimals. `score_passed` says whether the
-    overall score reached the threshold, whatever gate decided `passed`; null where it is a mean of
-    judges with thresholds of their own. `passed` is null for a case to which nothing applied,
-    false for one whose judge could not be had, but null where only the yes/no gate lacks a rating.
-    `root_cause` names the quality metric that a failure is traced to.
+    Attributes:
+        overall_score: 0..100 with 2 decimals; `None` where there is no score to average.
+        score_passed: whether the overall score reached the threshold, whatever gate decided the
+            case; `None` where the score is a mean of judges with thresholds of their own.
+        passed: the decision. `None` for a case to which nothing applied, and where only the yes/no
+            gate lacks a rating; false where any other judge failed to answer.
+        gate: the gate that decided.
+        status: whether the case was judged, errored or skipped.
+        error: the metrics without a score, by error code.
+        root_cause: the quality metric to which a failure is traced.
+        summary: one line for people.
+        tier_scores: the overall score of each tier, 0..100 with 2 decimals.
     """
 
     overall_score: float | None
@@ -63,11 +73,11 @@ def overall_score(raw_by_metric: Mapping[str, float], weights: Mapping[str, floa
     """Sum of (metric score / 5) x normalised weight x 100, 2 decimals (seed 001).
 
     Args:
-        raw_by_metric: levels 0..5; pass and fail of a binary metric are 5 and 0.
+        raw_by_metric: the level 0..5 of each metric; pass and fail of a binary metric are 5 and 0.
         weights: positive shares of any size; they are normalised here.
 
     Raises:
-        ValueError: when a weighted metric has no level, or the weights sum to nothing.
+        ValueError: when a weighted metric has no level, or the sum of the weights is not positive.
     """
     absent = sorted(weights.keys() - raw_by_metric.keys())
     if absent:
@@ -91,12 +101,13 @@ def verdict(
     """The verdict on the scores of one case.
 
     Args:
-        scores: headlines and parts of every judge; only headlines named in `weights` are weighed.
-        weights: share of each metric in the overall score.
-        pass_threshold: overall score 0..100 that passes a case without a checklist, inclusive.
+        scores: headline scores and parts of every judge; only headlines in `weights` are weighted.
+        weights: the share of each metric in the overall score.
+        pass_threshold: the overall score 0..100 that passes a case without a checklist, inclusive.
         tiers: the tier of each metric.
-        gates: the metrics that gate in another way than by weight, in the order of the court.
-        has_ground_truth: whether the case says what the answer should have been.
+        gates: the gate of each metric that decides otherwise than by weight, in the order of the
+            configured judges.
+        has_ground_truth: whether the case holds an expected response or expected facts.
     """
     headlines = [score for score in scores if not score.part]
     weighed = _weighed_scores(headlines, weights, gates)
@@ -105,7 +116,7 @@ def verdict(
     if judges is not None and weights:
         judges = replace(judges, overall_score=None)
     rulings = (
-        _conversation(scores, weighed, (weights, tiers), pass_threshold),
+        _conversation_ruling(scores, weighed, weights, tiers, pass_threshold),
         judges,
         quality_ruling(of_quality, list(gates), has_ground_truth=has_ground_truth),
     )
@@ -118,8 +129,9 @@ def verdict(
 def _weighed_scores(
     headlines: Sequence[Score], weights: Mapping[str, float], gates: Mapping[str, Gate]
 ) -> dict[str, Score]:
-    """What the conversation judge owes, its checklist among it; without any judge that gates,
-    whatever there is.
+    """The headline scores that the conversation judge owes, with its checklist where there is one.
+
+    In a run without any gating metric these are all headline scores.
     """
     by_metric = {score.metric: score for score in headlines}
     if not weights and not gates:
@@ -129,7 +141,7 @@ def _weighed_scores(
 
 
 def _due(headlines: Sequence[Score], gates: Mapping[str, Gate], gate: Gate) -> list[Score]:
-    """The headlines that gate so, with a failed one for each that was never handed in."""
+    """The headline scores of the metrics with this gate; a failed score for each missing one."""
     due_scores = [score for score in headlines if gates.get(score.metric) == gate]
     names = {score.metric for score in due_scores}
     absent = [name for name, of in gates.items() if of == gate and name not in names]
@@ -140,28 +152,37 @@ def _missing_score(metric: str) -> Score:
     return Score.failed(metric, "no judge scored it", MISSING_SCORE)
 
 
-def _conversation(
+def _conversation_ruling(
     scores: Sequence[Score],
     due: Mapping[str, Score],
-    shares: tuple[Mapping[str, float], Mapping[str, str]],
+    weights: Mapping[str, float],
+    tiers: Mapping[str, str],
     pass_threshold: float,
 ) -> Ruling | None:
-    """Seed 001: the checklist decides, else the overall score; null when nothing applies."""
-    weights, tiers = shares
+    """Seed 001: the checklist decides, else the overall score; `None` when nothing applies."""
     if error := error_of(list(due.values())):
         return Ruling("overall_score", None, "", error=error)
     if not any(score.status == "scored" for score in due.values()):
         return None
-    outcomes = _outcomes(scores, due.get(OUTCOMES))
+    checklist = due.get(OUTCOMES)
+    outcomes: list[Score] = []
+    if checklist is not None and checklist.status == "scored":
+        outcomes = [score for score in scores if score.metric == OUTCOMES and score.part]
     scored_metrics = [due[name] for name in weights if due[name].status == "scored"]
     levels = {score.metric: _level(score) for score in scored_metrics}
     total = _overall(levels, weights)
     score_passed = None if total is None else total >= round(pass_threshold, 9)
-    gate, passed = _gate(outcomes, score_passed)
+    gate: CaseGate | None = None if score_passed is None else "overall_score"
+    passed = score_passed
+    words = "no weighted score" if total is None else f"score {total}, needs {pass_threshold}"
+    if outcomes:
+        pass_count = sum(outcome.passed is True for outcome in outcomes)
+        gate, passed = "expected_outcomes", pass_count == len(outcomes)
+        words = f"{pass_count} of {len(outcomes)} expected outcomes"
     return Ruling(
         gate=gate,
         passed=passed,
-        words=_outcome_words(outcomes) if outcomes else _score_words(total, pass_threshold),
+        words=words,
         overall_score=total,
         score_passed=score_passed,
         remarks=tuple(_remarks(scored_metrics, total, outcomes)),
@@ -170,7 +191,7 @@ def _conversation(
 
 
 def _combine_rulings(rulings: Sequence[Ruling]) -> CaseVerdict:
-    """One verdict of several rulings; errored only when a ruling that is missing could turn it."""
+    """One verdict from several rulings; errored only if a missing ruling could still change it."""
     deciding = [ruling for ruling in rulings if ruling.gate] or rulings
     passed = passed_of(deciding)
     error = "; ".join(ruling.error for ruling in rulings if ruling.error) or None
@@ -188,13 +209,13 @@ def _combine_rulings(rulings: Sequence[Ruling]) -> CaseVerdict:
         status="judged",
         error=error,
         root_cause=next((ruling.root_cause for ruling in rulings if ruling.root_cause), None),
-        summary=", ".join((f"{_word(passed)} ({words})", *remarks)),
+        summary=", ".join((f"{_WORDS[passed]} ({words})", *remarks)),
         tier_scores=rulings[0].tier_scores,
     )
 
 
 def _level(score: Score) -> float:
-    """The score on 0..5, whatever its own scale."""
+    """The score as a level 0..5, whatever the scale of its metric."""
     return score.value * 5 if score.value is not None else score.raw or 0.0
 
 
@@ -207,45 +228,16 @@ def _skipped_verdict(reason: str) -> CaseVerdict:
     return CaseVerdict(None, None, None, None, "skipped", None, None, summary, {})
 
 
-def _outcomes(scores: Sequence[Score], checklist: Score | None) -> list[Score]:
-    """The entries of the checklist; none when it was not due or not produced."""
-    if checklist is None or checklist.status != "scored":
-        return []
-    return [score for score in scores if score.metric == OUTCOMES and score.part]
-
-
 def _overall(levels: Mapping[str, float], weights: Mapping[str, float]) -> float | None:
-    """Over the metrics that apply; null when none of them carries weight."""
+    """The overall score over the metrics that apply; `None` when none of them has a weight."""
     applying = {name: weights[name] for name in levels}
     return overall_score(levels, applying) if math.fsum(applying.values()) > 0 else None
-
-
-def _gate(
-    outcomes: Sequence[Score], score_passed: bool | None
-) -> tuple[CaseGate | None, bool | None]:
-    if outcomes:
-        return "expected_outcomes", all(outcome.passed is True for outcome in outcomes)
-    if score_passed is not None:
-        return "overall_score", score_passed
-    return None, None
-
-
-def _word(passed: bool | None) -> str:
-    return {True: "PASSED", False: "FAILED", None: "NOT DECIDED"}[passed]
-
-
-def _outcome_words(outcomes: Sequence[Score]) -> str:
-    held = sum(outcome.passed is True for outcome in outcomes)
-    return f"{held} of {len(outcomes)} expected outcomes"
-
-
-def _score_words(total: float | None, pass_threshold: float) -> str:
-    return "no weighted score" if total is None else f"score {total}, needs {pass_threshold}"
 
 
 def _remarks(
     scored_metrics: Sequence[Score], total: float | None, outcomes: Sequence[Score]
 ) -> Iterator[str]:
+    """Further notes for the summary line: the score, the weakest and strongest metric, failures."""
     if outcomes and total is not None:
         yield f"score {total}"
     levelled = [score for score in scored_metrics if score.passed is None]

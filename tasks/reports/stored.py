@@ -7,7 +7,7 @@ from typing import Any
 
 from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.config.run import ReportConfig
-from assizes.judge.summary.summary import RunSummary
+from assizes.judge.summary.run_summary import RunSummary
 from assizes.tasks.reports import formatting
 from assizes.tasks.reports.data.case_page import case_table_rows, conversations
 from assizes.tasks.reports.data.report import report_data, verdict_with_attribution

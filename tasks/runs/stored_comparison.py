@@ -12,7 +12,7 @@ from assizes.judge.comparison.compare import RunComparison, RunData, compare, ga
 from assizes.judge.config.diff import TRUTH
 from assizes.judge.config.run import ComparisonConfig
 from assizes.judge.rows import as_json
-from assizes.judge.summary.summary import RunSummary
+from assizes.judge.summary.run_summary import RunSummary
 from assizes.tasks.runs.anchor_runs import nearest_anchor_run
 from assizes.tasks.runs.baselines import RULES, baseline_by_rule
 from assizes.tasks.runtime.failpoints import failpoint

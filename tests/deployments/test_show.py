@@ -11,7 +11,7 @@ import pytest
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.rows import frame
 from assizes.judge.summary.published_numbers import run_metrics
-from assizes.judge.verdicts.fixes import GENERATION_FIX
+from assizes.judge.verdicts.root_cause import GENERATION_FIX
 from assizes.tasks.store import open_store
 from tests.command import assizes
 from tests.tasks.reports.sample_families import RUN_ID, families_run

@@ -16,7 +16,8 @@ from assizes.judge.config.run import (
 )
 from assizes.judge.rows import as_json, frame
 from assizes.judge.score import LABELS
-from assizes.judge.summary.summary import RunSummary, summarise
+from assizes.judge.summary.run_summary import RunSummary
+from assizes.judge.summary.summary import summarise
 
 RUN = "run"
 

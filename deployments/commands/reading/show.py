@@ -71,7 +71,7 @@ def show_run(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) 
     Raises:
         UnknownRun: the store has no such run.
     """
-    from assizes.judge.summary.summary import RunSummary
+    from assizes.judge.summary.run_summary import RunSummary
 
     with opened_store(file, uri) as store:
         record = store.run(run_id)

@@ -1,8 +1,8 @@
-"""The judge interface of seed 002, so that a judge written for it can sit in a court.
+"""The judge interface of seed 002: a judge written for it can take part in a run.
 
-A `BaseJudge` looks at a question, an answer with its steps, and what was expected; it answers with
-one result or none. Inside `evaluate` it may do what it likes, also call a model: then neither the
-reply cache nor the limits of a run know of it. The built-in judges ask by `assizes.judge.protocol` instead.
+A `BaseJudge` reads a question, an answer with its steps, and the expected values; it returns one
+result or `None`. Its `evaluate` may do anything, also call a model: then neither the reply cache
+nor the limits of the run see that call. The built-in judges ask through `assizes.judge.protocol`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from assizes.judge.score import Metric, Scale, Score
 
 
 class EvaluationStrategy(StrEnum):
-    """What of a conversation a judge looks at (seed 002)."""
+    """Which part of a conversation a judge evaluates (seed 002)."""
 
     FINAL_RESPONSE = "final_response"
     """The final response only."""
@@ -33,10 +33,10 @@ class EvaluationStrategy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JudgeResult:
-    """What a judge of seed 002 answers.
+    """The result of a judge of seed 002.
 
-    `score` is 0..1; `passed`: the score reached the judge's threshold; `reasoning` is for people;
-    `metadata` holds sub-scores as `{"score", "reasoning"}` and extracted values.
+    `score` is 0..1. `passed` says that the score reached the judge's threshold. `reasoning` is text
+    for people. `metadata` holds extracted values, and sub-scores as `{"score", "reasoning"}`.
     """
 
     score: float
@@ -46,10 +46,11 @@ class JudgeResult:
 
 
 class BaseJudge(ABC):
-    """A judge as seed 002 has it: a subclass says its name and strategy, and evaluates.
+    """A judge as seed 002 defines it: a subclass sets `name` and `strategy` and writes `evaluate`.
 
-    It keeps the `Judge` protocol: one metric of its name, with a part for each sub-score in the
-    result's metadata. Named `module:Class` in [judge] judges it takes part in a run.
+    The class keeps the `Judge` protocol: it promises one metric of the judge's name, with a part
+    for each sub-score in the result's metadata. A subclass takes part in a run when [judge] judges
+    names it as `module:Class`.
     """
 
     name: str = "base_judge"
@@ -63,17 +64,18 @@ class BaseJudge(ABC):
         output_data: dict[str, Any],
         expected: dict[str, Any] | None = None,
     ) -> JudgeResult | None:
-        """The result; null where the judge does not apply.
+        """The result for one case; `None` where the judge does not apply.
 
         Args:
-            input_data: `question`, all `questions`, `context` (the agent's instructions).
-            output_data: `response` and `steps`: each a `name`, `input`, `output`, `tool_calls`.
-            expected: what was expected, by field; a field that is not specified has no key.
+            input_data: `question` (the last one), all `questions`, `context` (the agent's
+                instructions).
+            output_data: `response` and `steps`; a step has `name`, `input`, `output`, `tool_calls`.
+            expected: the expected values by field; a field that is not specified has no key.
         """
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """One fraction of the judge's name, which a case needs to pass."""
+        """One metric 0..1 with the judge's name; a case passes only when this metric passes."""
         return (
             Metric(
                 name=self.name,
@@ -85,11 +87,11 @@ class BaseJudge(ABC):
         )
 
     def missing(self, case: Case) -> str | None:
-        """It says itself whether it applies, by its result."""
+        """No case is skipped here: `evaluate` returns `None` where the judge does not apply."""
         return None
 
     def judge(self, case: Case) -> list[Score]:
-        """The result as a headline with parts; skipped where there is none."""
+        """The result as a headline score with parts; one skipped score where there is no result."""
         result = self.evaluate(*as_data(case))
         if result is None:
             return [Score.skipped(self.name, "the judge does not apply to this case")]
@@ -101,10 +103,13 @@ class BaseJudge(ABC):
         headline = self._score(result.score, details)
         if headline.status == "scored":
             headline = replace(headline, passed=result.passed)
-        return [headline, *(self._part(key, sub) for key, sub in sorted(subs.items()))]
-
-    def _part(self, key: str, sub: Mapping[str, Any]) -> Score:
-        return self._score(sub["score"], {"reasoning": str(sub.get("reasoning", ""))}, key)
+        return [
+            headline,
+            *(
+                self._score(sub["score"], {"reasoning": str(sub.get("reasoning", ""))}, key)
+                for key, sub in sorted(subs.items())
+            ),
+        ]
 
     def _score(self, raw_score: float, details: Mapping[str, Any], part: str = "") -> Score:
         if not math.isfinite(raw_score):
@@ -116,14 +121,14 @@ class BaseJudge(ABC):
 
 
 def clamp_score(raw_score: float) -> tuple[float, list[str]]:
-    """A score on 0..1, 9 decimals, and a warning where it was not on it."""
+    """The score limited to 0..1 (9 decimals), with a warning if it was outside that range."""
     value = round(min(max(float(raw_score), 0.0), 1.0), 9)
     inside = 0 <= raw_score <= 1
     return value, [] if inside else [f"score {raw_score:g} is outside 0..1, taken as {value:g}"]
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON can hold it: what it has no form for becomes its text."""
+    """The value as JSON can hold it; a value that JSON cannot express becomes its text."""
     return json.loads(json.dumps(value, default=str), parse_constant=str)
 
 

@@ -1,4 +1,4 @@
-"""The agent-step judges of seed 002, as the catalogue lists them."""
+"""The catalogue entries of the agent-step judges (seed 002)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
-"""The response quality judge (seed 002): does the answer do what was expected, on what was found?"""
+"""The response quality judge (seed 002): does the final response do what is expected of it, and is
+it supported by what the agent's steps returned?
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from assizes.judge.case import Case, Expected
 from assizes.judge.evidence.steps import AgentStep, final_response, requests, steps_of
@@ -14,7 +16,6 @@ from assizes.judge.families.agent_steps.step_scores import (
     StepJudge,
     StepReply,
     SubFinding,
-    finding_without_asks,
     is_null,
     reply_rule,
     shorten_text,
@@ -27,6 +28,7 @@ from assizes.judge.protocol import Prompt, Steps, ask
 WEIGHTS: Final = {"relevance": 0.5, "faithfulness": 0.5}
 
 MAX_SHOWN: Final = 2000
+"""The most characters of a response, or of an expectation, in the details of a score."""
 
 SYSTEM: Final = f"""\
 You judge the final response of an AI agent to its user. You see the agent's instructions with the user's permissions, the user's requests, what a good response does, the agent's steps, and the response.
@@ -42,7 +44,7 @@ You judge the final response of an AI agent to its user. You see the agent's ins
 REFUSAL_EXPECTED: Final = (
     "Nothing may be answered: the response politely refuses and gives away nothing."
 )
-"""What is expected of a response where the case says `null`."""
+"""The expectation that a model reads where `expected.response_quality` is the text `null`."""
 
 
 class ResponseReply(StepReply):
@@ -54,7 +56,7 @@ class ResponseReply(StepReply):
 
 @dataclass(frozen=True, slots=True)
 class ResponseEvidence:
-    """What the response judge asks about; `refusal`: nothing may be answered."""
+    """The facts of the response judge's ask; `refusal` says that the agent must not answer."""
 
     context: str
     requests: tuple[str, ...]
@@ -74,12 +76,12 @@ class ResponseQualityJudge(StepJudge):
     prompts = (SYSTEM, REFUSAL_EXPECTED)
 
     def missing_expectation(self, expected: Expected) -> str | None:
-        """Runs where `response_quality` says something."""
+        """The judge needs an `expected.response_quality` that is not blank."""
         expectation = (expected.response_quality or "").strip()
         return None if expectation else "no expected.response_quality"
 
     def evaluate(self, case: Case) -> Steps[StepFinding]:
-        """An empty response by program; else one ask."""
+        """One ask; an empty response is scored without a model."""
         expected = (case.expected.response_quality or "").strip()
         refusal = is_null(expected)
         response = final_response(case.transcript)
@@ -91,7 +93,7 @@ class ResponseQualityJudge(StepJudge):
         }
         if not response:
             reason = "Rightly answered nothing" if refusal else "The response is empty"
-            return finding_without_asks(StepFinding(1.0 if refusal else 0.0, reason, details))
+            return StepFinding(1.0 if refusal else 0.0, reason, details)
         evidence = ResponseEvidence(
             context=(case.transcript.system or "").strip() or NOT_CAPTURED,
             requests=user_requests,
@@ -100,12 +102,8 @@ class ResponseQualityJudge(StepJudge):
             steps=steps_of(case.transcript),
             response=response,
         )
-        return _ask_model(evidence, details)
-
-
-def _ask_model(evidence: ResponseEvidence, details: dict[str, Any]) -> Steps[StepFinding]:
-    reply = yield from ask(Prompt(SYSTEM, _user_message(evidence)), ResponseReply, evidence)
-    return weighted_finding({name: getattr(reply, name) for name in WEIGHTS}, WEIGHTS, details)
+        reply = yield from ask(Prompt(SYSTEM, _user_message(evidence)), ResponseReply, evidence)
+        return weighted_finding(reply, WEIGHTS, details)
 
 
 def _user_message(evidence: ResponseEvidence) -> str:

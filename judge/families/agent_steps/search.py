@@ -1,6 +1,6 @@
-"""The search judge (seed 002): did the agent's searches find what the request and the case need?
+"""The search judge (seed 002): did the agent's searches find what the user and the case ask for?
 
-How many of the expected results were found is counted by program and shown to the model.
+Code counts how many of the expected results were found; the model reads that count as a fact.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from assizes.judge.families.agent_steps.step_scores import (
     StepReply,
     SubFinding,
     call_texts,
-    finding_without_asks,
     is_null,
+    negative_case_finding,
     reply_rule,
     short_texts,
     shown_steps,
@@ -74,10 +74,10 @@ class SearchReply(StepReply):
 
 @dataclass(frozen=True, slots=True)
 class SearchEvidence:
-    """What the search judge asks about.
+    """The facts of the search judge's ask.
 
-    `expected` holds the results that were due, or one description in words; `covered` says of each
-    whether it was found, and is empty for a description.
+    `expected` holds the expected results, or one description of them in words. `covered` says for
+    each expected result whether it was found; it is empty for a description.
     """
 
     requests: tuple[str, ...]
@@ -88,7 +88,7 @@ class SearchEvidence:
 
     @property
     def coverage(self) -> float | None:
-        """The share of the expected results that were found; null where it cannot be counted."""
+        """The share 0..1 of the expected results that were found; `None` for a description."""
         return math.fsum(self.covered) / len(self.covered) if self.covered else None
 
 
@@ -103,42 +103,47 @@ class SearchJudge(StepJudge):
     options: SearchOptions
 
     def missing_expectation(self, expected: Expected) -> str | None:
-        """Runs where `search_results` is given; an empty list is given, a blank text is not."""
+        """The judge needs `expected.search_results`: a list, also an empty one, or a text."""
         value = expected.search_results
         is_given = value.strip() != "" if isinstance(value, str) else value is not None
         return None if is_given else "no expected.search_results"
 
     def evaluate(self, case: Case) -> Steps[StepFinding]:
-        """`null` is judged on calls, an empty list on results, both by program; else one ask."""
+        """One ask, unless code decides: `null` forbids searches, an empty list forbids results."""
         steps = steps_of_tools(steps_of(case.transcript), self.options.tools)
         results = tuple(item for step in steps for item in found_items(step))
         user_requests = requests(case.transcript)
         expected = case.expected.search_results
         expected_results = _expected_results(expected)
-        details = {
+        details: dict[str, Any] = {
             "question": user_requests[-1] if user_requests else "",
             "expected_results": "null" if is_null(expected) else short_texts(expected_results),
             "extracted_results": short_texts(results),
         }
         if is_null(expected):
-            return finding_without_asks(_negative_case_finding(steps, details))
+            return negative_case_finding(
+                steps,
+                call_texts(steps),
+                details,
+                fault="Should not search but did",
+                merit="Rightly did not search",
+            )
         if not expected_results:
-            return finding_without_asks(_empty_search_finding(steps, results, details))
+            return _empty_search_finding(steps, results, details)
         if not steps:
-            reason = f"no search: results expected, but none of {_tools(self.options)} was called"
-            return finding_without_asks(StepFinding(0.0, reason, details))
-        covered = (
-            ()
-            if isinstance(expected, str) and expected_results == (expected.strip(),)
-            else _coverage_flags(expected_results, results)
-        )
-        return _ask_model(
-            SearchEvidence(user_requests, expected_results, results, steps, covered), details
-        )
+            tools = ", ".join(self.options.tools) or "no tool"
+            reason = f"no search: results expected, but none of {tools} was called"
+            return StepFinding(0.0, reason, details)
+        described = isinstance(expected, str) and expected_results == (expected.strip(),)
+        covered = () if described else _coverage_flags(expected_results, results)
+        evidence = SearchEvidence(user_requests, expected_results, results, steps, covered)
+        reply = yield from ask(Prompt(SYSTEM, _user_message(evidence)), SearchReply, evidence)
+        details["counted_coverage"] = evidence.coverage
+        return weighted_finding(reply, WEIGHTS, details, turns_of(steps))
 
 
 def _expected_results(expected: str | Sequence[Any] | None) -> tuple[Any, ...]:
-    """The expected results; a text that is a JSON list is that list, any other one description."""
+    """The expected results: the list, also where a text holds it as JSON; else one description."""
     if isinstance(expected, str):
         value = json_value(expected)
         return tuple(value) if isinstance(value, list) else (expected.strip(),)
@@ -153,8 +158,10 @@ def _coverage_flags(expected_results: Sequence[Any], results: Sequence[Any]) -> 
 
 
 def _is_result(expected: Any, item: Any) -> bool:
-    """True when an item is the expected one: equal, or holding it as a value or as whole words; an
-    expected object is held when each of its values is.
+    """Whether an item of the agent's results is an expected result.
+
+    The item is equal to it, or holds it as a value or as whole words. Of an expected object the
+    item must hold every value, under the same keys where the item is an object too.
     """
     if isinstance(expected, Mapping):
         if isinstance(item, Mapping):
@@ -173,22 +180,11 @@ def _is_result(expected: Any, item: Any) -> bool:
 
 
 def _leaves(item: Any, depth: int = 0) -> list[Any]:
+    """The values inside an item, through at most 8 levels: a tool result may nest without end."""
     if isinstance(item, Mapping | list) and depth < 8:
         values = item.values() if isinstance(item, Mapping) else item
         return [leaf for value in values for leaf in _leaves(value, depth + 1)]
     return [item]
-
-
-def _negative_case_finding(steps: Sequence[AgentStep], details: dict[str, Any]) -> StepFinding:
-    operations = call_texts(steps)
-    if operations:
-        return StepFinding(
-            0.0,
-            f"Should not search but did: {operations[0]}",
-            details | {"operations": operations},
-            turns=turns_of(steps),
-        )
-    return StepFinding(1.0, "Rightly did not search", details | {"operations": []})
 
 
 def _empty_search_finding(
@@ -198,13 +194,6 @@ def _empty_search_finding(
         reason = f"Should find nothing but found: {short_texts(results)[0]}"
         return StepFinding(0.0, reason, details, turns=turns_of(steps))
     return StepFinding(1.0, "Rightly found nothing", details)
-
-
-def _ask_model(evidence: SearchEvidence, details: dict[str, Any]) -> Steps[StepFinding]:
-    reply = yield from ask(Prompt(SYSTEM, _user_message(evidence)), SearchReply, evidence)
-    subs = {name: getattr(reply, name) for name in WEIGHTS}
-    counted = {"counted_coverage": evidence.coverage}
-    return weighted_finding(subs, WEIGHTS, details | counted, turns_of(evidence.steps))
 
 
 def _user_message(evidence: SearchEvidence) -> str:
@@ -228,7 +217,3 @@ def _coverage_text(evidence: SearchEvidence) -> str:
     share = f"{sum(evidence.covered)} of {len(evidence.covered)} expected results found"
     more = f"; not found: {', '.join(short_texts(missed))}" if missed else ""
     return f"{share}, coverage {evidence.coverage:.2f}{more}"
-
-
-def _tools(options: SearchOptions) -> str:
-    return ", ".join(options.tools) or "no tool"

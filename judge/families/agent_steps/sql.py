@@ -1,7 +1,7 @@
-"""The SQL judge (seed 002): do the agent's statements find what the expected ones find?
+"""The SQL judge (seed 002): do the agent's statements return what the expected statements return?
 
-The statements of both sides are tried on the case's fixture by the clerk; how far their results
-agree is worked out by program and shown to the model as a fact.
+A `SqlRunner` executes the statements of both sides on the case's database fixture. Code compares
+their results, and the model reads that comparison as a fact.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from assizes.judge.families.agent_steps.step_scores import (
     StepOptions,
     StepReply,
     SubFinding,
-    finding_without_asks,
     is_null,
+    negative_case_finding,
     reply_rule,
     short_texts,
     shorten_text,
@@ -38,9 +38,10 @@ from assizes.judge.prompts.sections import data_section, numbered_list
 from assizes.judge.protocol import NoReply, Prompt, Query, QueryResult, SqlTable, Steps, ask
 
 WEIGHTS: Final = {"result_match": 0.7, "efficiency": 0.3}
-"""Seed 002: a wrong result is worth less than a slow one."""
+"""Shares of the sub-scores in the headline score (seed 002)."""
 
 MAX_ROWS: Final = 20
+"""The most rows of a result that a prompt shows."""
 
 SYSTEM: Final = f"""\
 You judge the SQL that an AI agent ran to answer its user. You see the user's requests, the expected statements, the agent's SQL tool calls, and how far their results agree.
@@ -79,9 +80,10 @@ class SqlReply(StepReply):
 
 @dataclass(frozen=True, slots=True)
 class StatementMatch:
-    """An expected statement and the agent's that agrees with it best.
+    """An expected statement, and the statement of the agent whose result agrees with it best.
 
-    `score` is 0..1, null where results could not be compared; `reason` says why it is what it is.
+    `score` is 0..1; `equal` and `score` are `None` where no results could be compared. `reason`
+    explains the score.
     """
 
     expected: str
@@ -93,7 +95,7 @@ class StatementMatch:
 
 @dataclass(frozen=True, slots=True)
 class SqlEvidence:
-    """What the SQL judge asks about; `failed` are the agent's statements that did not run."""
+    """The facts of the SQL judge's ask; `failed` holds the agent's statements that did not run."""
 
     requests: tuple[str, ...]
     expected: tuple[str, ...]
@@ -113,26 +115,32 @@ class SqlJudge(StepJudge):
     options: SqlOptions
 
     def missing_expectation(self, expected: Expected) -> str | None:
-        """Runs where `sql` is given; no text at all is not given."""
+        """The judge needs an `expected.sql` with at least one statement that is not blank."""
         return None if _statements(expected) else "no expected.sql"
 
     def evaluate(self, case: Case) -> Steps[StepFinding]:
-        """Negative cases and absent SQL by program; else results first, then one ask."""
+        """The results of both sides, then one ask; negative cases and missing SQL take no ask."""
         expected = _statements(case.expected)
         options = self.options
         calls = sql_calls(steps_of(case.transcript), options.tools, options.arguments)
         user_requests = requests(case.transcript)
-        details = {
+        details: dict[str, Any] = {
             "question": user_requests[-1] if user_requests else "",
             "expected_sql": short_texts(expected),
             "extracted_sql": short_texts([call.statement for call in calls]),
         }
         if any(map(is_null, expected)):
-            return finding_without_asks(_negative_case_finding(calls, details))
+            return negative_case_finding(
+                _steps(calls),
+                details["extracted_sql"],
+                details,
+                fault="Should not run SQL but did",
+                merit="Rightly ran no SQL",
+            )
         if not calls:
             reason = "no SQL: expected statements, but the agent ran none"
-            return finding_without_asks(StepFinding(0.0, reason, details))
-        return self._ask_model(case, expected, calls, details)
+            return StepFinding(0.0, reason, details)
+        return (yield from self._ask_model(case, expected, calls, details))
 
     def _ask_model(
         self,
@@ -154,9 +162,8 @@ class SqlJudge(StepJudge):
             results = _tables_text(expected_tables, agent_tables)
         evidence = SqlEvidence(requests(case.transcript), expected, calls, tuple(matches), failed)
         reply = yield from ask(Prompt(SYSTEM, _user_message(evidence, results)), SqlReply, evidence)
-        subs = {name: getattr(reply, name) for name in WEIGHTS}
-        evidence_lines = {"result_evidence": [_match_line(match) for match in matches]}
-        return weighted_finding(subs, WEIGHTS, details | evidence_lines, turns_of(_steps(calls)))
+        details["result_evidence"] = [_match_line(match) for match in matches]
+        return weighted_finding(reply, WEIGHTS, details, turns_of(_steps(calls)))
 
     def _matches(
         self,
@@ -164,7 +171,11 @@ class SqlJudge(StepJudge):
         expected_tables: Sequence[SqlTable],
         agent_tables: Sequence[SqlTable],
     ) -> list[StatementMatch]:
-        """For each expected result the best of those not yet taken; equal ones are given first."""
+        """For each expected statement the best match; no statement of the agent serves twice.
+
+        Equal results are assigned first, so that no weaker match takes a statement from an equal
+        one.
+        """
         matches: dict[int, StatementMatch] = {}
         free = dict(enumerate(agent_tables))
         for exact in (True, False):
@@ -208,25 +219,17 @@ def _statements(expected: Expected) -> tuple[str, ...]:
     return tuple(text.strip() for text in texts if text.strip())
 
 
-def _negative_case_finding(calls: Sequence[SqlCall], details: dict[str, Any]) -> StepFinding:
-    operations = short_texts([call.statement for call in calls])
-    if operations:
-        return StepFinding(
-            0.0,
-            f"Should not run SQL but did: {operations[0]}",
-            details | {"operations": operations},
-            turns=turns_of(_steps(calls)),
-        )
-    return StepFinding(1.0, "Rightly ran no SQL", details | {"operations": []})
-
-
 _Tables = tuple[SqlTable, ...]
 
 
 def _tables(
     database: str | None, expected: tuple[str, ...], agent_statements: tuple[str, ...]
 ) -> Steps[tuple[_Tables, _Tables] | NoReply]:
-    """The results of both sides, each on a copy of its own: a write must not meet the other's."""
+    """The expected results and the agent's, or the failure of the first side that has none.
+
+    Each side runs on a copy of its own of the database: a write of one side must not change what
+    the other side reads.
+    """
     if database is None:
         return NoReply("no_database", "the case names no database")
     answers: Sequence[QueryResult | NoReply] = yield [
@@ -236,11 +239,9 @@ def _tables(
     expected_result, agent_result = answers
     if isinstance(expected_result, NoReply):
         return expected_result
-    return (
-        agent_result
-        if isinstance(agent_result, NoReply)
-        else (expected_result.tables, agent_result.tables)
-    )
+    if isinstance(agent_result, NoReply):
+        return agent_result
+    return expected_result.tables, agent_result.tables
 
 
 def _user_message(evidence: SqlEvidence, results: str) -> str:
@@ -276,5 +277,5 @@ def _unknown(statement: str, reason: str) -> StatementMatch:
 
 
 def _steps(calls: Sequence[SqlCall]) -> tuple[AgentStep, ...]:
-    """The steps behind statements, each once."""
+    """The steps that ran the statements, each once: one call may run several statements."""
     return tuple({id(call.step): call.step for call in calls}.values())

@@ -1,7 +1,8 @@
-"""What the agent-step judges of seed 002 share: sub-scores, the headline over them, and turns.
+"""The base class of the agent-step judges (seed 002), and the texts and scores that they share.
 
-Each judge is a headline 0..1 with its sub-scores as parts. What a program can decide is decided
-before any model is asked: negative cases, and things expected of which there is no trace.
+Each judge gives a headline score 0..1 with its sub-scores as parts. Code decides before any model
+is asked where code can decide: where nothing may be done (negative cases), and where an expected
+call was never made.
 """
 
 from __future__ import annotations
@@ -25,16 +26,19 @@ from assizes.judge.protocol import JudgeFailed, NoReply, Steps, together
 from assizes.judge.score import Metric, Scale, Score
 
 TURNS: Final = "turns"
-"""Key of `expected.additional_input` that holds the expected values of each exchange, in order."""
+"""Key of `expected.additional_input`: a list of the expected values of each exchange."""
 
 MAX_CALLS: Final = 50
-"""The most tool calls a prompt shows, and the most statements that are tried."""
+"""The most tool calls that a prompt shows, and the most SQL statements that are executed."""
 
 MAX_RESULT_CHARS: Final = 4000
-"""The most of one tool result that a prompt shows."""
+"""The most characters of one tool result that a prompt shows."""
 
 MAX_DETAIL_CHARS: Final = 500
+"""The most characters of one text in the details of a score."""
+
 MAX_DETAILS: Final = 20
+"""The most texts of one kind in the details of a score."""
 
 RULES: Final = f"""\
 - {DATA_RULE}
@@ -42,7 +46,7 @@ RULES: Final = f"""\
 
 
 def reply_rule(*keys: str) -> str:
-    """What a reply looks like: one object of reasoning and score for each key."""
+    """The end of a system message: a reply holds an object of reasoning and score for each key."""
     return f"""\
 # Reply
 One JSON object, nothing else, with the keys {", ".join(keys)}. The value of each is an object of, in this order:
@@ -78,10 +82,10 @@ class SubFinding(StepReply):
 
 @dataclass(frozen=True, slots=True)
 class StepFinding:
-    """What a judge found in a case or an exchange of it.
+    """The result of a judge for a case, or for one exchange of the case.
 
-    `value` is 0..1; `reasoning` is for people; `subs` are the model's sub-scores by name; `turns`
-    are the places of the steps concerned.
+    `value` is the score 0..1. `reasoning` is text for people. `subs` are the model's sub-scores by
+    name. `turns` are the indexes of the turns with the steps that were judged.
     """
 
     value: float
@@ -91,22 +95,46 @@ class StepFinding:
     turns: tuple[int, ...] = ()
 
 
-def finding_without_asks(finding: StepFinding) -> Steps[StepFinding]:
-    """A finding for which nothing need be asked."""
-    yield from ()
-    return finding
+def negative_case_finding(
+    steps: Sequence[AgentStep],
+    operations: Sequence[str],
+    details: Mapping[str, Any],
+    *,
+    fault: str,
+    merit: str,
+) -> StepFinding:
+    """The finding where nothing may be done: 1 when the agent did nothing, else 0.
+
+    Args:
+        steps: the agent's steps of the forbidden kind.
+        operations: the same steps as short texts.
+        details: the details of the score; the operations are added.
+        fault: how the reasoning begins when the agent did something.
+        merit: the reasoning when the agent did nothing.
+    """
+    details = {**details, "operations": list(operations)}
+    if not operations:
+        return StepFinding(1.0, merit, details)
+    return StepFinding(0.0, f"{fault}: {operations[0]}", details, turns=turns_of(steps))
 
 
 def weighted_finding(
-    subs: Mapping[str, SubFinding],
+    reply: StepReply,
     weights: Mapping[str, float],
     details: Mapping[str, Any],
     turns: tuple[int, ...] = (),
 ) -> StepFinding:
-    """The sum of the clamped sub-scores times their weights, 9 decimals.
+    """The sum of the sub-scores, each clamped to 0..1, times their weights; 9 decimals.
 
     The reasoning reads `Result Match: 0.80, Efficiency: 0.70`.
+
+    Args:
+        reply: the model's reply, with one sub-score for each key of `weights`.
+        weights: shares of the sub-scores, which sum to 1.
+        details: the details of the score.
+        turns: the indexes of the turns that were judged.
     """
+    subs: dict[str, SubFinding] = {name: getattr(reply, name) for name in weights}
     scores = {name: clamp_score(sub.score)[0] for name, sub in subs.items()}
     value = round(math.fsum(scores[name] * weight for name, weight in weights.items()), 9)
     score_texts = [f"{_title(name)}: {score:.2f}" for name, score in scores.items()]
@@ -114,10 +142,10 @@ def weighted_finding(
 
 
 class StepJudge(ABC):
-    """A judge of seed 002: one headline named as itself, its sub-scores as parts.
+    """A judge of seed 002: one headline score under the judge's own name, its sub-scores as parts.
 
-    Subclasses say what they need and find one value for a case; whole conversations and single
-    exchanges (`per_turn`) are the same to them.
+    A subclass says which expected values it needs, and evaluates one case. With `per_turn` this
+    class hands the subclass each exchange of the conversation as a case of its own.
     """
 
     name: ClassVar[str]
@@ -128,7 +156,7 @@ class StepJudge(ABC):
     prompts: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, options: StepOptions) -> None:
-        """Keep the options and promise the headline."""
+        """Keep the options and promise one metric under the judge's name."""
         self.options = options
         self._metric = Metric(
             name=self.name,
@@ -137,58 +165,64 @@ class StepJudge(ABC):
             description=self.description,
             needs=self.needs,
             needs_ground_truth=True,
-            rubric_hash=_hash(self.prompts) if self.prompts else "",
+            rubric_hash=hashlib.sha256("\x00".join(self.prompts).encode()).hexdigest()[:16]
+            if self.prompts
+            else "",
             gate="judges",
         )
         self.metrics = (self._metric,)
 
     @abstractmethod
     def missing_expectation(self, expected: Expected) -> str | None:
-        """Why the expected values say nothing to this judge; null when they do."""
+        """The reason why the expected values are of no use to this judge; `None` when they are."""
 
     @abstractmethod
     def evaluate(self, case: Case) -> Steps[StepFinding]:
-        """The finding on a case that has what is needed."""
+        """The finding for a case whose expected values are there, with the asks that it takes."""
 
     def missing(self, case: Case) -> str | None:
-        """Skips what has no expected value; JSON null is not specified (seed 002)."""
+        """A case without the expected values is skipped; JSON null is no value (seed 002)."""
         reason = self.missing_expectation(case.expected)
         if reason is None or not self.options.per_turn:
             return reason
-        # A turn whose values cannot be read must fail, not be skipped: `judge` sees to it.
+        # An exchange whose expected values are invalid must fail, not be skipped: `judge` does so.
         turns = case.expected.additional_input.get(TURNS)
         return None if turns else reason
 
     def judge(self, case: Case) -> Steps[list[Score]]:
-        """The headline and its parts; asks nothing where a program can decide."""
+        """The headline score and its parts; no ask where code can decide."""
         if self.options.per_turn:
             return (yield from self._scores_by_turn(case))
         return self._scores((yield from self.evaluate(case)))
 
     def _scores(self, finding: StepFinding) -> list[Score]:
-        headline = self._headline(finding.value, finding.reasoning, finding.details)
-        parts = [self._sub_score(name, sub) for name, sub in finding.subs.items()]
-        return [_with_turns(headline, finding.turns, 0), *parts]
+        parts = []
+        for name, sub in finding.subs.items():
+            value, warnings = clamp_score(sub.score)
+            details = {"reasoning": sub.reasoning, **({"warnings": warnings} if warnings else {})}
+            parts.append(Score.of(self._metric, value, part=name, details=details))
+        return [self._score(finding), *parts]
 
-    def _headline(
-        self, value: float, reasoning: str, details: Mapping[str, Any], part: str = ""
-    ) -> Score:
+    def _score(self, finding: StepFinding, part: str = "") -> Score:
+        value = round(finding.value, 9)
         return Score.of(
             self._metric,
-            round(value, 9),
+            value,
             part=part,
-            passed=round(value, 9) >= round(self.options.threshold, 9),
-            details={"reasoning": reasoning, "strategy": str(self.strategy), **details},
+            passed=value >= round(self.options.threshold, 9),
+            turns=finding.turns,
+            details={
+                "reasoning": finding.reasoning,
+                "strategy": str(self.strategy),
+                **finding.details,
+            },
         )
 
-    def _sub_score(self, name: str, sub: SubFinding) -> Score:
-        value, warnings = clamp_score(sub.score)
-        details = {"reasoning": sub.reasoning, **({"warnings": warnings} if warnings else {})}
-        return Score.of(self._metric, value, part=name, details=details)
-
     def _scores_by_turn(self, case: Case) -> Steps[list[Score]]:
-        """Each exchange on its own, as the part `turn:i`; the headline is their mean, failed where
-        one of them is: a turn that could not be judged must not raise the mean.
+        """The parts `turn:i`, one for each exchange, after the headline score, which is their mean.
+
+        The headline has failed where one part has: an exchange that could not be judged must not
+        raise the mean.
         """
         specified_turns = [
             (place, start, turn)
@@ -208,7 +242,7 @@ class StepJudge(ABC):
                 return [Score.failed(self.name, f"{part.part}: {part.reason}", code), *parts]
         values = [part.value or 0.0 for part in parts]
         reasoning = ", ".join(f"{part.part}: {part.value:.2f}" for part in parts)
-        return [self._headline(math.fsum(values) / len(values), reasoning, {}), *parts]
+        return [self._score(StepFinding(math.fsum(values) / len(values), reasoning)), *parts]
 
     def _turn_score(self, place: int, start: int, answer: StepFinding | NoReply) -> Score:
         part, key = f"turn:{place}", {"key": f"{self.name}_turn_{place}"}
@@ -218,20 +252,21 @@ class StepJudge(ABC):
             name: {"score": clamp_score(sub.score)[0], "reasoning": sub.reasoning}
             for name, sub in answer.subs.items()
         }
-        details = {**key, **answer.details, **subs}
-        return _with_turns(
-            self._headline(answer.value, answer.reasoning, details, part), answer.turns, start
-        )
+        # The steps were counted within the exchange; the score counts the whole conversation.
+        turns = tuple(turn + start for turn in answer.turns)
+        finding = replace(answer, details={**key, **answer.details, **subs}, turns=turns)
+        return self._score(finding, part)
 
 
 def _turn_cases(case: Case) -> Iterator[tuple[int, Case]]:
-    """Each exchange as a case with the index of its first turn. Its expected values are those at
-    its place in `expected.additional_input["turns"]`, else those of the whole case.
+    """Each exchange as a case, after the index of its first turn in the conversation.
 
-    A user's last words without an answer count only where something is expected of them.
+    The expected values of an exchange stand at its place in `expected.additional_input["turns"]`;
+    without that list they are those of the whole case. Last words of the user without an answer
+    count as an exchange only where expected values are given for them.
 
     Raises:
-        JudgeFailed: `invalid_expected`, when the values of a turn cannot be read.
+        JudgeFailed: `invalid_expected`, when the expected values of an exchange are invalid.
     """
     expected_turns = _expected_turns(case.expected)
     turn_slices = [(exchange.start, exchange.turns) for exchange in exchanges(case.transcript)]
@@ -266,37 +301,40 @@ def _expected_turns(expected: Expected) -> list[Expected]:
 
 
 def invalid_expected(reason: str) -> JudgeFailed:
-    """Ground truth that cannot be used: the judge fails, the agent is not blamed."""
+    """The failure of a judge whose expected values cannot be used; the agent is not blamed."""
     return JudgeFailed(NoReply("invalid_expected", f"expected: {reason}"))
 
 
 def shown_steps(steps: Sequence[AgentStep]) -> str:
-    """Tool calls with their results for a prompt: `[turn] name(arguments)`, then what came back."""
+    """Tool calls for a prompt: a line `[turn] name(arguments)`, then the result, for each call."""
     lines: list[str] = []
     for step in steps[:MAX_CALLS]:
         around = f" (within {' > '.join(step.within)})" if step.within else ""
         failed = " (failed)" if step.failed else ""
-        lines.append(f"[{step.turn}] {_one_line(step.name)}({arguments_text(step)}){around}")
-        lines.append(f"  result{failed}: {_result(step)}")
+        name = " ".join(step.name.split())
+        lines.append(f"[{step.turn}] {name}({arguments_text(step)}){around}")
+        result = shorten_text((step.result or "").strip(), MAX_RESULT_CHARS)
+        result = "\n    ".join(result.splitlines()) or "(empty)"
+        lines.append(f"  result{failed}: {result}")
     if len(steps) > MAX_CALLS:
         lines.append(f"and {len(steps) - MAX_CALLS} more calls")
     return "\n".join(lines) or "(none)"
 
 
 def arguments_text(step: AgentStep) -> str:
-    """The arguments of a step, as JSON or as the agent wrote them."""
+    """The arguments of a step as JSON; as the agent wrote them where that was no JSON object."""
     if step.raw is not None and not step.arguments:
         return step.raw
     return json.dumps(step.arguments, ensure_ascii=False, default=str)
 
 
 def turns_of(steps: Sequence[AgentStep]) -> tuple[int, ...]:
-    """The turns of steps, ascending, each once."""
+    """The indexes of the turns of these steps, ascending, each once."""
     return tuple(sorted({step.turn for step in steps}))
 
 
 def short_texts(values: Sequence[Any]) -> list[str]:
-    """Values as short texts for a score's details: at most 20, of at most 500 characters."""
+    """Values as texts for the details of a score: at most 20, of at most 500 characters each."""
     texts = [
         value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
         for value in values[:MAX_DETAILS]
@@ -305,38 +343,20 @@ def short_texts(values: Sequence[Any]) -> list[str]:
 
 
 def call_texts(steps: Sequence[AgentStep]) -> list[str]:
-    """Steps as short texts for a score's details: name and arguments."""
+    """Steps as texts `name(arguments)` for the details of a score."""
     return short_texts([f"{step.name}({arguments_text(step)})" for step in steps])
 
 
 def shorten_text(text: str, limit: int) -> str:
-    """A text, shortened with a note of how much is missing."""
+    """The first `limit` characters of a text, with a note of how many more there are."""
     more = len(text) - limit
     return text if more <= 0 else f"{text[:limit]}... ({more} more characters)"
 
 
 def is_null(value: object) -> bool:
-    """True for the text `null`, by which seed 002 says that a thing must not be done."""
+    """Whether a value is the text `null`, with which seed 002 forbids an action (negative case)."""
     return isinstance(value, str) and value.strip().casefold() == "null"
-
-
-def _with_turns(score: Score, turns: Sequence[int], start: int) -> Score:
-    """The score with its turns counted in the whole conversation."""
-    return replace(score, turns=tuple(turn + start for turn in turns))
-
-
-def _result(step: AgentStep) -> str:
-    text = shorten_text((step.result or "").strip(), MAX_RESULT_CHARS)
-    return "\n    ".join(text.splitlines()) or "(empty)"
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _title(name: str) -> str:
     return "SQL" if name == "sql" else name.replace("_", " ").title()
-
-
-def _hash(prompts: Sequence[str]) -> str:
-    return hashlib.sha256("\x00".join(prompts).encode()).hexdigest()[:16]

@@ -1,4 +1,7 @@
-"""The trajectory judge: did the agent's calls follow one of the accepted paths? It asks no model."""
+"""The trajectory judge (seed 002): did the agent's calls follow one of the accepted paths of calls?
+
+The judge asks no model.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +26,15 @@ from assizes.judge.protocol import Steps
 from assizes.judge.score import Score
 
 MAX_STEPS: Final = 2000
-"""The most steps that are compared: matching costs steps times expected calls."""
+"""The most steps that are compared: the time of a match grows with steps times expected calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathMatch:
     """How far the steps follow one path.
 
-    `share` is 0..1; `missed` holds the expected calls that were not made.
+    `share` is the score 0..1, `matched` the number of expected calls that were made, and `missed`
+    holds the expected calls that were not made.
     """
 
     share: float
@@ -41,10 +45,11 @@ class PathMatch:
 class TrajectoryJudge(StepJudge):
     """Compares all steps, in order, with the accepted paths of tool calls.
 
-    The score is that of the best path. `in_order`: the share of its calls made in its order, other
-    calls between them allowed. `set`: in any order, each as often as it is listed. `exact`: in
-    order, over the longer of the two sides, so that 1 means these calls and no others; the calls
-    of sub-agents may be left out of such a path as a whole.
+    The score is the score of the best path, by `expected.trajectory_match`. `in_order`: the share
+    of the path's calls that were made in the path's order; other calls may stand between them.
+    `set`: the share of the calls that were made in any order, each as often as the path lists it.
+    `exact`: the calls made in order, divided by the length of the longer side, so that 1 means
+    these calls and no others; a path may leave out all calls of sub-agents.
     """
 
     name = "trajectory"
@@ -53,11 +58,11 @@ class TrajectoryJudge(StepJudge):
     description = "Share of the calls of the best accepted path that the agent made."
 
     def missing_expectation(self, expected: Expected) -> str | None:
-        """Runs where there is a path."""
+        """The judge needs at least one path in `expected.trajectory`."""
         return None if expected.trajectory else "no expected.trajectory"
 
     def evaluate(self, case: Case) -> Steps[StepFinding]:
-        """The best path's share; never asks."""
+        """The share of the best path; no model is asked."""
         yield from ()
         steps = steps_of(case.transcript)[:MAX_STEPS]
         mode = case.expected.trajectory_match
@@ -82,17 +87,24 @@ class TrajectoryJudge(StepJudge):
 
     def _scores(self, finding: StepFinding) -> list[Score]:
         parts = [
-            self._headline(path["share"], path["reasoning"], {}, f"path:{place}")
+            self._score(StepFinding(path["share"], path["reasoning"]), f"path:{place}")
             for place, path in enumerate(finding.details["paths"])
         ]
         return [*super()._scores(finding), *parts]
 
 
 def path_match(path: Sequence[ExpectedCall], steps: Sequence[AgentStep], mode: str) -> PathMatch:
-    """How far steps follow a path, by one of `in_order`, `exact`, `set`; an empty path is followed
-    by any steps, in `exact` by none.
+    """How far the steps follow a path.
+
+    Args:
+        path: the expected calls; an empty path scores 1, in mode `exact` only without steps.
+        steps: the agent's steps in order.
+        mode: `in_order`, `exact` or `set` (see `TrajectoryJudge`).
     """
-    path_steps = [_PathStep(call, _arguments(call)) for call in path]
+    path_steps = [
+        _PathStep(call, None if call.arguments is None else canonical_text(call.arguments))
+        for call in path
+    ]
     every = [_key(step) for step in steps]
     if mode == "set":
         return _any_order(path_steps, every)
@@ -104,11 +116,13 @@ def path_match(path: Sequence[ExpectedCall], steps: Sequence[AgentStep], mode: s
 
 
 _StepKey = tuple[str, str]
-"""A step as it is compared: its tool and its arguments in canonical form."""
+"""A step as two steps are compared: the tool's name, and the arguments in canonical form."""
 
 
 @dataclass(frozen=True, slots=True)
 class _PathStep:
+    """An expected call; `arguments` in canonical form, `None` where any arguments are accepted."""
+
     call: ExpectedCall
     arguments: str | None
 
@@ -116,16 +130,12 @@ class _PathStep:
         return self.call.name == step_key[0] and self.arguments in (None, step_key[1])
 
 
-def _arguments(call: ExpectedCall) -> str | None:
-    return None if call.arguments is None else canonical_text(call.arguments)
-
-
 def _key(step: AgentStep) -> _StepKey:
     return step.name, canonical_text(step.arguments)
 
 
 def _in_order(path: Sequence[_PathStep], step_keys: Sequence[_StepKey], total: int) -> PathMatch:
-    """The longest common subsequence of path and steps, over `whole`."""
+    """The length of the longest common subsequence of path and steps, divided by `total`."""
     lengths = [[0] * (len(step_keys) + 1) for _ in range(len(path) + 1)]
     for i in range(len(path) - 1, -1, -1):
         for j in range(len(step_keys) - 1, -1, -1):
@@ -135,7 +145,7 @@ def _in_order(path: Sequence[_PathStep], step_keys: Sequence[_StepKey], total: i
                 lengths[i][j] = max(lengths[i + 1][j], lengths[i][j + 1])
     missed, j = [], 0
     for i, path_step in enumerate(path):
-        # On to the last place from which as many calls can still be matched.
+        # Go on to the last step from which as many calls can still be matched.
         while j < len(step_keys) and lengths[i][j + 1] == lengths[i][j]:
             j += 1
         if j < len(step_keys) and path_step.is_met_by(step_keys[j]):
@@ -146,7 +156,7 @@ def _in_order(path: Sequence[_PathStep], step_keys: Sequence[_StepKey], total: i
 
 
 def _any_order(path: Sequence[_PathStep], step_keys: Sequence[_StepKey]) -> PathMatch:
-    """Each expected call takes one step; those with arguments choose first."""
+    """Each expected call uses up one step; calls with expected arguments choose first."""
     free = dict(enumerate(step_keys))
     missed = []
     for path_step in sorted(path, key=lambda entry: entry.arguments is None):

@@ -1,8 +1,7 @@
-"""The visualization judge (seed 002): was a chart fitting, and of a kind that suits the data?"""
+"""The visualization judge (seed 002): did a chart help, and does its kind suit the data?"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -28,6 +27,7 @@ from assizes.judge.families.agent_steps.step_scores import (
     call_texts,
     invalid_expected,
     is_null,
+    negative_case_finding,
     reply_rule,
     shown_steps,
     turns_of,
@@ -39,9 +39,10 @@ from assizes.judge.protocol import Prompt, Steps, ask
 WEIGHTS: Final = {"appropriateness": 0.5, "chart_type": 0.5}
 
 ANY: Final = "any"
-"""Stands for an expected kind of chart that was not given."""
+"""The expected kind of chart where the case names none."""
 
 CONFLICT: Final = "has_chart says no chart, chart_type names one: judged as no chart"
+"""Warning in the details of a score whose expected values contradict each other."""
 
 SYSTEM: Final = f"""\
 You judge the charts that an AI agent made for its user. You see the user's requests, the expected kind of chart, and the agent's chart calls.
@@ -71,8 +72,10 @@ class VisualizationReply(StepReply):
 
 @dataclass(frozen=True, slots=True)
 class VisualizationEvidence:
-    """What the visualization judge asks about; `made` holds the kinds of the charts that were made
-    without an error, null where a call does not say it.
+    """The facts of the visualization judge's ask.
+
+    `chart_types` holds the kind of each chart that was made without an error; `None` where the call
+    does not name the kind.
     """
 
     requests: tuple[str, ...]
@@ -82,7 +85,7 @@ class VisualizationEvidence:
 
     @property
     def as_expected(self) -> bool | None:
-        """Whether a chart of the expected kind was made; null where any kind will do."""
+        """Whether a chart of the expected kind was made; `None` where any kind is accepted."""
         if self.expected_type == ANY:
             return None
         return any(is_same_chart(kind, self.expected_type) for kind in self.chart_types)
@@ -99,12 +102,12 @@ class VisualizationJudge(StepJudge):
     options: VisualizationOptions
 
     def missing_expectation(self, expected: Expected) -> str | None:
-        """Runs where one of the two fields is given."""
+        """The judge needs `expected.has_chart` or `expected.chart_type`."""
         has_expectation = expected.has_chart is not None or expected.chart_type
         return None if has_expectation else "neither expected.has_chart nor expected.chart_type"
 
     def evaluate(self, case: Case) -> Steps[StepFinding]:
-        """No chart wanted, or none made: by program; else one ask."""
+        """One ask; where no chart is expected, or none was made, code decides without a model."""
         steps = steps_of_tools(steps_of(case.transcript), self.options.tools)
         user_requests = requests(case.transcript)
         kind = (case.expected.chart_type or ANY).strip() or ANY
@@ -120,7 +123,13 @@ class VisualizationJudge(StepJudge):
             ),
         }
         if not wanted:
-            return _negative_case_finding(steps, details | _conflict(case.expected))
+            return negative_case_finding(
+                steps,
+                call_texts(steps),
+                details | _conflict(case.expected),
+                fault="Should not make a chart but did",
+                merit="Rightly made no chart",
+            )
         if not steps:
             tools = ", ".join(self.options.tools) or "no tool"
             return StepFinding(
@@ -129,15 +138,14 @@ class VisualizationJudge(StepJudge):
         evidence = VisualizationEvidence(user_requests, kind, steps, chart_types)
         prompt = Prompt(SYSTEM, _user_message(evidence))
         reply = yield from ask(prompt, VisualizationReply, evidence)
-        subs = {name: getattr(reply, name) for name in WEIGHTS}
-        return weighted_finding(subs, WEIGHTS, details, turns_of(steps))
+        return weighted_finding(reply, WEIGHTS, details, turns_of(steps))
 
 
 def _is_chart_expected(expected: Expected) -> bool:
-    """Whether a chart is expected; a kind of chart alone implies one.
+    """Whether a chart is expected; a `chart_type` without `has_chart` implies a chart.
 
     Raises:
-        JudgeFailed: `invalid_expected`, for a `has_chart` that says neither.
+        JudgeFailed: `invalid_expected`, for a `has_chart` that is neither true, false nor `null`.
     """
     value = expected.has_chart
     if isinstance(value, bool):
@@ -153,18 +161,6 @@ def _is_chart_expected(expected: Expected) -> bool:
 def _conflict(expected: Expected) -> dict[str, Any]:
     named_kind = expected.chart_type and not is_null(expected.chart_type)
     return {"warnings": [CONFLICT]} if named_kind else {}
-
-
-def _negative_case_finding(steps: Sequence[AgentStep], details: dict[str, Any]) -> StepFinding:
-    operations = call_texts(steps)
-    if operations:
-        return StepFinding(
-            0.0,
-            f"Should not make a chart but did: {operations[0]}",
-            details | {"operations": operations},
-            turns=turns_of(steps),
-        )
-    return StepFinding(1.0, "Rightly made no chart", details | {"operations": []})
 
 
 def _user_message(evidence: VisualizationEvidence) -> str:

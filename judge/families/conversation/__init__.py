@@ -1,1 +1,1 @@
-"""The conversation judge of seed 000: nine metrics and the expected outcomes in one ask."""
+"""The conversation judge (seed 000): up to nine metrics and the expected outcomes in one ask."""

@@ -1,6 +1,6 @@
 """The conversation judge (seed 000): one ask scores all chosen metrics and the case's outcomes.
 
-The system message depends on the chosen metrics alone, so that a provider can cache it over a
+The system message depends on the chosen metrics alone, so that a provider can cache it during a
 run; the user message holds the case.
 """
 
@@ -44,14 +44,16 @@ from assizes.judge.rubrics.rubric import OUTCOMES, Rubric, metric_of, prompt_tex
 from assizes.judge.score import ACCEPTABLE, UNSPECIFIED_FAILURE, Metric, Scale, Score
 
 MISSING_METRIC: Final = "missing_metric"
-"""Error code of a metric that the model left out of its reply, also when asked once more."""
+"""Error code of a metric that the model left out of its reply, also after a second ask."""
 
 NO_AGENT_TURN: Final = "no_agent_turn"
 """Failure code of every metric where the agent never speaks."""
 
 OVERRIDE_HEADING: Final = "Test case-specific evaluation emphasis"
+"""Heading of the only section of a prompt whose text may add to the rules."""
 
 EARLIER_FINDINGS: Final = "Your findings in the turns before"
+"""Heading of the findings in the windows before the one that a prompt shows."""
 
 _TOOL_METRICS: Final = ("tool_routing", "parameter_extraction", "result_interpretation")
 
@@ -78,7 +80,7 @@ Only if there are expected outcomes, the key {OUTCOMES}: for each statement in o
 
 _LEVEL_SCHEMA: Final = {"type": "integer", "enum": [0, 1, 2, 3, 4, 5]}
 
-# Providers that enforce the schema cannot leave 0..5; the others may, and are clamped when scored.
+# A provider that enforces the schema cannot leave 0..5; other levels are clamped when scored.
 _Level = Annotated[int, WithJsonSchema(_LEVEL_SCHEMA)]
 
 
@@ -92,7 +94,7 @@ class ScoredFinding(ConversationReplyPart):
 
     @property
     def level(self) -> int:
-        """The level as the model gave it, not yet clamped to 0..5."""
+        """The level that the model gave, not yet clamped to 0..5."""
         return self.score
 
 
@@ -106,12 +108,12 @@ class BinaryFinding(ConversationReplyPart):
 
     @property
     def level(self) -> int:
-        """Pass and fail as the levels 5 and 0."""
+        """Level 5 for pass, level 0 for fail."""
         return 5 if self.passed else 0
 
 
 def _all_required(schema: dict[str, Any]) -> None:
-    """A model is asked for every key, though a reply without one can be used."""
+    """Make every key required in the schema for a model; a reply without a key is still used."""
     for name in schema["properties"]:
         schema["properties"][name].pop("default", None)
     schema["required"] = list(schema["properties"])
@@ -130,8 +132,13 @@ class _ConversationReply(ConversationReplyPart):
 
 @functools.lru_cache(maxsize=256)
 def reply_model(metrics: tuple[tuple[str, Scale], ...], *, outcomes: bool) -> type[BaseModel]:
-    """The reply for metrics, given as names with scales: one key each, and `expected_outcomes`
-    where the case has some. What a model leaves out is null; nothing at all is no reply.
+    """The pydantic model of a reply: one key for each metric, and one for the expected outcomes.
+
+    A key that the language model leaves out is `None`; a reply without any key is invalid.
+
+    Args:
+        metrics: names and scales of the metrics.
+        outcomes: whether the case has expected outcomes.
     """
     fields: dict[str, Any] = {
         name: (BinaryFinding if scale is Scale.BINARY else ScoredFinding, None)
@@ -143,13 +150,13 @@ def reply_model(metrics: tuple[tuple[str, Scale], ...], *, outcomes: bool) -> ty
 
 
 class ConversationJudge:
-    """Scores a conversation by rubrics, and its expected outcomes one by one."""
+    """Scores a conversation by its rubrics, and the expected outcomes of the case one by one."""
 
     name = "conversation"
     version = "3"
 
     def __init__(self, rubrics: Sequence[Rubric], reading: ReadingOptions | None = None) -> None:
-        """Promise the metrics of these rubrics, in their order, and the outcomes."""
+        """Promise the metrics of these rubrics, in this order, and the expected outcomes."""
         self.reading = reading or ReadingOptions()
         self.weighted = tuple(metric_of(rubric) for rubric in rubrics)
         self.metrics = (*self.weighted, EXPECTED_OUTCOMES)
@@ -157,11 +164,11 @@ class ConversationJudge:
         self.prompts = (self.system,)
 
     def missing(self, case: Case) -> str | None:
-        """It applies to every case; an empty transcript fails instead of being skipped."""
+        """No case is skipped; a case with an empty transcript fails."""
         return None
 
     def judge(self, case: Case) -> list[Score] | Steps[list[Score]]:
-        """One ask, unless there is nothing to judge."""
+        """One ask for each window of turns, mostly one; no ask where there is nothing to judge."""
         if not case.transcript.turns:
             reason = "the transcript has no turns"
             return [
@@ -172,8 +179,9 @@ class ConversationJudge:
         return self._ask_by_window(case)
 
     def _unanswered_scores(self, case: Case) -> list[Score]:
-        """An agent that never speaks gets the lowest level, and no model is asked: one would take
-        the absence of mistakes for merit.
+        """The lowest level for an agent that never speaks; no model is asked.
+
+        A model would take the absence of mistakes for merit.
         """
         why = "The agent never speaks."
         common_fields: dict[str, Any] = {
@@ -193,7 +201,7 @@ class ConversationJudge:
         return [*scores, *outcome_scores(case.expected.outcomes, findings)]
 
     def _ask_by_window(self, case: Case) -> Steps[list[Score]]:
-        """One ask; of a conversation longer than a prompt one a window, each told what was found."""
+        """One ask for each window; its prompt also holds the findings of the windows before."""
         tools = tool_evidence(case)
         frame_tokens = 0
         if self.reading.context_tokens is not None:
@@ -232,7 +240,7 @@ class ConversationJudge:
 
 
 def system_message(rubrics: Sequence[Rubric]) -> str:
-    """Role, rules, reply fields and the rubric of each metric; the same for the same metrics."""
+    """Role, rules, reply format and the rubric of each metric; equal for equal metrics."""
     rules = [_RULES]
     if tool_metrics := [r.name for r in rubrics if r.name in _TOOL_METRICS]:
         rules.append(_NO_TOOLS_RULE.format(", ".join(tool_metrics)))
@@ -247,14 +255,14 @@ def user_message(
     window: range | None = None,
     findings: str = "",
 ) -> str:
-    """The case in data sections, the ids of the metrics last.
+    """The case in data sections, then the ids of the metrics to score.
 
     Args:
-        case: what is judged.
-        tools: how its calls compare with the expected ones.
-        metrics: to be scored.
-        window: the turns that are shown; null: all.
-        findings: in the windows before this one.
+        case: the case that is judged.
+        tools: the comparison of the agent's tool calls with the expected calls.
+        metrics: the metrics to score.
+        window: the turns that are shown; `None` for all turns.
+        findings: the findings in the windows before this one; empty where there are none.
     """
     transcript, expected = case.transcript, case.expected
     chunks = [chunk.content for chunk in transcript.chunks or ()]
@@ -284,7 +292,7 @@ def _transcript_heading(transcript: Transcript, window: range | None) -> str:
 
 
 def failure_code(label: str | None) -> str:
-    """A model's label in snake_case; `unspecified_failure` where it gave none."""
+    """A model's label as a failure code in snake_case; `unspecified_failure` for no label."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", label or "").lower()
     code = re.sub(r"[\W_]+", "_", words).strip("_")[:80].rstrip("_")
     return UNSPECIFIED_FAILURE if code in ("", "null", "none", "n_a", "na") else code
@@ -312,16 +320,15 @@ def _metric_score(
         passed=getattr(finding, "passed", None),
         failure_code=code,
         turns=tuple(turns),
-        details={"justification": finding.justification, **_warnings_detail(warnings)},
+        details={
+            "justification": finding.justification,
+            **({"warnings": warnings} if warnings else {}),
+        },
     )
 
 
 def _short(text: str) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def _warnings_detail(warnings: Sequence[str]) -> dict[str, list[str]]:
-    return {"warnings": list(warnings)} if warnings else {}
 
 
 def _doubts(metrics: Sequence[Metric], statements: Sequence[str], reply: BaseModel) -> str | None:

@@ -1,7 +1,8 @@
-"""The checklist of the conversation judge: a case's expected outcomes, each judged on its own.
+"""The checklist of the conversation judge: the expected outcomes of a case, each judged on its own.
 
-Findings belong to statements by their numbers, never by their words: a model may reorder and reword
-them. What stays open or contradicts itself after the re-ask is a failed entry, never a passed one.
+A finding belongs to the statement with its number, never to the one with its words: a model may
+reorder and reword the statements. A statement that has no finding after the second ask, or findings
+that contradict each other, has failed.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ EXPECTED_OUTCOMES: Final = Metric(
     needs=("expected.outcomes",),
     needs_ground_truth=True,
 )
-"""The headline over a case's statements: it has no weight and gates the case (seed 001)."""
+"""The metric of the whole checklist: it has no weight, and it gates the case (seed 001)."""
 
 NOT_EVALUATED: Final = "not evaluated"
+"""Justification of a statement without a finding."""
+
 MISSING_OUTCOME: Final = "missing_outcome"
-"""Error code of a statement on which the judge said nothing that counts."""
+"""Error code of a statement for which the model gave no valid finding."""
 
 
 class ConversationReplyPart(BaseModel):
@@ -52,9 +55,10 @@ class OutcomeFinding(ConversationReplyPart):
 
 @dataclass(frozen=True, slots=True)
 class _AlignedFindings:
-    """The findings in the case's order, null where there is none that counts.
+    """The findings in the order of the case's statements, `None` for a statement without one.
 
-    `doubled` names the numbers judged more than once; `ignored` says what was not counted.
+    `doubled` holds the numbers that were judged more than once. `ignored` holds a sentence for each
+    finding that was not counted.
     """
 
     findings: tuple[OutcomeFinding | None, ...]
@@ -63,7 +67,7 @@ class _AlignedFindings:
 
 
 def outcome_doubts(statements: Sequence[str], findings: Sequence[OutcomeFinding]) -> list[str]:
-    """What is worth asking once more: statements without an entry, or with more than one."""
+    """Reasons to ask once more: statements without a finding, or with more than one."""
     aligned = _align_findings(statements, findings)
     missing = [number for number, finding in enumerate(aligned.findings, 1) if finding is None]
     doubts = []
@@ -77,11 +81,11 @@ def outcome_doubts(statements: Sequence[str], findings: Sequence[OutcomeFinding]
 
 
 def outcome_scores(statements: Sequence[str], findings: Sequence[OutcomeFinding]) -> list[Score]:
-    """The headline and a part per statement, in the case's order (seed 001).
+    """The headline score, and a part for each statement in the order of the case (seed 001).
 
-    A statement that stays without an entry has failed, and the headline has not passed; a reply
-    without a single one says nothing about the case, so the headline has failed and the overall
-    score decides.
+    A statement without a finding has failed, and then the headline has not passed. A reply without
+    any valid finding says nothing about the case: the status of the headline is `failed`, and the
+    overall score decides the case.
     """
     if not statements:
         return [Score.skipped(OUTCOMES, "no expected outcomes defined")]
@@ -104,7 +108,7 @@ def _align_findings(
     statements: Sequence[str], findings: Sequence[OutcomeFinding]
 ) -> _AlignedFindings:
     if any(finding.number == 0 for finding in findings):
-        # Which statement the others mean is not certain either.
+        # Where one number counts from 0, every other number may be off by one as well.
         numbering = f"{OUTCOMES} is numbered from 0, the statements from 1"
         return _AlignedFindings((None,) * len(statements), (), (numbering,))
     by_number: dict[int, list[OutcomeFinding]] = {}
@@ -131,12 +135,12 @@ def _align_findings(
 
 
 def _agreed_finding(findings: Sequence[OutcomeFinding]) -> OutcomeFinding | None:
-    """The first, unless another one says the opposite."""
+    """The first finding of a statement; `None` where another finding says the opposite."""
     return findings[0] if len({finding.passed for finding in findings}) == 1 else None
 
 
 def _stray_reason(statements: Sequence[str], finding: OutcomeFinding) -> str | None:
-    """Why a finding belongs to no statement: no such number, or the words of another one."""
+    """Why a finding is not counted: an unknown number, or the words of another statement."""
     if not 1 <= finding.number <= len(statements):
         return f"number {str(finding.number)[:20]} is not among 1 to {len(statements)}"
     key = _key(finding.statement)

@@ -1,7 +1,7 @@
-"""Conversations that are longer than a judge can read: shortened results, then windows of turns.
+"""Conversations longer than one prompt: tool results are shortened, then turns split into windows.
 
-Nothing is left out silently: every cut is marked where it was made, and every score of such a case
-says `truncated_input` in its details, how much was cut and in how many windows it was read.
+Nothing is left out silently. Every cut is marked where it was made, and every score of such a case
+holds `truncated_input` in its details: the numbers of characters cut and of windows read.
 """
 
 from __future__ import annotations
@@ -20,23 +20,28 @@ from assizes.judge.prompts.sections import rendered_transcript, rendered_turns
 from assizes.judge.score import Metric, Score
 
 TRUNCATED: Final = "truncated_input"
-"""Where the details of a score say what its judge did not see at once."""
+"""Key in the details of a score: how the transcript was cut and split for the judge."""
 
 AT_THE_END: Final = ("task_completion",)
-"""Metrics of the whole: the last window decides, which is told what the earlier ones showed. All
-others are as good as in their worst window."""
+"""Metrics of the conversation as a whole: the last window gives the score, because its prompt holds
+the findings of all windows before. Every other metric takes the score of its worst window."""
 
 _RESULT_CHARS: Final = (16_000, 8_000, 4_000, 2_000, 1_000, 500)
+"""Lengths in characters to which tool results are cut, tried in this order."""
 _TEXT_CHARS: Final = (16_000, 4_000, 1_000)
+"""Lengths in characters to which the texts of turns are cut, tried in this order."""
 _LEAST_TOKENS: Final = 500
-_FINDINGS: Final = 4
-"""One part in so many of a window's room is for what the windows before showed."""
+"""Tokens that a prompt has for the transcript at the least, whatever else it holds."""
+_FINDINGS_PART: Final = 4
+"""One part in four of the tokens of a window is reserved for the findings in the windows before."""
 _FINDING_CHARS: Final = (400, 200, 100, 50)
+"""Lengths in characters to which findings are cut, tried in this order."""
 _MARK_TOKENS: Final = 5
+"""Tokens of the mark at the end of a cut text."""
 
 
 class ReadingOptions(JudgeOptions):
-    """[judge.options.conversation]: how much of a conversation is read at once."""
+    """The table [judge.options.conversation]: how much of a conversation one prompt holds."""
 
     context_tokens: int | None = Field(
         default=None, ge=1000, description="of one prompt, estimated; null: a prompt holds it all"
@@ -48,13 +53,13 @@ class ReadingOptions(JudgeOptions):
 
 @dataclass(frozen=True, slots=True)
 class TranscriptView:
-    """A transcript as it is read.
+    """A transcript as the prompts show it.
 
     Attributes:
-        transcript: with what had to be cut in it.
-        windows: ranges of turns, in order; one where a single prompt holds it all.
-        cut_chars: of results and texts.
-        findings_tokens: how much a window is told at most of what those before it showed.
+        transcript: the transcript, its long texts cut where necessary.
+        windows: ranges of turns in order; one range where a single prompt holds all turns.
+        cut_chars: how many characters of tool results and texts were cut.
+        findings_tokens: the most tokens of earlier findings in the prompt of a window.
     """
 
     transcript: Transcript
@@ -64,7 +69,7 @@ class TranscriptView:
 
     @property
     def truncation(self) -> dict[str, Any] | None:
-        """What scores say of it; null where all was read at once."""
+        """The detail `truncated_input` of scores; `None` where one prompt held everything."""
         if len(self.windows) <= 1 and not self.cut_chars:
             return None
         return {"windows": len(self.windows), "cut_chars": self.cut_chars}
@@ -73,12 +78,12 @@ class TranscriptView:
 def transcript_view(
     transcript: Transcript, options: ReadingOptions, around_tokens: int
 ) -> TranscriptView:
-    """The transcript whole where it fits; else with its tool results shortened; else in windows.
+    """The whole transcript where it fits; else with shortened tool results; else in windows.
 
     Args:
-        transcript: at least one turn.
+        transcript: a transcript of at least one turn.
         options: how many tokens a prompt may have.
-        around_tokens: what is in every prompt beside the transcript.
+        around_tokens: the tokens of a prompt without the transcript.
     """
     whole = range(len(transcript.turns))
     if options.context_tokens is None:
@@ -91,8 +96,8 @@ def transcript_view(
         short, cut = _shorten_turns(transcript, most, _with_short_result)
         if estimated_tokens(rendered_transcript(short)) <= free_tokens:
             return TranscriptView(short, (whole,), cut)
-    findings = free_tokens // _FINDINGS
-    free_tokens -= findings
+    findings_tokens = free_tokens // _FINDINGS_PART
+    free_tokens -= findings_tokens
     read, cut_texts, sizes = short, 0, _sizes(short)
     for most in _TEXT_CHARS:
         if max(sizes) <= free_tokens:
@@ -100,15 +105,15 @@ def transcript_view(
         read, cut_texts = _shorten_turns(short, most, _with_short_text)
         sizes = _sizes(read)
     windows = _windows(sizes, free_tokens, options.window_overlap)
-    return TranscriptView(read, windows, cut + cut_texts, findings)
+    return TranscriptView(read, windows, cut + cut_texts, findings_tokens)
 
 
 def reduce_windows(
     metrics: Sequence[Metric], window_scores: Sequence[Sequence[Score]]
 ) -> list[Score]:
-    """One score a metric from the scores of each window; the outcomes of the last.
+    """One score for each metric from the scores of all windows; the outcomes of the last window.
 
-    A metric that a window could not score is not scored: the others may have missed the fault.
+    A metric that one window could not score is not scored: the fault may stand in that window.
     """
     last = {score.metric: score for score in window_scores[-1] if not score.part}
     other_scores = [
@@ -131,12 +136,13 @@ def reduce_windows(
     return [*scores, *other_scores]
 
 
-def findings_so_far(seen: TranscriptView, window_scores: Sequence[Sequence[Score]]) -> str:
-    """What the windows before showed, for the judge of the next one, in at most as many tokens as
-    there is room for: where they are too many, of each metric and outcome the worst and the last
-    finding, and of these as much as fits.
+def findings_so_far(view: TranscriptView, window_scores: Sequence[Sequence[Score]]) -> str:
+    """The findings in the windows already judged, as text for the prompt of the next window.
+
+    The text has at most `view.findings_tokens` tokens. Where all findings are longer than that,
+    only the worst and the last finding of each metric and outcome remain, each cut to fit.
     """
-    pairs = list(zip(seen.windows, window_scores, strict=False))
+    pairs = list(zip(view.windows, window_scores, strict=False))
     if not pairs:
         return ""
     lines = []
@@ -145,10 +151,13 @@ def findings_so_far(seen: TranscriptView, window_scores: Sequence[Sequence[Score
         lines += [_finding(score) for score in scores]
     text = "\n".join(lines)
     for most in _FINDING_CHARS:
-        if estimated_tokens(text) <= seen.findings_tokens:
+        if estimated_tokens(text) <= view.findings_tokens:
             return text
         text = "\n".join(_worst_and_last(pairs, most))
-    return _fit_tokens(text, seen.findings_tokens)
+    tokens = estimated_tokens(text)
+    if tokens <= view.findings_tokens:
+        return text
+    return _cut_text(text, max(0, len(text) * (view.findings_tokens - _MARK_TOKENS) // tokens))
 
 
 def _worst_and_last(
@@ -180,15 +189,8 @@ def _cut_text(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]} [...]"
 
 
-def _fit_tokens(text: str, most_tokens: int) -> str:
-    tokens = estimated_tokens(text)
-    if tokens <= most_tokens:
-        return text
-    return _cut_text(text, max(0, len(text) * (most_tokens - _MARK_TOKENS) // tokens))
-
-
 def shorten_text(text: str, most: int) -> str:
-    """The beginning and the end of a text with a mark between them that says how much is not there."""
+    """The first and the last half of `most` characters, with a mark of how many were left out."""
     if len(text) <= most:
         return text
     left_out = len(text) - most
@@ -197,12 +199,15 @@ def shorten_text(text: str, most: int) -> str:
 
 
 def _sizes(transcript: Transcript) -> list[int]:
-    """How many tokens each turn is."""
+    """The estimated tokens of each turn."""
     return [estimated_tokens(block) for block in rendered_turns(transcript)]
 
 
 def _windows(sizes: Sequence[int], free_tokens: int, overlap: int) -> tuple[range, ...]:
-    """As few as fit, each taking up some turns before the end of the last; at least one turn new."""
+    """As few windows as fit, each with at least one new turn.
+
+    A window begins up to `overlap` turns before the end of the window before, as far as they fit.
+    """
     count = len(sizes)
     up_to = [0, *itertools.accumulate(sizes)]
     windows: list[range] = []
@@ -219,10 +224,10 @@ def _windows(sizes: Sequence[int], free_tokens: int, overlap: int) -> tuple[rang
 
 
 def _shorten_turns(
-    transcript: Transcript, most: int, made: Callable[[Turn, int], tuple[Turn, int]]
+    transcript: Transcript, most: int, shorten: Callable[[Turn, int], tuple[Turn, int]]
 ) -> tuple[Transcript, int]:
-    """The transcript with its turns made shorter, and how many characters that cut."""
-    pairs = [made(turn, most) for turn in transcript.turns]
+    """The transcript with every turn shortened, and how many characters were cut."""
+    pairs = [shorten(turn, most) for turn in transcript.turns]
     turns = tuple(turn for turn, _ in pairs)
     return transcript.model_copy(update={"turns": turns}), sum(cut for _, cut in pairs)
 

@@ -1,8 +1,8 @@
-"""The two questions of the answer criteria: what is asked for, and how much of it is there.
+"""The two asks of the criteria judges: which points an answer must hold, and which it does hold.
 
-The first depends on the query and the criteria alone, so that the reply cache answers it once for
-any number of transcripts. The second always asks for contradictions, so that both settings of
-`check_for_contradictions` share their replies; whether they count is decided in code.
+The first ask depends on the query and the criteria alone, so that the reply cache answers it once
+for any number of transcripts. The second ask always asks for contradictions, so that both settings
+of `check_for_contradictions` share their replies; code decides whether contradictions count.
 """
 
 from __future__ import annotations
@@ -68,7 +68,11 @@ One JSON object, nothing else, with the key aspects: a list with one object for 
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """The stable texts of a judge: both system messages, and the heading of what is asked for."""
+    """The texts of a criteria judge that are equal for all cases.
+
+    `heading` names the criteria in a prompt; `decompose` and `check` are the system messages of the
+    first and the second ask.
+    """
 
     heading: str
     decompose: str
@@ -94,7 +98,7 @@ REFERENCE_WORDING: Final = _wording(
 
 @dataclass(frozen=True, slots=True)
 class Concept:
-    """One thing an answer must hold; its id is unique among all aspects."""
+    """One thing that an answer must hold; the id is unique among all aspects of a case."""
 
     id: str
     text: str
@@ -102,7 +106,7 @@ class Concept:
 
 @dataclass(frozen=True, slots=True)
 class Aspect:
-    """One requirement with at least one concept."""
+    """One requirement of the criteria, with at least one concept."""
 
     id: str
     name: str
@@ -153,7 +157,7 @@ class CoverageReply(_Reply):
 
 @dataclass(frozen=True, slots=True)
 class DecomposeEvidence:
-    """What the first question is about: a query and the text that says what an answer must hold."""
+    """The facts of the first ask: the query, and the text that says what an answer must hold."""
 
     query: str
     criteria: str
@@ -161,14 +165,14 @@ class DecomposeEvidence:
 
 @dataclass(frozen=True, slots=True)
 class CoverageEvidence:
-    """What the second question is about: the numbered aspects and one answer."""
+    """The facts of the second ask: the numbered aspects and one answer."""
 
     aspects: tuple[Aspect, ...]
     response: str
 
 
 def decompose_ask(wording: Wording, query: str, criteria: str) -> Ask[Decomposition]:
-    """Which aspects with which concepts do the criteria ask for?"""
+    """The first ask: which aspects, with which concepts, do the criteria require?"""
     sections = [data_section("Query", query), data_section(wording.heading, criteria)]
     prompt = Prompt(wording.decompose, "\n\n".join(sections))
     return Ask(prompt, Decomposition, DecomposeEvidence(query, criteria))
@@ -177,7 +181,10 @@ def decompose_ask(wording: Wording, query: str, criteria: str) -> Ask[Decomposit
 def coverage_ask(
     wording: Wording, criteria: str, aspects: tuple[Aspect, ...], turn: AnsweredTurn
 ) -> Ask[CoverageReply]:
-    """Which concepts does this answer cover? What is the same for many answers stands first."""
+    """The second ask: which concepts does this answer cover?
+
+    The sections that are equal for many answers stand first, where a provider can cache them.
+    """
     sections = [
         data_section(wording.heading, criteria),
         data_section("Aspects with their concepts", aspects_text(aspects)),
@@ -196,7 +203,7 @@ def coverage_ask(
 
 
 def aspects_text(aspects: Sequence[Aspect]) -> str:
-    """One line an aspect, its concepts indented below it, each after its id."""
+    """One line for each aspect, with a line for each of its concepts below it; ids stand first."""
     lines = []
     for aspect in aspects:
         lines.append(f"{aspect.id}: {aspect.name}")
@@ -205,5 +212,5 @@ def aspects_text(aspects: Sequence[Aspect]) -> str:
 
 
 def normalised_id(text: str) -> str:
-    """An id as it was given out: without blanks, in lower case."""
+    """An id from a reply, without blanks around it and in lower case, to compare with ours."""
     return text.strip().lower()

@@ -1,7 +1,8 @@
-"""How much of what was asked for an answer holds: numbered aspects, coverage, and its scores.
+"""How much of its criteria an answer covers: numbered aspects, their coverage, and the score.
 
-The model only names ids that were given out here once, after decomposition. They alone make up the
-denominators, so a reply that forgets an aspect or makes one up cannot move a score upwards.
+Code numbers the aspects once, after the first ask, and the model names them by these ids. The
+numbered aspects alone are the denominator of a score, so that a reply which forgets an aspect or
+invents one cannot raise the score.
 """
 
 from __future__ import annotations
@@ -23,17 +24,18 @@ from assizes.judge.families.criteria.asks import (
 from assizes.judge.families.criteria.turns import AnsweredTurn
 
 NOT_EVALUATED: Final = "not evaluated"
-"""The reason of an aspect that the model left out."""
+"""The reason of an aspect that the model left out of its reply."""
 
 Strategy = Literal["concept", "aspect", "weighted"]
+"""How a score is computed from the counts (see `CoverageCounts.score`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class AspectCoverage:
-    """What is held of one aspect after one answer, or after several in a row.
+    """The coverage of one aspect by one answer, or by several answers together.
 
-    `held` are the ids of covered concepts, `contradicted` of those whose opposite was said and not
-    taken back. `turn` is the answer that `reason` speaks of.
+    `covered_concepts` holds the ids of the covered concepts; `contradicted` holds the ids of the
+    concepts whose opposite was said and not taken back. `reason` explains the answer `turn`.
     """
 
     aspect: Aspect
@@ -45,16 +47,19 @@ class AspectCoverage:
 
     @property
     def is_covered(self) -> bool:
-        """An answer was found to cover it, and nothing contradicts it."""
+        """Whether an answer covers the aspect and no answer contradicts it."""
         return self.marked_covered and not self.contradicted
 
     @property
     def concept_share(self) -> float:
-        """Share of its concepts that are covered, 0..1."""
+        """The share 0..1 of the aspect's concepts that are covered."""
         return round(len(self.covered_concepts) / len(self.aspect.concepts), 9)
 
     def entry(self) -> dict[str, Any]:
-        """One line of the breakdown, with the texts of the concepts; percentage 0..100."""
+        """The aspect's entry in `aspect_breakdown`, with the texts of its concepts.
+
+        The percentage of covered concepts is 0..100.
+        """
         concepts = self.aspect.concepts
         return {
             "id": self.aspect.id,
@@ -77,7 +82,7 @@ class AspectCoverage:
 
 @dataclass(frozen=True, slots=True)
 class CriteriaCoverage:
-    """All aspects after one answer or several, and what was odd about the replies."""
+    """The coverage of all aspects by one answer or several, with warnings about odd replies."""
 
     aspect_coverages: tuple[AspectCoverage, ...]
     warnings: tuple[str, ...] = ()
@@ -85,7 +90,7 @@ class CriteriaCoverage:
 
 @dataclass(frozen=True, slots=True)
 class CoverageCounts:
-    """The four numbers every score of this family is made of; totals are above 0."""
+    """The four counts from which every score of this family is computed; the totals are above 0."""
 
     concepts_covered: int
     concepts: int
@@ -93,10 +98,10 @@ class CoverageCounts:
     aspects: int
 
     def score(self, strategy: Strategy, concept_weight: float) -> float:
-        """The score 0..1 by strategy, 9 decimals (seed 003).
+        """The score 0..1 by a strategy, 9 decimals (seed 003).
 
         concept: covered concepts / concepts; aspect: covered aspects / aspects;
-        weighted: w x concept + (1 - w) x aspect.
+        weighted: w x concept + (1 - w) x aspect, where w is `concept_weight`.
         """
         concept = self.concepts_covered / self.concepts
         aspect = self.aspects_covered / self.aspects
@@ -108,8 +113,8 @@ class CoverageCounts:
 def numbered_aspects(decomposition: Decomposition) -> tuple[Aspect, ...]:
     """The aspects with fixed ids: a1, a2 ..., their concepts a1c1, a1c2 ...
 
-    Blank and repeated concepts of an aspect fall away; an aspect left without any gets itself as
-    its one concept. An entry without any text is no aspect.
+    Blank and repeated concepts of an aspect are removed. An aspect without concepts gets its own
+    name as its only concept. An entry without any text is not an aspect.
     """
     aspects: list[Aspect] = []
     for entry in decomposition.aspects:
@@ -126,13 +131,14 @@ def numbered_aspects(decomposition: Decomposition) -> tuple[Aspect, ...]:
 def coverage_of(
     aspects: Sequence[Aspect], reply: CoverageReply, turn: AnsweredTurn, *, contradictions: bool
 ) -> CriteriaCoverage | None:
-    """What one reply says of one answer; null when it speaks of none of the aspects.
+    """The coverage of one answer by one reply; `None` when the reply names none of the aspects.
 
     Args:
-        aspects: the only ids that count.
-        reply: the model's findings; the first one of an aspect counts.
-        turn: the answer it speaks of.
-        contradictions: whether a contradicted concept is missing and its aspect not covered.
+        aspects: the aspects of the case; findings on other ids are ignored with a warning.
+        reply: the model's findings; the first finding on an aspect counts.
+        turn: the answer that was checked.
+        contradictions: whether a contradicted concept counts as missing, and its aspect as not
+            covered.
     """
     known = {aspect.id for aspect in aspects}
     findings: dict[str, AspectFinding] = {}
@@ -160,9 +166,10 @@ def coverage_of(
 
 
 def merge_coverages(coverages: Sequence[CriteriaCoverage]) -> CriteriaCoverage:
-    """The union by id over answers in their order.
+    """The union of the coverage of several answers, in the order of the answers.
 
-    A contradiction undoes what earlier answers covered, until a later one covers it again.
+    A contradicted concept is no longer covered by earlier answers, until a later answer covers it
+    again.
     """
     by_aspect = zip(*(coverage.aspect_coverages for coverage in coverages), strict=True)
     aspect_coverages = tuple(
@@ -174,7 +181,7 @@ def merge_coverages(coverages: Sequence[CriteriaCoverage]) -> CriteriaCoverage:
 
 
 def coverage_counts(aspect_coverages: Iterable[AspectCoverage]) -> CoverageCounts:
-    """The counts over holdings; those of several answers are pooled."""
+    """The counts over the coverage of aspects; those of several answers are added up."""
     coverages = list(aspect_coverages)
     return CoverageCounts(
         concepts_covered=sum(len(coverage.covered_concepts) for coverage in coverages),
@@ -191,11 +198,14 @@ def _aspect_coverage(
         none: frozenset[str] = frozenset()
         warning = f"aspect {aspect.id!r} is not in the reply, taken as not covered"
         return AspectCoverage(aspect, False, none, none, NOT_EVALUATED, turn), [warning]
-    covered, missing = (
-        _normalised_ids(finding.concepts_covered),
-        _normalised_ids(finding.concepts_missing),
+    covered, missing, contradicted = (
+        {normalised_id(id_) for id_ in ids}
+        for ids in (
+            finding.concepts_covered,
+            finding.concepts_missing,
+            finding.concepts_contradicted,
+        )
     )
-    contradicted = _normalised_ids(finding.concepts_contradicted)
     known = {concept.id for concept in aspect.concepts}
     warnings = [
         f"ignored {_short(id_)!r}: not a concept of aspect {aspect.id!r}"
@@ -205,13 +215,16 @@ def _aspect_coverage(
         for id_ in sorted(covered & missing & known)
     ]
     against = frozenset(contradicted & known) if contradictions else frozenset()
-    held = frozenset((covered - missing) & known) - against
-    flagged = finding.covered and bool(held) and not against
-    return AspectCoverage(aspect, flagged, held, against, _line(finding.reason), turn), warnings
+    concepts = frozenset((covered - missing) & known) - against
+    marked = finding.covered and bool(concepts) and not against
+    return AspectCoverage(aspect, marked, concepts, against, _line(finding.reason), turn), warnings
 
 
 def _merge_later(first: AspectCoverage, later: AspectCoverage) -> AspectCoverage:
-    """Both taken together; reason and turn are those of the last answer that changed anything."""
+    """The coverage of an aspect after a later answer.
+
+    Reason and turn are those of the last answer that changed the coverage.
+    """
     both = replace(
         first,
         marked_covered=first.marked_covered or later.marked_covered,
@@ -219,10 +232,6 @@ def _merge_later(first: AspectCoverage, later: AspectCoverage) -> AspectCoverage
         contradicted=(first.contradicted - later.covered_concepts) | later.contradicted,
     )
     return first if both == first else replace(both, reason=later.reason, turn=later.turn)
-
-
-def _normalised_ids(texts: Iterable[str]) -> set[str]:
-    return {normalised_id(id_) for id_ in texts}
 
 
 def _line(text: str) -> str:

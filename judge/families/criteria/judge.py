@@ -1,7 +1,7 @@
-"""Answer criteria and answer completeness (seed 003): how much of what was asked for is there.
+"""Answer criteria and answer completeness (seed 003): how much of its criteria an answer covers.
 
-One engine, two judges: the acceptance criteria or the reference answer are split into aspects with
-concepts, then each evaluated answer is checked for them.
+Both judges are one class. The model splits the acceptance criteria, or the reference answer, into
+aspects with concepts; then each evaluated answer is checked for these concepts.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from assizes.judge.protocol import Ask, JudgeFailed, NoReply, Steps, T, ask, tog
 from assizes.judge.score import Metric, Scale, Score
 
 NO_COVERAGE: Final = "no_coverage"
-"""Error code of a check whose reply speaks of none of the aspects."""
+"""Error code of an answer for which the model's reply names none of the aspects."""
 
 
 class CoverageOptions(JudgeOptions):
-    """What both judges can be told (seed 003, configuration)."""
+    """Options of both judges (seed 003, configuration)."""
 
     threshold: float = Field(default=0.5, ge=0, le=1, description="score that passes, inclusive")
     scoring_strategy: Strategy = "concept"
@@ -61,7 +61,7 @@ class CoverageOptions(JudgeOptions):
 
 
 class AnswerCriteriaOptions(CoverageOptions):
-    """[judge.options.answer_criteria]."""
+    """The table [judge.options.answer_criteria]."""
 
     criteria_key: str = Field(
         default="Complete",
@@ -71,17 +71,18 @@ class AnswerCriteriaOptions(CoverageOptions):
 
 
 class AnswerCompletenessOptions(CoverageOptions):
-    """[judge.options.answer_completeness]."""
+    """The table [judge.options.answer_completeness]."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoverageStandard:
-    """What answers are held against.
+    """The standard of a criteria judge: what an answer must hold, and where a case says so.
 
     Args:
-        metric: what is scored.
-        wording: the stable texts of the two questions.
-        texts: where a case may say what an answer must hold: place and value, the best first.
+        metric: the metric of the judge.
+        wording: the texts of the two asks that are equal for all cases.
+        texts: the places where a case may hold the criteria, each with its value, the preferred
+            place first.
     """
 
     metric: Metric
@@ -102,16 +103,14 @@ def _reference_places(case: Case, _: CoverageOptions) -> Iterator[tuple[str, obj
     yield "expected.facts", case.expected.facts
 
 
-def _metric(
-    name: str, display_name: str, description: str, wording: Wording, needs: tuple[str, ...]
-) -> Metric:
+def _metric(name: str, need: str, description: str, wording: Wording) -> Metric:
     rubric = f"{wording.decompose}\n\n{wording.check}"
     return Metric(
         name=name,
         scale=Scale.FRACTION,
-        display_name=display_name,
+        display_name=name.replace("_", " ").title(),
         description=description,
-        needs=needs,
+        needs=(need,),
         needs_ground_truth=True,
         rubric_hash=hashlib.sha256(rubric.encode()).hexdigest()[:16],
         gate="judges",
@@ -121,10 +120,9 @@ def _metric(
 ANSWER_CRITERIA: Final = CoverageStandard(
     _metric(
         "answer_criteria",
-        "Answer Criteria",
+        "expected.acceptance_criteria",
         "Share of the case's acceptance criteria that the answer covers.",
         CRITERIA_WORDING,
-        ("expected.acceptance_criteria",),
     ),
     CRITERIA_WORDING,
     _criteria_places,
@@ -132,10 +130,9 @@ ANSWER_CRITERIA: Final = CoverageStandard(
 ANSWER_COMPLETENESS: Final = CoverageStandard(
     _metric(
         "answer_completeness",
-        "Answer Completeness",
+        "expected.response",
         "Share of the reference answer's points that the answer covers.",
         REFERENCE_WORDING,
-        ("expected.response",),
     ),
     REFERENCE_WORDING,
     _reference_places,
@@ -145,9 +142,10 @@ ANSWER_COMPLETENESS: Final = CoverageStandard(
 class CoverageJudge:
     """Scores how much of a standard the answers of a conversation cover.
 
-    Parts: `aspect:<id>` for each aspect, its value the share of its concepts. Over all turns also
-    `turn:<i>`, i counting the answered questions from 0; averaged turns have aspects of their own,
-    `turn:<i>/aspect:<id>`.
+    The part `aspect:<id>` holds the share of an aspect's concepts that are covered. With the
+    multi-turn strategy `all_turns` there is also a part `turn:<i>` for each answered question,
+    where i counts from 0. When the turns are averaged, each turn has aspects of its own, in the
+    parts `turn:<i>/aspect:<id>`.
     """
 
     version = "1"
@@ -160,7 +158,7 @@ class CoverageJudge:
         self.options = options
 
     def missing(self, case: Case) -> str | None:
-        """Without a query, an answer to it or something to hold it against it does not apply."""
+        """A case is skipped without a query, without an answer to it, or without criteria."""
         roles = {turn.role for turn in case.transcript.turns if (turn.text or "").strip()}
         if "user" not in roles:
             return "no query: the user says nothing"
@@ -175,7 +173,7 @@ class CoverageJudge:
         return None
 
     def judge(self, case: Case) -> Steps[list[Score]]:
-        """Two rounds: what is asked for, then how much of it each evaluated answer holds."""
+        """Two rounds of asks: the aspects of the criteria, then the coverage of each answer."""
         criteria = self._criteria(case) or ""
         turns = answered_turns(case.transcript)
         if self.options.multi_turn_strategy == "last_turn":
@@ -194,26 +192,24 @@ class CoverageJudge:
         aspects = yield from self._aspects(turns[0].query, criteria)
         if not aspects:
             return [self._no_aspects()]
-        lines = [self._check_turn(criteria, aspects, turn) for turn in turns]
-        results = yield from together(lines)
+        results = yield from together([self._check_turn(criteria, aspects, turn) for turn in turns])
         parts = self._turn_scores(turns, results)
         coverages = [result for result in results if isinstance(result, CriteriaCoverage)]
         if len(coverages) < len(turns):
             return [self._failed_score(turns, results), *parts]
         union = merge_coverages(coverages)
         headline = self._coverage_score(union, turns)
-        aspect_parts = [
-            self._aspect_score(aspect_coverage, f"aspect:{aspect_coverage.aspect.id}")
-            for aspect_coverage in union.aspect_coverages
-        ]
         return [
             headline.with_details(decomposition=decomposition(aspects)),
-            *aspect_parts,
+            *(
+                self._aspect_score(each, f"aspect:{each.aspect.id}")
+                for each in union.aspect_coverages
+            ),
             *parts,
         ]
 
     def _average_scores(self, criteria: str, turns: Sequence[AnsweredTurn]) -> Steps[list[Score]]:
-        """Each turn on its own; turns without aspects do not count."""
+        """The mean of the turns, each with its own aspects; turns without aspects do not count."""
         results = yield from together([self._evaluate_turn(criteria, turn) for turn in turns])
         parts = self._turn_scores(turns, results)
         if any(isinstance(result, NoReply) for result in results):
@@ -227,21 +223,14 @@ class CoverageJudge:
             return [self._no_aspects(), *parts]
         values = [self._value(coverage.aspect_coverages) for _, coverage in covered_turns]
         pooled = CriteriaCoverage(
-            tuple(
-                aspect_coverage
-                for _, coverage in covered_turns
-                for aspect_coverage in coverage.aspect_coverages
-            ),
+            tuple(each for _, coverage in covered_turns for each in coverage.aspect_coverages),
             tuple(text for _, coverage in covered_turns for text in coverage.warnings),
         )
         mean = round(math.fsum(values) / len(values), 9)
         headline = self._coverage_score(pooled, [turn for turn, _ in covered_turns], mean)
         aspect_parts = [
-            self._aspect_score(
-                aspect_coverage,
-                f"turn:{aspect_coverage.turn.index}/aspect:{aspect_coverage.aspect.id}",
-            )
-            for aspect_coverage in pooled.aspect_coverages
+            self._aspect_score(each, f"turn:{each.turn.index}/aspect:{each.aspect.id}")
+            for each in pooled.aspect_coverages
         ]
         return [headline.with_details(turn_scores=values), *aspect_parts, *parts]
 
@@ -301,15 +290,16 @@ class CoverageJudge:
     ) -> list[Score]:
         if self.options.multi_turn_strategy == "last_turn":
             return []
-        return [self._turn_score(turn, result) for turn, result in zip(turns, results, strict=True)]
-
-    def _turn_score(self, turn: AnsweredTurn, result: CriteriaCoverage | NoReply | None) -> Score:
-        part = f"turn:{turn.index}"
-        if isinstance(result, NoReply):
-            return Score.failed(self.name, result.reason, result.code, part)
-        if result is None:
-            return self._no_aspects(part)
-        return self._coverage_score(result, [turn], part=part)
+        scores = []
+        for turn, result in zip(turns, results, strict=True):
+            part = f"turn:{turn.index}"
+            if isinstance(result, NoReply):
+                scores.append(Score.failed(self.name, result.reason, result.code, part))
+            elif result is None:
+                scores.append(self._no_aspects(part))
+            else:
+                scores.append(self._coverage_score(result, [turn], part=part))
+        return scores
 
     def _aspect_score(self, aspect_coverage: AspectCoverage, part: str) -> Score:
         return Score.of(
@@ -324,7 +314,7 @@ class CoverageJudge:
     def _failed_score(
         self, turns: Sequence[AnsweredTurn], results: Sequence[CriteriaCoverage | NoReply | None]
     ) -> Score:
-        """A turn that could not be checked might have covered anything: no score without it."""
+        """The failed headline: a turn that could not be checked might have covered any concept."""
         pairs = zip(turns, results, strict=True)
         turn, first = next((turn, result) for turn, result in pairs if isinstance(result, NoReply))
         return Score.failed(self.name, f"turn {turn.index}: {first.reason}", first.code)
@@ -338,19 +328,28 @@ def _ask_question(question: Ask[T]) -> Steps[T]:
     return ask(question.prompt, question.reply, question.evidence, question.doubts)
 
 
+def _entry(
+    standard: CoverageStandard, options: type[CoverageOptions], description: str
+) -> JudgeEntry:
+    return JudgeEntry(
+        description=description,
+        needs=standard.metric.needs,
+        needs_ground_truth=True,
+        create_judge=lambda validated_options, _: CoverageJudge(standard, validated_options),
+        options=options,
+    )
+
+
 ENTRIES: Final[Mapping[str, JudgeEntry]] = {
-    ANSWER_CRITERIA.metric.name: JudgeEntry(
-        description="Checks the answer against the case's acceptance criteria, concept by concept.",
-        needs=ANSWER_CRITERIA.metric.needs,
-        needs_ground_truth=True,
-        create_judge=lambda options, _: CoverageJudge(ANSWER_CRITERIA, options),
-        options=AnswerCriteriaOptions,
+    ANSWER_CRITERIA.metric.name: _entry(
+        ANSWER_CRITERIA,
+        AnswerCriteriaOptions,
+        "Checks the answer against the case's acceptance criteria, concept by concept.",
     ),
-    ANSWER_COMPLETENESS.metric.name: JudgeEntry(
-        description="Checks the answer for the points of a reference answer, concept by concept.",
-        needs=ANSWER_COMPLETENESS.metric.needs,
-        needs_ground_truth=True,
-        create_judge=lambda options, _: CoverageJudge(ANSWER_COMPLETENESS, options),
-        options=AnswerCompletenessOptions,
+    ANSWER_COMPLETENESS.metric.name: _entry(
+        ANSWER_COMPLETENESS,
+        AnswerCompletenessOptions,
+        "Checks the answer for the points of a reference answer, concept by concept.",
     ),
 }
+"""The catalogue entries of both judges, by name."""

@@ -1,4 +1,4 @@
-"""What people and queries read of a coverage score: the signals of seed 003, bands, plain text."""
+"""A coverage score for people and queries: the signals of seed 003, their meaning, plain text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 from assizes.judge.families.criteria.asks import Aspect
 from assizes.judge.families.criteria.coverage import (
     AspectCoverage,
-    CoverageCounts,
     Strategy,
     coverage_counts,
 )
@@ -21,12 +20,17 @@ def signals(
     concept_weight: float,
     turn_count: int,
 ) -> dict[str, Any]:
-    """The diagnostic signals under their published names.
+    """The diagnostic signals of seed 003 under their published names: the details of a score.
 
-    Counts are pooled over all holdings given, and the coverage scores are those of the counts.
-    `weighted_score` is there for the weighted strategy alone.
+    `weighted_score` is there for the strategy `weighted` alone.
+
+    Args:
+        aspect_coverages: the coverage of aspects; the counts are added up over all of them.
+        strategy: how the score was computed.
+        concept_weight: the share 0..1 of the concept score in the weighted score.
+        turn_count: how many answers were evaluated.
     """
-    totals: CoverageCounts = coverage_counts(aspect_coverages)
+    totals = coverage_counts(aspect_coverages)
     weighted = {"weighted_score": totals.score("weighted", concept_weight)}
     return {
         "scoring_strategy": strategy,
@@ -43,7 +47,7 @@ def signals(
 
 
 def decomposition(aspects: Sequence[Aspect]) -> list[dict[str, Any]]:
-    """The aspects and concepts by id, as they were given out."""
+    """The aspects and their concepts with their ids, for the details of a score."""
     return [
         {
             "id": aspect.id,
@@ -55,7 +59,7 @@ def decomposition(aspects: Sequence[Aspect]) -> list[dict[str, Any]]:
 
 
 def interpretation(score: float) -> str:
-    """What a coverage score 0..1 means (seed 003): bands from 1.0, 0.7, 0.5 and below."""
+    """The meaning of a coverage score 0..1 (seed 003), in bands from 1, from 0.7, from 0.5."""
     value = round(score, 9)
     if value >= 1:
         return "all criteria fully covered"
@@ -67,9 +71,7 @@ def interpretation(score: float) -> str:
 
 
 def pretty(score: Score) -> str:
-    """A headline or turn score as plain text: what it means, the counts, every aspect with its
-    concepts and reason.
-    """
+    """A coverage score as plain text: its meaning, the counts, every aspect with its concepts."""
     name = f"{score.metric} {score.part}".strip()
     if score.value is None:
         return f"{name}: {score.status} ({score.reason})"

@@ -1,6 +1,4 @@
-"""What answer criteria are held against: the answered questions of a conversation, and the text
-that says what an answer must hold.
-"""
+"""The input of the criteria judges: the answered questions of a conversation, and the criteria."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from assizes.judge.case import Transcript, Turn
 class AnsweredTurn:
     """A question of the user with the agent's answer.
 
-    `index` counts the answered questions from 0; `at` is the answer's place among all turns.
+    `index` counts the answered questions from 0; `at` is the index of the answer among all turns.
     """
 
     index: int
@@ -24,11 +22,11 @@ class AnsweredTurn:
 
 
 def answered_turns(transcript: Transcript) -> tuple[AnsweredTurn, ...]:
-    """Each user message that was answered, with the first text that answers it.
+    """Each user message that the agent answered, with the first text that answers it.
 
-    What the agent says before the user or a second time in a row is no answer; of several user
-    messages in a row the last one is answered. What is said beside a tool call announces the
-    answer, so it counts only where nothing else is said.
+    A text of the agent before the first user message is no answer, nor is a second text in a row.
+    Of several user messages in a row the last one is answered. A text beside a tool call only
+    announces the answer, so it counts where the agent says nothing else.
     """
     return tuple(
         AnsweredTurn(index, at, query, response)
@@ -37,7 +35,7 @@ def answered_turns(transcript: Transcript) -> tuple[AnsweredTurn, ...]:
 
 
 def criteria_text(value: object) -> str | None:
-    """A text as it is, a list of texts joined by newlines; null for anything else and for blanks."""
+    """A text, or a list of texts joined by newlines; `None` for other values and blank texts."""
     lines = [value] if isinstance(value, str) else value
     if not isinstance(lines, list | tuple) or not all(isinstance(line, str) for line in lines):
         return None
@@ -45,6 +43,7 @@ def criteria_text(value: object) -> str | None:
 
 
 def _pairs(transcript: Transcript) -> Iterator[tuple[int, str, str]]:
+    """Each answer's index among all turns, its query and its text."""
     query: str | None = None
     spoken: list[tuple[int, Turn]] = []
     for at, turn in enumerate(transcript.turns):

@@ -1,1 +1,1 @@
-"""Judges of your own: TOML files, and functions or classes in Python."""
+"""Judges that a user writes: TOML files, and functions or classes in Python."""

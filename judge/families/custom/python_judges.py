@@ -1,7 +1,7 @@
-"""Judges written in Python: `module:function` and `module:Class` in [judge] judges.
+"""Judges that a user writes in Python: `module:function` and `module:Class` in [judge] judges.
 
-A function from a case to scores is the second rung, anything that keeps the `Judge` protocol the
-third. Modules are found as Python finds them, then in the current folder.
+The simplest is a function from a case to scores; a class or an object must keep the `Judge`
+protocol. A module is searched for on Python's path first, then in the current folder.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _ENGINE_OPTIONS: Final = frozenset(JudgeOptions.model_fields)
 class FunctionJudge:
     """A plain function `Case -> list[Score]` as a judge.
 
-    Its name is the function's, its metrics are those of the function's attribute `metrics`, else
-    one fraction named like it, its version the attribute `version`, else a hash of its module's
-    source: a changed function is another judge.
+    The metrics are the function's attribute `metrics`, or else one fraction 0..1 with the
+    function's name. The version is the attribute `version`, or else a hash of the source of the
+    function's module, so that a changed function is another judge.
     """
 
     def __init__(
         self, function: Callable[..., Any], name: str, options: Mapping[str, Any] | None = None
     ) -> None:
-        """Keep the function and what it is called with besides the case."""
+        """Keep the function, and its keyword arguments beside the case."""
         self.name = name
         self.version = str(getattr(function, "version", None) or _source_hash(function))
         self.metrics = _declared_metrics(function) or (
@@ -51,14 +51,14 @@ class FunctionJudge:
         self._options = dict(options or {})
 
     def missing(self, case: Case) -> str | None:
-        """The function decides by itself; it returns skipped scores where it does not apply."""
+        """No case is skipped beforehand: the function returns skipped scores for such a case."""
         return None
 
     def judge(self, case: Case) -> list[Score] | Steps[list[Score]]:
-        """What the function finds; a function that asks is a generator.
+        """The scores that the function returns, or its asks where it is a generator function.
 
         Raises:
-            TypeError: when it returned anything but scores.
+            TypeError: when the function returned anything but scores.
         """
         result = self._function(case, **self._options)
         if isinstance(result, Generator):
@@ -75,24 +75,24 @@ class _KeywordOptions(JudgeOptions):
 
 @dataclass(frozen=True, slots=True)
 class NamedEntry:
-    """An entry of the catalogue with the name rows carry."""
+    """An entry of the catalogue, with the name of the judge in the tables of a run."""
 
     name: str
     entry: JudgeEntry
 
 
 def is_reference(judge: str) -> bool:
-    """Whether an item of [judge] judges names code instead of an entry of the catalogue."""
+    """Whether an item of [judge] judges names Python code, not an entry of the catalogue."""
     return ":" in judge
 
 
 def load_judge(reference: str) -> NamedEntry:
-    """The judge that `module:attribute` names.
+    """The catalogue entry of the judge that `module:attribute` names.
 
     Raises:
-        ConfigurationError: when the module or the attribute cannot be had or is no judge.
+        ConfigurationError: when the attribute cannot be loaded, or is no judge.
     """
-    target = _target(reference)
+    target = load_reference(reference, _SETTING, _EXAMPLE)
     if inspect.iscoroutinefunction(target):
         raise _reference_error(reference, "is async; a judge does no I/O and is a plain function")
     if isinstance(target, type):
@@ -102,10 +102,6 @@ def load_judge(reference: str) -> NamedEntry:
     if callable(target):
         return NamedEntry(_name(target, reference), _function_entry(target, reference))
     raise _reference_error(reference, f"is a {type(target).__name__}; {_EXAMPLE}")
-
-
-def _target(reference: str) -> Any:
-    return load_reference(reference, _SETTING, _EXAMPLE)
 
 
 def _reference_error(reference: str, why: str) -> ConfigurationError:
@@ -134,9 +130,14 @@ def _class_entry(target: type, reference: str) -> JudgeEntry:
         arguments = (validated_options,) if declared else ()
         keywords = {} if declared else _keywords(validated_options, list(_parameters(target)))
         try:
-            return _check_protocol(target(*arguments, **keywords), reference)
+            judge = target(*arguments, **keywords)
         except (TypeError, ValueError) as error:
             raise _reference_error(reference, f"cannot be made: {error}") from error
+        if isinstance(judge, Judge):
+            return judge
+        absent = ", ".join(member for member in _MEMBERS if not hasattr(judge, member))
+        why = f"does not keep the Judge protocol: it lacks {absent}"
+        raise _reference_error(reference, why)
 
     return _entry(target, create_judge, options)
 
@@ -170,13 +171,6 @@ def _entry(
     )
 
 
-def _check_protocol(judge: object, reference: str) -> Judge:
-    if isinstance(judge, Judge):
-        return judge
-    absent = ", ".join(member for member in _MEMBERS if not hasattr(judge, member))
-    raise _reference_error(reference, f"does not keep the Judge protocol: it lacks {absent}")
-
-
 def _declared_metrics(target: Any) -> tuple[Metric, ...]:
     own_metrics = getattr(target, "metrics", None)
     metrics = tuple(own_metrics) if isinstance(own_metrics, list | tuple) else ()
@@ -187,13 +181,13 @@ def _parameters(target: Any) -> list[inspect.Parameter]:
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     try:
         parameters = inspect.signature(target).parameters.values()
-    except (TypeError, ValueError):  # some functions written in C have none
+    except (TypeError, ValueError):  # some functions written in C have no signature
         return []
     return [parameter for parameter in parameters if parameter.kind not in variadic]
 
 
 def _keyword_options(target: Any, parameters: Sequence[inspect.Parameter]) -> type[JudgeOptions]:
-    """Options as the parameters of a callable, validated by their annotations."""
+    """An options model with one field for each parameter, validated by the annotations."""
     try:
         hints = typing.get_type_hints(vars(target).get("__init__", target))
     except (NameError, TypeError):

@@ -1,6 +1,6 @@
-"""Code that a configuration names as `module:attribute`.
+"""Load code that a configuration names as `module:attribute`.
 
-Modules are found as Python finds them, then in the current folder.
+A module is searched for on Python's path first, then in the current folder.
 """
 
 from __future__ import annotations
@@ -24,26 +24,27 @@ _LOAD_FAULTS: Final = (
     LookupError,
     OSError,
 )
-"""What a module of somebody else commonly raises while it is read."""
+"""Exceptions that a user's module commonly raises while Python imports it."""
 
 
 def load_reference(reference: str, setting: str, wanted: str) -> Any:
-    """What `module:attribute` names.
+    """The attribute that `module:attribute` names.
 
     Args:
-        reference: as configured.
-        setting: where it was configured, for the message.
-        wanted: what would be accepted there.
+        reference: `module:attribute` from the configuration.
+        setting: the setting that holds the reference, for messages.
+        wanted: what the setting accepts, for messages.
 
     Raises:
-        ConfigurationError: when the module or the attribute cannot be had.
+        ConfigurationError: when the reference is malformed, the module cannot be imported, or it
+            has no such attribute.
     """
     if not _REFERENCE.fullmatch(reference):
         raise ConfigurationError(f"{setting}: {reference!r}; {wanted}")
     module_name, _, attribute = reference.partition(":")
     here = str(Path.cwd())
     if here not in sys.path:
-        # At the end: a file of the current folder never takes the place of an installed module.
+        # At the end, so that a file of the current folder never hides an installed module.
         sys.path.append(here)
     importlib.invalidate_caches()
     try:
@@ -59,5 +60,5 @@ def load_reference(reference: str, setting: str, wanted: str) -> Any:
 
 
 def reference_error(setting: str, reference: str, why: str) -> ConfigurationError:
-    """The reference and the reason, in one line."""
+    """The error for a reference that cannot be used: setting, reference and reason in one line."""
     return ConfigurationError(f"{setting}: {reference!r} {' '.join(why.split())}")

@@ -1,8 +1,9 @@
-"""Judges of your own without code: TOML files with a `kind` in the folders of [judge] rubrics.
+"""Judges that a user writes as TOML files with a `kind`, in the folders of [judge] rubrics.
 
-`ANSWER` rates the last answer of a conversation, `RETRIEVAL` each retrieved chunk (seed 004). Both
-join the quality gate under their own name. A yes/no judge is the class that also serves the
-built-in ones; the other scales share its prompt and differ in the words that may be answered.
+A judge of kind `ANSWER` rates the last answer of a conversation, one of kind `RETRIEVAL` each
+retrieved chunk (seed 004). Both join the quality gate under their own name. A yes/no judge uses the
+same class as the built-in judges; the other scales share its prompt and accept other words as
+answers.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ from assizes.judge.rubrics.rubric import (
 from assizes.judge.score import ACCEPTABLE, Metric, Scale, Score
 
 MAX_NAME: Final = 63
+"""The most characters in the name of a judge."""
 
 RatingScale = Literal["yes_no", "binary", "scored", "labelled"]
 
@@ -61,7 +63,7 @@ _DEFAULT_THRESHOLDS: Final = {"scored": ACCEPTABLE / 5, "labelled": 0.5}
 
 
 class RatedLevel(Level):
-    """One answer that may be given: when, and for a labelled scale what it is worth (0..1)."""
+    """One possible answer: when to give it, and on a labelled scale its value 0..1."""
 
     value: float | None = Field(default=None, ge=0, le=1)
 
@@ -69,10 +71,10 @@ class RatedLevel(Level):
 class CustomRubric(RubricTable):
     """A judge as a table of a TOML file.
 
-    `needs` names what a case must have, `shows` what is shown beside it where there is any.
-    `levels` says when each answer is given: yes and no, pass and fail, 0 to 5, or the labels of a
-    labelled scale, each with its `value`. `threshold` is the value 0..1 from which a scored or
-    labelled judge passes, inclusive.
+    `needs` names the inputs that a case must have; `shows` names further inputs that are shown
+    where the case has them. `levels` says when to give each answer: yes and no, pass and fail, 0 to
+    5, or the labels of a labelled scale, each with its `value`. `threshold` is the value 0..1 from
+    which a scored or labelled judge passes, inclusive.
     """
 
     kind: Literal["ANSWER", "RETRIEVAL"]
@@ -109,19 +111,19 @@ class CustomRubric(RubricTable):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The answers that may be given, as they stand in the prompt."""
+        """The words that the model may answer, as the prompt lists them."""
         return _WORDS.get(self.scale) or tuple(self.levels)
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """`needs`, or what a judge of this kind usually needs."""
+        """The inputs in `needs`, or without any the usual inputs of this kind of judge."""
         usual: tuple[Input, ...] = ("request", "response")
         if self.kind == "RETRIEVAL":
             usual = ("request", "retrieved_context")
         return tuple(self.needs) or usual
 
     def prompt(self) -> str:
-        """The question, when each answer is given, and the notes."""
+        """The judge's own part of the prompt: the question, the levels and the notes."""
         lines = [
             f"- {level_line(word, self.levels[word], with_example=True)}"
             for word in self.words
@@ -130,7 +132,7 @@ class CustomRubric(RubricTable):
         return "\n".join([self.question.strip(), *lines, *([self.notes] if self.notes else [])])
 
     def yes_no(self) -> YesNoRubric:
-        """The same as the built-in judges are described."""
+        """This rubric in the form of the built-in yes/no judges."""
         return YesNoRubric(
             name=self.name,
             prompt=self.prompt(),
@@ -143,7 +145,10 @@ class CustomRubric(RubricTable):
 
 
 class GradedOptions(JudgeOptions):
-    """[judge.options.NAME] of a scored or labelled judge; null: the threshold of its file."""
+    """The table [judge.options.NAME] of a scored or labelled judge.
+
+    Without a `threshold` here the threshold of the judge's file applies.
+    """
 
     threshold: float | None = Field(default=None, ge=0, le=1, description="value that passes")
 
@@ -154,7 +159,10 @@ class GradedJudge(AnswerJudge):
     version = "1"
 
     def __init__(self, rubric: CustomRubric, threshold: float | None = None) -> None:
-        """Promise one metric of the rubric's name; `threshold` goes before the rubric's own."""
+        """Promise one metric with the rubric's name.
+
+        `threshold` (0..1) overrides the threshold of the rubric.
+        """
         super().__init__(rubric.yes_no())
         self.custom = rubric
         pass_threshold = rubric.threshold if threshold is None else threshold
@@ -166,7 +174,7 @@ class GradedJudge(AnswerJudge):
         self.metrics = (self.metric,)
 
     def judge(self, case: Case) -> Steps[list[Score]]:
-        """The ask of the yes/no judge, with other words for an answer."""
+        """One ask, with the prompt of a yes/no judge and the words of the rubric's scale."""
         prompt, evidence = self.prompt_and_evidence(case)
         answer = yield from ask(prompt, graded_reply(self.custom.words), evidence)
         reply = answer.model_dump()
@@ -187,14 +195,14 @@ class GradedJudge(AnswerJudge):
 
 
 def entries(folders: Sequence[str], taken_names: Mapping[str, str]) -> dict[str, JudgeEntry]:
-    """The judges of rubric folders, by folder and file name.
+    """The catalogue entries of the judges in rubric folders, by name, in the order of their files.
 
     Args:
-        folders: as in [judge] rubrics; files without a `kind` are conversation metrics.
-        taken_names: the names no judge may bear, each with what bears it.
+        folders: the folders of [judge] rubrics; files without a `kind` are conversation metrics.
+        taken_names: names that no judge may have, each with what has the name.
 
     Raises:
-        ConfigurationError: for a file that cannot be used, and for a name that is taken.
+        ConfigurationError: for an invalid file, and for a name that is taken.
     """
     judge_entries: dict[str, JudgeEntry] = {}
     holders = dict(taken_names)
@@ -240,8 +248,8 @@ class _GradedReply(BaseModel):
 
 @functools.lru_cache(maxsize=256)
 def graded_reply(words: tuple[str, ...]) -> type[BaseModel]:
-    """What the model replies: a rationale, then one of the words."""
-    rating: Any = Literal[words]  # known at run time only
+    """The pydantic model of a reply: a rationale, then one of these words as the rating."""
+    rating: Any = Literal[words]  # the words are known at run time only
     return create_model("GradedReply", __base__=_GradedReply, rating=(rating, ...))
 
 

@@ -1,4 +1,4 @@
-"""The judges of seed 004 for agents that retrieve: six yes/no judges, document recall, usage."""
+"""The catalogue entries of seed 004: six yes/no judges, document recall, and the agent's usage."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ CHUNK_RELEVANCE: Final = "chunk_relevance"
 
 @functools.cache
 def yes_no_rubrics() -> Mapping[str, YesNoRubric]:
-    """The rubrics of the built-in yes/no judges, by name, in the order of the table."""
+    """The rubrics of the built-in yes/no judges by name, in the order of `rag.toml`."""
     text = (resources.files("assizes.judge.families.rag") / "rag.toml").read_text("utf-8")
     rubrics = [YesNoRubric.model_validate(table) for table in tomllib.loads(text)["judge"]]
     return {rubric.name: rubric for rubric in rubrics}
 
 
 def built_in(name: str) -> AnswerJudge | RetrievalJudge:
-    """One of the six yes/no judges, by its name."""
+    """The built-in yes/no judge with this name."""
     rubric = yes_no_rubrics()[name]
     return RetrievalJudge(rubric) if name == CHUNK_RELEVANCE else AnswerJudge(rubric)
 
@@ -57,4 +57,4 @@ ENTRIES: Final[Mapping[str, JudgeEntry]] = {
         asks=False,
     ),
 }
-"""The judges of this family as the catalogue lists them."""
+"""The catalogue entries of this family, by name."""

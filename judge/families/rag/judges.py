@@ -1,7 +1,7 @@
-"""Yes/no judges (seed 004): one that rates an answer, one that rates each retrieved chunk.
+"""Yes/no judges (seed 004): `AnswerJudge` rates an answer, `RetrievalJudge` each retrieved chunk.
 
-The built-in ones stand in `assizes.judge.families.rag.entries`; a custom one is the same class made from a
-`YesNoRubric` with a name and a prompt of its own.
+`assizes.judge.families.rag.entries` lists the built-in judges. A judge that a user writes is the
+same class, created from a `YesNoRubric` with a name and a prompt of its own.
 """
 
 from __future__ import annotations
@@ -26,10 +26,13 @@ from assizes.judge.score import Metric, Scale, Score
 from assizes.judge.statistics.exact import rounded_value
 
 Input = Literal["request", "response", "retrieved_context", "expected_response"]
+"""The parts of a case that a yes/no judge may need or show."""
+
 Step = Literal["response", "retrieval"]
+"""The step of the agent that a yes/no judge assesses."""
 
 NO_CHUNK_RATED: Final = "no_chunk_rated"
-"""Error code of a retrieval judge that could not rate any of the chunks."""
+"""Error code of a retrieval judge that could not rate any chunk."""
 
 ROLE: Final = f"""\
 You judge one aspect of an answer that an AI agent gave to a user's request.
@@ -38,7 +41,7 @@ You judge one aspect of an answer that an AI agent gave to a user's request.
 - Judge this aspect alone, on what you are shown; do not invent problems.
 - {DATA_RULE}
 - "Conversation before", where it is shown, is background; judge the last exchange only."""
-"""How the prompt of every judge of one aspect begins, yes/no or graded."""
+"""The beginning of the system message of every judge of one aspect, yes/no or graded."""
 
 _REPLY: Final = """\
 # Reply
@@ -57,10 +60,10 @@ class Rating(BaseModel):
 
 
 class YesNoRubric(BaseModel):
-    """What a yes/no judge asks.
+    """The description of a yes/no judge: its prompt and its inputs.
 
-    The prompt holds the question, when to say yes and when no. The run shows the share of yes, or
-    the mean precision of a retrieval judge, under a name made from `step` and `name`.
+    The prompt holds the question, and when to say yes and when no. A run publishes the share of
+    yes, or the mean precision of a retrieval judge, under a name made from `step` and `name`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -78,13 +81,16 @@ class YesNoRubric(BaseModel):
 
     @property
     def needs_ground_truth(self) -> bool:
-        """True when the expected response must be known."""
+        """Whether the judge needs the expected response."""
         return "expected_response" in self.inputs
 
 
 @dataclass(frozen=True, slots=True)
 class LastExchange:
-    """The last exchange of a conversation, null where a side is missing, and the turns before it."""
+    """The last request and response of a conversation, and the turns before them.
+
+    `request` or `response` is `None` where the conversation has none.
+    """
 
     request: str | None
     response: str | None
@@ -93,9 +99,9 @@ class LastExchange:
 
 @dataclass(frozen=True, slots=True)
 class RatingEvidence:
-    """What a yes/no judge shows: the last exchange, the passages, and the expected statements.
+    """The facts of a yes/no judge's ask: the last exchange, the passages, the expected statements.
 
-    `context` holds the one chunk where a retrieval judge asks about it.
+    `context` holds all retrieved passages, or the one chunk that a retrieval judge asks about.
     """
 
     judge: str
@@ -106,10 +112,10 @@ class RatingEvidence:
 
 
 def last_exchange(transcript: Transcript) -> LastExchange:
-    """The agent's last text and what the user last said before it.
+    """The agent's last text, and the last text of the user before it.
 
-    Words of the user that no answer follows (thanks, goodbye) are no request; where the user spoke
-    only after the agent's last text, they are all there is.
+    A text of the user without an answer after it (thanks, goodbye) is no request, unless the user
+    said nothing before the agent's last text.
     """
     turns = transcript.turns
     response_index = _last_turn_of(turns, "assistant")
@@ -129,14 +135,14 @@ def last_exchange(transcript: Transcript) -> LastExchange:
 
 
 def expected_statements(case: Case) -> tuple[str, ...]:
-    """The expected response as one statement, or the expected facts; blank ones do not count."""
+    """The expected response as one statement, or else the expected facts, without blank texts."""
     expected = case.expected
     texts = (expected.response,) if expected.response else expected.facts
     return tuple(text for text in texts if text.strip())
 
 
 def missing_input(inputs: Sequence[Input], case: Case) -> str | None:
-    """A sentence naming the inputs that a case lacks; null when it has them all."""
+    """A sentence that names the inputs which a case lacks; `None` when the case has them all."""
     last = last_exchange(case.transcript)
     available: dict[Input, bool] = {
         "request": last.request is not None,
@@ -148,73 +154,71 @@ def missing_input(inputs: Sequence[Input], case: Case) -> str | None:
     return f"missing input: {', '.join(lacking)}" if lacking else None
 
 
-class AnswerJudge:
-    """Rates the last answer of a case with yes or no; passed means yes."""
+class _RubricJudge:
+    """A judge of one rubric, with one metric under the rubric's name.
+
+    Args:
+        rubric: the judge's prompt and inputs.
+        scale: the scale of the metric.
+        run_name: the published name of the metric in a run.
+    """
 
     version = "1"
 
-    def __init__(self, rubric: YesNoRubric) -> None:
-        """Promise one yes/no metric of the rubric's name."""
+    def __init__(self, rubric: YesNoRubric, scale: Scale, run_name: str) -> None:
         self.name = rubric.name
         self.rubric = rubric
         self.system = system_message(rubric)
-        stem = f"{rubric.step}/llm_judged/{rubric.name}"
-        self.metric = _metric(rubric, self.system, Scale.YES_NO, f"{stem}/rating/percentage")
+        self.metric = _metric(rubric, self.system, scale, run_name)
         self.metrics = (self.metric,)
 
     @property
     def prompts(self) -> tuple[str, ...]:
-        """What every prompt begins with."""
+        """The system message, which is equal for all cases."""
         return (self.system,)
 
     def missing(self, case: Case) -> str | None:
-        """It needs the inputs of its rubric."""
+        """A case is skipped without one of the inputs of the rubric."""
         return missing_input(self.rubric.inputs, case)
 
+
+class AnswerJudge(_RubricJudge):
+    """Rates the last answer of a case with yes or no; yes has passed."""
+
+    def __init__(self, rubric: YesNoRubric) -> None:
+        """Promise one yes/no metric with the rubric's name."""
+        run_name = f"{rubric.step}/llm_judged/{rubric.name}/rating/percentage"
+        super().__init__(rubric, Scale.YES_NO, run_name)
+
     def judge(self, case: Case) -> Steps[list[Score]]:
-        """One ask."""
+        """One ask, one score."""
         prompt, evidence = self.prompt_and_evidence(case)
         rating = yield from ask(prompt, Rating, evidence)
         return [_rating_score(self.metric, rating)]
 
     def prompt_and_evidence(self, case: Case) -> tuple[Prompt, RatingEvidence]:
-        """What a model is shown of a case, as text and as values."""
+        """The facts of a case as text for a language model, and as values."""
         evidence = _evidence(self.name, case, case.transcript.retrieved_chunks())
         context = ("Retrieved context", numbered_list(evidence.context))
         user = _user_message(self.rubric, case, context, evidence.expected)
         return Prompt(self.system, user), evidence
 
 
-class RetrievalJudge:
-    """Rates each retrieved chunk with yes or no; the headline is the share of yes.
+class RetrievalJudge(_RubricJudge):
+    """Rates each retrieved chunk with yes or no; the headline score is the precision 0..1.
 
-    Precision = chunks rated yes / chunks rated. Passed means that at least one was; a retrieval
-    that found nothing has precision 0 and has not passed.
+    Precision = chunks rated yes / chunks rated. The headline has passed when at least one chunk was
+    rated yes; a retrieval without chunks has precision 0 and has not passed.
     """
-
-    version = "1"
 
     def __init__(self, rubric: YesNoRubric) -> None:
         """Promise the precision under the rubric's name, and a part `chunk:i` for each chunk."""
         if "retrieved_context" not in rubric.inputs:
             inputs = (*rubric.inputs, "retrieved_context")
             rubric = rubric.model_copy(update={"inputs": inputs})
-        self.name = rubric.name
-        self.rubric = rubric
-        self.system = system_message(rubric)
-        stem = f"retrieval/llm_judged/{rubric.name}"
-        self.metric = _metric(rubric, self.system, Scale.FRACTION, f"{stem}/precision/average")
+        run_name = f"retrieval/llm_judged/{rubric.name}/precision/average"
+        super().__init__(rubric, Scale.FRACTION, run_name)
         self.rating = Metric(rubric.name, scale=Scale.YES_NO)
-        self.metrics = (self.metric,)
-
-    @property
-    def prompts(self) -> tuple[str, ...]:
-        """What every prompt begins with."""
-        return (self.system,)
-
-    def missing(self, case: Case) -> str | None:
-        """It needs the inputs of its rubric, and a retrieval."""
-        return missing_input(self.rubric.inputs, case)
 
     def judge(self, case: Case) -> list[Score] | Steps[list[Score]]:
         """One ask for each chunk, all in one round."""
@@ -225,22 +229,22 @@ class RetrievalJudge:
         return self._ask_about_chunks(case, chunks)
 
     def _ask_about_chunks(self, case: Case, chunks: Sequence[Chunk]) -> Steps[list[Score]]:
-        replies = yield from ask_each([self._ask(case, chunk) for chunk in chunks])
+        asks = []
+        for chunk in chunks:
+            evidence = _evidence(self.name, case, [chunk])
+            context = ("Retrieved chunk", chunk.content)
+            user = _user_message(self.rubric, case, context, evidence.expected)
+            asks.append(Ask(Prompt(self.system, user), Rating, evidence))
+        replies = yield from ask_each(asks)
         parts = [
             _chunk_part(self.rating, place, chunk, reply)
             for place, (chunk, reply) in enumerate(zip(chunks, replies, strict=True))
         ]
         return [_precision(self.metric, parts), *parts]
 
-    def _ask(self, case: Case, chunk: Chunk) -> Ask[Rating]:
-        evidence = _evidence(self.name, case, [chunk])
-        context = ("Retrieved chunk", chunk.content)
-        user = _user_message(self.rubric, case, context, evidence.expected)
-        return Ask(Prompt(self.system, user), Rating, evidence)
-
 
 def system_message(rubric: YesNoRubric) -> str:
-    """Role and rules, the rubric's own question, the reply; the same for every case."""
+    """Role and rules, the rubric's own question, the reply format; equal for all cases."""
     return "\n\n".join([ROLE, f"# Question\n{rubric.prompt.strip()}", _REPLY])
 
 
@@ -257,7 +261,7 @@ NEEDS: Final[dict[Input, str]] = {
     "retrieved_context": "retrieved_context",
     "expected_response": "expected.response",
 }
-"""What an input is called among the needs of a judge: an expected value by its place in a case."""
+"""The name of each input in the needs of a judge; `expected.` marks an expected value."""
 
 
 def _metric(rubric: YesNoRubric, system: str, scale: Scale, run_name: str) -> Metric:
@@ -296,8 +300,9 @@ def _evidence(judge: str, case: Case, chunks: Sequence[Chunk]) -> RatingEvidence
 def _user_message(
     rubric: YesNoRubric, case: Case, context: tuple[str, str], expected: Sequence[str]
 ) -> str:
-    """The inputs that the rubric names and the case has, in data sections; the conversation before
-    them where the request is one of them.
+    """The inputs that the rubric names and the case has, in data sections.
+
+    The conversation before the last exchange is shown where the request is one of the inputs.
     """
     last = last_exchange(case.transcript)
     before = rendered_transcript(Transcript(turns=last.before))
@@ -337,7 +342,7 @@ def _chunk_part(metric: Metric, place: int, chunk: Chunk, reply: Rating | NoRepl
 
 
 def _precision(metric: Metric, parts: Sequence[Score]) -> Score:
-    """Yes / rated (seed 004; chunks without a rating are left out, for they are not a no)."""
+    """The precision yes / rated (seed 004); a chunk without a rating is no "no" and is left out."""
     rated = [part for part in parts if part.status == "scored"]
     if not rated:
         reason = f"none of {len(parts)} chunks could be rated: {parts[0].reason}"

@@ -1,4 +1,4 @@
-"""What can be measured of a RAG agent without a model: document recall, tokens, latency (seed 004)."""
+"""Judges of seed 004 that ask no model: document recall, and the agent's tokens and latency."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ LATENCY: Final = _usage_metric(
 
 
 class DocumentRecall:
-    """Expected documents that were retrieved / expected documents; asks no model.
+    """Document recall: retrieved expected documents / expected documents; no model is asked.
 
-    Documents are counted by `doc_uri`, each once, however many chunks came of them.
+    A document is counted once by its `doc_uri`, however many of its chunks were retrieved.
     """
 
     name = DOCUMENT_RECALL.name
@@ -69,7 +69,10 @@ class DocumentRecall:
     metrics = (DOCUMENT_RECALL,)
 
     def missing(self, case: Case) -> str | None:
-        """It needs at least one expected document, and a retrieval that may have found nothing."""
+        """A case is skipped without expected documents or without a retrieval.
+
+        A retrieval without any result is judged: its recall is 0.
+        """
         if not case.expected.retrieved_context:
             return "missing input: expected_retrieved_context[].doc_uri"
         if case.transcript.retrieval() is None:
@@ -77,7 +80,7 @@ class DocumentRecall:
         return None
 
     def judge(self, case: Case) -> list[Score]:
-        """The headline; what was found and what was not is in its details."""
+        """The headline score; its details list the documents `found` and `not_found`."""
         expected = {document.doc_uri for document in case.expected.retrieved_context}
         retrieved = {chunk.doc_uri for chunk in case.transcript.retrieved_chunks()}
         retrieved_expected = expected & retrieved
@@ -90,18 +93,18 @@ class DocumentRecall:
 
 
 class AgentUsage:
-    """Tokens and seconds the agent took, as its transcript records them; asks no model."""
+    """Tokens and seconds that the agent took, as the transcript records them; no model is asked."""
 
     name = "agent_usage"
     version = "1"
     metrics = (TOTAL_TOKENS, INPUT_TOKENS, OUTPUT_TOKENS, LATENCY)
 
     def missing(self, case: Case) -> str | None:
-        """It applies to every case; what is not recorded is skipped by itself."""
+        """No case is skipped as a whole: each number that is not recorded is skipped."""
         return None
 
     def judge(self, case: Case) -> list[Score]:
-        """Three token counts and the latency."""
+        """Four scores: total, input and output tokens, and the latency in seconds."""
         usage = case.transcript.agent_usage()
         counts: list[float | None] = [None, None, None]
         if usage is not None:
@@ -114,8 +117,10 @@ class AgentUsage:
 
 
 def latency_seconds(transcript: Transcript) -> float | None:
-    """Trace end - trace start: the recorded duration, else from the start of the first turn to the
-    end of the last one, where those are known.
+    """Seconds from trace start to trace end; `None` where they are not known.
+
+    The recorded duration counts; without one, the time from the start of the first turn to the end
+    of the last turn.
     """
     if transcript.duration_ms is not None:
         return rounded_value(transcript.duration_ms / 1000)

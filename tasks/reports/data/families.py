@@ -9,7 +9,7 @@ import polars as pl
 
 from assizes.judge.families.conversation.judge import ConversationJudge
 from assizes.judge.summary.headlines import MetricSummary
-from assizes.judge.summary.summary import RunSummary
+from assizes.judge.summary.run_summary import RunSummary
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.reports.formatting import line_of, name_of
 

@@ -11,9 +11,9 @@ import polars as pl
 from assizes.judge.score import LABELS, UNSPECIFIED_FAILURE
 from assizes.judge.summary.headlines import MetricSummary, published_names
 from assizes.judge.summary.run_intervals import NumberInterval
-from assizes.judge.summary.summary import RunSummary
+from assizes.judge.summary.run_summary import RunSummary
 from assizes.judge.verdicts.executions import collect_rows
-from assizes.judge.verdicts.fixes import suggested_fix
+from assizes.judge.verdicts.root_cause import suggested_fix
 from assizes.tasks.reports.data.families import family_of
 from assizes.tasks.reports.data.intervals import interval_of
 from assizes.tasks.reports.formatting import name_of

@@ -16,7 +16,7 @@ from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.config.run import OFFLINE_MODEL, RunConfig
 from assizes.judge.history.anchors import Attribution
 from assizes.judge.rows import SCHEMA_VERSION
-from assizes.judge.summary.summary import RunSummary
+from assizes.judge.summary.run_summary import RunSummary
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.reports import formatting
 from assizes.tasks.reports.data.case_rows import case_rows

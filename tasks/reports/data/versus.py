@@ -8,7 +8,7 @@ from typing import Any, Final
 from assizes.judge.comparison.cases import CaseComparison, MetricDelta
 from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.rows import as_json
-from assizes.judge.summary.summary import RunSummary
+from assizes.judge.summary.run_summary import RunSummary
 from assizes.tasks.reports import formatting
 from assizes.tasks.reports.data.case_rows import ID_CHARS
 from assizes.tasks.reports.data.metric_rows import MAX_METRICS

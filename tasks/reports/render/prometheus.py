@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 from assizes.judge.errors import Inconclusive
 from assizes.judge.rows import COMPLETE
-from assizes.judge.summary.summary import RunSummary
+from assizes.judge.summary.run_summary import RunSummary
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.runs.anchor_runs import stored_attribution
 from assizes.tasks.store import RunRecord, Store

@@ -9,7 +9,8 @@ from assizes.judge.rows import as_json
 from assizes.judge.score import Metric, Scale
 from assizes.judge.summary.headlines import OVERALL, overall_assessments
 from assizes.judge.summary.published_numbers import run_metrics
-from assizes.judge.summary.summary import RunSummary, summarise
+from assizes.judge.summary.run_summary import RunSummary
+from assizes.judge.summary.summary import summarise
 from tests.judge.run_frames import case_row, config, fraction_row, lazy, score_row
 from tests.judge.verdicts.quality_scores import Promising
 
@@ -43,7 +44,7 @@ JUDGE = Promising(
 
 
 def yes_no(case_id: str, metric: str, rating: str | None, why: str = ""):
-    """A row of a quality judge; null: it could not be had."""
+    """A row of a quality judge; `None`: the judge failed."""
     if rating is None:
         return score_row(case_id, metric, raw=None, judge="rag", weight=None, tier=None)
     yes = rating == "yes"

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from assizes.judge.summary.published_numbers import run_metrics
-from assizes.judge.summary.summary import RunSummary
+from assizes.judge.summary.run_summary import RunSummary
 from tests.judge.run_frames import case_row, fraction_row, score_row, summary_of
 
 

@@ -8,7 +8,7 @@ from assizes.judge.summary.published_numbers import run_metrics
 from tests.judge.run_frames import ask_row, case_row, fraction_row, score_row, summary_of
 
 SURE = ("ci_low", "ci_high", "worst", "best")
-"""What stands beside a number: test_run_intervals.py."""
+"""Intervals of the numbers are tested in test_run_intervals.py."""
 
 NUMBERS = {
     "avg_overall_score": 85.0,

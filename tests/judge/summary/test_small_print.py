@@ -1,4 +1,4 @@
-"""What stands beside the numbers: who was silent, who never met, what was listed of too much."""
+"""Warnings and vote stability: silent models, votes without pairs, lists that are cut."""
 
 from __future__ import annotations
 

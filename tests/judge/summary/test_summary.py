@@ -6,7 +6,8 @@ import pytest
 from assizes.judge.errors import Unreconciled
 from assizes.judge.rows import frame
 from assizes.judge.score import Metric
-from assizes.judge.summary.summary import FailureCode, RunSummary, summarise
+from assizes.judge.summary.run_summary import FailureCode, RunSummary
+from assizes.judge.summary.summary import summarise
 from tests.judge.run_frames import (
     case_row,
     config,

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assizes.judge.rows import frame
-from assizes.judge.summary.summary import RunSummary, summarise
+from assizes.judge.summary.run_summary import RunSummary
+from assizes.judge.summary.summary import summarise
 from tests.judge.run_frames import (
     ask_row,
     case_row,

@@ -44,7 +44,7 @@ def answering(ask: Ask[Any]) -> dict[str, Any]:
 
 
 def heard(cases: Sequence[Case], judges: Sequence[Judge]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The rows of `cases` and `scores` after these judges have heard these cases."""
+    """The rows of `cases` and `scores` of these cases, scored by these judges."""
     engine = Engine(
         ScriptedModel([answering] * 99, None), LimitsConfig(max_in_flight=4, timeout_s=5)
     )

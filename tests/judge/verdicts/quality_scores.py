@@ -1,4 +1,4 @@
-"""Scores of judges that gate, in short, and a court of them for tests of who reads them."""
+"""Short builders of scores for judges that gate, and a judge that only promises metrics."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Promising:
 
 
 def rated(name: str, rating: str | None, rationale: str = "") -> Score:
-    """A yes or a no of a quality judge; null: it could not be had."""
+    """A yes or a no of a quality judge; `None`: the judge failed."""
     if rating is None:
         return Score.failed(name, "no answer in 120 s", "timeout")
     yes = rating == "yes"

@@ -1,4 +1,4 @@
-"""What a case adds to the public tables when judges that gate have heard it."""
+"""The rows of a case in the public tables, with judges that gate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from assizes.judge.catalog import JudgePanel
 from assizes.judge.engine.hearings import HearingResult
 from assizes.judge.score import Metric, Scale, Score
 from assizes.judge.verdicts.case_rows import RowKey, findings, has_ground_truth
-from assizes.judge.verdicts.fixes import GENERATION_FIX, RETRIEVAL_FIX
+from assizes.judge.verdicts.root_cause import GENERATION_FIX, RETRIEVAL_FIX
 from tests.builders import agent, call, case, result, user
 from tests.judge.verdicts.quality_scores import Promising, rated
 

@@ -1,4 +1,4 @@
-"""Passes that are not believed: held back, counted apart, never silent."""
+"""Passes that do not count: reported as such, counted on their own, never silent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gates of all families, and what becomes of a case where several sit."""
+"""The gates of all families, and the verdict where several families judge a case."""
 
 from __future__ import annotations
 

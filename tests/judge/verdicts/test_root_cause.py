@@ -4,7 +4,13 @@ from itertools import combinations
 
 import pytest
 
-from assizes.judge.verdicts.root_cause import rationale, root_cause
+from assizes.judge.verdicts.root_cause import (
+    GENERATION_FIX,
+    RETRIEVAL_FIX,
+    rationale,
+    root_cause,
+    suggested_fix,
+)
 from tests.judge.verdicts.quality_scores import QUALITY
 
 DECLARED = ("tone", *QUALITY, "brevity")
@@ -84,3 +90,33 @@ def test_without_a_failure_there_is_no_cause():
 )
 def test_a_rationale_is_read_under_any_of_its_names(details, said):
     assert rationale(details) == said
+
+
+@pytest.mark.row("004-04")
+@pytest.mark.parametrize(
+    ("cause", "fix"),
+    [
+        ("context_sufficiency", RETRIEVAL_FIX),
+        ("chunk_relevance", RETRIEVAL_FIX),
+        ("groundedness", GENERATION_FIX),
+        ("correctness", GENERATION_FIX),
+        ("relevance_to_query", GENERATION_FIX),
+        ("safety", GENERATION_FIX),
+        ("tone", GENERATION_FIX),
+    ],
+)
+def test_a_fix_is_one_of_retrieval_or_of_generation(cause, fix):
+    assert suggested_fix(cause) == fix
+    assert RETRIEVAL_FIX != GENERATION_FIX
+
+
+@pytest.mark.row("004-04")
+@pytest.mark.parametrize(
+    ("run_name", "fix"),
+    [
+        ("retrieval/llm_judged/freshness/precision/average", RETRIEVAL_FIX),
+        ("response/llm_judged/freshness/rating/percentage", GENERATION_FIX),
+    ],
+)
+def test_the_fix_of_a_custom_judge_follows_from_what_it_is_published_under(run_name, fix):
+    assert suggested_fix("freshness", (run_name,)) == fix

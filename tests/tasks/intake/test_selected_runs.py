@@ -11,7 +11,7 @@ import pytest
 from assizes.judge.config.run import ComparisonConfig, RunConfig, TranscriptsConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.formats import native_line
-from assizes.judge.summary.summary import RunSummary
+from assizes.judge.summary.run_summary import RunSummary
 from assizes.tasks.context.run_context import open_run_context
 from assizes.tasks.judge_shard import judge_shard
 from assizes.tasks.plan import RunRequest, plan_run

@@ -15,7 +15,8 @@ from assizes.judge.comparison.compare import RunComparison, RunData, compare
 from assizes.judge.config.run import RunConfig
 from assizes.judge.rows import SHARD_TABLES, as_json, frame
 from assizes.judge.score import LABELS
-from assizes.judge.summary.summary import RunSummary, summarise
+from assizes.judge.summary.run_summary import RunSummary
+from assizes.judge.summary.summary import summarise
 from assizes.tasks.reports import json_report, report_data
 from assizes.tasks.reports.schema import report_schema
 from assizes.tasks.store import RunRecord

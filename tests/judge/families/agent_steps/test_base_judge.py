@@ -49,7 +49,7 @@ class Brevity(BaseJudge):
 
 
 class Fixed(BaseJudge):
-    """Answers as it was told."""
+    """A judge of seed 002 whose result a test chooses."""
 
     name = "fixed"
     strategy = EvaluationStrategy.TRAJECTORY

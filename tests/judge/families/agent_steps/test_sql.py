@@ -1,4 +1,4 @@
-"""The SQL judge, with a clerk played by hand."""
+"""The SQL judge; the tests answer its queries by hand."""
 
 from __future__ import annotations
 

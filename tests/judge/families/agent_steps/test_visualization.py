@@ -20,7 +20,7 @@ from tests.judge.families.agent_steps.step_cases import (
 
 
 def drawn(*kinds: str | None, failed: bool = False, **expected: Any) -> Case:
-    """A case with one chart call for each kind; null: a call that does not say it."""
+    """A case with one chart call for each kind; `None`: a call that names no kind."""
     calls = [
         call("create_chart", f"call_{i}", **({"chart_type": kind} if kind else {}))
         for i, kind in enumerate(kinds)

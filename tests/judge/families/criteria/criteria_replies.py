@@ -84,5 +84,5 @@ def heard(one: Case, *rounds: Any, **options: Any) -> dict[str, Score]:
 
 
 def headline(one: Case, *rounds: Any, **options: Any) -> Score:
-    """The headline of `heard`."""
+    """The headline score after these rounds of replies."""
     return heard(one, *rounds, **options)[""]

@@ -1,4 +1,4 @@
-"""What a reply on coverage comes to: strategies, signals, contradictions."""
+"""Scores from replies on coverage: strategies, signals, contradictions."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 from assizes.judge.case import Case, Transcript
 from assizes.judge.config.run import ComparisonConfig
 from assizes.judge.rows import as_json
-from assizes.judge.summary.summary import RunSummary
+from assizes.judge.summary.run_summary import RunSummary
 from assizes.tasks.reports import formatting, json_report, report_data
 from assizes.tasks.reports.data.metric_rows import MAX_CODES
 from tests.tasks.reports.sample import Run, Said, compared, incomplete, run

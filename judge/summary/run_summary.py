@@ -1,0 +1,162 @@
+"""The summary of a run as data: the model `RunSummary`, which the store keeps and reports show."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from assizes.judge.summary.headlines import MetricSummary
+from assizes.judge.summary.population import PopulationNumber
+from assizes.judge.summary.run_intervals import NumberInterval
+from assizes.judge.summary.spending import JudgeSpending, ModelCalls
+from assizes.judge.summary.vote_stability import Stability
+
+Outcome = Literal["passed", "failed", "inconclusive"]
+"""The outcome of a run by its two thresholds and its coverage."""
+
+COUNTS = (
+    "read",
+    "judged",
+    "reused",
+    "quarantined",
+    "duplicate",
+    "errored",
+    "skipped",
+    "not_attempted",
+)
+"""Counts of the records read, by what happened to them; `read` is the sum of all others."""
+
+
+class _SummaryPart(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class FailureCode(_SummaryPart):
+    """How often a metric has one failure code in a run."""
+
+    metric: str
+    failure_code: str
+    count: int
+
+
+class RunSummary(_SummaryPart):
+    """The summary of a run (seed 001). `None` means "not known", never "failed".
+
+    Fractions (`pass_rate`, `coverage`) run 0..1; scores, and names with `_pct`, run 0..100. Skipped
+    cases are no executions. `avg_overall_score` and `weighted_metrics_score_pct` are equal; both
+    names are public.
+    """
+
+    outcome: Outcome = Field(
+        description="inconclusive: coverage under its floor, or no verdict; failed: a gate missed"
+    )
+    unique_test_case_count: int
+    total_executions: int
+    passed_count: int
+    failed_count: int
+    error_count: int
+    undecided_count: int = Field(description="judged, but no gate applied; not passed")
+    pass_flagged_count: int = Field(
+        default=0,
+        description="passes of cases that speak to their judges, or whose agent says nothing: not "
+        "passed, see `flags`",
+    )
+    skipped_count: int
+    pass_rate: float = Field(description="passed / executions; 0 for an empty run")
+    latency_p50_ms: float | None = Field(description="over each case's median agent latency")
+    latency_p95_ms: float | None
+    latency_max_ms: float | None
+    latency_avg_ms: float | None
+    total_agent_token_usage: dict[str, int] | None = Field(
+        description="input, output, total over the cases that recorded them; unknown sums left out"
+    )
+    total_platform_token_usage: dict[str, int] | None = Field(
+        description="of the judge models; replies from the cache are not counted"
+    )
+    total_agent_cost_usd: float | None = Field(
+        description="over the cases that recorded it; null when none did"
+    )
+    total_platform_cost_usd: float | None = Field(
+        description="of the judge model; null when any paid call has no known price"
+    )
+    total_estimated_cost_usd: float | None = Field(
+        description="agent and judge; null when either is"
+    )
+    avg_overall_score: float | None
+    weighted_metrics_score_pct: float | None
+    metrics_pass_threshold: float
+    metrics_passed: bool | None
+    cases_pass_rate_pct: float | None
+    cases_pass_threshold: float
+    cases_passed: bool | None
+    coverage: float | None = Field(
+        description="scored / due headline scores of the metrics that decide cases, by weight or "
+        "by a gate (of all, where none does); null when none is due"
+    )
+    min_coverage: float
+    gates: dict[str, int]
+    tier_scores: dict[str, float]
+    metrics: tuple[MetricSummary, ...]
+    failure_codes: tuple[FailureCode, ...]
+    failures: dict[str, int] = Field(description="failed headline scores by error code")
+    root_causes: dict[str, int]
+    model_calls: ModelCalls
+    judges: dict[str, JudgeSpending] = Field(
+        default_factory=dict, description="what each judge asked, by its name"
+    )
+    published: dict[str, float] = Field(
+        default_factory=dict,
+        description="means under the names of seed 004, e.g. "
+        "`response/llm_judged/correctness/rating/percentage`; without a rating a name is left out",
+    )
+    flags: dict[str, int] = Field(
+        default_factory=dict, description="cases by what was flagged in them, passed or not"
+    )
+    counts: dict[str, int] = Field(
+        description="read = judged + reused + quarantined + duplicate + errored + skipped "
+        "+ not_attempted"
+    )
+    score_counts: dict[str, int] = Field(
+        default_factory=dict,
+        description="due = scored + skipped + failed, over the metrics that the judges promise, one "
+        "headline score in each case that was judged",
+    )
+    pass_hat_k: dict[str, float] = Field(
+        description="`pass^k`, and `<metric>/pass^k` where a metric passes or fails; empty without "
+        "repetitions"
+    )
+    pass_at_k: dict[str, float]
+    stability: tuple[Stability, ...] = Field(
+        default=(), description="of metrics that a panel or repeats voted on"
+    )
+    spent_usd: float | None = Field(
+        default=None,
+        description="dollars of the run by the ledger, interrupted attempts included; at the worst "
+        "case where a cost is not known; null without a ledger or a price",
+    )
+    spent_outside_rows_usd: float | None = Field(
+        default=None,
+        description="the part of `spent_usd` that no row holds: calls of interrupted attempts, "
+        "lost calls",
+    )
+    cost_estimated: float | None = Field(
+        default=None,
+        description="share of the judge's cost whose tokens were not metered; null: none",
+    )
+    intervals: dict[str, NumberInterval] = Field(
+        default_factory=dict, description="how sure the numbers are, by the names of `run_metrics`"
+    )
+    population: dict[str, PopulationNumber] = Field(
+        default_factory=dict,
+        description="of a sample: what the numbers are for all cases it was drawn from",
+    )
+    warnings: tuple[str, ...] = Field(
+        default=(), description="what to know before believing the numbers, one line each"
+    )
+
+    @field_validator("counts")
+    @classmethod
+    def _counts_in_order(cls, counts: dict[str, int]) -> dict[str, int]:
+        """The counts in the order of `COUNTS`: stored JSON has its keys sorted by name."""
+        return {name: counts.get(name, 0) for name in COUNTS}
