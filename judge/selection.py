@@ -1,7 +1,7 @@
-"""Which of the cases that were read are judged: filters, then a sample that is stable by case id.
+"""Which of the cases are judged: first filters, then a sample that depends on the case ids alone.
 
-A case is drawn by the hash of its id, so that the same cases are drawn every night, on every
-machine, and all repetitions of a case together.
+A case is drawn by the hash of its id, so that every night and every machine draws the same cases,
+and all repetitions of a case together.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ LATER_SETTINGS: Final = (
     *("filter", "number", "stratify_by", "per_stratum", "seed", "always"),
     *("since_last", "quiet_minutes", "manifest", "manifest_roots", "databases", "canaries"),
 )
-"""Settings of [transcripts] that came after the first runs; unset they are no part of what a run is known by."""
+"""Settings of [transcripts] that were added after the first version. At their defaults the hash of
+the configuration leaves them out, so that runs of older versions keep their hash."""
 
 ALWAYS: Final = "always"
-"""The stratum of the cases that are always judged."""
+"""The name of the stratum of the cases that are always judged."""
 
 _PLACE: Final = "place"
 _TAG: Final = re.compile(r"\btags\.(\w+)")
 _QUOTED: Final = re.compile(r"'(?:[^']|'')*'")
 _CODE: Final = re.compile(rf"{_QUOTED.pattern}|{_TAG.pattern}")
+# Aggregates and subqueries: a filter decides on one case and must not depend on the others.
 _OF_MANY: Final = re.compile(
     r"\b(?:over|select)\b|\b(?:avg|count|first|last|max|median|min|quantile\w*|std\w*|sum|var\w*"
     r"|row_number|(?:dense_)?rank|lag|lead|corr|covar\w*|(?:array|string)_agg)(?=\s*\()",
@@ -55,7 +57,8 @@ FACTS: Final[dict[str, Any]] = {
     "char_count": pl.Int64,
     "cost_usd": pl.Float64,
 }
-"""What a filter can name, beside `tags.NAME`; `started_at` is UTC, `char_count` that of all texts."""
+"""The columns that a filter can use, besides `tags.NAME`, with their types. `started_at` is in UTC;
+`char_count` counts the characters of all texts and tool results."""
 
 
 class SelectionConfig(BaseModel):
@@ -126,12 +129,12 @@ class SelectionConfig(BaseModel):
 
     @property
     def is_sampled(self) -> bool:
-        """Whether anything is left to chance: all cases must then be known before one is drawn."""
+        """Whether a sample is drawn, which needs the ids of all cases before any case is chosen."""
         return self.sample < 1 or self.number is not None or self.per_stratum is not None
 
 
 class Stratum(BaseModel):
-    """Cases among which a part was drawn at random; `drawn` of `cases`."""
+    """A group of cases with the same values, and how many of its `cases` were `drawn` at random."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -141,10 +144,10 @@ class Stratum(BaseModel):
 
 
 def check_filter(text: str) -> None:
-    """See that a filter is a condition on one case.
+    """Check that a filter is a condition on a single case.
 
     Raises:
-        ValueError: it is none, or names what a case does not have.
+        ValueError: when the text is no condition, or names a column that a case does not have.
     """
     words = _QUOTED.sub("''", text)
     if (match := _OF_MANY.search(words)) is not None:
@@ -158,7 +161,7 @@ def check_filter(text: str) -> None:
 
 
 def facts(case: Case) -> dict[str, Any]:
-    """What a filter sees of a case."""
+    """The values that a filter sees of a case: those of `FACTS`, and the `tags`."""
     transcript = case.transcript
     started = transcript.started_at
     return {
@@ -182,7 +185,14 @@ def facts(case: Case) -> dict[str, Any]:
 
 
 def filter_mask(rows: Sequence[Mapping[str, Any]], text: str) -> list[bool]:
-    """Whether a filter keeps each case, by its facts; what is not known keeps none."""
+    """Whether the filter keeps each case, in the order of `rows`.
+
+    A condition on a value that is not known (SQL NULL) does not keep the case.
+
+    Args:
+        rows: the `facts` of each case.
+        text: the filter, an SQL condition.
+    """
     names = sorted(set(_TAG.findall(_QUOTED.sub("''", text))))
     condition = _CODE.sub(lambda part: part[0] if part[0][0] == "'" else f'"{part[0]}"', text)
     schema = {_PLACE: pl.Int64, **FACTS, **{f"tags.{name}": pl.String for name in names}}
@@ -199,42 +209,47 @@ def filter_mask(rows: Sequence[Mapping[str, Any]], text: str) -> list[bool]:
 
 
 def sample_key(case_id: str, seed: int = 0) -> int:
-    """The number by which a case is drawn, 0 to 2^64: the lower the sooner."""
+    """The number by which a case is drawn, from 0 to below 2^64: lower numbers are drawn first."""
     text = case_id if seed == 0 else f"{seed}\n{case_id}"
     data = text.encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest())
 
 
 def stratum_of(case: Case, by: Sequence[str]) -> str:
-    """The name of a case's stratum: its values, null where it has none; all alike without `by`."""
+    """The name of a case's stratum: JSON of its values for the names in `by`.
+
+    Without names, all cases are in one stratum.
+    """
     return stratum_name({"agent": case.agent, "agent_version": case.agent_version}, case.tags, by)
 
 
 def stratum_name(
     fields: Mapping[str, str | None], tags: Mapping[str, str], by: Sequence[str]
 ) -> str:
-    """The same from the fields and tags of a case."""
+    """The name of the stratum of a case with these fields and tags."""
     return as_json({name: fields[name] if name in fields else tags.get(name) for name in by})
 
 
 def draw_sample(
     strata: Mapping[str, str], config: SelectionConfig
 ) -> tuple[frozenset[str], tuple[Stratum, ...]]:
-    """The case ids that are judged, and how they were drawn.
+    """The ids of the cases to judge, and how many were drawn from each stratum.
 
     Args:
-        strata: the stratum of every case that may be drawn, by its id.
-        config: how many are wanted. At least one is drawn from each stratum.
+        strata: the stratum of every case that may be drawn, by case id.
+        config: the size of the sample. At least one case is drawn from each stratum.
 
     Raises:
-        ConfigurationError: a number is wanted, and there are more strata than that.
+        ConfigurationError: when `number` is smaller than the number of strata.
     """
     always = frozenset(config.always) & strata.keys()
     members: defaultdict[str, list[str]] = defaultdict(list)
     for case_id, name in strata.items():
         if case_id not in always:
             members[name].append(case_id)
-    taken = _by_share(members, config) if _is_plain(config) else _by_number(members, config)
+    # With a plain share each id decides for itself, whatever other cases there are.
+    is_plain_share = config.sample < 1 and not config.stratify_by
+    taken = _by_share(members, config) if is_plain_share else _by_number(members, config)
     drawn_strata = [
         Stratum(name=name, cases=len(members[name]), drawn=len(taken[name]))
         for name in sorted(members)
@@ -242,11 +257,6 @@ def draw_sample(
     if always:
         drawn_strata.append(Stratum(name=ALWAYS, cases=len(always), drawn=len(always)))
     return always.union(*taken.values()), tuple(drawn_strata)
-
-
-def _is_plain(config: SelectionConfig) -> bool:
-    """A share of all: then whether a case is drawn is its own affair, whatever else there is."""
-    return config.sample < 1 and not config.stratify_by
 
 
 def _by_share(members: Mapping[str, list[str]], config: SelectionConfig) -> dict[str, set[str]]:
@@ -270,7 +280,7 @@ def _by_number(members: Mapping[str, list[str]], config: SelectionConfig) -> dic
 
 
 def _sizes(sizes: Mapping[str, int], config: SelectionConfig) -> dict[str, int]:
-    """How many to draw from each stratum."""
+    """How many cases to draw from each stratum, by its name."""
     if config.per_stratum is not None:
         return {name: min(size, config.per_stratum) for name, size in sizes.items()}
     if config.number is None:
@@ -279,11 +289,12 @@ def _sizes(sizes: Mapping[str, int], config: SelectionConfig) -> dict[str, int]:
 
 
 def _share_out(number: int, sizes: Mapping[str, int]) -> dict[str, int]:
-    """A number by the sizes of strata, at least one each: of the others rounded down, and what that
-    left to those it took most from.
+    """Divide a number of cases among strata in proportion to their sizes, at least one for each.
+
+    Shares are rounded down; the remaining cases go to the strata that lost most by rounding.
 
     Raises:
-        ConfigurationError: there are more strata than cases to draw.
+        ConfigurationError: when there are more strata than cases to draw.
     """
     if len(sizes) > number:
         raise ConfigurationError(
@@ -296,7 +307,7 @@ def _share_out(number: int, sizes: Mapping[str, int]) -> dict[str, int]:
     for name in ordered:
         if left * sizes[name] >= total:
             break
-        whole[name] = 1  # less than one by its size
+        whole[name] = 1  # its proportional share is below one
         left, total = left - 1, total - sizes[name]
     rest = ordered[len(whole) :]
     by_loss = sorted(rest, key=lambda name: (-(left * sizes[name] % total), name))

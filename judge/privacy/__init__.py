@@ -1,1 +1,1 @@
-"""What is hidden of a case before a model, the store or a report sees it."""
+"""The rules by which secrets and personal data are recognised, and the masking of secrets in logs."""
