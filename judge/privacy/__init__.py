@@ -1,1 +1,1 @@
-"""The rules by which secrets and personal data are recognised, and the masking of secrets in logs."""
+"""The rules that recognise secrets and personal data, and the masking of secrets in logs."""

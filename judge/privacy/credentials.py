@@ -23,7 +23,7 @@ _QUERY: Final = re.compile(r"([?&])([^=&#\s]++)(?:=([^&#\s]+))?")
 
 
 def secret_names(options: Any, at: str = "") -> Iterator[str]:
-    """Yield the places whose names say secret: `client_kwargs.aws_secret_access_key`, `hosts.0.token`.
+    """Yield the places whose names say secret, such as `hosts.0.token`.
 
     Args:
         options: tables and lists of any depth.

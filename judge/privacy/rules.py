@@ -209,7 +209,7 @@ SECRETS: Final = (
     ),
 )
 KEY_FORMS: Final = SECRETS[:-1]
-"""The rules that recognise a secret by its own form or its label, not by the name of a JSON field."""
+"""The rules of secrets without the last, which goes by the name of a JSON field alone."""
 
 BUILT_IN: Final = {
     "secret": SECRETS,

@@ -81,7 +81,7 @@ def mask_process_secrets(text: str) -> str:
 
 
 def mask(text: str) -> str:
-    """The text with `***` in place of secrets of this process, credentials of URLs, and likely keys."""
+    """The text with `***` for secrets of this process, credentials of URLs and likely keys."""
     text = mask_credentials(mask_process_secrets(text))
     for echo in _ECHOED:
         text = echo.sub(rf"\1{MASK}", text)

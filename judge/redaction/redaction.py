@@ -36,7 +36,7 @@ _MOST: Final = 10**19
 """Whole numbers of 7 to 19 digits can be those of telephones and cards; the bound is excluded."""
 
 _KEPT_FIELDS: Final = frozenset({"case_id", "database", "cluster"})
-"""Fields of a case that refer to something outside of it, and so keep their values."""
+"""Fields that refer to something outside of the case and are not redacted like other texts."""
 
 
 class Placeholders:

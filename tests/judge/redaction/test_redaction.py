@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from assizes.judge.case import Chunk, Expected, ExpectedCall
 from assizes.judge.config.privacy import PrivacyConfig
 from assizes.judge.errors import ConfigurationError
-from assizes.judge.redaction.presidio import presidio_finder, without_overlaps
+from assizes.judge.redaction.presidio import EntitySpan, presidio_finder, without_overlaps
 from assizes.judge.redaction.redaction import Redactor, pseudonym, redactor
 from tests.builders import agent, call, case, result, user
 
@@ -168,10 +168,8 @@ def test_a_rule_that_cannot_work_is_refused(rule, said):
 
 
 def test_of_overlapping_entities_the_first_given_stays():
-    assert without_overlaps([(5, 20, "PERSON"), (0, 7, "ORG"), (30, 31, "X")]) == [
-        (5, 20, "PERSON"),
-        (30, 31, "X"),
-    ]
+    person, other = EntitySpan(5, 20, "PERSON"), EntitySpan(30, 31, "X")
+    assert without_overlaps([person, EntitySpan(0, 7, "ORG"), other]) == [person, other]
 
 
 def test_presidio_that_is_not_there_is_named_with_the_way_to_it(monkeypatch):
