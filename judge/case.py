@@ -169,8 +169,9 @@ class Transcript(_CaseModel):
             if turn.role == "assistant" and turn.text:
                 yield index, turn.text
 
-    said = agent_texts
-    """The name of `agent_texts` until version 0.1, kept for judges of users that still call it."""
+    def said(self) -> Iterator[tuple[int, str]]:
+        """The name of `agent_texts` until version 0.1, for judges of users that still call it."""
+        return self.agent_texts()
 
     def agent_latencies_ms(self) -> list[float]:
         """The latency in milliseconds of each assistant turn that records one."""

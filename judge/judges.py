@@ -190,7 +190,7 @@ def _run_now(coroutine: Coroutine[Any, Any, R]) -> R:
     except RuntimeError:
         return asyncio.run(coroutine)
     coroutine.close()
-    name = coroutine.__name__
+    name: str = coroutine.__name__  # type: ignore[attr-defined]  # async functions give it one
     raise RuntimeError(
         f"judges.{name.removeprefix('a')}() was called while an event loop is running; "
         f"there, use: await judges.{name}(...)"

@@ -53,8 +53,8 @@ class ParsedReply(Generic[T]):
     Args:
         reply: the reply as the asked model class.
         flags: `repaired` (text around the object, or a mistake in its JSON), `coerced` (a number
-            in another form, JSON null for a field that may be left out), `normalised` (a word in
-            another case), `extra_keys` (unknown keys were left out), `text_replaced` and `text_capped`
+            in another form, JSON null for an optional field), `normalised` (a word in another
+            case), `extra_keys` (unknown keys were left out), `text_replaced` and `text_capped`
             (texts that could not be stored unchanged; then also `text_sha256:` with the hash of the
             whole text).
         doubt: a reason to ask once more although the reply can be used, or `None`.
