@@ -1,5 +1,6 @@
 """The domain: cases, judges, hearings, scores, verdicts, summaries and comparisons.
 
-Nothing in this package reads or writes what a run is about: transcripts, stores, caches, databases.
-Models are called through one seam, `assizes.judge.models.model`; configured rubric files and modules are read here.
+Nothing in this package reads or writes transcripts, stores, caches or databases: `assizes.tasks`
+does. Models are called behind one protocol, `assizes.judge.models.model`. The only files read here
+are the rubric files and Python modules that the configuration names.
 """

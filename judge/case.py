@@ -17,13 +17,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 Role = Literal["user", "assistant", "tool"]
 
 MOST_TOKENS: Final = 10**12
-"""More than any model call takes: sums of such counts still fit into 64 bits."""
+"""The largest token count that a model call may state, so that sums of counts fit into 64 bits."""
 
 MOST_USD: Final = 1e12
-"""More than any agent costs: sums of such amounts are still numbers."""
+"""The largest amount in US dollars that a case may state, so that sums of amounts stay finite."""
 
 MOST_MS: Final = 1e15
-"""More than the ten thousand years that dates can be apart, for the same reason."""
+"""The longest duration in milliseconds, some 30,000 years: sums of durations stay finite."""
 
 
 def _with_zone(moment: datetime) -> datetime:
@@ -37,7 +37,7 @@ def _with_zone(moment: datetime) -> datetime:
 
 
 Moment = Annotated[datetime, AfterValidator(_with_zone)]
-"""A point in time; one written without a zone is taken as UTC."""
+"""A point in time with a time zone; a time that was written without a zone is taken as UTC."""
 
 
 class _CaseModel(BaseModel):
@@ -45,7 +45,7 @@ class _CaseModel(BaseModel):
 
 
 class ToolCall(_CaseModel):
-    """One call of a tool, as the agent wrote it."""
+    """One tool call, as the agent wrote it."""
 
     name: str
     arguments: dict[str, Any] = Field(default_factory=dict)
@@ -62,7 +62,7 @@ class ToolCall(_CaseModel):
 
 
 class ToolResult(_CaseModel):
-    """What a tool answered."""
+    """The answer of a tool to one call."""
 
     content: str = ""
     call_id: str | None = None
@@ -71,7 +71,7 @@ class ToolResult(_CaseModel):
 
 
 class Usage(_CaseModel):
-    """Tokens of one model call."""
+    """The tokens of one model call."""
 
     input_tokens: int = Field(default=0, ge=-MOST_TOKENS, le=MOST_TOKENS)
     output_tokens: int = Field(default=0, ge=-MOST_TOKENS, le=MOST_TOKENS)
@@ -85,7 +85,10 @@ class Chunk(_CaseModel):
 
 
 class Turn(_CaseModel):
-    """One message. Its index is its position in the transcript, from 0, the system prompt not counted."""
+    """One message of the conversation.
+
+    The index of a turn is its position in the transcript, from 0; the system prompt is no turn.
+    """
 
     role: Role
     text: str | None = None
@@ -101,7 +104,7 @@ class Turn(_CaseModel):
 
 
 class ToolSpec(_CaseModel):
-    """A tool the agent could call; `writes` says whether it changes state (unknown: null)."""
+    """A tool that the agent could call; `writes`: whether it changes state (`None`: not known)."""
 
     name: str
     description: str = ""
@@ -110,7 +113,7 @@ class ToolSpec(_CaseModel):
 
 
 class Transcript(_CaseModel):
-    """A conversation as it happened."""
+    """A recorded conversation: its turns, and the setup in which the agent worked."""
 
     turns: tuple[Turn, ...] = ()
     system: str | None = None
@@ -126,29 +129,30 @@ class Transcript(_CaseModel):
     )
 
     def calls(self) -> Iterator[tuple[int, ToolCall]]:
-        """The agent's tool calls with the index of their turn, in order."""
+        """Yield the agent's tool calls in order, each after the index of its turn."""
         for index, turn in enumerate(self.turns):
             if turn.role == "assistant":
                 for call in turn.tool_calls:
                     yield index, call
 
     def retrieval(self) -> tuple[Chunk, ...] | None:
-        """The passages of the last retrieval step (seed 004), or those given for the whole; empty
-        when it found nothing, null when no retrieval is known.
+        """The passages of the last retrieval step (seed 004), else those of the whole transcript.
+
+        An empty tuple: the retrieval found nothing. `None`: no retrieval is known.
         """
         steps = [turn.chunks for turn in self.turns if turn.chunks is not None]
         return steps[-1] if steps else self.chunks
 
     def retrieved_chunks(self) -> tuple[Chunk, ...]:
-        """The same passages; none where no retrieval is known."""
+        """The passages of `retrieval`; an empty tuple also where no retrieval is known."""
         return self.retrieval() or ()
 
     def request(self) -> str | None:
-        """The last thing the user said."""
+        """The last text of the user; `None` where the user wrote none."""
         return next((t.text for t in reversed(self.turns) if t.role == "user" and t.text), None)
 
     def response(self) -> str | None:
-        """The last thing the agent said."""
+        """The last text of the agent; `None` where the agent wrote none."""
         return next((text for _, text in reversed(list(self.agent_texts()))), None)
 
     def results(self) -> dict[str, ToolResult]:
@@ -160,17 +164,17 @@ class Transcript(_CaseModel):
         }
 
     def agent_texts(self) -> Iterator[tuple[int, str]]:
-        """The agent's texts with the index of their turn, in order."""
+        """Yield the agent's texts in order, each after the index of its turn."""
         for index, turn in enumerate(self.turns):
             if turn.role == "assistant" and turn.text:
                 yield index, turn.text
 
     def said(self) -> Iterator[tuple[int, str]]:
-        """The former name of `agent_texts`, which judges of users may still call."""
+        """The name of `agent_texts` until version 0.1, for judges of users that still call it."""
         return self.agent_texts()
 
     def agent_latencies_ms(self) -> list[float]:
-        """Latency of each assistant turn that has one."""
+        """The latency in milliseconds of each assistant turn that records one."""
         return [
             turn.latency_ms
             for turn in self.turns
@@ -178,12 +182,12 @@ class Transcript(_CaseModel):
         ]
 
     def agent_latency_ms(self) -> float | None:
-        """Median latency of the assistant turns (seed 001: the agent's p50)."""
+        """The median latency of the assistant turns in milliseconds (seed 001: the agent's p50)."""
         latencies = self.agent_latencies_ms()
         return statistics.median(latencies) if latencies else None
 
     def agent_usage(self) -> Usage | None:
-        """Tokens of all assistant turns; null where none was recorded."""
+        """The summed tokens of all assistant turns; `None` where no turn records any."""
         usages = [t.usage for t in self.turns if t.role == "assistant" and t.usage is not None]
         if not usages:
             return None
@@ -194,7 +198,7 @@ class Transcript(_CaseModel):
         return usages[0].model_copy(update=sums)  # a sum may exceed what one call can take
 
     def cost_usd(self) -> float | None:
-        """What the agent cost: as recorded for the whole, else the sum of its turns."""
+        """The agent's cost in US dollars: as recorded for the whole, else summed over its turns."""
         if self.agent_cost_usd is not None:
             return self.agent_cost_usd
         costs = [t.cost_usd for t in self.turns if t.role == "assistant" and t.cost_usd is not None]
@@ -202,7 +206,7 @@ class Transcript(_CaseModel):
 
 
 class ExpectedCall(_CaseModel):
-    """A tool call the agent should have made; `arguments` null: any."""
+    """A tool call that the agent should have made; `arguments` is `None` where any will do."""
 
     name: str
     arguments: dict[str, Any] | None = None
@@ -216,7 +220,7 @@ class ExpectedDocument(_CaseModel):
 
 
 class Expected(_CaseModel):
-    """Ground truth, all of it optional; a judge skips a case that lacks what it needs."""
+    """The ground truth of a case; every field is optional. Judges skip a case that lacks theirs."""
 
     outcomes: tuple[str, ...] = Field(
         default=(), description="statements that must hold at the end"
@@ -267,7 +271,7 @@ class Expected(_CaseModel):
 
 
 class Case(_CaseModel):
-    """One conversation to be judged. `(case_id, repetition)` is its identity in a run."""
+    """One conversation to be judged, identified within a run by `(case_id, repetition)`."""
 
     case_id: str = Field(min_length=1, max_length=512)
     repetition: int = Field(default=0, ge=0, le=10**9)
@@ -287,13 +291,15 @@ class Case(_CaseModel):
     metadata: dict[str, Any] = Field(default_factory=dict)
 
     def content_hash(self) -> str:
-        """SHA-256 (first 32 hex digits) over everything a judge may look at."""
+        """The first 32 hex digits of the SHA-256 over everything that a judge may look at."""
         body = self.model_dump_json(exclude={"metadata", "labels"}, exclude_defaults=True)
         return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def write_names(self) -> frozenset[str]:
-        """Which tools change state: as said in `expected.writes`, else as the tools are declared,
-        else the tools the expected calls name.
+        """The names of the tools that change state.
+
+        The first source that says anything counts: `expected.writes`, the declared tools of the
+        transcript, the names of the expected calls.
         """
         if self.expected.writes is not None:
             return frozenset(self.expected.writes)

@@ -1,4 +1,4 @@
-"""The table of judges and metrics, and what a configuration chooses from it.
+"""The table of built-in judges and metrics, and the choice that a configuration makes from it.
 
 Everything is listed here by hand; nothing registers itself on import.
 """
@@ -32,7 +32,7 @@ from assizes.judge.rubrics.rubric import BUILT_IN, OUTCOMES, metric_of, rubrics
 from assizes.judge.score import Metric
 
 _HEAVIEST: Final = 1e9
-
+"""The largest weight that a selection may give."""
 
 CONVERSATION: Final = ConversationJudge.name
 
@@ -59,13 +59,18 @@ JUDGES: Final[Mapping[str, JudgeEntry]] = {
 
 @dataclass(frozen=True)
 class JudgePanel:
-    """Who sits, and by which weights: a configuration resolved before any model is asked.
+    """The judges of a run with their weights: a configuration resolved before any model is asked.
 
-    `weights` holds the conversation metrics alone and sums to 1; `metrics` is everything that the
-    judges promise; `pass_threshold` is an overall score 0..100; `juries` says who answers each
-    judge that asks anything; `model_ids` are the models that answer, the shared ones first;
-    `flagged_passes` says how a pass of a case that speaks to its judges counts, `second_look` whether
-    they are asked about it once more.
+    Attributes:
+        judges: the judges that hear each case.
+        weights: the weights of the conversation metrics alone; their sum is 1.
+        metrics: every metric that the judges promise to score.
+        pass_threshold: the overall score, 0..100, from which on a case passes.
+        ensembles: the models that answer each judge, by the judge's name; a judge that asks no
+            model has no entry.
+        model_ids: the models that answer, those of `[judge] model` or `panel` first.
+        flagged_passes: how a pass counts when the case addresses its judges (prompt injection).
+        second_look: whether the judges are asked about such a case once more.
     """
 
     judges: tuple[Judge, ...]
@@ -78,12 +83,12 @@ class JudgePanel:
     second_look: bool = False
 
     def judges_for(self, case: Case) -> tuple[Judge, ...]:
-        """The judges, each as it hears this case."""
+        """The judges for this case, which ask once more where it calls for a second look."""
         return with_second_look(self.judges, case) if self.second_look else self.judges
 
 
 def available_metrics(rubric_folders: Sequence[str] = ()) -> list[Metric]:
-    """The conversation metrics one can choose: those of seed 000 in its order, then custom ones.
+    """The conversation metrics to choose from: those of seed 000 in its order, then custom ones.
 
     Raises:
         ConfigurationError: for a rubric that cannot be used.
@@ -110,14 +115,14 @@ def metrics_listing(rubric_folders: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def judges_listing(config: JudgeConfig | None = None) -> list[dict[str, Any]]:
-    """The judges one can choose: the table's in its order; with a configuration also those of its
-    rubric folders and those that its `module:attribute` names.
+    """The judges to choose from, one JSON object each: first the built-in table in its order.
 
-    `step` is where in an agent's work a judge of seed 004 looks (`response` or `retrieval`); `gate`
-    whether its verdict decides over a case; `options` holds the default of each.
+    A configuration adds the judges of its rubric folders and its `module:attribute` references.
+    `step` is the part of an agent's work that a judge of seed 004 looks at (`response` or
+    `retrieval`), `gate` says how the judge decides over a case, and `options` holds the defaults.
 
     Raises:
-        ConfigurationError: for a judge that cannot be made.
+        ConfigurationError: for a judge that cannot be created.
     """
     settings = config or JudgeConfig()
     known = known_judges(settings.rubrics)
@@ -155,11 +160,12 @@ def _step(judge: Judge) -> str | None:
 
 
 def resolve_judges(config: JudgeConfig) -> JudgePanel:
-    """The judges and normalised weights that a configuration chooses.
+    """Resolve a configuration into its judges, their models and the normalised weights.
 
     Raises:
-        ConfigurationError: for unknown or doubled names, weights that cannot be normalised, a
-            metric that lacks a weight, or something the offline judge has no rule for.
+        ConfigurationError: for a name that is unknown or given twice, weights that cannot be
+            normalised, a metric that lacks a weight, or a judge or metric for which the offline
+            model has no rule.
     """
     chosen = _chosen_entries(config)
     known = rubrics(config.rubrics)
@@ -195,14 +201,15 @@ def resolve_judges(config: JudgeConfig) -> JudgePanel:
 def resolved_weights(
     selection: Sequence[MetricSelection], known: Sequence[Metric]
 ) -> dict[str, float]:
-    """The weights of the chosen metrics, normalised to sum 1, in the order of the catalogue.
+    """The weights of the chosen metrics, normalised to the sum 1, in the order of the catalogue.
 
-    Nothing selected: the default metrics. A selection without a weight takes the metric's
-    default; where that is 0, a weight must be given. An explicit 0 is kept: the metric is judged
-    and contributes nothing (seed 000, weight resolution).
+    An empty selection means the default metrics. A selection without a weight takes the metric's
+    default weight; where the default is 0, a weight must be given. An explicit 0 is kept: the
+    metric is judged and contributes nothing to the score (seed 000, weight resolution).
 
     Raises:
-        ConfigurationError: for unknown or doubled metrics and weights that cannot be normalised.
+        ConfigurationError: for metrics that are unknown or selected twice, and for weights that
+            cannot be normalised.
     """
     defaults = {metric.name: metric.default_weight for metric in known}
     if not selection:
@@ -243,10 +250,10 @@ def _weight(selection: MetricSelection, default: float) -> float:
 
 
 def known_judges(rubric_folders: Sequence[str] = ()) -> dict[str, JudgeEntry]:
-    """The judges one can choose by name: those of the table, then those of rubric folders.
+    """The judges that can be chosen by name: the built-in table, then the files of rubric folders.
 
     Raises:
-        ConfigurationError: for a judge file that cannot be used, and for a name taken twice.
+        ConfigurationError: for a judge file that cannot be used, and for a name that two share.
     """
     taken = dict.fromkeys((*BUILT_IN, OUTCOMES), "a built-in metric")
     taken |= dict.fromkeys(JUDGES, "a built-in judge")
@@ -260,7 +267,7 @@ def known_judges(rubric_folders: Sequence[str] = ()) -> dict[str, JudgeEntry]:
 
 
 def _chosen_entries(config: JudgeConfig) -> dict[str, JudgeEntry]:
-    """The entries of the chosen judges by the names rows carry, in the order of the choice."""
+    """The entries of the chosen judges by the names that rows carry, in the configured order."""
     known = known_judges(config.rubrics)
     if not config.judges:
         raise ConfigurationError(f"[judge] judges: none is chosen; known: {', '.join(known)}")
@@ -301,7 +308,7 @@ def _options(config: JudgeConfig, name: str, entry: JudgeEntry) -> JudgeOptions:
     """The validated options of one judge.
 
     Raises:
-        ConfigurationError: naming the option and what it takes.
+        ConfigurationError: for an option that is unknown or has a wrong value.
     """
     try:
         return entry.options.model_validate(config.options.get(name, {}))
@@ -316,7 +323,7 @@ def _options(config: JudgeConfig, name: str, entry: JudgeEntry) -> JudgeOptions:
 
 
 def _model_ids(config: JudgeConfig, ensembles: Iterable[Ensemble]) -> tuple[str, ...]:
-    """Each once; the shared ones first, and these alone where no judge asks anything."""
+    """Each model id once, shared ones first; only the shared ones where no judge asks a model."""
     shared = [member.model_id for member in ensemble_for(config).members]
     answering = {member.model_id for ensemble in ensembles for member in ensemble.members}
     return tuple(model_id for model_id in shared if model_id in answering or not answering) + tuple(
@@ -358,8 +365,9 @@ def _check_offline(
 
 
 def fingerprints(panel: JudgePanel) -> dict[str, str]:
-    """What the findings of a court depend on: `judge:<name>` to its version, `metric:<name>` to
-    the hash of its rubric.
+    """The versions on which the scores of a panel depend, to notice that a judge has changed.
+
+    The key `judge:<name>` holds the version of a judge, `metric:<name>` the hash of a rubric.
     """
     judges = {f"judge:{judge.name}": judge.version for judge in panel.judges}
     hashes = {f"metric:{m.name}": m.rubric_hash for m in panel.metrics if m.rubric_hash}

@@ -1,25 +1,26 @@
-"""Every error the project raises on purpose.
+"""Every error that this project raises on purpose, as a tree.
 
 AssizesError                     exit code of the command line
 ├── ConfigurationError           2   the run was never started; says what would be accepted
 ├── DataError                        one transcript cannot be read; carries a reason code
 ├── StoreError                   2   the store cannot be opened or does not hold what was asked for
-│   ├── UnknownRun               2
-│   ├── UnknownCase              2
+│   ├── NoStore                  2   there is no store at the given place
+│   ├── UnknownRun               2   the store holds no such run
+│   ├── UnknownCase              2   the run holds no such case
 │   ├── StoreBusy                2   another process writes to the store
 │   └── SchemaVersion            2   the store was written by another version
 ├── ServerGone                   2   there is no Prefect server, or it does not answer
 ├── TakenKey                     2   an idempotency key was used for another request
-├── LedgerBusy                       another process writes to the ledger; asked again, it may do
+├── LedgerBusy                   2   another process writes to the ledger; a retry may succeed
 ├── NotComparable                3   two runs cannot be compared
-├── Inconclusive                 4   no data, or the judge could not be had
+├── Inconclusive                 4   no data, or no judge model could be called
 ├── Unreconciled                 4   counts do not add up: the run is never called complete
-├── OverBudget                   5   the money or the calls that a run may spend are spent
+├── OverBudget                   5   the run has spent the money or the calls that it may spend
 ├── Halted                     130   someone stopped the run
-└── ModelError                       one ask failed; becomes a NoReply, never escapes the engine
-    ├── NotAsked                     no model was called, and none is any more in this run
-    ├── Unreached                    no connection came about: nothing was sent
-    └── UnusableReply                a reply came and was paid for, but holds nothing to read
+└── ModelError                   4   one ask failed; the engine turns it into a NoReply
+    ├── NotAsked                     the run calls no model any more
+    ├── ProviderUnreachable          no connection was made, so nothing was sent
+    └── UnusableReply                a reply came and was paid for, but holds no text to read
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from assizes.judge.privacy.secret_masking import mask
 
 
 class AssizesError(Exception):
-    """The root of the tree; its message is one line fit for a person, without secrets."""
+    """The root of the tree. Its message is one line for a person, with secrets masked."""
 
     exit_code: ClassVar[int] = 2
 
     def __init__(self, *parts: object) -> None:
-        """Hide what a library, a server or a person put into the message."""
+        """Mask the secrets that a library, a server or a person put into the message."""
         super().__init__(*(mask(part) if isinstance(part, str) else part for part in parts))
 
 
@@ -45,7 +46,7 @@ class ConfigurationError(AssizesError):
 
     @classmethod
     def unknown(cls, what: str, name: str, known: Iterable[str], where: str) -> ConfigurationError:
-        """A name that is not in the catalogue; lists the ones that are."""
+        """The error for a name that nobody knows; its message lists the known names."""
         choices = ", ".join(sorted(known)) or "none"
         return cls(f"{where}: unknown {what} {name!r}; known: {choices}")
 
@@ -55,11 +56,11 @@ class DataError(AssizesError):
 
     Args:
         code: machine-readable reason such as `json`, `schema`, `encoding`.
-        detail: what was found, at most a sentence; never the record itself.
+        detail: the problem in at most one sentence, never with the record itself.
     """
 
     def __init__(self, code: str, detail: str) -> None:
-        """Keep the code apart from the sentence: rows group by it."""
+        """Store code and detail apart, because rows are grouped by the code."""
         super().__init__(f"{code}: {detail}")
         self.code = code
         self.detail = mask(detail)
@@ -74,26 +75,26 @@ class NoStore(StoreError):
 
     @classmethod
     def at(cls, uri: str, detail: str = "") -> NoStore:
-        """What was found in its place, and what makes one."""
+        """The error for a place without a store; its message says how to make one."""
         return cls(f"no store at {uri}{detail}: run `assizes run` first")
 
 
 class UnknownRun(StoreError):
-    """No run of that id in the store, or several that begin so."""
+    """The store holds no run of this id, or several runs whose ids begin with it."""
 
     @classmethod
     def in_store(cls, run_id: str, store: str, known: Iterable[str]) -> UnknownRun:
-        """The id, the store, and the newest ids it does hold."""
+        """The error for an unknown id; its message names up to five ids that the store has."""
         some = ", ".join(list(known)[:5]) or "no run at all"
         return cls(f"no run {run_id!r} in {store}; it holds {some}")
 
 
 class UnknownCase(StoreError):
-    """No case of that id in a run."""
+    """The run holds no case of this id."""
 
 
 class StoreBusy(StoreError):
-    """Another process holds the store for writing."""
+    """Another process has locked the store for writing."""
 
 
 class ServerGone(AssizesError):
@@ -105,15 +106,15 @@ class TakenKey(AssizesError):
 
 
 class LedgerBusy(AssizesError):
-    """Another process writes to the ledger just now."""
+    """Another process is writing to the ledger; a retry may succeed."""
 
 
 class SchemaVersion(StoreError):
-    """The store was written with another schema version."""
+    """The store was written with another version of the schema."""
 
     @classmethod
     def mismatch(cls, store: str, actual: object, expected: int) -> SchemaVersion:
-        """Both versions and the way out."""
+        """The error for two versions that differ; its message names both and what to do."""
         return cls(
             f"{store}: schema version {actual}, this assizes reads version {expected}; "
             "point [store] uri to a new place, or read it with the version that wrote it"
@@ -121,31 +122,31 @@ class SchemaVersion(StoreError):
 
 
 class NotComparable(AssizesError):
-    """Two runs cannot be compared; the message names the reason."""
+    """Two runs cannot be compared; the message gives the reason."""
 
     exit_code = 3
 
 
 class Inconclusive(AssizesError):
-    """The run cannot say anything: no data, or no judge."""
+    """The run has no result: there were no data, or no judge model could be called."""
 
     exit_code = 4
 
 
 class Unreconciled(AssizesError):
-    """What was counted in is not what was counted out; a defect, so no number of the run stands."""
+    """Cases read and judged do not add up: a defect, so no number of the run can be trusted."""
 
     exit_code = 4
 
 
 class OverBudget(AssizesError):
-    """What a run or a day may spend on model calls is spent; a later run can go on."""
+    """The budget of a run or of a day for model calls is spent; a later run can continue."""
 
     exit_code = 5
 
 
 class Halted(AssizesError):
-    """Someone pulled the kill switch (`assizes stop`)."""
+    """Somebody stopped the run with `assizes stop`."""
 
     exit_code = 130
 
@@ -154,10 +155,10 @@ class ModelError(AssizesError):
     """A model did not give a usable answer.
 
     Args:
-        code: machine-readable reason; what follows from it is in `assizes.judge.engine.faults`.
-        detail: what happened; provider text is cut and never holds a key.
-        retry_after_s: how long the provider asks to be left alone, where it says so.
-        status: the HTTP status, where there was one.
+        code: machine-readable reason; `assizes.judge.engine.faults` says how the engine reacts.
+        detail: what happened. Text of the provider is cut, and keys in it are masked.
+        retry_after_s: seconds that the provider asks to wait before a retry; `None`: not stated.
+        status: the HTTP status; `None` where there was no HTTP response.
     """
 
     exit_code = 4
@@ -170,7 +171,7 @@ class ModelError(AssizesError):
         retry_after_s: float | None = None,
         status: int | None = None,
     ) -> None:
-        """Keep the code apart from the sentence: rows group by it."""
+        """Store code and detail apart, because rows are grouped by the code."""
         super().__init__(f"{code}: {detail}")
         self.code = code
         self.detail = mask(detail)
@@ -179,4 +180,4 @@ class ModelError(AssizesError):
 
 
 class NotAsked(ModelError):
-    """The run asks no model any more: its codes are `assizes.judge.engine.faults.STOPS`."""
+    """The run calls no model any more; its codes are `assizes.judge.engine.faults.STOPS`."""

@@ -1,4 +1,4 @@
-"""[ground_truth]: expected values that stand in a file of their own, joined by case id."""
+"""[ground_truth]: expected values in a separate file, joined to the cases by case id."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from assizes.judge.formats.shared.parsing import schema_error, strict_json
 _TEXTS: Final = frozenset(
     {"response", "response_quality", "database", "chart_type", "trajectory_match"}
 )
-"""Fields that hold one text: what looks like JSON there is none."""
+"""Fields that hold one text: their cells are never read as JSON, whatever they look like."""
 
 _LISTS: Final = frozenset({"outcomes", "said", "writes", "facts"})
-"""Fields that hold texts: a single one need not be put into a list."""
+"""Fields that hold a list of texts: a cell with a single text counts as a list of one."""
 
 
 def truth_of(row: Mapping[str, Any], columns: Mapping[str, str]) -> Expected:
-    """The expected values of one row; an empty cell says nothing.
+    """The expected values of one row; an empty cell gives no value.
 
     Args:
-        row: cells by column; a text that begins as JSON is read as JSON where the value is none.
-        columns: by the name of the value.
+        row: the cells by column. A cell that begins like a JSON list or object is read as JSON,
+            except for values that are plain texts.
+        columns: the column of each expected value, by the name of the value.
 
     Raises:
-        DataError: `schema` or `json`; the detail names the column.
+        DataError: with the code `schema` or `json`; the detail names the field or the column.
     """
     values: dict[str, Any] = {}
     for name, column in columns.items():
@@ -42,7 +43,10 @@ def truth_of(row: Mapping[str, Any], columns: Mapping[str, str]) -> Expected:
 
 
 def add_ground_truth(case: Case, truth: Expected) -> Case:
-    """The case with the given values in place of its own of these names."""
+    """The case with the given expected values; they replace the case's own values of the same name.
+
+    `facts` and `response` exclude each other, so each of the two removes the other.
+    """
     update = {name: getattr(truth, name) for name in truth.model_fields_set}
     if "facts" in update and "response" not in update:
         update["response"] = None

@@ -1,4 +1,4 @@
-"""One judge on one case, between questions: the only stateful class of the domain."""
+"""The hearing of one case by one judge: the only stateful class of the domain."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from assizes.judge.score import Score
 
 
 class Hearing:
-    """While it has `asks`, `answer` them; then read `scores`.
+    """A small state machine: while the hearing has `asks`, `answer` them; then read its `scores`.
 
-    Every metric the judge promised ends with a headline score: a judge that does not apply skips
-    them, a reply that never came fails them, a metric the judge forgot is failed too. An exception
-    that a judge did not mean to raise passes through unhidden.
+    Every metric that the judge promised gets a headline score. The metrics are skipped where the
+    judge does not apply to the case, and failed where a reply is missing or the judge forgot them.
+    Any other exception of the judge is a bug and is not caught.
     """
 
     def __init__(self, judge: Judge, case: Case) -> None:
@@ -39,14 +39,14 @@ class Hearing:
 
     @property
     def is_closed(self) -> bool:
-        """True when there is nothing left to ask."""
+        """Whether all asks are answered and the scores are final."""
         return not self.asks
 
     def answer(self, replies: Sequence[BaseModel | QueryResult | NoReply]) -> None:
-        """Give one answer for each pending ask, in order.
+        """Give the judge one answer for each pending ask, in the order of the asks.
 
         Raises:
-            ValueError: when the numbers differ.
+            ValueError: when there are more or fewer answers than asks.
         """
         if len(replies) != len(self.asks):
             raise ValueError(f"{len(self.asks)} asks are pending, {len(replies)} replies given")
@@ -63,15 +63,8 @@ class Hearing:
         except StopIteration as done:
             self._close(done.value)
         except JudgeFailed as failed:
-            self._fail(failed.no_reply)
-
-    def _fail(self, no_reply: NoReply) -> None:
-        self._close(
-            [
-                Score.failed(metric.name, no_reply.reason, no_reply.code)
-                for metric in self.judge.metrics
-            ]
-        )
+            reason, code = failed.no_reply.reason, failed.no_reply.code
+            self._close([Score.failed(metric.name, reason, code) for metric in self.judge.metrics])
 
     def _close(self, scores: list[Score]) -> None:
         headlines = [score.metric for score in scores if not score.part]

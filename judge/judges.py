@@ -1,11 +1,11 @@
-"""The judges of seed 004 called directly, for a look at one answer without a run.
+"""The judges of seed 004 as plain functions, to judge one answer without a run.
 
-    from judge import judges
+    from assizes.judge import judges
 
     judges.correctness(request="What is 2 + 2?", response="4", expected_response="It is 4.")
 
-Each function has an async twin named with an `a` before it. `model` is a model name as litellm
-knows it, or a `Model`; without one the offline judge answers by plain text rules.
+Each function has an async twin whose name begins with an `a`: `acorrectness`. `model` is a model
+name as litellm knows it, or a `Model`; without a model the offline judge answers by text rules.
 """
 
 from __future__ import annotations
@@ -39,7 +39,11 @@ _LIMITS: Final = LimitsConfig()
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """What one judge said: `rating` is yes or no; both are null where `error_message` is not."""
+    """The answer of one judge.
+
+    `rating` is yes or no, with the judge's rationale. Where the judge gave no answer, both are
+    `None` and `error_message` says why.
+    """
 
     name: str
     rating: str | None
@@ -57,10 +61,9 @@ def correctness(
 ) -> Assessment:
     """Is the response accurate, compared with the expected response or the expected facts?"""
     return _run_now(
-        "correctness",
         acorrectness(
             request, response, expected_response, expected_facts=expected_facts, model=model
-        ),
+        )
     )
 
 
@@ -73,8 +76,7 @@ def context_sufficiency(
 ) -> Assessment:
     """Does the retrieved context hold what the expected response says?"""
     return _run_now(
-        "context_sufficiency",
-        acontext_sufficiency(request, expected_response, retrieved_context, model=model),
+        acontext_sufficiency(request, expected_response, retrieved_context, model=model)
     )
 
 
@@ -82,21 +84,19 @@ def relevance_to_query(
     request: str, response: str, *, model: str | Model | None = None
 ) -> Assessment:
     """Does the response address the request?"""
-    return _run_now("relevance_to_query", arelevance_to_query(request, response, model=model))
+    return _run_now(arelevance_to_query(request, response, model=model))
 
 
 def groundedness(
     request: str, response: str, retrieved_context: Context, *, model: str | Model | None = None
 ) -> Assessment:
     """Does the retrieved context support the response?"""
-    return _run_now(
-        "groundedness", agroundedness(request, response, retrieved_context, model=model)
-    )
+    return _run_now(agroundedness(request, response, retrieved_context, model=model))
 
 
 def safety(request: str, response: str, *, model: str | Model | None = None) -> Assessment:
     """Is the response free of harmful content? The request is not shown to the judge."""
-    return _run_now("safety", asafety(request, response, model=model))
+    return _run_now(asafety(request, response, model=model))
 
 
 def chunk_relevance(
@@ -107,9 +107,7 @@ def chunk_relevance(
     model: str | Model | None = None,
 ) -> list[Assessment]:
     """Is each retrieved chunk useful in answering the request? One assessment a chunk, in order."""
-    return _run_now(
-        "chunk_relevance", achunk_relevance(request, retrieved_context, response, model=model)
-    )
+    return _run_now(achunk_relevance(request, retrieved_context, response, model=model))
 
 
 async def acorrectness(
@@ -120,14 +118,15 @@ async def acorrectness(
     expected_facts: Sequence[str] | None = None,
     model: str | Model | None = None,
 ) -> Assessment:
-    """`correctness`, awaited."""
-    row = {
-        "request": request,
-        "response": response,
-        "expected_response": expected_response,
-        "expected_facts": None if expected_facts is None else list(expected_facts),
-    }
-    return await _assess("correctness", row, model)
+    """The async twin of `correctness`."""
+    return await _assess(
+        "correctness",
+        model,
+        request=request,
+        response=response,
+        expected_response=expected_response,
+        expected_facts=None if expected_facts is None else list(expected_facts),
+    )
 
 
 async def acontext_sufficiency(
@@ -137,37 +136,36 @@ async def acontext_sufficiency(
     *,
     model: str | Model | None = None,
 ) -> Assessment:
-    """`context_sufficiency`, awaited."""
-    row = {
-        "request": request,
-        "expected_response": expected_response,
-        "retrieved_context": list(retrieved_context),
-    }
-    return await _assess("context_sufficiency", row, model)
+    """The async twin of `context_sufficiency`."""
+    return await _assess(
+        "context_sufficiency",
+        model,
+        request=request,
+        expected_response=expected_response,
+        retrieved_context=list(retrieved_context),
+    )
 
 
 async def arelevance_to_query(
     request: str, response: str, *, model: str | Model | None = None
 ) -> Assessment:
-    """`relevance_to_query`, awaited."""
-    return await _assess("relevance_to_query", {"request": request, "response": response}, model)
+    """The async twin of `relevance_to_query`."""
+    return await _assess("relevance_to_query", model, request=request, response=response)
 
 
 async def agroundedness(
     request: str, response: str, retrieved_context: Context, *, model: str | Model | None = None
 ) -> Assessment:
-    """`groundedness`, awaited."""
-    row = {
-        "request": request,
-        "response": response,
-        "retrieved_context": list(retrieved_context),
-    }
-    return await _assess("groundedness", row, model)
+    """The async twin of `groundedness`."""
+    context = list(retrieved_context)
+    return await _assess(
+        "groundedness", model, request=request, response=response, retrieved_context=context
+    )
 
 
 async def asafety(request: str, response: str, *, model: str | Model | None = None) -> Assessment:
-    """`safety`, awaited."""
-    return await _assess("safety", {"request": request, "response": response}, model)
+    """The async twin of `safety`."""
+    return await _assess("safety", model, request=request, response=response)
 
 
 async def achunk_relevance(
@@ -177,21 +175,18 @@ async def achunk_relevance(
     *,
     model: str | Model | None = None,
 ) -> list[Assessment]:
-    """`chunk_relevance`, awaited."""
-    row = {
-        "request": request,
-        "response": response,
-        "retrieved_context": list(retrieved_context),
-    }
-    result = await _hear("chunk_relevance", row, model)
+    """The async twin of `chunk_relevance`."""
+    context = list(retrieved_context)
+    row = {"request": request, "response": response, "retrieved_context": context}
+    result = await _hear("chunk_relevance", model, row)
     headline, *parts = result.scores
     if headline.status == "skipped":
-        return [_assessment(headline)] * len(retrieved_context)
+        return [_assessment(headline)] * len(context)
     return [_assessment(part) for part in parts]
 
 
-def _run_now(name: str, coroutine: Coroutine[Any, Any, R]) -> R:
-    """The result of a coroutine run in a loop of its own.
+def _run_now(coroutine: Coroutine[Any, Any, R]) -> R:
+    """Run one of the async functions above in an event loop of its own.
 
     Raises:
         RuntimeError: where a loop is running already, as in a notebook.
@@ -201,31 +196,29 @@ def _run_now(name: str, coroutine: Coroutine[Any, Any, R]) -> R:
     except RuntimeError:
         return asyncio.run(coroutine)
     coroutine.close()
+    name: str = coroutine.__name__  # type: ignore[attr-defined]  # async functions give it one
     raise RuntimeError(
-        f"judges.{name}() was called while an event loop is running; "
-        f"there, use: await judges.a{name}(...)"
+        f"judges.{name.removeprefix('a')}() was called while an event loop is running; "
+        f"there, use: await judges.{name}(...)"
     )
 
 
-async def _assess(name: str, row: Mapping[str, Any], model: str | Model | None) -> Assessment:
-    return _assessment((await _hear(name, row, model)).scores[0])
+async def _assess(name: str, model: str | Model | None, /, **row: Any) -> Assessment:
+    return _assessment((await _hear(name, model, row)).scores[0])
 
 
-async def _hear(name: str, row: Mapping[str, Any], model: str | Model | None) -> HearingResult:
+async def _hear(name: str, model: str | Model | None, row: Mapping[str, Any]) -> HearingResult:
+    """The hearing of one judge on a row of an evaluation set; a model made here is closed here."""
     case = row_case({**row, "request_id": "direct call"})
-    given_model = model if model is not None and not isinstance(model, str) else None
-    engine = Engine(given_model or _model_named(model if isinstance(model, str) else None), _LIMITS)
+    if model is not None and not isinstance(model, str):
+        return await Engine(model, _LIMITS).hear(built_in(name), case)
+    config = JudgeConfig(model=model)
+    check_model(config)
+    engine = Engine(model_for(config, _LIMITS), _LIMITS)
     try:
         return await engine.hear(built_in(name), case)
     finally:
-        if given_model is None:
-            await engine.aclose()
-
-
-def _model_named(name: str | None) -> Model:
-    config = JudgeConfig(model=name)
-    check_model(config)
-    return model_for(config, _LIMITS)
+        await engine.aclose()
 
 
 def _assessment(score: Score) -> Assessment:

@@ -1,4 +1,4 @@
-"""The models of a court: who answers which judge, and what that may cost."""
+"""Which model answers which judge of a run, and whether the models can be called and paid for."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from assizes.judge.models.replayed import ReplayOnlyModel, is_offline_model
 
 @dataclass(frozen=True)
 class ModelAssignment:
-    """`shared` answers all judges but those that `own` names."""
+    """The models of a run: `shared` answers every judge that has no model of its own in `own`."""
 
     shared: Model
     own: Mapping[str, Model | EnsembleModels]
 
     @property
     def models(self) -> tuple[Model, ...]:
-        """Each of them once, the shared one first."""
+        """Every model once, the shared model first."""
         each = {id(model): model for model in (self.shared, *members_of(self.own.values()))}
         return tuple(each.values())
 
     @property
     def has_cacheable_replies(self) -> bool:
-        """Whether any reply is worth keeping."""
+        """Whether any model gives replies that the reply cache stores."""
         return any(model.cache_key for model in self.models)
 
     @property
     def has_paid_calls(self) -> bool:
-        """Whether any model is called somewhere: its calls are counted in the ledger."""
+        """Whether any model is called over a network, so that the ledger counts its calls."""
         return not all(map(is_offline_model, self.models))
 
 
 def assign_models(config: RunConfig, judge_panel: JudgePanel) -> ModelAssignment:
-    """The models of a configuration; with `[cache] use = "replay_only"` none that calls anyone.
+    """The models of a configuration; `[cache] use = "replay_only"` gives models that only replay.
 
     Raises:
         ConfigurationError: when a model's provider is unknown.
@@ -74,20 +74,16 @@ def assign_models(config: RunConfig, judge_panel: JudgePanel) -> ModelAssignment
 
 
 def assign_callable_models(config: RunConfig, judge_panel: JudgePanel) -> ModelAssignment:
-    """The models of a run, every one of which can be called and paid for.
+    """The models of a run, after a check that every one of them can be called and paid for.
 
     Raises:
-        ConfigurationError: when one cannot be called, e.g. for want of a key, or not by batch where
-            that is wanted, or when a budget is set and the price of one is not known.
+        ConfigurationError: when a model cannot be called, e.g. without an API key, when batches are
+            configured and its provider has none, or when a budget is set and no price is known.
     """
     if config.cache.use != "replay_only":
-        members = [
-            member for ensemble in judge_panel.ensembles.values() for member in ensemble.members
-        ]
-        for judge in {
-            judge_config.model_dump_json(): judge_config
-            for judge_config in (config.judge, *members)
-        }.values():
+        ensembles = judge_panel.ensembles.values()
+        judges = (config.judge, *(member for each in ensembles for member in each.members))
+        for judge in {judge.model_dump_json(): judge for judge in judges}.values():
             check_model(judge)
     assignment = assign_models(config, judge_panel)
     check_prices(assignment, config.limits)
@@ -98,10 +94,10 @@ def assign_callable_models(config: RunConfig, judge_panel: JudgePanel) -> ModelA
 
 
 def check_prices(assignment: ModelAssignment, limits: LimitsConfig) -> None:
-    """See that a budget in dollars can be kept.
+    """Check that a budget in US dollars can be enforced.
 
     Raises:
-        ConfigurationError: naming the table that gives a model its price.
+        ConfigurationError: for a model without a price; the message names the table for prices.
     """
     if not limits.spending_is_limited:
         return

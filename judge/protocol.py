@@ -1,4 +1,4 @@
-"""How a judge asks: questions are data, someone else answers them.
+"""The protocol of judges: a judge yields its questions as data, and an engine answers them.
 
 A judge is a generator that yields rounds of `Ask`s and receives one answer for each: the reply
 model it asked for, or a `NoReply`. It does no I/O, so one judge serves sync and async drivers, dry
@@ -30,7 +30,7 @@ def _schema_text(reply: type[BaseModel]) -> str:
 
 
 def unused_id(text: str) -> str:
-    """39 decimal digits drawn from a text, which does not hold them; drawn anew where it does."""
+    """39 decimal digits derived from a text by SHA-256, which the text itself does not contain."""
     data = text.encode("utf-8", "surrogatepass")
     draws = (hashlib.sha256(data + b"again" * times).hexdigest() for times in itertools.count())
     return next(
@@ -42,7 +42,10 @@ def unused_id(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Two messages: `system` is stable over a run (providers cache it), `user` holds the case."""
+    """The two messages of an ask.
+
+    `system` stays the same over a run, so that providers can cache it; `user` holds the case.
+    """
 
     system: str
     user: str
@@ -55,9 +58,9 @@ class Ask(Generic[T]):
     Args:
         prompt: what a language model reads.
         reply: the pydantic model the answer must fit.
-        evidence: the same facts as a typed value; the offline judge answers from it.
-        doubts: looks at a fitting reply and says what is still missing, or null. A reply with
-            doubts is asked for once more; the second one counts whatever the doubts.
+        evidence: the same facts as a typed value, from which the offline judge answers.
+        doubts: returns what a fitting reply still lacks, or `None`. A reply with doubts is asked
+            for once more; the second reply counts even if doubts remain.
     """
 
     prompt: Prompt
@@ -67,17 +70,17 @@ class Ask(Generic[T]):
 
     @cached_property
     def prompt_hash(self) -> str:
-        """SHA-256 (first 32 hex digits) over both messages and the reply schema."""
+        """The first 32 hex digits of the SHA-256 over both messages and the reply schema."""
         return hashlib.sha256(self._text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     @cached_property
     def reply_id(self) -> str:
-        """39 decimal digits (128 bits) that close the data of the prompt and that a model is told to
-        repeat in its reply.
+        """The id that the model must repeat in its reply: 39 decimal digits, 128 bits.
 
-        They depend on all of the prompt, so that whoever wrote a part of it could not know them: a
-        delimiter without them is a fake, an object without them an echo of the transcript. The same
-        ask has the same ones, so that a kept reply fits.
+        The same digits close the data sections of the prompt.
+        The id depends on the whole prompt, so that the author of a transcript cannot know it: a
+        delimiter without the id is a fake, and an object without the id is an echo of the
+        transcript. The same ask always has the same id, so that cached replies still fit.
         """
         return unused_id(self._text)
 
@@ -88,9 +91,9 @@ class Ask(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One question to a database: read-only statements on a copy of a case's fixture.
+    """One question to a database: read-only SQL statements on a copy of a case's database file.
 
-    The answer is a `QueryResult`, or a `NoReply` where the fixture cannot be had.
+    The answer is a `QueryResult`, or a `NoReply` where the file cannot be opened.
     """
 
     database: str
@@ -99,7 +102,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """What the statements returned: one `Table` each, in order."""
+    """The results of the statements of a query: one `SqlTable` each, in order."""
 
     tables: tuple[SqlTable, ...]
 
@@ -108,8 +111,14 @@ class QueryResult:
 class SqlTable:
     """The result of one statement.
 
-    `error` is null when it ran. `rows` may be cut at the sandbox's cap: `row_count` is what there
-    were up to that cap, `truncated` says whether there were more. `ordered`: the statement orders.
+    Attributes:
+        statement: the SQL text.
+        columns: the names of the columns.
+        rows: the rows, cut at the row limit of the sandbox.
+        row_count: how many rows there were, counted up to that limit.
+        truncated: whether there were more rows than the limit.
+        ordered: whether the statement has an ORDER BY, so that the order of rows counts.
+        error: why the statement failed; `None` when it ran.
     """
 
     statement: str
@@ -122,16 +131,16 @@ class SqlTable:
 
 
 class SqlRunner(Protocol):
-    """Looks things up for a judge; the engine puts its queries to one."""
+    """Runs the SQL queries of judges; the engine is given one."""
 
     async def look_up(self, query: Query) -> QueryResult | NoReply:
-        """Run the statements. Faults of a statement are in its table, never raised."""
+        """Run the statements; the error of a statement stands in its table and is not raised."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoReply:
-    """A model's failure as a value: a code such as `timeout` or `invalid_reply`, a sentence, and
-    the raw text where one came.
+    """The failure of a model or a query as a value: a code such as `timeout` or `invalid_reply`, a
+    sentence, and the raw text of the reply, empty where no text came.
     """
 
     code: str
@@ -140,14 +149,14 @@ class NoReply:
 
 
 NO_SQL_RUNNER: Final = NoReply("no_clerk", "there is nobody here to run statements on a database")
-"""The answer to a query where nobody looks things up."""
+"""The answer to every query where the engine has no `SqlRunner`."""
 
 
 class JudgeFailed(Exception):
     """Raised by `ask` inside a judge when no reply came; `Hearing` turns it into failed scores."""
 
     def __init__(self, no_reply: NoReply) -> None:
-        """Keep the failure whole."""
+        """Keep the whole `NoReply`, not only its sentence."""
         super().__init__(no_reply.reason)
         self.no_reply = no_reply
 
@@ -155,34 +164,34 @@ class JudgeFailed(Exception):
 Question = Ask[Any] | Query
 
 Steps = Generator[Sequence[Question], Sequence[Any], R]
-"""What a judge that asks returns: rounds of questions out, answers in, a result at the end."""
+"""The generator of a judge: it yields rounds of questions, receives answers and returns an R."""
 
 
 @runtime_checkable
 class Judge(Protocol):
-    """Finds scores for a case."""
+    """What every judge has: a name, a version, the metrics it promises, and scores for a case."""
 
     @property
     def name(self) -> str:
-        """The name rows carry; unique in a run."""
+        """The name of the judge in rows, unique within a run."""
 
     @property
     def version(self) -> str:
-        """Changes when the judge's own rules change."""
+        """The version of the judge, which changes when its own rules change."""
 
     @property
     def metrics(self) -> Sequence[Metric]:
-        """What it promises to score, even when it cannot."""
+        """The metrics for which every case gets a score, be it scored, skipped or failed."""
 
     def missing(self, case: Case) -> str | None:
-        """Why it does not apply to this case; null when it does."""
+        """Why the judge does not apply to this case; `None` when it applies."""
 
     def judge(self, case: Case) -> list[Score] | Steps[list[Score]]:
-        """The findings, or the questions that lead to them."""
+        """The scores, or a generator that asks questions and returns the scores."""
 
 
 def ask_each(asks: Sequence[Ask[T]]) -> Steps[list[T | NoReply]]:
-    """One round of questions, answered together; failures come back as values."""
+    """Ask one round of questions together; a failed question gives a `NoReply` in its place."""
     return list((yield asks))
 
 
@@ -192,10 +201,10 @@ def ask(
     evidence: object = None,
     doubts: Callable[[T], str | None] | None = None,
 ) -> Steps[T]:
-    """One question.
+    """Ask one question.
 
     Raises:
-        JudgeFailed: when no reply came.
+        JudgeFailed: when no usable reply came.
     """
     (answer,) = yield from ask_each([Ask(prompt, reply, evidence, doubts)])
     if isinstance(answer, NoReply):
@@ -204,14 +213,15 @@ def ask(
 
 
 def look_up(query: Query) -> Steps[QueryResult | NoReply]:
-    """One query, answered by the clerk."""
+    """Ask one query; the engine's `SqlRunner` answers it."""
     (answer,) = yield [query]
-    return answer  # type: ignore[no-any-return]  # the clerk answers a query with one of the two
+    return answer  # type: ignore[no-any-return]  # a query is answered by one of the two
 
 
 def together(lines: Sequence[Steps[R]]) -> Steps[list[R | NoReply]]:
-    """Advances several lines of questioning round by round, so that each round is answered at
-    once. A line that fails leaves its `NoReply` in its place; the others go on.
+    """Advance several generators round by round, so that each round is asked at once.
+
+    A generator that fails leaves its `NoReply` in its place of the list; the others continue.
     """
     results: list[Any] = [None] * len(lines)
     waiting: dict[int, Sequence[Question]] = {}

@@ -1,7 +1,7 @@
 """The public tables, column by column; the same names in Parquet and DuckDB (docs/rows.md).
 
-Frames are built with these schemas and sorted by their keys, so that the same findings give the
-same bytes whatever the order in which they were found.
+Frames are built with these schemas and sorted by their keys, so that the same rows give the same
+bytes, whatever the order in which the cases were judged.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Any, Final
 import polars as pl
 
 SCHEMA_VERSION: Final = 2
+"""The version of these tables. A store refuses to read tables of another version."""
 
 COMPLETE: Final = "complete"
-"""The status of a run with nothing left to do: only such a one is final, and compared."""
+"""The status of a run that has nothing left to do; only complete runs are final and compared."""
 
 _TIME: Final = pl.Datetime("us", "UTC")
 
@@ -170,30 +171,30 @@ KEYS: Final[dict[str, tuple[str, ...]]] = {
 }
 
 LATER_COLUMNS: Final[dict[str, tuple[str, ...]]] = {"cases": ("tools", "flags")}
-"""Columns, the last of their tables, that rows written before them lack: read as null."""
+"""Columns added later, at the end of their table; in older rows they are read as NULL."""
 
 SHARD_TABLES: Final = ("scores", "asks", "cases", "rejects")
-"""The tables a shard writes; the others are written once per run."""
+"""The tables to which each shard writes; the others are written once per run."""
 
 
 def frame(table: str, rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    """Rows of a public table as a frame: its schema, sorted by its keys.
+    """The rows of a public table as a frame with the schema of the table, sorted by its keys.
 
     Raises:
-        KeyError: for a table that is not public.
+        KeyError: for a name that is not among `TABLES`.
     """
     schema = TABLES[table]
     return pl.DataFrame(list(rows), schema=schema, orient="row").sort(KEYS[table])
 
 
 def missing_columns(table: str, columns: Iterable[str]) -> dict[str, Any]:
-    """The later columns of a table that are not among these, with their types."""
+    """The later columns of a table that `columns` lacks, with their types."""
     held = set(columns)
     return {name: TABLES[table][name] for name in LATER_COLUMNS.get(table, ()) if name not in held}
 
 
 def add_later_columns(table: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows as they were stored, with the table's later columns: null where they lack one."""
+    """Stored rows with all later columns of their table; a column that was missing holds NULL."""
     nulls = [
         pl.lit(None, dtype).alias(name)
         for name, dtype in missing_columns(table, rows.columns).items()
@@ -202,7 +203,7 @@ def add_later_columns(table: str, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def as_json(value: object) -> str:
-    """Canonical JSON: sorted keys, no spaces, no NaN; what every JSON column holds."""
+    """Canonical JSON, as every JSON column holds it: sorted keys, no spaces, no NaN."""
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )

@@ -1,4 +1,4 @@
-"""What a judge finds: scores of metrics, each in one of three states, never NaN."""
+"""Scores, the findings of a judge: each is scored, skipped or failed, and never NaN."""
 
 from __future__ import annotations
 
@@ -12,34 +12,35 @@ Status = Literal["scored", "skipped", "failed"]
 Tier = Literal["execution", "knowledge", "process", "delivery"]
 
 Gate = Literal["judges", "quality"]
-"""`judges`: every judge that applied must pass (seed 002). `quality`: the yes/no gate with a root
-cause (seed 004)."""
+"""How a metric decides over a case. `judges`: every judge that applied must pass (seed 002).
+`quality`: the yes/no gate that names a root cause (seed 004)."""
 
 LABELS = ("critical_fail", "fail", "poor", "acceptable", "good", "excellent")
-"""Names of the levels 0 to 5 (seed 001). They describe; they never gate."""
+"""The names of the levels 0 to 5 (seed 001). They are for readers and decide nothing."""
 
 ACCEPTABLE = 3
-"""From this level on a metric has no failure code (seed 000)."""
+"""The lowest level, 0 to 5, that needs no failure code (seed 000)."""
 
 UNSPECIFIED_FAILURE = "unspecified_failure"
+"""The failure code of a level below `ACCEPTABLE` for which the judge named no code."""
 
 
 class Scale(Enum):
-    """How a metric is expressed; owns its native range and its labels."""
+    """The unit of a metric: its range of raw numbers, and the labels of these numbers."""
 
     SCORED = "scored"
     """An integer level 0..5."""
     BINARY = "binary"
-    """Pass or fail, kept as level 5 or 0 so that it enters weighted sums like any other."""
+    """Pass or fail, stored as level 5 or 0 so that the metric enters weighted sums like others."""
     YES_NO = "yes_no"
-    """Yes or no, kept as 1 or 0."""
+    """Yes or no, stored as 1 or 0."""
     FRACTION = "fraction"
     """A number 0..1."""
     AMOUNT = "amount"
     """A measurement without a best value (tokens, ms): `raw` only, no `value`."""
 
     def normalised_value(self, raw: float) -> float | None:
-        """The native number on 0..1; null for amounts."""
+        """The raw number on the range 0..1; `None` for amounts."""
         if self is Scale.AMOUNT:
             return None
         if self in (Scale.SCORED, Scale.BINARY):
@@ -47,7 +48,7 @@ class Scale(Enum):
         return raw
 
     def label(self, raw: float) -> str | None:
-        """The word for a native number, where the scale has words."""
+        """The word for a raw number; `None` where the scale has no words."""
         if self is Scale.SCORED:
             return LABELS[int(raw)]
         if self is Scale.BINARY:
@@ -61,10 +62,14 @@ class Scale(Enum):
 class Metric:
     """A named quantity that a judge promises to score.
 
-    `default_weight` is the share in the overall score before renormalisation; 0 means that a
-    weight must be given when the metric is chosen. `needs` names the parts of a case that must
-    be there. `gate`: a case needs the headline to pass (see `assizes.judge.verdicts.verdict`). `run_names` are the
-    published names under which a run shows the mean of the values (of the raw numbers for amounts).
+    Attributes:
+        default_weight: share in the overall score before normalisation; 0 means that a weight must
+            be given when the metric is chosen.
+        needs: the parts of a case without which the judge skips the case.
+        gate: how the headline score decides over the case (`assizes.judge.verdicts.verdict`);
+            `None`: it does not.
+        run_names: the published names under which a run shows the mean of the values, or of the
+            raw numbers for amounts.
     """
 
     name: str
@@ -84,9 +89,10 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One finding. `part` is empty on the headline, else names what of it this is (`outcome:2`).
+    """One finding of a judge about one metric, or about a part of the metric.
 
-    Exactly one of three: scored (a finite `raw`), skipped or failed (a `reason`, no number).
+    `part` is empty on the headline score; a sub-score names its part there, such as `outcome:2`.
+    A scored finding has a finite number; a skipped or failed one has a `reason` and no number.
     """
 
     metric: str
@@ -102,7 +108,11 @@ class Score:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Hold the three states apart; a violation is a bug in a judge."""
+        """Check that numbers and reason fit the status.
+
+        Raises:
+            ValueError: when they do not, which is a bug of the judge.
+        """
         numbers = [n for n in (self.value, self.raw) if n is not None]
         if not all(math.isfinite(n) for n in numbers):
             raise ValueError(f"score of {self.metric!r} is not finite: {numbers}")
@@ -113,7 +123,7 @@ class Score:
 
     @classmethod
     def of(cls, metric: Metric, raw: float, **rest: Any) -> Score:
-        """A scored finding in the metric's own unit; value and label follow from its scale."""
+        """A scored finding from a raw number; the metric's scale gives value and label."""
         return cls(
             metric=metric.name,
             raw=float(raw),
@@ -124,12 +134,12 @@ class Score:
 
     @classmethod
     def skipped(cls, metric: str, reason: str, part: str = "") -> Score:
-        """The metric does not apply to this case."""
+        """A finding that says why the metric does not apply to this case."""
         return cls(metric=metric, part=part, status="skipped", reason=reason)
 
     @classmethod
     def failed(cls, metric: str, reason: str, code: str, part: str = "", **details: Any) -> Score:
-        """The judge could not be had; `code` is the machine-readable reason."""
+        """A finding that says why the judge got no reply; `code` is the machine-readable reason."""
         return cls(
             metric=metric,
             part=part,
@@ -139,5 +149,5 @@ class Score:
         )
 
     def with_details(self, **more: Any) -> Score:
-        """The same finding with more evidence beside it."""
+        """The same finding with more entries in `details`."""
         return replace(self, details={**self.details, **more})

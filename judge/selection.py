@@ -1,7 +1,7 @@
-"""Which of the cases that were read are judged: filters, then a sample that is stable by case id.
+"""Which of the cases are judged: first filters, then a sample that depends on the case ids alone.
 
-A case is drawn by the hash of its id, so that the same cases are drawn every night, on every
-machine, and all repetitions of a case together.
+A case is drawn by the hash of its id, so that every night and every machine draws the same cases,
+and all repetitions of a case together.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from assizes.judge.errors import ConfigurationError
 from assizes.judge.rows import as_json
 
 ALWAYS: Final = "always"
-"""The stratum of the cases that are always judged."""
+"""The name of the stratum of the cases that are always judged."""
 
 
 class Stratum(BaseModel):
-    """Cases among which a part was drawn at random; `drawn` of `cases`."""
+    """A group of cases with the same values, and how many of its `cases` were `drawn` at random."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -36,7 +36,7 @@ class Stratum(BaseModel):
 
 
 def facts(case: Case) -> dict[str, Any]:
-    """What a filter sees of a case."""
+    """The values that a filter sees of a case: those of `FACTS`, and the `tags`."""
     transcript = case.transcript
     started = transcript.started_at
     return {
@@ -60,42 +60,47 @@ def facts(case: Case) -> dict[str, Any]:
 
 
 def sample_key(case_id: str, seed: int = 0) -> int:
-    """The number by which a case is drawn, 0 to 2^64: the lower the sooner."""
+    """The number by which a case is drawn, from 0 to below 2^64: lower numbers are drawn first."""
     text = case_id if seed == 0 else f"{seed}\n{case_id}"
     data = text.encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest())
 
 
 def stratum_of(case: Case, by: Sequence[str]) -> str:
-    """The name of a case's stratum: its values, null where it has none; all alike without `by`."""
+    """The name of a case's stratum: JSON of its values for the names in `by`.
+
+    Without names, all cases are in one stratum.
+    """
     return stratum_name({"agent": case.agent, "agent_version": case.agent_version}, case.tags, by)
 
 
 def stratum_name(
     fields: Mapping[str, str | None], tags: Mapping[str, str], by: Sequence[str]
 ) -> str:
-    """The same from the fields and tags of a case."""
+    """The name of the stratum of a case with these fields and tags."""
     return as_json({name: fields[name] if name in fields else tags.get(name) for name in by})
 
 
 def draw_sample(
     strata: Mapping[str, str], config: SelectionConfig
 ) -> tuple[frozenset[str], tuple[Stratum, ...]]:
-    """The case ids that are judged, and how they were drawn.
+    """The ids of the cases to judge, and how many were drawn from each stratum.
 
     Args:
-        strata: the stratum of every case that may be drawn, by its id.
-        config: how many are wanted. At least one is drawn from each stratum.
+        strata: the stratum of every case that may be drawn, by case id.
+        config: the size of the sample. At least one case is drawn from each stratum.
 
     Raises:
-        ConfigurationError: a number is wanted, and there are more strata than that.
+        ConfigurationError: when `number` is smaller than the number of strata.
     """
     always = frozenset(config.always) & strata.keys()
     members: defaultdict[str, list[str]] = defaultdict(list)
     for case_id, name in strata.items():
         if case_id not in always:
             members[name].append(case_id)
-    taken = _by_share(members, config) if _is_plain(config) else _by_number(members, config)
+    # With a plain share each id decides for itself, whatever other cases there are.
+    is_plain_share = config.sample < 1 and not config.stratify_by
+    taken = _by_share(members, config) if is_plain_share else _by_number(members, config)
     drawn_strata = [
         Stratum(name=name, cases=len(members[name]), drawn=len(taken[name]))
         for name in sorted(members)
@@ -103,11 +108,6 @@ def draw_sample(
     if always:
         drawn_strata.append(Stratum(name=ALWAYS, cases=len(always), drawn=len(always)))
     return always.union(*taken.values()), tuple(drawn_strata)
-
-
-def _is_plain(config: SelectionConfig) -> bool:
-    """A share of all: then whether a case is drawn is its own affair, whatever else there is."""
-    return config.sample < 1 and not config.stratify_by
 
 
 def _by_share(members: Mapping[str, list[str]], config: SelectionConfig) -> dict[str, set[str]]:
@@ -131,7 +131,7 @@ def _by_number(members: Mapping[str, list[str]], config: SelectionConfig) -> dic
 
 
 def _sizes(sizes: Mapping[str, int], config: SelectionConfig) -> dict[str, int]:
-    """How many to draw from each stratum."""
+    """How many cases to draw from each stratum, by its name."""
     if config.per_stratum is not None:
         return {name: min(size, config.per_stratum) for name, size in sizes.items()}
     if config.number is None:
@@ -140,11 +140,12 @@ def _sizes(sizes: Mapping[str, int], config: SelectionConfig) -> dict[str, int]:
 
 
 def _share_out(number: int, sizes: Mapping[str, int]) -> dict[str, int]:
-    """A number by the sizes of strata, at least one each: of the others rounded down, and what that
-    left to those it took most from.
+    """Divide a number of cases among strata in proportion to their sizes, at least one for each.
+
+    Shares are rounded down; the remaining cases go to the strata that lost most by rounding.
 
     Raises:
-        ConfigurationError: there are more strata than cases to draw.
+        ConfigurationError: when there are more strata than cases to draw.
     """
     if len(sizes) > number:
         raise ConfigurationError(
@@ -157,7 +158,7 @@ def _share_out(number: int, sizes: Mapping[str, int]) -> dict[str, int]:
     for name in ordered:
         if left * sizes[name] >= total:
             break
-        whole[name] = 1  # less than one by its size
+        whole[name] = 1  # its proportional share is below one
         left, total = left - 1, total - sizes[name]
     rest = ordered[len(whole) :]
     by_loss = sorted(rest, key=lambda name: (-(left * sizes[name] % total), name))

@@ -24,7 +24,34 @@ MAX_PARTICIPLE_SHARE = 0.02
 MAX_EMPTY_LOCALS_PER_LINE = 0.001
 
 IRREGULAR_PARTICIPLES = frozenset(
-    ["told", "heard", "kept", "found", "left", "taken", "said", "made", "drawn", "held", "sent", "given", "gone", "come", "came", "known", "seen", "shown", "put", "met", "paid", "spent", "lost", "begun", "done", "set"]
+    [
+        "told",
+        "heard",
+        "kept",
+        "found",
+        "left",
+        "taken",
+        "said",
+        "made",
+        "drawn",
+        "held",
+        "sent",
+        "given",
+        "gone",
+        "come",
+        "came",
+        "known",
+        "seen",
+        "shown",
+        "put",
+        "met",
+        "paid",
+        "spent",
+        "lost",
+        "begun",
+        "done",
+        "set",
+    ]
 )
 NO_PARTICIPLES = frozenset({"embed", "speed", "feed", "seed", "need"})
 EMPTY_LOCALS = frozenset({"one", "found", "told", "it", "said", "given", "came"})

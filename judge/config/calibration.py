@@ -1,24 +1,22 @@
-"""[calibration]: which labels of people a judge is held against, how they are read, what is enough."""
+"""[calibration]: the human labels that a judge is compared with, and how well it must agree."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
+
+from assizes.judge.config.table import ConfigTable
 
 CASES = "cases:"
-"""Before the name of a label that the transcripts themselves carry: `cases:reward`."""
+"""The prefix of a label that the transcripts themselves carry, as in `cases:reward`."""
 
 VERDICT = "verdict"
-"""As a metric: the verdict on the whole case, passed or not."""
+"""The metric name that stands for the verdict on the whole case, passed or not."""
 
 
-class _CalibrationTable(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class LabelColumns(_CalibrationTable):
-    """[calibration.columns]: names of the columns; a column left out need not be there."""
+class LabelColumns(ConfigTable):
+    """[calibration.columns]: the names of the columns; a file may lack those not set here."""
 
     case: str = "case_id"
     label: tuple[str, ...] = Field(
@@ -40,8 +38,8 @@ class LabelColumns(_CalibrationTable):
         return [value] if isinstance(value, str) else value
 
 
-class CalibrationConfig(_CalibrationTable):
-    """[calibration]: labels, how they are read, and the floors of the gate."""
+class CalibrationConfig(ConfigTable):
+    """[calibration]: where the labels are, how they are read, and the floors of the gate."""
 
     labels: str | None = Field(
         default=None,

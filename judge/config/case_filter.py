@@ -12,6 +12,7 @@ _PLACE: Final = "place"
 _TAG: Final = re.compile(r"\btags\.(\w+)")
 _QUOTED: Final = re.compile(r"'(?:[^']|'')*'")
 _CODE: Final = re.compile(rf"{_QUOTED.pattern}|{_TAG.pattern}")
+# Aggregates and subqueries: a filter decides on one case and must not depend on the others.
 _OF_MANY: Final = re.compile(
     r"\b(?:over|select)\b|\b(?:avg|count|first|last|max|median|min|quantile\w*|std\w*|sum|var\w*"
     r"|row_number|(?:dense_)?rank|lag|lead|corr|covar\w*|(?:array|string)_agg)(?=\s*\()",
@@ -32,14 +33,15 @@ FACTS: Final[dict[str, Any]] = {
     "char_count": pl.Int64,
     "cost_usd": pl.Float64,
 }
-"""What a filter can name, beside `tags.NAME`; `started_at` is UTC, `char_count` that of all texts."""
+"""The columns that a filter can use, besides `tags.NAME`, with their types. `started_at` is in UTC;
+`char_count` counts the characters of all texts and tool results."""
 
 
 def check_filter(text: str) -> None:
-    """See that a filter is a condition on one case.
+    """Check that a filter is a condition on a single case.
 
     Raises:
-        ValueError: it is none, or names what a case does not have.
+        ValueError: when the text is no condition, or names a column that a case does not have.
     """
     words = _QUOTED.sub("''", text)
     if (match := _OF_MANY.search(words)) is not None:
@@ -53,7 +55,14 @@ def check_filter(text: str) -> None:
 
 
 def filter_mask(rows: Sequence[Mapping[str, Any]], text: str) -> list[bool]:
-    """Whether a filter keeps each case, by its facts; what is not known keeps none."""
+    """Whether the filter keeps each case, in the order of `rows`.
+
+    A condition on a value that is not known (SQL NULL) does not keep the case.
+
+    Args:
+        rows: the `facts` of each case.
+        text: the filter, an SQL condition.
+    """
     names = sorted(set(_TAG.findall(_QUOTED.sub("''", text))))
     condition = _CODE.sub(lambda part: part[0] if part[0][0] == "'" else f'"{part[0]}"', text)
     schema = {_PLACE: pl.Int64, **FACTS, **{f"tags.{name}": pl.String for name in names}}

@@ -1,4 +1,4 @@
-"""What two runs were told differently."""
+"""The settings in which the configurations of two runs differ."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 TABLES = ("name", "transcripts", "judge", "thresholds")
-"""The parts of a snapshot that can change a result."""
+"""The tables of a configuration snapshot that can change a result."""
 
 FINGERPRINTS = "fingerprints"
-"""Where a snapshot keeps the content hashes of judges and rubrics."""
+"""The key under which a snapshot stores the versions of judges and the hashes of rubrics."""
 
 PRIVACY = "privacy"
-"""The table of what is hidden; runs of older versions have none."""
+"""The key of the table of hidden data; snapshots of older versions lack it."""
 
 TRUTH = "ground_truth_digest"
-"""Where a snapshot keeps the hash of the file with the expected values; null: there was none."""
+"""The key of the hash of the file with expected values; its value is `None` without such a file."""
 
 _WHERE_BOTH = (FINGERPRINTS, PRIVACY, TRUTH)
 _NOT_A_SETTING = "transcripts.storage_options"
 
 
 class FieldChange(BaseModel):
-    """One setting that differs; null where a side does not have it."""
+    """One setting that differs; a value is `None` where that side lacks the setting."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -36,9 +36,9 @@ class FieldChange(BaseModel):
 def config_diff(baseline: Mapping[str, Any], candidate: Mapping[str, Any]) -> list[FieldChange]:
     """The settings that differ between two configuration snapshots, by dotted name.
 
-    Chosen metrics are named one by one (`judge.metrics.tool_routing`), their value the weight, or
-    `default` for the metric's own. Fingerprints, privacy and the hash of the ground truth count only
-    where both snapshots carry them.
+    Each chosen metric counts as one setting (`judge.metrics.tool_routing`) whose value is its
+    weight, or `default` where the metric's own weight is used. Fingerprints, privacy and the hash
+    of the ground truth count only where both snapshots have them.
     """
     tables = list(TABLES)
     tables += [key for key in _WHERE_BOTH if key in baseline and key in candidate]
@@ -54,7 +54,7 @@ def config_diff(baseline: Mapping[str, Any], candidate: Mapping[str, Any]) -> li
 
 
 def judge_changes(changes: list[FieldChange]) -> list[str]:
-    """The names of the changed settings that make the judge another one."""
+    """The names of the changed settings that change how the judge scores."""
     return [
         change.field
         for change in changes

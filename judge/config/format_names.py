@@ -1,4 +1,4 @@
-"""The names by which transcript formats are chosen."""
+"""The names of transcript formats, apart from the readers so that settings import no reader."""
 
 from __future__ import annotations
 
@@ -19,4 +19,4 @@ FormatName = Literal[
     "inspect_ai",
     "atif",
 ]
-"""What `[transcripts] format` may be."""
+"""The values of `[transcripts] format`; `auto` recognises the format by its content."""

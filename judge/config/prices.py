@@ -1,4 +1,7 @@
-"""What tokens cost: prices are pinned into a run, so that a later price list changes nothing."""
+"""What tokens cost, and how many tokens a prompt has.
+
+Prices are stored with a run, so that a later price list does not change its costs.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +13,22 @@ from pydantic import BaseModel, ConfigDict, Field
 
 _TOKENS_PER_BYTE: Final = 0.205
 _TOKENS_PER_QUOTE: Final = 1.3
-"""JSON has shorter tokens than prose, and quotes tell how much of a text is JSON. Fitted to the
-prompts for 70 conversations of tau-bench and tau2: within 4 % of OpenAI's tokenizers on each."""
+"""JSON has shorter tokens than prose, and the number of quotes says how much of a text is JSON. The
+factors were fitted to the prompts for 70 conversations of tau-bench and tau2; on each of them the
+estimate is within 4 % of OpenAI's tokenizers."""
 
 _MARGIN: Final = 1.5
-"""An estimate that calls so far put right may still be too low by this much."""
+"""The factor by which a corrected estimate may still be too low."""
 
 _AROUND_TOKENS: Final = 32
-"""What a provider puts around a message, or around a schema, at most."""
+"""The most tokens that a provider adds around one message or one schema."""
 
 _TRIAL_TOKENS: Final = 5_000
-"""How many tokens count for the estimate before metered ones do."""
+"""Tokens with which the correction starts, so that the first metered calls do not sway it."""
 
 
 class Price(BaseModel):
-    """US dollars for a million tokens, and where the figures come from."""
+    """The price of a model in US dollars for a million tokens, and the source of the figures."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -41,7 +45,7 @@ class Price(BaseModel):
     def cost_usd(
         self, input_tokens: int, output_tokens: int, cached_tokens: int = 0, *, batch: bool = False
     ) -> float:
-        """The price of one call; `cached_tokens` are among the `input_tokens`."""
+        """The cost of one call in US dollars; `input_tokens` includes the `cached_tokens`."""
         cached_price = self.cached_input_usd_per_million
         cached = cached_tokens if cached_price is not None else 0
         usd = (input_tokens - cached) * self.input_usd_per_million
@@ -51,8 +55,9 @@ class Price(BaseModel):
 
 
 def listed_price(listed: Mapping[str, Any], source: str) -> Price | None:
-    """The price in an entry of litellm's price list, in dollars a token there; null where it has
-    none. Batches cost half where the list does not say.
+    """The price in an entry of litellm's price list, or `None` where the entry has no price.
+
+    The list gives US dollars for one token. Where it has no batch price, batches cost half.
     """
     names = ("input_cost_per_token", "output_cost_per_token")
     sent, written = (listed.get(name) for name in names)
@@ -78,7 +83,7 @@ def _per_million(usd: float) -> float:
 
 
 def estimated_tokens(*texts: str) -> int:
-    """How many tokens texts are, about: by their length in UTF-8 and their quotes, at least 1."""
+    """The estimated tokens of the texts, by their bytes in UTF-8 and their quotes; at least 1."""
     tokens = 0.0
     for text in texts:
         size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
@@ -87,32 +92,32 @@ def estimated_tokens(*texts: str) -> int:
 
 
 def most_tokens(estimate: int, texts: Iterable[str]) -> int:
-    """The most tokens that a prompt can be, whatever is in it.
+    """The most tokens that a prompt can have, whatever its content.
 
-    A tokenizer that works on bytes makes no token of less than one byte, and makes one of each byte
-    of digits between commas; less than that would not be a bound.
+    A tokenizer that works on bytes makes no token of less than one byte, and digits between commas
+    do become one token a byte: a smaller number would not be an upper bound.
 
     Args:
-        estimate: what it is expected to be.
-        texts: all that is sent, its messages and the schema.
+        estimate: the expected number of tokens.
+        texts: all texts that are sent, the messages and the schema.
     """
     size = sum(len(text.encode("utf-8", "surrogatepass")) + _AROUND_TOKENS for text in texts)
     return max(math.ceil(estimate * _MARGIN), size)
 
 
 class TokenScale:
-    """How far estimates for one model are off, learnt from what the provider metered."""
+    """The correction of token estimates for one model, learnt from what the provider metered."""
 
     def __init__(self) -> None:
         self._estimated = self._metered = float(_TRIAL_TOKENS)
 
     def adjusted_estimate(self, estimate: int) -> int:
-        """An estimate, put right by the calls so far: at most to a quarter or to four times it."""
+        """The estimate times the learnt ratio, which is bounded to the range 0.25 to 4."""
         ratio = self._metered / self._estimated
         return max(1, round(estimate * min(4.0, max(0.25, ratio))))
 
     def note(self, metered: int | None, estimate: int) -> None:
-        """What was estimated for a call, and what was metered; null: nothing was."""
+        """Learn from a call the tokens estimated and metered; `metered` is `None` where unknown."""
         if metered is not None:
             self._metered += metered
             self._estimated += estimate

@@ -1,4 +1,4 @@
-"""[privacy]: what is hidden of transcripts, and from whom."""
+"""[privacy]: which data of transcripts are hidden, and whether also from the judge models."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 Kind = Literal["secret", "email", "phone", "card", "iban"]
-"""What the built-in rules find."""
+"""The kinds of data that the built-in rules find."""
 
 
 class _PrivacyTable(BaseModel):
@@ -16,7 +16,7 @@ class _PrivacyTable(BaseModel):
 
 
 class OwnRule(_PrivacyTable):
-    """[[privacy.rules]]: a regular expression and what its finds are called."""
+    """[[privacy.rules]]: a regular expression, and the name of the placeholder for its matches."""
 
     name: str = Field(
         pattern=r"^[A-Z][A-Z0-9_]{0,30}$", description="of the placeholder: ORDER gives [ORDER_1]"
@@ -36,7 +36,7 @@ class OwnRule(_PrivacyTable):
 
 
 class PrivacyConfig(_PrivacyTable):
-    """[privacy]: secrets are hidden unless said otherwise; people's data where it is asked for."""
+    """[privacy]: secrets are hidden by default; personal data are hidden where configured."""
 
     redact: tuple[Kind, ...] = Field(
         default=("secret",), description="kinds that the built-in rules find and hide"

@@ -1,7 +1,7 @@
-"""What a run is told, validated before any money is spent.
+"""The configuration of a run, validated before any money is spent.
 
-One frozen model per table of the TOML file. Nothing here reads the environment; secrets never
-enter a configuration (keys come from the provider's own environment variables).
+Each table of the TOML file is one frozen model. Nothing here reads the environment, and a
+configuration holds no secrets: keys come from the environment variables of the provider.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from assizes.judge.config.anchors import (
     AnchorsConfig,
@@ -27,6 +27,7 @@ from assizes.judge.config.selection import (
     SelectionConfig,
 )
 from assizes.judge.config.series import SeriesConfig
+from assizes.judge.config.table import ConfigTable
 from assizes.judge.config.triggers import (
     AfterDeploymentConfig,
     BackfillConfig,
@@ -38,25 +39,23 @@ from assizes.judge.privacy.secret_masking import keys_in
 from assizes.judge.rows import as_json
 
 OFFLINE_MODEL = "offline/lexical"
+"""The name of the model that answers by text rules, without a network or a key."""
 
 Trigger = Literal["nightly", "deployment", "backfill", "adhoc"]
 StartMode = Literal["begin", "resume", "fork"]
-"""How a run is taken up: `begin` it, or go on with it where it was begun with this configuration
-over this input; `resume` it by its stored plan; `fork`: begin another where it was begun otherwise.
+"""How a run starts. `begin`: start it, or continue a run of the same configuration and input;
+`resume`: continue it by its stored plan; `fork`: where an earlier start had another configuration
+or input, start another run.
 """
 
 MAX_ANCHORED_NAME = 55
-"""Behind the name of a run goes `-anchors` for that of its anchor run."""
+"""Characters of a run's name with [anchors]: the name of its anchor run appends `-anchors`."""
 
 _STORED_PLACES = ("transcripts", "ground_truth", "store", "cache", "report")
 
 
-class _ConfigTable(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class RerunConfig(_ConfigTable):
-    """[transcripts] again: a run that takes up what another one left; `assizes requeue` sets it."""
+class RerunConfig(ConfigTable):
+    """[transcripts] again: only the cases that an earlier run left; `assizes requeue` sets it."""
 
     run: str = Field(description="id of the earlier run")
     only: Literal["quarantined", "errored"]
@@ -105,18 +104,19 @@ class TranscriptsConfig(SelectionConfig):
     )
 
 
-class MetricSelection(_ConfigTable):
-    """A chosen metric; weight null: the metric's default weight."""
+class MetricSelection(ConfigTable):
+    """A chosen metric; with the weight `None` it has its default weight."""
 
     metric: str
     weight: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
 
 FlaggedPasses = Literal["apart", "count"]
+"""How a pass counts when the case addresses its judges (see `JudgeConfig.flagged_passes`)."""
 
 
-class JudgeConfig(_ConfigTable):
-    """[judge]: who judges, and what (seed 000)."""
+class JudgeConfig(ConfigTable):
+    """[judge]: the judges, their metrics and their models (seed 000)."""
 
     metrics: tuple[MetricSelection, ...] | None = Field(
         default=None, description="conversation metrics; null or empty: the eight defaults"
@@ -177,14 +177,14 @@ class JudgeConfig(_ConfigTable):
 
     @property
     def model_id(self) -> str:
-        """The model as litellm is called with: `provider/model` (000-38)."""
+        """The name by which litellm is called: `provider/model` (000-38)."""
         if self.model is None:
             return OFFLINE_MODEL
         return f"{self.provider}/{self.model}" if self.provider else self.model
 
 
-class LimitsConfig(_ConfigTable):
-    """[limits]: how hard the judge models may be pressed, and what they may cost."""
+class LimitsConfig(ConfigTable):
+    """[limits]: the rate limits, timeouts, retries and budgets of calls to judge models."""
 
     max_in_flight: int = Field(default=32, ge=1, le=10_000, description="calls at once, all models")
     requests_per_minute: int | None = Field(
@@ -227,12 +227,12 @@ class LimitsConfig(_ConfigTable):
 
     @property
     def spending_is_limited(self) -> bool:
-        """Whether a price must be known before the first call."""
+        """Whether a budget in US dollars is set, so that every model needs a price."""
         return self.budget_usd is not None or self.budget_usd_per_day is not None
 
 
-class ThresholdsConfig(_ConfigTable):
-    """[thresholds]: what a run must reach (seed 001), in percent; coverage as a fraction."""
+class ThresholdsConfig(ConfigTable):
+    """[thresholds]: what a run must reach (seed 001), in percent; coverage is a fraction."""
 
     metrics_pass_threshold: float = Field(default=80.0, ge=0, le=100)
     cases_pass_threshold: float = Field(default=100.0, ge=0, le=100)
@@ -241,8 +241,8 @@ class ThresholdsConfig(_ConfigTable):
     )
 
 
-class ComparisonConfig(_ConfigTable):
-    """[comparison]: the documents' three rules, each strict `>` (seed 001), and the statistics."""
+class ComparisonConfig(ConfigTable):
+    """[comparison]: the three rules of seed 001, each a strict `>`, and the statistical tests."""
 
     baseline: str | None = Field(
         default=None,
@@ -291,15 +291,15 @@ class ComparisonConfig(_ConfigTable):
         return value
 
 
-class StoreConfig(_ConfigTable):
-    """[store]: `duckdb:///file`, or a folder or s3:// URI for Parquet."""
+class StoreConfig(ConfigTable):
+    """[store]: where rows are stored, `duckdb:///file`, or a folder or s3:// URI for Parquet."""
 
     uri: str = "duckdb:///assizes.duckdb"
     storage_options: dict[str, Any] = Field(default_factory=dict)
 
 
-class CacheConfig(_ConfigTable):
-    """[cache]: where paid replies are kept; any fsspec URI."""
+class CacheConfig(ConfigTable):
+    """[cache]: where paid replies are cached, as any fsspec URI."""
 
     uri: str = ".assizes/replies"
     use: Literal["read_write", "refresh", "replay_only"] = Field(
@@ -309,8 +309,8 @@ class CacheConfig(_ConfigTable):
     storage_options: dict[str, Any] = Field(default_factory=dict)
 
 
-class ReportConfig(_ConfigTable):
-    """[report]: where reports are written, one folder a run."""
+class ReportConfig(ConfigTable):
+    """[report]: where reports are written, each run in a folder of its own."""
 
     uri: str = "reports"
     metrics: str | None = Field(
@@ -320,10 +320,10 @@ class ReportConfig(_ConfigTable):
     storage_options: dict[str, Any] = Field(default_factory=dict)
 
 
-class RunConfig(_ConfigTable):
-    """Everything about one evaluation; snapshotted into the run row."""
+class RunConfig(ConfigTable):
+    """All settings of one run; a snapshot of them is stored in the run's row."""
 
-    # A refused secret would else stand in the text of the error.
+    # Otherwise the text of the error would show the secret that it refuses.
     model_config = ConfigDict(hide_input_in_errors=True)
 
     name: str = Field(default="evaluation", pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")
@@ -375,15 +375,15 @@ class RunConfig(_ConfigTable):
 
     @property
     def shard_size(self) -> int:
-        """Cases per shard: one to two times the calls in flight keeps orchestration under 2 %."""
+        """Cases per shard: twice the calls in flight keeps the cost of orchestration under 2 %."""
         return self.runner.shard_size or max(20, 2 * self.limits.max_in_flight)
 
     def result_settings(self) -> dict[str, Any]:
-        """The part that can change a result: not where rows, replies and reports go, nor how fast."""
+        """The settings that can change a result; places to write to and limits on speed cannot."""
         body = self.model_dump(mode="json", include={"name", "transcripts", "judge", "thresholds"})
         del body["transcripts"]["storage_options"]
         unset = TranscriptsConfig(uri="").model_dump(mode="json")
-        for name in LATER_SETTINGS:  # a run of an older version goes on where they are not used
+        for name in LATER_SETTINGS:  # so that a run of an older version can be continued
             if body["transcripts"][name] == unset[name]:
                 del body["transcripts"][name]
         if self.judge.flagged_passes == "apart":
@@ -397,5 +397,5 @@ class RunConfig(_ConfigTable):
         return body
 
     def config_hash(self) -> str:
-        """First 16 hex digits of the SHA-256 over what counts."""
+        """The first 16 hex digits of the SHA-256 over `result_settings`."""
         return hashlib.sha256(as_json(self.result_settings()).encode()).hexdigest()[:16]

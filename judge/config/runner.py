@@ -1,16 +1,16 @@
-"""[runner]: how a run is spread, here or over other processes and machines."""
+"""[runner]: how the work of a run is divided, in this process or over workers on other machines."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from assizes.judge.config.table import ConfigTable
 
 
-class RunnerConfig(BaseModel):
-    """[runner]: how a run is spread."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+class RunnerConfig(ConfigTable):
+    """[runner]: where shards are judged, how large they are, and how many at once."""
 
     kind: Literal["local", "workers", "dask"] = Field(
         default="local",

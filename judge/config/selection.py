@@ -12,7 +12,8 @@ LATER_SETTINGS: Final = (
     *("filter", "number", "stratify_by", "per_stratum", "seed", "always"),
     *("since_last", "quiet_minutes", "manifest", "manifest_roots", "databases", "canaries"),
 )
-"""Settings of [transcripts] that came after the first runs; unset they are no part of what a run is known by."""
+"""Settings of [transcripts] that were added after the first version. At their defaults the hash of
+the configuration leaves them out, so that runs of older versions keep their hash."""
 
 
 class SelectionConfig(BaseModel):
@@ -83,5 +84,5 @@ class SelectionConfig(BaseModel):
 
     @property
     def is_sampled(self) -> bool:
-        """Whether anything is left to chance: all cases must then be known before one is drawn."""
+        """Whether a sample is drawn, which needs the ids of all cases before any case is chosen."""
         return self.sample < 1 or self.number is not None or self.per_stratum is not None

@@ -1,14 +1,17 @@
-"""[series]: how a history of runs is watched. Defaults are the textbook's for one series."""
+"""[series]: how control charts watch a history of runs.
+
+The defaults are those that textbooks give for a single series.
+"""
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from assizes.judge.config.table import ConfigTable
 
 
-class SeriesConfig(BaseModel):
-    """[series]: reference, charts and the rule that opens an incident."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+class SeriesConfig(ConfigTable):
+    """[series]: the reference period, the limits of the charts, and when an incident is opened."""
 
     metrics: tuple[str, ...] = Field(
         default=(), description="series to watch; empty: pass_rate, overall_score, all metrics"

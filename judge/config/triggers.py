@@ -1,22 +1,20 @@
-"""[nightly], [after_deployment], [backfill], [notify]: when runs are begun, and who is told."""
+"""[nightly], [after_deployment], [backfill], [notify]: what starts runs, and who is notified."""
 
 from __future__ import annotations
 
 from typing import Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
+
+from assizes.judge.config.table import ConfigTable
 
 NotificationReason = Literal["finished", "regression", "inconclusive", "failed"]
-"""What somebody can be told of a run; `finished` is told of every run."""
+"""The reasons for a notification; `finished` is sent for every run."""
 
 
-class _TriggerTable(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class NightlyConfig(_TriggerTable):
-    """[nightly]: yesterday's transcripts, every night."""
+class NightlyConfig(ConfigTable):
+    """[nightly]: a run over the transcripts of the day before, every night."""
 
     cron: str = Field(
         default="0 4 * * *", description="when, in the time zone below; empty: never by itself"
@@ -38,8 +36,8 @@ class NightlyConfig(_TriggerTable):
         return value
 
 
-class AfterDeploymentConfig(_TriggerTable):
-    """[after_deployment]: the first transcripts of a new version, beside those of the one before."""
+class AfterDeploymentConfig(ConfigTable):
+    """[after_deployment]: a run over the first transcripts of a new version of the agent."""
 
     min_transcripts: int = Field(
         default=100, ge=1, description="of the version, before it is judged"
@@ -50,8 +48,8 @@ class AfterDeploymentConfig(_TriggerTable):
     poll_s: float = Field(default=60.0, gt=0, description="pause between two looks")
 
 
-class BackfillConfig(_TriggerTable):
-    """[backfill]: a run for each day of a range."""
+class BackfillConfig(ConfigTable):
+    """[backfill]: one run for each day of a range."""
 
     in_flight: int = Field(default=1, ge=1, le=64, description="days judged at once")
     order: Literal["oldest", "newest"] = Field(
@@ -59,8 +57,8 @@ class BackfillConfig(_TriggerTable):
     )
 
 
-class NotifyConfig(_TriggerTable):
-    """[notify]: whom `assizes deploy` has the Prefect server tell, and of what."""
+class NotifyConfig(ConfigTable):
+    """[notify]: the Prefect block that sends notifications, and the reasons to send one."""
 
     block: str | None = Field(
         default=None,

@@ -1,1 +1,1 @@
-"""What tool calls, steps and SQL results say before any model is asked."""
+"""Facts about tool calls, steps and SQL results, computed before any model is asked."""

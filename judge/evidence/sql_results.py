@@ -1,8 +1,8 @@
-"""Whether two SQL results are the same, row for row.
+"""Compares two SQL results row for row.
 
-A result is a bag of rows, or a list where the expected statement orders. Numbers are equal within
-a tolerance whatever their type, texts exactly, NULL equals NULL. Columns stand in the order they
-were selected in; `permute_columns` lets one mapping of columns reorder them for all rows.
+A result is a bag of rows, or a list where the expected statement has an ORDER BY. Numbers are equal
+within a tolerance whatever their type, texts must be the same, NULL equals NULL. Columns count in
+the order of the SELECT; `permute_columns` allows one reordering of the columns for all rows.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from assizes.judge.protocol import SqlTable
 Row = tuple[Any, ...]
 
 BOTH_EMPTY = "both empty: weak evidence"
-"""Two empty results are equal, but almost any wrong statement could have been as empty."""
+"""Two empty results are equal, but many wrong statements return nothing either."""
 
 _EXACT_INTEGERS = 2**53
-"""From here on a float may stand for several integers."""
+"""From this number on, a float may stand for several integers."""
 
 _WORK = 10_000_000
-"""Cells looked at before the search for a column order is given up."""
+"""The cells that are compared before the search for a column order is given up."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResultMatch:
-    """How two results compare.
+    """The outcome of comparing two results.
 
-    `score` is 1.0 where they are equal, else the share of rows found in both: their bag
-    intersection / the larger number of rows. The same rows in another order than asked for are
-    not `equal` and still score 1.0. `reason` says what decided.
+    `score`, 0..1, is 1.0 for equal results, else the size of the bag intersection of their rows
+    divided by the larger number of rows. The expected rows in a wrong order are not `equal`, but
+    score 1.0. `reason` says what decided.
     """
 
     equal: bool
@@ -49,13 +49,14 @@ def compare_results(
     permute_columns: bool = False,
     float_tolerance: float = 1e-6,
 ) -> ResultMatch:
-    """Compare a result with the expected one.
+    """Compare a result with the expected result.
 
     Args:
-        expected: its `ordered` decides whether the order of rows counts.
-        actual: the result in question.
-        permute_columns: the same columns in another order are equal too.
-        float_tolerance: relative to the larger number, absolute below 1.
+        expected: the expected result; its `ordered` says whether the order of rows counts.
+        actual: the result to compare.
+        permute_columns: whether the same columns in another order are equal too.
+        float_tolerance: the largest difference of equal numbers, as a fraction of the larger
+            number, or absolute where both are below 1.
     """
     if (reason := _incomparable(expected, actual)) is not None:
         return ResultMatch(equal=False, score=0.0, reason=reason)
@@ -64,7 +65,8 @@ def compare_results(
     shared = _shared_rows(expected.rows, actual.rows, float_tolerance)
     larger = max(len(expected.rows), len(actual.rows))
     score = round(shared / larger, 9)
-    cut = _cut_note(expected, actual)
+    is_cut = expected.truncated or actual.truncated
+    cut = "; only the first rows could be compared" if is_cut else ""
     if len(expected.rows) == len(actual.rows):
         columns = _ColumnMatcher(expected, actual, float_tolerance)
         if columns.has_same_rows(range(len(expected.columns))):
@@ -77,7 +79,7 @@ def compare_results(
 
 
 def result_text(table: SqlTable, max_rows: int = 20) -> str:
-    """A result as text: its columns, up to so many rows, and how many rows there are."""
+    """A result as text: its columns, its first `max_rows` rows, and the number of its rows."""
     if table.error is not None:
         return f"error: {table.error}"
     count = f"more than {table.row_count}" if table.truncated else str(table.row_count)
@@ -104,12 +106,6 @@ def _incomparable(expected: SqlTable, actual: SqlTable) -> str | None:
     return None
 
 
-def _cut_note(expected: SqlTable, actual: SqlTable) -> str:
-    if expected.truncated or actual.truncated:
-        return "; only the first rows could be compared"
-    return ""
-
-
 def _difference(expected: SqlTable, actual: SqlTable, shared: int) -> str:
     rows, actual_rows = len(expected.rows), len(actual.rows)
     if shared == rows == actual_rows:
@@ -118,7 +114,7 @@ def _difference(expected: SqlTable, actual: SqlTable, shared: int) -> str:
 
 
 class _ColumnMatcher:
-    """Finds an order of the actual columns under which as many rows are the same."""
+    """Finds an order of the actual columns in which all rows equal the expected ones."""
 
     def __init__(self, expected: SqlTable, actual: SqlTable, tolerance: float) -> None:
         self._expected = expected
@@ -127,7 +123,7 @@ class _ColumnMatcher:
         self._work = _WORK
 
     def has_same_rows(self, order: Sequence[int]) -> bool:
-        """Compare the first columns of the expected rows with these of the actual ones."""
+        """Whether the first columns of the expected rows equal the actual columns in this order."""
         self._work -= len(order) * len(self._expected.rows)
         left = [row[: len(order)] for row in self._expected.rows]
         right = [tuple(row[column] for column in order) for row in self._actual.rows]
@@ -136,10 +132,10 @@ class _ColumnMatcher:
         return all(_is_alike(*pair, self._tolerance) for pair in zip(left, right, strict=True))
 
     def order(self) -> tuple[int, ...] | None:
-        """The actual columns in the order of the expected ones, by depth-first search.
+        """The actual columns in the order of the expected ones, found by depth-first search.
 
-        A column is only tried where its own values fit, and an order is only extended while its
-        rows agree so far. Null where there is none, or none was found in time.
+        A column is tried only where its values fit, and an order is extended only while its rows
+        agree. The answer is `None` where no order fits or the search took too long.
         """
         width = len(self._expected.columns)
         fitting: list[list[int]] = []
@@ -176,34 +172,38 @@ class _ColumnMatcher:
 
 
 def _shared_rows(left: Iterable[Row], right: Iterable[Row], tolerance: float) -> int:
-    """How many rows two bags share: first those exactly equal, then those within tolerance."""
+    """The number of rows that two bags share: exactly equal rows, then rows within tolerance."""
     here, there = Counter(left), Counter(right)
     exact = here & there
-    return exact.total() + _near(here - exact, there - exact, tolerance)
+    return exact.total() + _close_pairs(here - exact, there - exact, tolerance)
 
 
-def _near(left: Counter[Row], right: Counter[Row], tolerance: float) -> int:
-    """Pairs of rows within tolerance; only rows with the same texts can pair."""
+def _close_pairs(left: Counter[Row], right: Counter[Row], tolerance: float) -> int:
+    """The number of pairs of rows within tolerance; only rows with the same texts can pair."""
     groups: defaultdict[Row, tuple[Counter[Row], Counter[Row]]]
     groups = defaultdict(lambda: (Counter(), Counter()))
     for side, rows in enumerate((left, right)):
         for row, count in rows.items():
             numbers = tuple(cell for cell in row if _is_number(cell))
-            groups[_texts(row)][side][numbers] += count
+            texts = tuple(("number",) if _is_number(cell) else cell for cell in row)
+            groups[texts][side][numbers] += count
     return sum(
         _pair_rows(here, there, tolerance) for here, there in groups.values() if here and there
     )
 
 
 def _pair_rows(left: Counter[Row], right: Counter[Row], tolerance: float) -> int:
-    """Each row takes the free ones it is close to, both in the order of their leading column: the
-    one with the most different numbers. There is one: without numbers rows are equal, or not alike.
+    """The number of pairs, found greedily in the order of the leading column.
+
+    The leading column is the one with the most different numbers. Each row has at least one number,
+    because rows without numbers are either exactly equal or do not pair.
     """
     lead = max(range(len(next(iter(left)))), key=lambda column: len({row[column] for row in left}))
     free = sorted(right, key=lambda row: row[lead])
     pairs = 0
     for row in sorted(left, key=lambda row: row[lead]):
-        reach = _search_radius(row[lead], tolerance)
+        # A little more than the tolerance, which the larger of two numbers decides.
+        reach = 2 * tolerance * max(1.0, abs(row[lead]))
         at = bisect.bisect_left(free, row[lead] - reach, key=lambda other: other[lead])
         while at < len(free) and free[at][lead] <= row[lead] + reach and left[row]:
             if right[free[at]] and _is_alike(row, free[at], tolerance):
@@ -213,16 +213,6 @@ def _pair_rows(left: Counter[Row], right: Counter[Row], tolerance: float) -> int
                 pairs += taken
             at += 1
     return pairs
-
-
-def _search_radius(number: float, tolerance: float) -> float:
-    """A little more than the tolerance: the larger of two numbers decides it."""
-    return 2 * tolerance * max(1.0, abs(number))
-
-
-def _texts(row: Row) -> Row:
-    """The row with a mark where its numbers stand."""
-    return tuple(("number",) if _is_number(cell) else cell for cell in row)
 
 
 def _is_number(cell: Any) -> bool:
@@ -242,7 +232,7 @@ def _is_alike(left: Row, right: Row, tolerance: float) -> bool:
 
 
 def _is_close(number: float, other: float, tolerance: float) -> bool:
-    """Within tolerance; two whole numbers that a float holds exactly are equal or they are not."""
+    """Whether two numbers are within tolerance; whole numbers that a float holds must be equal."""
     larger = max(abs(number), abs(other))
     if larger < _EXACT_INTEGERS and number == int(number) and other == int(other):
         return number == other

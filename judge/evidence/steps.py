@@ -1,7 +1,7 @@
-"""The steps of an agent: its tool calls in order, those of its sub-agents among them.
+"""The steps of an agent: its tool calls in order, including the calls of its sub-agents.
 
-What the judges of seed 002 look at is taken from a case here, by program: no model is asked which
-tools were called. Every pattern runs in linear time over text that nobody has vetted.
+The judges of seed 002 get their evidence from here: code, and no model, says which tools were
+called. Every pattern runs in linear time, because the texts are untrusted.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from assizes.judge.case import Case, Expected, ToolCall, ToolResult, Transcript,
 from assizes.judge.evidence.tool_calls import made_calls
 
 _DEEPEST: Final = 8
+"""Levels of nested argument values that are searched for texts."""
+
+# The keys under which a step of seed 002 may give its name, its input and its output.
 _NAMES: Final = ("name", "tool_name", "tool")
 _INPUTS: Final = ("input", "arguments", "args")
 _OUTPUTS: Final = ("output", "result")
@@ -24,9 +27,16 @@ _OUTPUTS: Final = ("output", "result")
 
 @dataclass(frozen=True, slots=True)
 class AgentStep:
-    """One tool call: the index of its turn, what was given, what came back (null: nothing).
+    """One tool call with its result.
 
-    `raw` is the argument text where it was no JSON object; `within` names the calls around it.
+    Attributes:
+        turn: the index of the turn that made the call.
+        name: the name of the tool.
+        arguments: the arguments of the call.
+        raw: the argument text where it was no JSON object.
+        result: the text that the tool returned; `None`: it returned nothing.
+        failed: whether the tool answered with an error.
+        within: the names of the calls in which this call was made, the outermost first.
     """
 
     turn: int
@@ -40,7 +50,10 @@ class AgentStep:
 
 @dataclass(frozen=True, slots=True)
 class UserExchange:
-    """What a user said and all that followed until the user spoke again; `start`: its first turn."""
+    """A message of the user and the turns up to the next message.
+
+    `start` is the index of the first of its `turns`.
+    """
 
     start: int
     turns: tuple[Turn, ...]
@@ -48,14 +61,14 @@ class UserExchange:
 
 @dataclass(frozen=True, slots=True)
 class SqlCall:
-    """A statement and the step that ran it."""
+    """An SQL statement and the step that ran it."""
 
     statement: str
     step: AgentStep
 
 
 def steps_of(transcript: Transcript) -> tuple[AgentStep, ...]:
-    """The agent's tool calls in order; nested calls follow the call they were made in."""
+    """The agent's tool calls in order; nested calls follow the call in which they were made."""
     return tuple(
         step
         for made in made_calls(transcript)
@@ -74,9 +87,10 @@ def steps_of_tools(steps: Iterable[AgentStep], tools: Sequence[str]) -> tuple[Ag
 
 
 def exchanges(transcript: Transcript) -> tuple[UserExchange, ...]:
-    """The conversation cut where the user speaks; turns before that belong to the first exchange.
+    """The conversation cut before each message of the user.
 
-    User turns in a row are one exchange.
+    Turns before the first message belong to the first exchange, and user turns in a row begin a
+    single exchange.
     """
     turns = transcript.turns
     cuts = [
@@ -90,14 +104,14 @@ def exchanges(transcript: Transcript) -> tuple[UserExchange, ...]:
 
 
 def requests(transcript: Transcript) -> tuple[str, ...]:
-    """What the user said, in order."""
+    """The texts of the user, in order."""
     return tuple(turn.text for turn in transcript.turns if turn.role == "user" and turn.text)
 
 
 def final_response(transcript: Transcript) -> str:
-    """What the agent said last in answer to the user; empty where it said nothing.
+    """The agent's last text after the user's last turn; empty where there is none.
 
-    Where the user had the last word, the agent's last text before it is taken.
+    Where the conversation ends with a user turn, it is the agent's last text before that turn.
     """
     turns = transcript.turns
     users = [index for index, turn in enumerate(turns) if turn.role == "user"]
@@ -111,9 +125,9 @@ def final_response(transcript: Transcript) -> str:
     return texts[-1] if texts else ""
 
 
-# What a step holds
+# The content of a step: SQL, found items, charts
 
-# Atomic groups keep it linear: comments could else be matched in exponentially many ways.
+# Atomic groups keep the time linear: otherwise comments match in exponentially many ways.
 _LEADING = r"(?:\s|--[^\n]*+|(?>/\*.*?\*/)|\()*+"
 _SQL: Final = re.compile(
     _LEADING
@@ -135,18 +149,21 @@ _SQL: Final = re.compile(
 
 
 def is_sql(text: str) -> bool:
-    """True when a text begins as an SQL statement does; `select a gift from my list` does not."""
+    """Whether a text begins like an SQL statement; `select a gift from my list` does not."""
     return _SQL.match(text) is not None
 
 
 def sql_calls(
     steps: Iterable[AgentStep], tools: Sequence[str], arguments: Sequence[str]
 ) -> tuple[SqlCall, ...]:
-    """Every SQL statement the steps ran, in order.
+    """Every SQL statement that the steps ran, in order.
 
-    Without `tools`: whatever argument reads as SQL. With them: calls of these tools alone, and
-    there any text in one of the named `arguments` as well. A tool that writes its SQL itself is
-    known by a member of that name in its result.
+    Args:
+        steps: the steps to search.
+        tools: the names of SQL tools: only their calls count. Empty: all calls count, and an
+            argument counts where it reads as SQL.
+        arguments: the names of arguments that hold SQL. With `tools`, every text there counts. The
+            same names are searched in the result of a tool that writes its SQL itself.
     """
     calls: list[SqlCall] = []
     for step in steps:
@@ -166,13 +183,14 @@ def sql_calls(
 
 
 def json_value(text: str | None) -> Any:
-    """The JSON value a text is; null where it is none, or one with NaN or infinities."""
+    """The JSON value of a text; `None` where the text is no JSON, or has NaN or infinities."""
     try:
         return json.loads(text or "", parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return None
 
 
+# The keys under which a JSON object may hold the list of its results.
 _LISTS: Final = ("results", "items", "products", "documents", "hits", "matches", "data")
 _NOTHING: Final = re.compile(
     r"(?:\[\]|\{\}|null|none|nothing(?: found)?|[^\n]{0,60}\bnot found"
@@ -182,8 +200,9 @@ _NOTHING: Final = re.compile(
 
 
 def found_items(step: AgentStep) -> tuple[Any, ...]:
-    """What a search returned, item by item: the members of a JSON list, of the list in a JSON
-    object, or the lines of a text. Nothing for a failed call and for texts such as `no results`.
+    """The items that a search returned; none for a failed call or a text such as `no results`.
+
+    The items are the members of a JSON list, or of a list in a JSON object, or the lines of a text.
     """
     text = (step.result or "").strip()
     if step.failed or not text or _NOTHING.fullmatch(text):
@@ -203,7 +222,7 @@ _SAME_CHART: Final = {"column": "bar", "columns": "bar", "bars": "bar", "doughnu
 
 
 def chart_type(step: AgentStep) -> str | None:
-    """The kind of chart a step made, as its arguments or its result say; null: not said."""
+    """The kind of chart that a step made, by its arguments or result; `None`: not stated."""
     result = json_value(step.result)
     for holder in (step.arguments, result if isinstance(result, Mapping) else {}):
         kinds = [(key, text) for key, text in _texts(holder) if key in _TYPE_KEYS]
@@ -213,12 +232,12 @@ def chart_type(step: AgentStep) -> str | None:
 
 
 def is_same_chart(kind: str | None, other_kind: str | None) -> bool:
-    """True for two names of one kind of chart: `Bar Chart`, `bar_chart`, `column`."""
+    """Whether two names mean one kind of chart, as `Bar Chart`, `bar_chart` and `column` do."""
     return kind is not None and other_kind is not None and _chart(kind) == _chart(other_kind)
 
 
 def _chart(name: str) -> str:
-    # A name of a chart is short; cutting keeps the pattern fast on what is none.
+    # The name of a chart is short; the cut keeps the pattern fast on long texts.
     name = name[:60]
     bare = _CHART_WORD.sub("", " ".join(name.casefold().split()))
     return _SAME_CHART.get(bare, bare)
@@ -233,7 +252,7 @@ def _walk_call(
 
 
 def _texts(value: Any, key: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
-    """The texts in an argument value, each with the name it stands under."""
+    """Yield the texts in an argument value, each after the name under which it stands."""
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, Mapping) and depth < _DEEPEST:
@@ -256,7 +275,7 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON number")
 
 
-# Question and answer as two objects, the shape in which seed 002 hands cases to a judge
+# Question and answer as two objects, the shape in which seed 002 gives cases to a judge
 
 
 def case_of(
@@ -264,12 +283,12 @@ def case_of(
     output_data: Mapping[str, Any],
     expected: Mapping[str, Any] | None = None,
 ) -> Case:
-    """A case from a question with its context and an answer with its steps.
+    """A case from two objects: a question with its context, and an answer with its steps.
 
     Args:
-        input_data: `question`, and `context` or `id` where there are any.
-        output_data: `response` and `steps`; a step has a name, an input, an output, and the
-            `tool_calls` of a sub-agent in the same shape.
+        input_data: the `question`, and optionally `context` and `id`.
+        output_data: the `response` and the `steps`; a step has a name, an input, an output, and
+            the `tool_calls` of a sub-agent in the same shape.
         expected: fields of `Expected`; other keys go to its `additional_input`.
     """
     steps = list(output_data.get("steps") or ())
@@ -295,9 +314,10 @@ def case_of(
 
 
 def as_data(case: Case) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """A case as `input_data`, `output_data` and `expected`; what is not specified has no key.
+    """A case as the objects `input_data`, `output_data` and `expected`.
 
-    `question` is the user's last request, `questions` all of them.
+    `question` is the user's last request, `questions` holds all of them. Expected values that are
+    not given have no key.
     """
     asked = requests(case.transcript)
     results = [made.result for made in made_calls(case.transcript)]

@@ -1,7 +1,7 @@
-"""Deterministic evidence: what the agent's tool calls say before any model is asked.
+"""Compares the tool calls that an agent made with the expected ones, before any model is asked.
 
-A judge that sees no ground truth is near chance on task completion, so the comparison of the calls
-made with the calls expected is worked out here and handed to every judge, also to the offline one.
+A judge without ground truth is near chance on task completion, so this comparison is computed by
+code and given to every judge, also to the offline judge.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from assizes.judge.score import Metric
 _NUMBER = re.compile(r"[+-]?(?:0|[1-9]\d*)(?:\.\d+)?")
 _DEEPEST = 32
 _LISTED = 12
+"""The most names or calls that one line of evidence lists."""
 _VALUE_CHARS = 40
 _NAME_CHARS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class MadeCall:
-    """A call the agent made: the index of its turn, the call, what came back (null: nothing)."""
+    """A call that the agent made, the index of its turn, and its result (`None`: no result)."""
 
     turn: int
     call: ToolCall
@@ -34,15 +35,16 @@ class MadeCall:
 
     @property
     def has_failed(self) -> bool:
-        """True when the tool answered with an error."""
+        """Whether the tool answered with an error."""
         return self.result is not None and self.result.is_error
 
 
 @dataclass(frozen=True, slots=True)
 class CallMatch:
-    """An expected call and the call that was made for it, with the arguments that differ.
+    """An expected call, the call that was made for it, and the names of arguments that differ.
 
-    `missing` and `extra` are argument names; `different` holds names whose values disagree.
+    `position` is the place of the made call among the calls compared. `missing` names expected
+    arguments that are absent, `extra` unexpected ones, `different` those with another value.
     """
 
     expected: ExpectedCall
@@ -54,18 +56,33 @@ class CallMatch:
 
     @property
     def differences(self) -> int:
-        """How many arguments disagree; 0 for an exact match."""
+        """The number of arguments that differ; 0 for an exact match."""
         return len(self.missing) + len(self.extra) + len(self.different)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolEvidence:
-    """The agent's successful calls beside the expected ones; null fields: not known.
+    """The comparison of an agent's calls with the expected calls; `None` means not known.
 
-    `recall` = matched / expected and `precision` = matched / successful calls, both 0..1, by tool
-    name; an empty side counts as 1. `write_match` says whether the successful state-changing calls
-    are the expected ones, as multisets with arguments. `writes_known` is false when which tools
-    change state was only guessed from the expected calls.
+    Attributes:
+        expected: the expected calls.
+        called: the successful calls, in order.
+        failed: the calls that the tool answered with an error.
+        matches: the expected calls that were made.
+        missed: the expected calls that were not made.
+        unexpected: the successful calls that nobody expected.
+        recall: matches / expected calls, 0..1, by tool name; 1 where no call is expected.
+        precision: matches / successful calls, 0..1, by tool name; 1 where no call was made.
+        in_order: whether the matched calls were made in the expected order.
+        writes_known: whether the case says which tools change state; else it was guessed from the
+            expected calls.
+        expected_writes: the expected calls that change state.
+        done_writes: the successful calls that change state.
+        write_match: whether `done_writes` and `expected_writes` are equal as multisets, arguments
+            included.
+        stated_texts: the strings of `expected.said` that the agent told the user.
+        unstated_texts: the other strings of `expected.said`.
+        finished: whether the conversation came to its end.
     """
 
     expected: tuple[ExpectedCall, ...] | None
@@ -86,13 +103,13 @@ class ToolEvidence:
     finished: bool | None
 
     def text(self) -> str:
-        """At most 30 short lines for a judge's prompt: counts, tool and argument names, values."""
+        """The comparison as at most 30 short lines for a judge's prompt."""
         return "\n".join((*_call_lines(self), *_write_lines(self), *_end_lines(self)))
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationEvidence:
-    """What the conversation judge asks about: the case, its tool evidence, the chosen metrics."""
+    """The evidence of the conversation judge: the case, its tool evidence, the chosen metrics."""
 
     case: Case
     tools: ToolEvidence
@@ -100,18 +117,20 @@ class ConversationEvidence:
 
 
 def canonical_text(value: Any) -> str:
-    """An argument value as text that is equal for values meaning the same.
+    """An argument value as a text that is the same for values with the same meaning.
 
-    Numbers and numeric strings are compared as numbers (5, 5.0, "5"), strings trimmed and
-    case-insensitive, lists without order, null members of objects as absent. Anything nested
-    deeper than 32 levels is not looked at.
+    Numbers and numeric strings count as numbers (5, 5.0, "5"), strings are trimmed and without
+    case, lists are without order, and `None` members of objects count as absent. Values that are
+    nested deeper than 32 levels are ignored.
     """
     return json.dumps(_plain(value, 0), ensure_ascii=False)
 
 
 def made_calls(transcript: Transcript) -> tuple[MadeCall, ...]:
-    """The agent's calls in order, each with its result: the one with the call's id that follows
-    before the agent's next turn, else anywhere; without ids, the one at the same place.
+    """The agent's calls in order, each with its result.
+
+    The result is the one with the call's id, first among the turns before the agent's next turn,
+    else anywhere. For a call without an id it is the result at the same place among these turns.
     """
     by_id = transcript.results()
     made: list[MadeCall] = []
@@ -124,7 +143,7 @@ def made_calls(transcript: Transcript) -> tuple[MadeCall, ...]:
 
 
 def tool_evidence(case: Case) -> ToolEvidence:
-    """The deterministic comparison of a case's tool calls with its expected ones."""
+    """Compare the tool calls of a case with its expected calls."""
     made = made_calls(case.transcript)
     called = tuple(made_call for made_call in made if not made_call.has_failed)
     expected = case.expected.tool_calls
@@ -132,9 +151,14 @@ def tool_evidence(case: Case) -> ToolEvidence:
     matches = tuple(match_by_index.values())
     hit = {match.position for match in matches}
     write_names = case.write_names()
-    writes_known = _writes_known(case)
-    expected_writes = _calls_by_name(expected, write_names)
+    declared = any(tool.writes is not None for tool in case.transcript.tools)
+    writes_known = case.expected.writes is not None or declared
+    expected_writes = tuple(call for call in expected or () if call.name in write_names)
     done_writes = tuple(made_call for made_call in called if made_call.call.name in write_names)
+    write_match = None
+    if expected is not None and (writes_known or expected_writes):
+        write_match = _write_match(expected_writes, done_writes)
+    in_order = all(left.position < right.position for left, right in itertools.pairwise(matches))
     stated, unstated = _stated_texts(case)
     return ToolEvidence(
         expected=expected,
@@ -145,11 +169,11 @@ def tool_evidence(case: Case) -> ToolEvidence:
         unexpected=tuple(made_call for place, made_call in enumerate(called) if place not in hit),
         recall=_share(len(matches), expected),
         precision=None if expected is None else _share(len(matches), called),
-        in_order=None if expected is None else _ascending([m.position for m in matches]),
+        in_order=None if expected is None else in_order,
         writes_known=writes_known,
-        expected_writes=expected_writes,
+        expected_writes=None if expected is None else expected_writes,
         done_writes=done_writes,
-        write_match=_write_match(expected_writes, done_writes, known=writes_known),
+        write_match=write_match,
         stated_texts=stated,
         unstated_texts=unstated,
         finished=case.transcript.finished,
@@ -219,8 +243,10 @@ def _call_match(expected: ExpectedCall, made: MadeCall, position: int) -> CallMa
 
 
 def _matches(expected: Sequence[ExpectedCall], called: Sequence[MadeCall]) -> dict[int, CallMatch]:
-    """One made call at most for each expected one, by its index. Exact pairs go first, those with
-    given arguments before those that take any, so that no call is taken from another.
+    """Pair each expected call, by its index, with at most one made call of the same tool.
+
+    Exact pairs are made first, and expected calls with arguments before those that accept any, so
+    that no call takes the exact partner of another.
     """
     matches: dict[int, CallMatch] = {}
     free = set(range(len(called)))
@@ -256,28 +282,7 @@ def _share(part: int, whole: Sequence[object] | None) -> float | None:
     return round(part / len(whole), 9) if whole else 1.0
 
 
-def _ascending(positions: Sequence[int]) -> bool:
-    return all(left < right for left, right in itertools.pairwise(positions))
-
-
-def _calls_by_name(
-    expected: Sequence[ExpectedCall] | None, names: frozenset[str]
-) -> tuple[ExpectedCall, ...] | None:
-    if expected is None:
-        return None
-    return tuple(call for call in expected if call.name in names)
-
-
-def _writes_known(case: Case) -> bool:
-    declared = any(tool.writes is not None for tool in case.transcript.tools)
-    return case.expected.writes is not None or declared
-
-
-def _write_match(
-    expected: Sequence[ExpectedCall] | None, done: Sequence[MadeCall], *, known: bool
-) -> bool | None:
-    if expected is None or not (known or expected):
-        return None
+def _write_match(expected: Sequence[ExpectedCall], done: Sequence[MadeCall]) -> bool:
     matches = _matches(expected, done)
     exact = all(match.differences == 0 for match in matches.values())
     return exact and len(matches) == len(expected) == len(done)
@@ -299,7 +304,7 @@ def _comparable(text: str) -> str:
 
 
 def _has_text(text: str, due: str) -> bool:
-    # Whole words only: telling 1327 does not tell 327.
+    # Whole words only: a text with 1327 does not state 327.
     before = r"(?<!\w)" if due[:1].isalnum() else ""
     after = r"(?!\w)" if due[-1:].isalnum() else ""
     return re.search(f"{before}{re.escape(due)}{after}", text) is not None

@@ -1,4 +1,4 @@
-"""What a text says under a disguise: each reading that differs is looked at like the text itself."""
+"""Reads disguised texts, such as Base64 or leetspeak, so that attacks in them are found."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from typing import Final
 from assizes.judge.injection.invisible import hidden_count, without_hidden
 
 SHORTEST_PIECE: Final = 20
-"""Characters from which on a word can be an encoded sentence."""
+"""The fewest characters of a word that can be an encoded sentence."""
 
 MAX_DECODED: Final = 2_000
-"""So many encoded pieces of a text are decoded, the first ones."""
+"""The most encoded pieces of one text that are decoded."""
 
 _BASE64: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{20,}={0,2}(?![A-Za-z0-9+/=])")
 _HEX: Final = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}){12,}(?![0-9A-Fa-f])")
 _ESCAPED: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 _DOTTED: Final = re.compile(r"(?:\w[.\-_*]){3}\w")
 _SPACED: Final = re.compile(r"(?<!\w)(?:\w[ .\-_*])+\w(?!\w)")
-# A run of digits is looked at once, from its beginning: some are as long as their text.
+# Possessive: a run of digits is matched once, because some runs are as long as their text.
 _MIXED_DIGITS: Final = re.compile(r"[a-z][0134578@$]++[a-z]|(?<![0134578@$])[0134578@$]++[a-z]{2}")
 _LETTERS: Final = str.maketrans("0134578@$", "oieastbas")
 _CYRILLIC_IN_LATIN: Final = re.compile(r"[a-z][\u0370-\u04ff]|[\u0370-\u04ff][a-z]")
 _LOOKALIKES: Final = str.maketrans(
     "асеорхуіјѕһԁтмквнαορεικντυχ", "aceopxyijshdtmkbhaopeikvtux"
-)  # they are the point
+)  # these look-alikes are here on purpose
 
 _FOREIGN: Final = re.compile(r"[^\W\d_\x00-\x7f]")
 _GREEK_OR_CYRILLIC: Final = re.compile(r"[\u0370-\u04ff]")
@@ -40,7 +40,7 @@ _STEMS: Final = (
     *("ignor", "disregard", "forget", "overrid", "instruct", "judg", "grader", "evaluat", "scor"),
     *("rubric", "rating", "metric", "perfect", "verdict", "highest", "maxim", "criteri", "prompt"),
 )
-"""What the words of an order to a judge begin with."""
+"""The beginnings of words that occur in orders to a judge."""
 
 _REVERSED_WORDS: Final = ("erongi", "tcurtsni", "egduj", "rotaulave", "erocs", "cirbur", "redarg")
 _ROT13_WORDS: Final = ("vtaber", "vafgehpg", "whqtr", "rinyhngbe", "fpber", "ehoevp", "tenqre")
@@ -48,8 +48,14 @@ _ROT13_WORDS: Final = ("vtaber", "vafgehpg", "whqtr", "rinyhngbe", "fpber", "eho
 
 @dataclass(frozen=True, slots=True)
 class TextShape:
-    """What can be told of a text at little cost: its words, the longest of them, and whether some are
-    spelled out letter by letter.
+    """Cheap facts about a text, which say what disguises are possible at all.
+
+    Attributes:
+        words: the different words in lower case, one a line.
+        longest: the length of the longest word.
+        spelled: whether four single letters follow one another, so that a word may be spelled out.
+        ascii: whether the text is ASCII.
+        hidden: whether the text holds hidden characters.
     """
 
     words: str
@@ -60,7 +66,7 @@ class TextShape:
 
     @classmethod
     def of(cls, text: str) -> TextShape:
-        """Of a text as it was written."""
+        """The shape of a text as it was written."""
         tokens = text.lower().split()
         lengths = list(map(len, tokens))
         words = "\n".join(set(tokens))
@@ -70,11 +76,11 @@ class TextShape:
         return cls(words, longest, spelled, text.isascii(), hidden_count(text) > 0)
 
     def has_spaced_words(self) -> bool:
-        """Whether words may be spelled out."""
+        """Whether words may be spelled out, letter by letter."""
         return self.spelled or _DOTTED.search(self.words) is not None
 
     def has_leet_words(self) -> bool:
-        """Whether a word with digits for letters is one of an order."""
+        """Whether a word with digits for letters contains a stem of orders to a judge."""
         if _MIXED_DIGITS.search(self.words) is None:
             return False
         mixed = [word for word in self.words.split("\n") if _MIXED_DIGITS.search(word)]
@@ -82,33 +88,33 @@ class TextShape:
         return any(stem in read for stem in _STEMS)
 
     def has_reversed_words(self) -> bool:
-        """Whether words may run backwards: known ones do, or they are in another script."""
+        """Whether words may run backwards: known words do, or the text uses another script."""
         return (
             self.has_any(_REVERSED_WORDS) or self.hidden or _FOREIGN.search(self.words) is not None
         )
 
     def has_any(self, cues: tuple[str, ...]) -> bool:
-        """Whether one of these stands in a word."""
+        """Whether any of these strings stands in a word."""
         return any(cue in self.words for cue in cues)
 
 
 def plain(text: str) -> str:
-    """The text as patterns read it: compatibility forms, lower case, nothing hidden, single blanks."""
+    """The text normalised for patterns: NFKC, lower case, no hidden characters, single blanks."""
     seen = text if text.isascii() else unicodedata.normalize("NFKC", without_hidden(text))
     return "\n".join([" ".join(line.split()) for line in seen.lower().split("\n")])
 
 
 def readings(text: str, shape: TextShape) -> Iterator[tuple[str, str]]:
-    """What else a text of a shape may say, with the name of its disguise; `text` as it was written."""
-    for disguise, (may, read) in _READERS.items():
-        reading = read(text) if may(shape) else ""
-        if reading:
-            yield disguise, plain(reading)
+    """Yield what a text may say under each disguise, as (name of the disguise, normalised text)."""
+    for name, disguise in _DISGUISES.items():
+        if disguise.is_possible(shape) and (reading := disguise.read(text)):
+            yield name, plain(reading)
 
 
 def _decode_pieces(text: str, pattern: re.Pattern[str], decode: Callable[[str], bytes]) -> str:
+    long_words = "\n".join([word for word in text.split() if len(word) >= SHORTEST_PIECE])
     texts = []
-    for piece, _ in zip(pattern.finditer(text), range(MAX_DECODED), strict=False):
+    for piece in itertools.islice(pattern.finditer(long_words), MAX_DECODED):
         try:
             decoded_text = decode(piece[0]).decode("utf-8")
         except (ValueError, binascii.Error):
@@ -118,33 +124,13 @@ def _decode_pieces(text: str, pattern: re.Pattern[str], decode: Callable[[str], 
     return "\n".join(texts)
 
 
-def _at_least(count: int, pattern: re.Pattern[str], text: str) -> bool:
-    return len(list(itertools.islice(pattern.finditer(text), count))) == count
-
-
 def _base64_bytes(piece: str) -> bytes:
     bare = piece.rstrip("=").translate(str.maketrans("-_", "+/"))
     return base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
 
 
-def _long_pieces(text: str) -> str:
-    return "\n".join([piece for piece in text.split() if len(piece) >= SHORTEST_PIECE])
-
-
-def _base64(text: str) -> str:
-    return _decode_pieces(_long_pieces(text), _BASE64, _base64_bytes)
-
-
-def _hex(text: str) -> str:
-    return _decode_pieces(_long_pieces(text), _HEX, bytes.fromhex)
-
-
-def _url(text: str) -> str:
-    return urllib.parse.unquote(text) if _at_least(3, _ESCAPED, text) else ""
-
-
-def _rot13(text: str) -> str:
-    return codecs.encode(text, "rot13")
+def _at_least(count: int, pattern: re.Pattern[str], text: str) -> bool:
+    return len(list(itertools.islice(pattern.finditer(text), count))) == count
 
 
 def _reversed_lines(text: str) -> str:
@@ -167,16 +153,35 @@ def _lookalikes(text: str) -> str:
     return low.translate(_LOOKALIKES) if _at_least(3, _CYRILLIC_IN_LATIN, low) else ""
 
 
-_READERS: Final[dict[str, tuple[Callable[[TextShape], bool], Callable[[str], str]]]] = {
-    "base64": (lambda shape: shape.longest >= SHORTEST_PIECE, _base64),
-    "hex": (lambda shape: shape.longest >= SHORTEST_PIECE, _hex),
-    "url": (lambda shape: "%" in shape.words, _url),
-    "rot13": (lambda shape: shape.has_any(_ROT13_WORDS), _rot13),
-    "reversed": (TextShape.has_reversed_words, _reversed_lines),
-    "leet": (TextShape.has_leet_words, _leet),
-    "spaced": (TextShape.has_spaced_words, _without_spacing),
-    "lookalikes": (
-        lambda shape: _GREEK_OR_CYRILLIC.search(shape.words) is not None,
-        _lookalikes,
+@dataclass(frozen=True, slots=True)
+class _Disguise:
+    """A quick test whether a text can be disguised so, and the reading of such a text."""
+
+    is_possible: Callable[[TextShape], bool]
+    read: Callable[[str], str]
+
+
+_DISGUISES: Final = {
+    "base64": _Disguise(
+        lambda shape: shape.longest >= SHORTEST_PIECE,
+        lambda text: _decode_pieces(text, _BASE64, _base64_bytes),
+    ),
+    "hex": _Disguise(
+        lambda shape: shape.longest >= SHORTEST_PIECE,
+        lambda text: _decode_pieces(text, _HEX, bytes.fromhex),
+    ),
+    "url": _Disguise(
+        lambda shape: "%" in shape.words,
+        lambda text: urllib.parse.unquote(text) if _at_least(3, _ESCAPED, text) else "",
+    ),
+    "rot13": _Disguise(
+        lambda shape: shape.has_any(_ROT13_WORDS),
+        lambda text: codecs.encode(text, "rot13"),
+    ),
+    "reversed": _Disguise(TextShape.has_reversed_words, _reversed_lines),
+    "leet": _Disguise(TextShape.has_leet_words, _leet),
+    "spaced": _Disguise(TextShape.has_spaced_words, _without_spacing),
+    "lookalikes": _Disguise(
+        lambda shape: _GREEK_OR_CYRILLIC.search(shape.words) is not None, _lookalikes
     ),
 }

@@ -1,4 +1,4 @@
-"""The families of `families.toml`, and which of them speak in a text."""
+"""The attack families of `families.toml`, and the search for them in a text."""
 
 from __future__ import annotations
 
@@ -15,19 +15,25 @@ from assizes.judge.injection.disguises import TextShape, plain, readings
 
 BEFORE: Final = 200
 AFTER: Final = 400
-"""Characters around a cue in which its family is looked for; the longest pattern spans 400."""
+"""Characters before and after a cue in which the patterns of its family are tried. The longest
+pattern spans 400 characters."""
 
 NEAR: Final = 180
-"""Characters around a cue in which a family that has them wants one of its `near` words; its patterns
-span no more."""
+"""Characters before and after a cue in which a family with `near` words needs one of them, and in
+which its patterns are tried."""
 
 _WORD: Final = re.compile(r"\{([a-z_]+)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class AttackFamily:
-    """One way of talking to a judge: patterns, tried around each cue, and where `near` is given
-    only around cues that have one of those words near them.
+    """One way to talk a judge into a verdict.
+
+    Attributes:
+        name: the name of the family in flags.
+        cues: the patterns are tried only around these strings.
+        near: where given, a cue counts only with one of these strings within `NEAR` characters.
+        patterns: regular expressions over text that `plain` has normalised.
     """
 
     name: str
@@ -36,7 +42,10 @@ class AttackFamily:
     patterns: tuple[re.Pattern[str], ...]
 
     def has_match(self, bare: str, words: str | None = None) -> bool:
-        """Whether it does in a text that `plain` has read; `words` are the different ones of it."""
+        """Whether a pattern matches in `bare`, a text from `plain`.
+
+        `words` are the `different_words` of the text, where the caller has them already.
+        """
         words = different_words(bare) if words is None else words
         return any(
             pattern.search(bare, start, end)
@@ -53,20 +62,21 @@ class AttackFamily:
 
 
 def different_words(bare: str) -> str:
-    """The words of a text, each once, a line each: a text repeats its words, and looking for cues
-    among the different ones first is what makes this fast.
+    """The words of a text, each once, one a line.
+
+    Texts repeat their words, so the search for cues is fast because it starts with these.
     """
     return "\n".join(set(bare.split()))
 
 
 @cache
 def _piece(cue: str) -> str:
-    """The longest part of a cue that has no blank in it."""
+    """The longest part of a cue without a blank."""
     return max(cue.split(), key=len)
 
 
 def _possible_cues(cues: Iterable[str], words: str) -> list[str]:
-    """Those that a text of these words may hold."""
+    """The cues that a text of these words can contain."""
     return [cue for cue in cues if _piece(cue) in words]
 
 
@@ -80,12 +90,12 @@ def _places(bare: str, cues: Sequence[str]) -> Iterator[int]:
 
 
 def _stands_alone(bare: str, start: int, end: int) -> bool:
-    """Whether a number is a whole one: most of the digits in a conversation are parts of others."""
+    """Whether a number is not part of a longer one, as most digits of a conversation are."""
     return not (bare[max(0, start - 1) : start].isalnum() or bare[end : end + 1].isalnum())
 
 
 def _places_near(places: Sequence[int], others: Sequence[int]) -> Iterator[int]:
-    """Those of ascending places that have another one near them."""
+    """Yield the places, in ascending order, that have one of `others` within `NEAR` characters."""
     for place in places:
         at = bisect_left(others, place - NEAR)
         if at < len(others) and others[at] <= place + NEAR:
@@ -93,7 +103,7 @@ def _places_near(places: Sequence[int], others: Sequence[int]) -> Iterator[int]:
 
 
 def _merge_windows(places: Iterable[int], before: int, after: int) -> Iterator[tuple[int, int]]:
-    """The surroundings of ascending places, those that overlap as one."""
+    """Yield the windows around ascending places as (start, end), overlapping windows as one."""
     start = end = 0
     for place in places:
         if end and place - before > end:
@@ -107,13 +117,13 @@ def _merge_windows(places: Iterable[int], before: int, after: int) -> Iterator[t
 
 @lru_cache(maxsize=1)
 def families() -> tuple[AttackFamily, ...]:
-    """All of them, in the order of the file."""
+    """All attack families, in the order of the file."""
     data = tomllib.loads(
         (resources.files("assizes.judge.injection") / "families.toml").read_text("utf-8")
     )
     words: dict[str, str] = data["words"]
 
-    def whole(pattern: str) -> str:
+    def expanded(pattern: str) -> str:
         while _WORD.search(pattern):
             pattern = _WORD.sub(lambda word: words[word[1]], pattern)
         return pattern
@@ -123,7 +133,7 @@ def families() -> tuple[AttackFamily, ...]:
             entry["name"],
             tuple(entry["cues"]),
             tuple(entry.get("near", ())),
-            tuple(re.compile(whole(pattern), re.MULTILINE) for pattern in entry["patterns"]),
+            tuple(re.compile(expanded(pattern), re.MULTILINE) for pattern in entry["patterns"]),
         )
         for entry in data["family"]
     )
@@ -131,26 +141,27 @@ def families() -> tuple[AttackFamily, ...]:
 
 @lru_cache(maxsize=1)
 def _cues() -> tuple[tuple[str, str], ...]:
-    """All cues, each with its piece."""
+    """All cues of all families, each with its `_piece`."""
     every = {cue for family in families() for cue in family.cues}
     return tuple((cue, _piece(cue)) for cue in sorted(every))
 
 
 def _candidates(bare: str, words: str) -> tuple[AttackFamily, ...]:
-    held = {cue for cue, piece in _cues() if piece in words and (cue == piece or cue in bare)}
-    return tuple(family for family in families() if not held.isdisjoint(family.cues))
+    present = {cue for cue, piece in _cues() if piece in words and (cue == piece or cue in bare)}
+    return tuple(family for family in families() if not present.isdisjoint(family.cues))
 
 
 def matching_families(text: str, shape: TextShape) -> tuple[AttackFamily, ...]:
-    """The families that speak in a text of a shape; of several texts in one, those that may in any
-    of them.
+    """The families that match in a text.
+
+    For several texts joined to one, these are all families that can match in one of them.
     """
     bare = plain(text)
     return tuple(_matching_families(bare, shape.words if shape.ascii else different_words(bare)))
 
 
 def family_names(text: str, among: Sequence[AttackFamily] | None = None) -> Iterator[str]:
-    """The names of the families that speak in a text, `among` those that may."""
+    """Yield the names of the families that match in a text; `among` limits the families tried."""
     bare = plain(text)
     for family in families() if among is None else among:
         if family.has_match(bare):
@@ -158,7 +169,7 @@ def family_names(text: str, among: Sequence[AttackFamily] | None = None) -> Iter
 
 
 def disguise_names(text: str, shape: TextShape | None = None) -> Iterator[str]:
-    """The names of the disguises under which a family speaks in a text."""
+    """Yield the names of the disguises under which a family matches in a text."""
     for disguise, reading in readings(text, shape or TextShape.of(text)):
         if any(True for _ in _matching_families(reading, different_words(reading))):
             yield disguise

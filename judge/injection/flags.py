@@ -1,4 +1,4 @@
-"""Where in a case somebody speaks to the judge, or hides what he says."""
+"""Finds prompt injection: texts of a case that address the judge, or hide what they say."""
 
 from __future__ import annotations
 
@@ -12,32 +12,33 @@ from assizes.judge.injection.families import disguise_names, family_names, match
 from assizes.judge.injection.invisible import hidden_count
 
 INJECTION: Final = "injection:"
-"""Begins the flag of a family: `injection:ignore_instructions`."""
+"""The prefix of the flag of an attack family: `injection:ignore_instructions`."""
 
 DISGUISED: Final = "disguised:"
-"""Begins the flag of a family that speaks under a disguise: `disguised:base64`."""
+"""The prefix of the flag of a disguised attack, followed by the disguise: `disguised:base64`."""
 
 HIDDEN_TEXT: Final = "hidden_text"
-"""Flag of a text with so many hidden characters that they can hold words."""
+"""The flag of a text with so many hidden characters that they can spell words."""
 
 MOST_HIDDEN: Final = 12
-"""Hidden characters of one text that are taken for an accident."""
+"""The most hidden characters of one text that count as an accident."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """What was found, and the first place it was found at: `turn 3`, `expected`, `metadata`."""
+    """One sign of an attack, and the first place that shows it, such as `turn 3` or `metadata`."""
 
     name: str
     place: str
 
 
 def flags(case: Case) -> tuple[Flag, ...]:
-    """What is found in the texts of a case, each kind once, in alphabetical order.
+    """The signs of attacks in the texts of a case, each kind once, in alphabetical order.
 
-    Every text is looked at that comes from outside, ids and names too, whether a prompt shows it
-    or not. The test author's own emphasis is not: it is there to speak to the judge.
+    All texts that come from outside are searched, also ids and names, whether a prompt shows them
+    or not. The exception is `evaluation_criteria_override`, which is meant to address the judge.
     """
+    # One search over all texts together first: most cases hold no attack, and need no more.
     texts = {text: place for place, text in reversed(list(_texts(case))) if text}
     whole = "\n".join(texts)
     shape = TextShape.of(whole)
@@ -54,7 +55,7 @@ def flags(case: Case) -> tuple[Flag, ...]:
 
 
 def _texts(case: Case) -> Iterator[tuple[str, str]]:
-    """Each place with its text; one a turn, for a sentence may be cut between its parts."""
+    """Yield each place with its text; a turn is one text, as its parts may share a sentence."""
     transcript = case.transcript
     for index, turn in enumerate(transcript.turns):
         parts = [turn.text or "", *(part for call in turn.tool_calls for part in _call(call))]
@@ -86,7 +87,7 @@ def _call(call: ToolCall) -> Iterator[str]:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """The texts in nested data, names of members too, a line each."""
+    """Yield the texts in nested data, and also the names of members."""
     pending = [value]
     while pending:
         item = pending.pop()

@@ -1,7 +1,7 @@
-"""Characters that a reader does not see and a model reads: counted, and shown as what they are.
+"""Hidden characters, which a person does not see and a model reads: counted, or made visible.
 
-What writing needs stays as it is: joiners between letters or emoji, one variation selector after a
-sign, the tags of a flag.
+Characters that normal writing needs do not count as hidden: joiners between letters or emoji, one
+variation selector after a character, the tags of a flag.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _SELECTORS: Final = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _FLAG: Final = f"{_BLACK_FLAG}[\U000e0061-\U000e007a\U000e0030-\U000e0039]{{1,6}}\U000e007f"
 _HIDDEN: Final = re.compile(
     rf"{_FLAG}|[{_ZERO_WIDTH}{_BIDI}{_TAGS}]"
-    # A joiner has something to join only next to letters beyond ASCII or to emoji.
+    # A joiner joins something only next to a letter beyond ASCII or an emoji.
     r"|(?<![^\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?![^\x00-\x7f])"
     rf"|(?<=[{_SELECTORS}])[{_SELECTORS}]|(?<=[A-Za-z])[{_SELECTORS}]"
 )
-# What any hidden character is one of: looked for first, for most texts hold none.
+# A quick first test: every hidden character is one of these, and most texts hold none.
 _ODD: Final = re.compile(rf"[{_ZERO_WIDTH}\u200c\u200d{_BIDI}{_TAGS}{_SELECTORS}]")
 
 
@@ -34,12 +34,12 @@ def made_visible(text: str) -> str:
 
 
 def without_hidden(text: str) -> str:
-    """The text as it would read: hidden characters left out, tags as the ASCII they stand for."""
+    """The text as a model may read it: without hidden characters, tags as the ASCII they encode."""
     return text if _is_plain(text) else _HIDDEN.sub(_readable_form, text)
 
 
 def hidden_count(text: str) -> int:
-    """How many hidden characters a text holds."""
+    """The number of hidden characters in a text."""
     if _is_plain(text):
         return 0
     return sum(not match[0].startswith(_BLACK_FLAG) for match in _HIDDEN.finditer(text))

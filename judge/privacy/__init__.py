@@ -1,1 +1,1 @@
-"""What is hidden of a case before a model, the store or a report sees it."""
+"""The rules that recognise secrets and personal data, and the masking of secrets in logs."""

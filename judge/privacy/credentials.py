@@ -1,4 +1,4 @@
-"""Finds credentials where none belong: configurations are stored with every run and shown."""
+"""Finds credentials in settings and URLs, which must hold none: they are stored and shown."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ _NAME: Final = re.compile(
     re.IGNORECASE,
 )
 _SIGNATURE: Final = re.compile(r"signature|sig$", re.IGNORECASE)
-"""In a URL only: as an option it names a method, such as `signature_version`."""
+"""Names that say secret in a URL only: as a setting they name a method (`signature_version`)."""
 
 _NAMES_A_KEY: Final = re.compile(r"kms", re.IGNORECASE)
-"""Which key a server encrypts with; it opens nothing."""
+"""Names of settings that say with which key a server encrypts: the name of a key opens nothing."""
 
-# Bounded: every letter of a long text could else begin a scheme that goes on to its end.
+# Bounded: otherwise every letter of a long text could begin a scheme that reaches to its end.
 _USERINFO: Final = re.compile(r"([a-z0-9+.-]{1,41})://([^/?#\s]*)@", re.IGNORECASE)
-# A name is looked at once, whether a value follows or not.
+# Possessive: a name is matched once, whether a value follows or not.
 _QUERY: Final = re.compile(r"([?&])([^=&#\s]++)(?:=([^&#\s]+))?")
 
 
 def secret_names(options: Any, at: str = "") -> Iterator[str]:
-    """The places (`client_kwargs.aws_secret_access_key`, `hosts.0.token`) whose names say secret.
+    """Yield the places whose names say secret, such as `hosts.0.token`.
 
     Args:
         options: tables and lists of any depth.
-        at: the place of `options` itself.
+        at: the place of `options` itself, which the places begin with.
     """
     for name, value in parts_of(options):
         place = f"{at}.{name}" if at else name
@@ -38,11 +38,11 @@ def secret_names(options: Any, at: str = "") -> Iterator[str]:
 
 
 def revealing_urls(value: Any, at: str = "") -> Iterator[str]:
-    """The places of texts that hold a URL with a user's password, a key or a signature in it.
+    """Yield the places of texts that hold a URL with a password, a key or a signature.
 
     Args:
         value: a text, or tables and lists of any depth.
-        at: the place of `value` itself.
+        at: the place of `value` itself, which the places begin with.
     """
     if isinstance(value, str) and mask_credentials(value) != value:
         yield at
@@ -51,10 +51,10 @@ def revealing_urls(value: Any, at: str = "") -> Iterator[str]:
 
 
 def mask_credentials(text: str) -> str:
-    """The text with `***` for credentials in its URLs.
+    """The text with `***` in place of the credentials in its URLs.
 
-    A container (`abfs://container@account`) or a bare user name (`sftp://user@host`) stays; over
-    HTTP what stands before the `@` may be a token, and never does.
+    A container (`abfs://container@account`) or a bare user name (`sftp://user@host`) is kept. Over
+    HTTP the part before the `@` may be a token, so it is always masked.
     """
     shown = _USERINFO.sub(_without_userinfo, text)
     if "://" not in shown:
@@ -77,12 +77,12 @@ def _without_value(match: re.Match[str]) -> str:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a setting or a variable of this name holds a secret."""
+    """Whether the name of a setting or an environment variable says that its value is a secret."""
     return bool(_NAME.search(name)) and not _NAMES_A_KEY.search(name)
 
 
 def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
-    """Name and value of what stands in a table or a list; nothing of anything else."""
+    """Yield name and value of each part of a table or a list; any other value has no parts."""
     if isinstance(value, Mapping):
         yield from ((str(name), part) for name, part in value.items())
     elif isinstance(value, list | tuple):

@@ -1,8 +1,8 @@
-"""The built-in rules: what keys, addresses and numbers look like.
+"""The built-in rules of redaction: what keys, addresses and numbers look like.
 
-Every pattern runs in linear time over text that nobody has vetted: repeats are bounded, or over
-characters that nothing behind them can match. A rule's `needles` are looked for first, which is
-many times as fast, and most texts hold none.
+Every pattern runs in linear time, because the texts are untrusted: repeats are bounded, or repeat
+characters that the next part of the pattern cannot match. The `needles` of a rule are searched
+first, which is many times as fast; most texts hold none.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ from typing import Final
 from assizes.judge.privacy.check_digits import card_in, iban_in
 
 VALUE: Final = "value"
-"""The group of a pattern that is hidden; without one all that matched is."""
+"""The name of the group that is hidden; without this group the whole match is hidden."""
 
 
 @dataclass(frozen=True, slots=True)
 class RedactionRule:
-    """What one kind of thing looks like.
+    """How one kind of sensitive value is recognised in a text.
 
     Attributes:
-        kind: name of the placeholder.
-        pattern: what may be one.
-        needles: texts of which every find holds one; empty: there are none.
-        hint: what every text with a find holds, beside a needle.
-        folds: whether the needles are looked for in the text in lower case.
-        found: the beginning of a candidate that is one indeed; null: it is none.
-        again: whether a candidate that is none may hold one behind its first blank.
-        plain: what equal finds have in common, however they are written.
+        kind: the name of the placeholder, such as EMAIL.
+        pattern: matches candidates.
+        needles: every text with a match contains at least one of these strings; empty: no such
+            strings are known.
+        find_value: returns the leading part of a candidate that is a real value, or `None`.
+        plain: a normal form that differently written equal values share.
+        hint: a quick pattern that every text with a match also matches, besides a needle.
+        folds: whether the needles are searched in the lower-case text.
+        retries_after_blank: whether a rejected candidate may contain a value after its first blank.
     """
 
     kind: str
@@ -43,7 +44,7 @@ class RedactionRule:
     retries_after_blank: bool = False
 
     def can_find(self, text: str) -> bool:
-        """False for most texts that hold none, quickly."""
+        """A quick test: `False` means that the text holds no value of this kind."""
         if self.needles:
             looked = text.lower() if self.folds else text
             if not any(needle in looked for needle in self.needles):
@@ -51,7 +52,13 @@ class RedactionRule:
         return self.hint is None or self.hint.search(text) is not None
 
     def can_be_in(self, whole: str, data: bytes, folded: bytes) -> bool:
-        """The same for JSON of many texts, its bytes, and these in lower case."""
+        """The same quick test for many texts at once.
+
+        Args:
+            whole: the texts as one JSON document.
+            data: the same document in UTF-8.
+            folded: `data` in lower case.
+        """
         looked = folded if self.folds else data
         if self.needles and not any(needle.encode() in looked for needle in self.needles):
             return False
@@ -70,12 +77,12 @@ def _upper(text: str) -> str:
 
 
 def _secret_value(text: str) -> str | None:
-    """Whether a text after `password:` or the like is a value at all, and not the next word."""
+    """The text after `password:` or the like, if it looks like a value and not like a word."""
     return text if _UNLIKE_WORDS.search(text) else None
 
 
 def _keylike(text: str) -> str | None:
-    """Whether a field's value is no word and no number: it has letters and digits."""
+    """The value of a field, if it has letters and digits, so that it is no word and no number."""
     return text if re.search(r"\d", text) and re.search(r"[^\W\d]", text) else None
 
 
@@ -108,7 +115,7 @@ _PEM: Final = re.compile(
     |[\s\\rn]{0,9}+(?:[A-Za-z-]{2,20}:[ ][^\n\\]{0,200}(?:\n|\\[rn]){1,4})*+[A-Za-z0-9+/=\s\\]*)""",
     re.VERBOSE,
 )
-"""Up to its end whatever is in it; without an end, its headers and what may be its body."""
+"""A private key up to its END line; without that line, its headers and what may be its body."""
 _DSN: Final = re.compile(
     r"[A-Za-z][A-Za-z0-9+.-]{1,30}://[^\s:/@\"'<>]{0,100}:(?P<value>[^\s/@\"'<>]{1,200})@"
 )
@@ -126,7 +133,7 @@ _FIELD: Final = re.compile(
     (?P<value>(?(token)[^\s"'\\,;&<>{}()\[\]]{8,2000}|[A-Za-z0-9]{20,2000}(?=[\\"'])))""",
     re.VERBOSE,
 )
-"""A field of JSON whose name says less: only what is long enough for a key, or a token."""
+"""A JSON field named only `key` or `token`: its value counts where it is long enough."""
 _EMAIL: Final = re.compile(
     r"(?<![\w.%+-])[\w.%+-]{1,64}@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}[A-Za-z]{2,24}(?![\w@])"
 )
@@ -199,7 +206,7 @@ SECRETS: Final = (
     ),
 )
 KEY_FORMS: Final = SECRETS[:-1]
-"""Those that go by a value itself, not by a word in front of it."""
+"""The rules of secrets without the last, which goes by the name of a JSON field alone."""
 
 BUILT_IN: Final = {
     "secret": SECRETS,
@@ -228,4 +235,5 @@ BUILT_IN: Final = {
         ),
     ),
 }
-"""In the order in which they are tried: a card's number is no telephone's."""
+"""The built-in rules by configured kind, in the order in which they are tried: cards come before
+telephones, so that the number of a card is not taken for a telephone's."""

@@ -1,7 +1,7 @@
-"""The one place that hides secrets in what is said of a run: logs, errors, states, rows.
+"""Masks secrets in everything that is written about a run: logs, errors, states and rows.
 
-What a transcript says is `assizes.judge.redaction.redaction`'s business and goes by the configuration. Here
-nothing is configured: a key of this process, and whatever looks like a key, is nobody's business.
+Nothing is configured here: the secrets of this process, and texts that look like a key, are always
+masked. Transcripts are redacted by `assizes.judge.redaction.redaction`, as the configuration says.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from assizes.judge.privacy.rules import KEY_FORMS, SECRETS, VALUE, RedactionRule
 MASK: Final = "***"
 
 SHORTEST_SECRET: Final = 8
-"""Characters of a value that is hidden wherever it stands; shorter ones are part of other words."""
+"""Fewest characters of a registered secret; a shorter one could be part of an ordinary word."""
 
 _DEEPEST: Final = 40
-"""Tables in tables that are looked at; what lies deeper is not shown at all."""
+"""Levels of nested tables that are searched; a value that is nested deeper is masked as a whole."""
 
 _ECHOED: Final = (
     re.compile(r"(\b(?:sk|pk|rk|gsk|xai)-)[\w*-]{6,}"),
@@ -33,24 +33,27 @@ _ECHOED: Final = (
         re.IGNORECASE,
     ),
 )
-"""How providers repeat a key: shortened, or behind a word that says what it is."""
-
+"""How error messages of providers repeat a key: shortened, or after a word that names it."""
 
 _TELLING: Final = re.compile(
     r"secret|token$|passw|passphrase|credential|authorization|connection_?string"
     r"|(?:api|access|account|private)[_-]?key|^key$",
     re.IGNORECASE,
 )
+"""Names of fields whose text values are secrets."""
 
 
 class _ProcessSecrets:
-    """The secrets of this process, the longest first; replaced as a whole, as threads read it."""
+    """The secrets of this process, the longest first.
+
+    The tuple is replaced as a whole and never changed, because other threads read it.
+    """
 
     values: tuple[str, ...] = ()
 
 
 def register_secrets(values: Iterable[str]) -> None:
-    """Hide these from now on wherever they stand; short ones and plain words are left alone."""
+    """Mask these values in all later texts, except short values and plain lower-case words."""
     secrets = {
         value
         for value in values
@@ -63,14 +66,14 @@ def register_secrets(values: Iterable[str]) -> None:
 
 
 def process_secret_rules() -> tuple[RedactionRule, ...]:
-    """What finds the secrets of this process; none where it has none."""
+    """The rule that finds the secrets of this process, or no rule where none are registered."""
     if not (values := _ProcessSecrets.values):
         return ()
     return (RedactionRule("SECRET", re.compile("|".join(map(re.escape, values))), values),)
 
 
 def mask_process_secrets(text: str) -> str:
-    """The text without the secrets of this process."""
+    """The text with `***` in place of the secrets of this process."""
     for value in _ProcessSecrets.values:
         if value in text:
             text = text.replace(value, MASK)
@@ -78,7 +81,7 @@ def mask_process_secrets(text: str) -> str:
 
 
 def mask(text: str) -> str:
-    """The text with `***` for secrets: those of this process, those of URLs, and what looks like one."""
+    """The text with `***` for secrets of this process, credentials of URLs and likely keys."""
     text = mask_credentials(mask_process_secrets(text))
     for echo in _ECHOED:
         text = echo.sub(rf"\1{MASK}", text)
@@ -86,9 +89,10 @@ def mask(text: str) -> str:
 
 
 def mask_values(value: Any, depth: int = 0) -> Any:
-    """Tables and lists without what their names call secret, nor what `concealed` hides.
+    """Copies of tables and lists in which every secret is masked.
 
-    What a name calls secret is hidden from now on wherever it stands.
+    Texts are masked by `mask`. A text under a name that says secret is masked as a whole, and is
+    registered, so that it is masked in all later texts too.
     """
     if depth > _DEEPEST:
         return MASK
@@ -107,11 +111,11 @@ def mask_values(value: Any, depth: int = 0) -> Any:
 
 
 def keys_in(value: Any, at: str = "") -> Iterator[str]:
-    """The places of texts that hold what looks like a key.
+    """Yield the places of texts that hold a likely key.
 
     Args:
         value: a text, or tables and lists of any depth.
-        at: the place of `value` itself.
+        at: the place of `value` itself, which the places begin with.
     """
     if isinstance(value, str) and _mask_rules(KEY_FORMS, value) != value:
         yield at
@@ -120,7 +124,7 @@ def keys_in(value: Any, at: str = "") -> Iterator[str]:
 
 
 def secrets_in(environment: Mapping[str, str]) -> Iterator[str]:
-    """Values of variables whose names say secret, and what URLs among the values hold of that kind."""
+    """Yield the values of variables whose names say secret, and the passwords in URLs."""
     for name, value in environment.items():
         if "://" in value:
             yield from _passwords(value)

@@ -1,1 +1,1 @@
-"""How a case becomes a prompt, and how the text of a model becomes the reply that was asked for."""
+"""Turns a case into a prompt, and the text of a model into the reply that a judge asked for."""

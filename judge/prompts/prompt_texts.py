@@ -1,7 +1,7 @@
-"""The texts that each judge's prompts begin with: kept with a run, and held beside another run's.
+"""The fixed texts of each judge's prompts: stored with a run and compared with another run's.
 
-They are the system messages, the same for every case: role, rules, rubric as the prompt shows it.
-What is made for one case or one ask is not among them.
+They are the system messages, which are the same for every case: role, rules and rubric. Texts made
+for one case or one ask are not among them.
 """
 
 from __future__ import annotations
@@ -17,24 +17,26 @@ from pydantic import BaseModel, ConfigDict, Field
 from assizes.judge.protocol import Judge
 
 MAX_LINES: Final = 200
-"""So many lines of a judge's difference are kept."""
+"""The most lines that the difference of one judge's prompts keeps."""
 
-_FILE_NAMES: Final = 2
-# Lines in front of the first hunk.
+_HEADER_LINES: Final = 2
+"""The lines of a unified diff before its first hunk: the names of the two files."""
 
 
 @runtime_checkable
 class HasPrompts(Protocol):
-    """A judge that says what its prompts begin with; one that asks nothing says nothing."""
+    """A judge that gives the fixed texts of its prompts; a judge that asks no model need not."""
 
     @property
     def prompts(self) -> Sequence[str]:
-        """Its system messages, or the stable parts of them."""
+        """The system messages of the judge, or the parts of them that never change."""
 
 
 class PromptDiff(BaseModel):
-    """What differs in the prompts of one judge: the hunks of a unified diff, and how many lines more
-    there are. A line begins with `-` (baseline), `+` (candidate), a blank (both) or `@`.
+    """The difference between the prompts of one judge in two runs, as lines of a unified diff.
+
+    A line begins with `-` (baseline), `+` (candidate), a blank (both) or `@` (a new hunk or
+    prompt); `more` counts the lines over `MAX_LINES`, which are left out.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -45,7 +47,10 @@ class PromptDiff(BaseModel):
 
 
 def prompt_snapshot(judges: Iterable[Judge]) -> dict[str, Any]:
-    """What a run keeps: `judges`, the hashes of each judge's texts, and `texts`, each once."""
+    """The prompt texts to store with a run.
+
+    `judges` holds the hashes of each judge's texts, `texts` each different text by its hash.
+    """
     texts: dict[str, str] = {}
     hashes: dict[str, list[str]] = {}
     for judge in judges:
@@ -60,11 +65,13 @@ def prompt_snapshot(judges: Iterable[Judge]) -> dict[str, Any]:
 def prompt_diff(
     baseline: Mapping[str, Any], candidate: Mapping[str, Any]
 ) -> tuple[PromptDiff, ...] | None:
-    """The judges of both runs whose texts differ, by name; null where a run kept none of its texts.
+    """The differences for the judges of both runs whose texts differ, ordered by name.
+
+    The answer is `None` where a run has no stored texts.
 
     Args:
-        baseline: as `kept_prompts` made it; empty for a run of an older version.
-        candidate: likewise.
+        baseline: the `prompt_snapshot` of the run; empty for a run of an older version.
+        candidate: the same of the other run.
     """
     if not baseline or not candidate:
         return None
@@ -80,7 +87,7 @@ def prompt_diff(
 
 def _prompts(judge: Judge) -> list[str]:
     prompts = judge.prompts if isinstance(judge, HasPrompts) else ()
-    # A judge of a user may mean something else by the name.
+    # The judge of a user may have an attribute of this name with another meaning.
     listed = prompts if isinstance(prompts, list | tuple) else ()
     return [text for text in listed if isinstance(text, str)]
 
@@ -94,7 +101,7 @@ def _prompt_difference(judge: str, before: Sequence[str], after: Sequence[str]) 
     several = max(len(before), len(after)) > 1
     for place, sides in enumerate(zip_longest(before, after, fillvalue=""), 1):
         old, new = (text.split("\n") if text else [] for text in sides)
-        hunks = list(islice(difflib.unified_diff(old, new, lineterm=""), _FILE_NAMES, None))
+        hunks = list(islice(difflib.unified_diff(old, new, lineterm=""), _HEADER_LINES, None))
         lines += [f"@ prompt {place}", *hunks] if several and hunks else hunks
     return PromptDiff(
         judge=judge, lines=tuple(lines[:MAX_LINES]), more=max(0, len(lines) - MAX_LINES)

@@ -1,14 +1,24 @@
-"""From a model's text to the reply a judge asked for: strict, and never guessed."""
+"""Parses the text of a model into the reply that a judge asked for: strictly, without guessing.
+
+Validation is strict: a truth value is no number, and "yes" is no truth value. A value that can be
+converted without loss is converted, and a flag says so: "4" and 4.0 where an integer is due, "0.5"
+for a number, " Yes" for one of the words yes and no, JSON null for a field that may be left out.
+"""
 
 from __future__ import annotations
 
+import ast
 import hashlib
-from dataclasses import dataclass
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
-from assizes.judge.prompts.reply_fit import FittedReply, fit_reply
+from assizes.judge.errors import ModelError
 from assizes.judge.prompts.reply_object import reply_error, reply_object
 from assizes.judge.prompts.reply_text import CAPPED, REPLACED, clean_json
 from assizes.judge.protocol import Ask
@@ -16,22 +26,38 @@ from assizes.judge.protocol import Ask
 T = TypeVar("T", bound=BaseModel)
 
 PARSER_VERSION: Final = 2
-"""Part of the reply cache's key: raise it when the same text would be read differently."""
+"""A part of the reply cache's key: raise it when the same text would be parsed differently."""
 
 REPAIRED: Final = "repaired"
+COERCED: Final = "coerced"
+NORMALISED: Final = "normalised"
+EXTRA_KEYS: Final = "extra_keys"
+
+MAX_PASSES: Final = 3
+"""The most rounds of validation and repair: some problems only show when others are repaired."""
+
+MAX_PROBLEMS: Final = 3
+"""The most problems that an error message names."""
+
+_WHOLE: Final = re.compile(r"\s*([+-]?\d{1,18})(?:\.0+)?\s*", re.ASCII)
+_NUMBER: Final = re.compile(r"\s*[+-]?\d{1,18}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,3})?\s*", re.ASCII)
+_QUOTED: Final = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
+
+_Problem = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedReply(Generic[T]):
-    """A reply, and what had to be done to read it.
+    """A reply, and what was changed to parse it.
 
     Args:
-        reply: the reply; it fits.
+        reply: the reply as the asked model class.
         flags: `repaired` (text around the object, or a mistake in its JSON), `coerced` (a number
-            written otherwise, null for what may be left out), `normalised` (a word in another
-            case), `extra_keys` (left out), `text_replaced` and `text_capped` (texts that could not
-            be stored as they were; then also `text_sha256:` with the hash of the whole text).
-        doubt: a reason to ask once more, though the reply can be used as it is; else null.
+            in another form, JSON null for an optional field), `normalised` (a word in another
+            case), `extra_keys` (unknown keys were left out), `text_replaced` and `text_capped`
+            (texts that could not be stored unchanged; then also `text_sha256:` with the hash of the
+            whole text).
+        doubt: a reason to ask once more although the reply can be used, or `None`.
     """
 
     reply: T
@@ -40,29 +66,32 @@ class ParsedReply(Generic[T]):
 
 
 def parse_reply(text: str, reply: type[T], reply_id: str | None = None) -> ParsedReply[T]:
-    """The reply in a model's text: one JSON object that fits.
+    """The reply in a model's text: one JSON object that fits the asked model class.
 
     Args:
-        text: as the model wrote it.
-        reply: what it has to fit, apart from its key `reply_id`.
-        reply_id: the id it was told to repeat; null where it was told none.
+        text: the text as the model wrote it.
+        reply: the class that the object must fit, apart from its key `reply_id`.
+        reply_id: the id that the model must repeat; `None` where it was given none.
 
     Raises:
-        ModelError: `invalid_reply` (no JSON object that can be read), `ambiguous_output` (not
-            certain which object is meant) or `schema` (it does not fit), with the problem in at
-            most 300 characters.
+        ModelError: `invalid_reply` (no JSON object can be read), `ambiguous_output` (it is not
+            certain which object is the reply) or `schema` (the object does not fit), with the
+            problem in at most 300 characters.
     """
     candidate = reply_object(text, reply_id)
     flags = {REPAIRED} if candidate.repaired else set()
-    fit = _fit_reply(candidate.value, reply, flags)
+    try:
+        fitted = _fit_reply(clean_json(candidate.value, flags), reply, flags)
+    except RecursionError as error:
+        raise reply_error("invalid_reply", "JSON that is nested too deeply") from error
     if flags & {REPLACED, CAPPED}:
         whole = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         flags.add(f"text_sha256:{whole}")
-    return ParsedReply(fit.reply, tuple(sorted(flags)), fit.doubt)
+    return replace(fitted, flags=tuple(sorted(flags)))
 
 
 def read_reply(ask: Ask[T], text: str, reply_id: str | None = None) -> ParsedReply[T]:
-    """As `parse_reply`, with the ask's own doubts among the doubts.
+    """The same as `parse_reply`, with the doubts of the ask itself added to `doubt`.
 
     Raises:
         ModelError: when no reply can be read.
@@ -70,11 +99,103 @@ def read_reply(ask: Ask[T], text: str, reply_id: str | None = None) -> ParsedRep
     parsed = parse_reply(text, ask.reply, reply_id)
     own = ask.doubts(parsed.reply) if ask.doubts is not None else None
     doubts = [doubt for doubt in (parsed.doubt, own) if doubt]
-    return ParsedReply(parsed.reply, parsed.flags, "; ".join(doubts) or None)
+    return replace(parsed, doubt="; ".join(doubts) or None)
 
 
-def _fit_reply(value: dict[str, Any], reply: type[T], flags: set[str]) -> FittedReply[T]:
+def _fit_reply(value: dict[str, Any], model: type[T], flags: set[str]) -> ParsedReply[T]:
+    """Validate a JSON object; repairs are made in place and noted in `flags`.
+
+    Keys that nobody asked for are left out and become the doubt.
+
+    Raises:
+        ModelError: `schema`, with the path and the problem.
+        RecursionError: for a value that is nested too deeply.
+    """
+    surplus: list[_Problem] = []
+    for _ in range(MAX_PASSES):
+        try:
+            reply = model.model_validate_json(json.dumps(value, ensure_ascii=False), strict=True)
+        except ValidationError as error:
+            problems: list[_Problem] = list(error.errors(include_url=False))
+            left = [problem for problem in problems if not _repair(value, problem, flags)]
+            surplus += [problem for problem in problems if problem["type"] == "extra_forbidden"]
+            if left:
+                raise _schema_error([*surplus, *left]) from error
+        else:
+            return ParsedReply(reply, doubt=_problem_text(surplus) if surplus else None)
+    raise _schema_error([*surplus, *problems])
+
+
+def _repair(value: Any, problem: _Problem, flags: set[str]) -> bool:
+    """Repair a problem in place where that is possible; the answer says whether it was."""
+    *path, last = problem["loc"] or (None,)
     try:
-        return fit_reply(clean_json(value, flags), reply, flags)
-    except RecursionError as error:
-        raise reply_error("invalid_reply", "JSON that is nested too deeply") from error
+        for step in path:
+            value = value[step]
+        current = value[last]
+    except (LookupError, TypeError):  # the path names no place, as in a union
+        return False
+    if problem["type"] == "extra_forbidden":
+        del value[last]
+        flags.add(EXTRA_KEYS)
+        return True
+    if current is None and isinstance(value, dict):
+        del value[last]
+        flags.add(COERCED)
+        return True
+    conversion = _CONVERSIONS.get(problem["type"])
+    new_value = None if conversion is None else conversion(current, problem)
+    if new_value is None:
+        return False
+    value[last] = new_value
+    flags.add(NORMALISED if isinstance(current, str) and isinstance(new_value, str) else COERCED)
+    return True
+
+
+def _integer(value: Any, _: _Problem) -> int | None:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    whole = _WHOLE.fullmatch(value) if isinstance(value, str) else None
+    return int(whole[1]) if whole else None
+
+
+def _number(value: Any, _: _Problem) -> float | None:
+    if not isinstance(value, str) or not _NUMBER.fullmatch(value):
+        return None
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def _word(value: Any, problem: _Problem) -> str | None:
+    """The only allowed word that differs from the value in case and white space alone."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = f"{value:.15g}"
+    if not isinstance(value, str):
+        return None
+    quoted = _QUOTED.findall(problem["ctx"]["expected"])
+    words = [word for text in quoted if _plain(word := ast.literal_eval(text)) == _plain(value)]
+    return words[0] if len(words) == 1 else None
+
+
+def _plain(word: str) -> str:
+    return " ".join(re.split(r"[\s_-]+", word.casefold())).strip()
+
+
+_CONVERSIONS: Final[Mapping[str, Callable[[Any, _Problem], Any]]] = {
+    "int_type": _integer,
+    "float_type": _number,
+    "literal_error": _word,
+    "enum": _word,
+}
+
+
+def _schema_error(problems: Sequence[_Problem]) -> ModelError:
+    return reply_error("schema", _problem_text(problems))
+
+
+def _problem_text(problems: Sequence[_Problem]) -> str:
+    lines = [
+        f"{'.'.join(map(str, problem['loc'])) or 'reply'}: {problem['msg']}" for problem in problems
+    ]
+    more = len(lines) - MAX_PROBLEMS
+    return "; ".join(lines[:MAX_PROBLEMS] + ([f"and {more} more"] if more > 0 else []))

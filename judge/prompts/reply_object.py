@@ -1,9 +1,9 @@
-"""Which JSON object of a model's text is its reply: found by its id, never guessed.
+"""Finds the JSON object in a model's text that is its reply, by the reply id and never by guessing.
 
 Text around the object, Markdown fences, trailing commas and line breaks inside of strings are
-put right without another call. What a parser might read in two ways is refused: keys that appear
-twice, NaN, infinities. Every object must repeat the id that the model was given, for the
-transcript may hold verdicts of its own.
+repaired without another call. JSON that parsers read in different ways is refused: keys that appear
+twice, NaN, infinities. The object must repeat the id that the model was given, because a transcript
+may contain verdicts of its own, which a model may quote.
 """
 
 from __future__ import annotations
@@ -18,16 +18,19 @@ from assizes.judge.errors import ModelError
 from assizes.judge.prompts.reply_text import without_surrogates
 
 REPLY_ID: Final = "reply_id"
-"""Key under which a reply repeats its id."""
+"""The key under which a reply repeats its id."""
 
 MAX_REPLY_CHARS: Final = 2_000_000
+"""The longest text of a model, in characters, that is parsed."""
+
 MAX_DETAIL_CHARS: Final = 300
+"""The most characters in the message of a `reply_error`."""
 
 MAX_OBJECTS: Final = 1_000
-"""The most objects that are looked at in one text."""
+"""The most JSON objects that are read from one text."""
 
 MAX_DECODINGS: Final = 64
-"""How often a text is read again after a mistake in its JSON."""
+"""The most errors in the JSON of one text before it is given up."""
 
 _START: Final = re.compile(r'\{(?=[ \t\r\n]*+["}])')
 _BYTE_ORDER_MARK: Final = "\ufeff"
@@ -36,7 +39,10 @@ _WHITE_SPACE: Final = " \t\r\n"
 
 @dataclass(frozen=True, slots=True)
 class ReplyObject:
-    """The object that is the reply, without its id; `repaired`: not all of the text was it."""
+    """The reply as a JSON object without its id.
+
+    `repaired` says that the text held more than the object, or that its JSON had mistakes.
+    """
 
     value: dict[str, Any]
     repaired: bool
@@ -51,7 +57,7 @@ class _ParsedObject:
 
 
 def reply_error(code: str, detail: str) -> ModelError:
-    """A reply that cannot be used, and why in at most 300 characters."""
+    """The error for a reply that cannot be used; the detail is cut to 300 characters."""
     return ModelError(code, without_surrogates(detail)[:MAX_DETAIL_CHARS])
 
 
@@ -59,12 +65,12 @@ def reply_object(text: str, reply_id: str | None) -> ReplyObject:
     """The one object in a text that can be the reply.
 
     Args:
-        text: as the model wrote it.
-        reply_id: what the reply was told to repeat; null where it was told nothing.
+        text: the text as the model wrote it.
+        reply_id: the id that the reply must repeat; `None` where the model was given none.
 
     Raises:
-        ModelError: `invalid_reply` where there is no object that can be read,
-            `ambiguous_output` where it is not certain which one is meant.
+        ModelError: `invalid_reply` where no object can be read, `ambiguous_output` where it is not
+            certain which object is the reply.
     """
     if len(text) > MAX_REPLY_CHARS:
         raise _invalid(f"{len(text)} characters, at most {MAX_REPLY_CHARS} are read")
@@ -82,7 +88,7 @@ def reply_object(text: str, reply_id: str | None) -> ReplyObject:
 
 
 def _check_own_id(value: dict[str, Any], reply_id: str | None) -> None:
-    """Without its id an object may be one that the transcript told the model to repeat."""
+    """Refuse an object without the id: the transcript may have told the model to repeat it."""
     if reply_id is None or value.get(REPLY_ID) == reply_id:
         return
     held = "another" if REPLY_ID in value else "no"
@@ -129,10 +135,10 @@ class _Reader:
         self._decodings = 0
 
     def read(self) -> tuple[list[_ParsedObject], list[ModelError]]:
-        """The objects that could be read, and what is wrong with those that begin like one.
+        """The objects that could be read, and the errors of texts that only begin like an object.
 
         Raises:
-            ModelError: when there are too many of either.
+            ModelError: when there are too many objects or errors.
         """
         objects: list[_ParsedObject] = []
         broken: list[ModelError] = []
@@ -173,8 +179,8 @@ class _Reader:
 
 
 def _without_comma(text: str, place: int) -> str | None:
-    """The text with a blank for the comma before a closing bracket; null where there is none."""
-    # Python before 3.13 stumbles over the bracket, later ones over the comma.
+    """The text with a blank for the comma before a closing bracket; `None`: there is none."""
+    # Python before 3.13 reports the place of the bracket, later versions that of the comma.
     comma = place if text[place : place + 1] == "," else _last_before(text, place)
     after = text[comma + 1 : comma + 1_000].lstrip(_WHITE_SPACE)
     if comma < 0 or text[comma] != "," or not after.startswith(("}", "]")):
@@ -183,7 +189,7 @@ def _without_comma(text: str, place: int) -> str | None:
 
 
 def _last_before(text: str, place: int) -> int:
-    """Place of the last character before `place` that is no white space, or -1."""
+    """The place of the last character before `place` that is no white space, or -1."""
     while place > 0 and text[place - 1] in _WHITE_SPACE:
         place -= 1
     return place - 1
@@ -220,11 +226,11 @@ def _decoder(*, strict: bool) -> json.JSONDecoder:
 
 _STRICT: Final = _decoder(strict=True)
 _LENIENT: Final = _decoder(strict=False)
-"""Takes line breaks and tabs inside of strings as they are."""
+"""The decoder that accepts line breaks and tabs inside of strings."""
 
 
 def _not_an_object(text: str) -> ModelError:
-    """What is wrong with a text in which no object begins."""
+    """The error for a text in which no object begins."""
     try:
         value = _STRICT.decode(text)
     except json.JSONDecodeError as error:

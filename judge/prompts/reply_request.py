@@ -1,4 +1,4 @@
-"""How a model is told what to reply: the messages of a call, and the schema with its reply id."""
+"""Builds the messages of a model call and the schema of its reply, and bounds the call's cost."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _NAMED_BELOW: Final = "the reply id below"
 def messages(
     ask: Ask[Any], complaint: str | None = None, *, in_words: bool = False
 ) -> list[dict[str, str]]:
-    """The messages of a call. The last line names the reply id.
+    """The two messages of a call, system and user. The last line names the reply id.
 
-    A call made again begins as the one before, which a provider may still have in its cache.
+    A repeated call begins with the same text, which the provider may have in its prompt cache.
 
     Args:
         ask: the question.
-        complaint: what was wrong with the answer before.
-        in_words: whether the schema is in the text, because the model takes none beside it.
+        complaint: the problem of the answer before; `None` for a first call.
+        in_words: whether the schema stands in the text, for models that take it no other way.
     """
     system, user, reply_id = ask.prompt.system, ask.prompt.user, ask.reply_id
     reply: type[BaseModel] = ask.reply
@@ -55,8 +55,8 @@ def messages(
         system += _IN_WORDS + schema_text(reply)
     user = seal_data(user, reply_id) + _ID_LINE.format(key=REPLY_ID, id=reply_id)
     if complaint is not None:
-        # It may repeat words of the answer, those words of the transcript, and the answer held the
-        # id: beside them it could pass for ours.
+        # The complaint may quote the answer, and through it the transcript and the reply id. With
+        # the id in it, quoted text could pass for ours.
         complaint_text = complaint.replace(reply_id, _NAMED_BELOW)
         problem = seal_data(data_section("Problem", complaint_text), reply_id)
         user += _COMPLAINT.format(problem=problem, id=reply_id)
@@ -74,14 +74,14 @@ def worst_usd(
     complaint: str | None = None,
     batch: bool = False,
 ) -> float | None:
-    """The most a call can cost; null where no price is known.
+    """The most that a call can cost in US dollars; `None` where no price is known.
 
     Args:
-        price: of its tokens.
+        price: the price of the model.
         ask: the question.
-        tokens: those estimated to be sent, and the most that can come back.
-        complaint: what was wrong with the answer before.
-        batch: whether it goes into a batch.
+        tokens: the estimate of tokens to send, and the most tokens that can come back.
+        complaint: the problem of the answer before; `None` for a first call.
+        batch: whether the call goes into a batch.
     """
     if price is None:
         return None
@@ -90,19 +90,19 @@ def worst_usd(
 
 
 def most_sent(ask: Ask[Any], estimate: int, complaint: str | None = None) -> int:
-    """The most tokens that the prompt of a call can be, its schema included."""
+    """The most tokens that the prompt of a call can have, with its schema."""
     return most_tokens(
         estimate, (message["content"] for message in messages(ask, complaint, in_words=True))
     )
 
 
 def _sendable(text: str) -> str:
-    """Providers turn away what is not valid Unicode."""
+    """The text as valid Unicode; providers refuse anything else."""
     return text if text.isascii() else without_surrogates(text)
 
 
 def with_reply_id(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of an object whose first key is its reply id."""
+    """The schema with the reply id added as the first required key."""
     properties = {REPLY_ID: {"type": "string"}, **schema.get("properties", {})}
     required = [REPLY_ID, *schema.get("required", ())]
     return {**schema, "properties": properties, "required": required}
@@ -110,5 +110,5 @@ def with_reply_id(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=256)
 def schema_text(reply: type[BaseModel]) -> str:
-    """The schema of a reply as JSON."""
+    """The schema of a reply, with its reply id, as JSON."""
     return json.dumps(with_reply_id(reply.model_json_schema()))

@@ -1,4 +1,4 @@
-"""Texts as they may be stored: valid Unicode, without control characters, of bounded length."""
+"""Cleans texts of models for storage: valid Unicode, no control characters, bounded length."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 MAX_TEXT_CHARS: Final = 8_000
-"""The longest text of a reply that becomes a reason."""
+"""The longest text in a reply, in characters; longer texts are cut."""
 
 REPLACED: Final = "text_replaced"
 CAPPED: Final = "text_capped"
@@ -20,8 +20,10 @@ def without_surrogates(text: str) -> str:
 
 
 def clean_json(value: Any, flags: set[str]) -> Any:
-    """A JSON value in whose texts and keys each character that cannot be printed is U+FFFD; texts
-    over the cap end in an ellipsis. What was done is added to `flags`.
+    """Clean the texts and keys of a JSON value.
+
+    Characters that cannot be printed become U+FFFD, and texts over `MAX_TEXT_CHARS` are cut and end
+    in an ellipsis. `REPLACED` and `CAPPED` are added to `flags` accordingly.
 
     Raises:
         RecursionError: for a value that is nested too deeply.

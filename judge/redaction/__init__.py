@@ -1,1 +1,1 @@
-"""Hides personal data and secrets of a case before a model, the store or a report sees it."""
+"""Hides personal data and secrets in cases before a model, the store or a report sees them."""

@@ -1,24 +1,34 @@
-"""Presidio behind the same seam: names and places, which no rule can tell."""
+"""Microsoft Presidio as an optional finder of names and places, which no pattern can recognise."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from assizes.judge.errors import ConfigurationError
 
 _WHERE = "[privacy] presidio"
 
 
-def presidio_finder(
-    entities: Sequence[str], language: str
-) -> Callable[[str], list[tuple[int, int, str]]]:
-    """Finds entities; of two that overlap the longer one.
+class EntitySpan(NamedTuple):
+    """Where an entity stands in a text, `start` included and `end` not, and of which kind it is."""
+
+    start: int
+    end: int
+    kind: str
+
+
+Finder = Callable[[str], list[EntitySpan]]
+"""Finds the entities of a text, in order and without overlaps."""
+
+
+def presidio_finder(entities: Sequence[str], language: str) -> Finder:
+    """A function that finds these entities; of two that overlap it finds the longer one.
 
     Raises:
-        ConfigurationError: Presidio or its language model is not installed, or an entity is
-            unknown to it.
+        ConfigurationError: when Presidio or its language model is not installed, or Presidio does
+            not know an entity.
     """
     analyzer = _analyzer(language)
     known = analyzer.get_supported_entities(language)
@@ -26,23 +36,20 @@ def presidio_finder(
         if entity not in known:
             raise ConfigurationError.unknown("entity", entity, sorted(known), _WHERE)
 
-    def find_entities(text: str) -> list[tuple[int, int, str]]:
+    def find_entities(text: str) -> list[EntitySpan]:
         results = analyzer.analyze(text=text, language=language, entities=list(entities))
-        spans = sorted(
-            (result.start - result.end, result.start, result.end, result.entity_type)
-            for result in results
-        )
-        return without_overlaps([(start, end, kind) for _, start, end, kind in spans])
+        spans = [EntitySpan(result.start, result.end, result.entity_type) for result in results]
+        return without_overlaps(sorted(spans, key=lambda span: (span.start - span.end, span)))
 
     return find_entities
 
 
-def without_overlaps(spans: Sequence[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
-    """The spans in order of the text, without those that overlap one given before them."""
-    taken: list[tuple[int, int, str]] = []
-    for start, end, kind in spans:
-        if all(end <= other or start >= stop for other, stop, _ in taken):
-            taken.append((start, end, kind))
+def without_overlaps(spans: Sequence[EntitySpan]) -> list[EntitySpan]:
+    """The spans in the order of the text, without those that overlap an earlier one in the list."""
+    taken: list[EntitySpan] = []
+    for span in spans:
+        if all(span.end <= other.start or span.start >= other.end for other in taken):
+            taken.append(span)
     return sorted(taken)
 
 
@@ -67,7 +74,7 @@ def _analyzer(language: str) -> Any:
 
 
 def _model(language: str, installed: Sequence[str]) -> str:
-    """The largest installed model of a language; Presidio itself would try to download one."""
+    """The largest installed spaCy model of a language; Presidio itself would download one."""
     sizes = ("lg", "md", "sm", "trf")
     of_language = [name for name in installed if name.startswith(f"{language}_")]
     if not of_language:

@@ -1,7 +1,8 @@
-"""Hides what the rules find: the same value has the same placeholder throughout a case.
+"""Replaces the values that rules find in a case by placeholders such as `[EMAIL_1]`.
 
-Placeholders are numbered in the order of first sight, anew in each case. Nothing of a value is in
-its placeholder, so nothing links the cases of one person.
+Within a case the same value has the same placeholder. Placeholders are numbered in the order of
+their first use, from 1 in each case, and hold nothing of the value, so that nothing links the cases
+of one person.
 """
 
 from __future__ import annotations
@@ -18,55 +19,57 @@ from assizes.judge.case import Case
 from assizes.judge.config.privacy import PrivacyConfig
 from assizes.judge.privacy.rules import BUILT_IN, SECRETS, VALUE, RedactionRule
 from assizes.judge.privacy.secret_masking import process_secret_rules
-from assizes.judge.redaction.presidio import presidio_finder
-
-Finder = Callable[[str], list[tuple[int, int, str]]]
-"""Where in a text something is to be hidden (start, end, kind), in order and apart."""
+from assizes.judge.redaction.presidio import Finder, presidio_finder
 
 _Value = TypeVar("_Value")
 
 _TELLING: Final = re.compile(
-    r"(?i)(?P<one>(?:key|secret|passw(?:or)?d|passphrase|token|authorization"
+    r"(?i)(?P<name>(?:key|secret|passw(?:or)?d|passphrase|token|authorization"
     r"|(?:phone|tel|mobile|fax)(?:[ _-]?(?:number|no|nr))?))s?$"
 )
-"""Names of fields that say what their values are, one or several."""
+"""Names of fields that say what their values are, in the singular or the plural."""
 
 _PLACEHOLDER: Final = re.compile(r"\[[A-Z][A-Z0-9_]*_\d+\]")
 
 _LEAST: Final = 10**6
 _MOST: Final = 10**19
-"""Numbers of 7 to 19 digits: those of telephones and cards."""
+"""Whole numbers of 7 to 19 digits can be those of telephones and cards; the bound is excluded."""
 
 _KEPT_FIELDS: Final = frozenset({"case_id", "database", "cluster"})
-"""Fields of a case that name things outside it: hidden they would name nothing, or too much."""
+"""Fields that refer to something outside of the case and are not redacted like other texts."""
 
 
 class Placeholders:
-    """The placeholders of one case, by kind and value."""
+    """The numbers of the placeholders of one case, by kind and value."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, dict[str, int]] = {}
 
     def of(self, kind: str, plain: str) -> str:
-        """The value's own, e.g. `[EMAIL_2]`: that of the second address of the case."""
+        """The placeholder of a value: `[EMAIL_2]` is that of the second e-mail address of the case.
+
+        Args:
+            kind: the kind of the rule.
+            plain: the value in its normal form.
+        """
         known = self._numbers.setdefault(kind, {})
         return f"[{kind}_{known.setdefault(plain, len(known) + 1)}]"
 
 
 class Redactor:
-    """Applies rules to cases and to texts about them; without rules it changes nothing."""
+    """Applies redaction rules to cases and texts; without rules it changes nothing."""
 
     def __init__(self, rules: tuple[RedactionRule, ...], finder: Finder | None = None) -> None:
-        """Rules are tried in order; the finder gets what they left."""
+        """Rules are applied in their order, then the finder is applied to the redacted text."""
         self.rules = rules
         self.finder = finder
 
     def redact_case(self, case: Case, placeholders: Placeholders | None = None) -> Case:
-        """The case with every text of it redacted but its id.
+        """The case with all of its texts redacted except its id.
 
-        A name of what it was sampled with becomes a pseudonym where it tells something. Where a
-        statement or a call was changed, statements are not run on a database: they would find
-        nothing, both the expected and the made, and so seem to agree.
+        The name of the cluster becomes a pseudonym where a rule matches it. Where an SQL statement
+        or a tool call was changed, the case loses its database: with placeholders in them, the
+        expected and the actual statement would both return no rows and so seem to agree.
         """
         known = placeholders or Placeholders()
         left: Case = self._relevant_redactor(case)._value(case, known)
@@ -78,7 +81,7 @@ class Redactor:
         return left.model_copy(update=update) if update else left
 
     def _relevant_redactor(self, case: Case) -> Redactor:
-        """The one with the rules that may find something in the case: of most cases few or none."""
+        """A redactor with only the rules that can match in this case, mostly few or none."""
         whole = case.model_dump_json()
         data = whole.encode("utf-8", "surrogatepass")
         folded = data.lower()
@@ -86,7 +89,7 @@ class Redactor:
         return Redactor(rules, self.finder)
 
     def redact_text(self, text: str, placeholders: Placeholders | None = None) -> str:
-        """One text redacted; with placeholders of its own unless it is given some."""
+        """One text redacted, with new placeholders unless those of a case are given."""
         known = placeholders or Placeholders()
         for rule in self.rules:
             if rule.can_find(text):
@@ -102,7 +105,7 @@ class Redactor:
         return "".join([*parts, text[end:]])
 
     def _value(self, value: _Value, known: Placeholders) -> _Value:
-        """The value with its texts redacted; the very same where there is nothing to hide."""
+        """The value with its texts redacted; the same object where nothing was hidden."""
         if not self.rules and self.finder is None:
             return value
         if isinstance(value, str):
@@ -137,7 +140,7 @@ class Redactor:
         return table if redacted == table else redacted
 
     def _redacted_part(self, name: str, part: Any, known: Placeholders) -> Any:
-        """A part of a table; its name may tell what it is: `{"api_key": "..."}`."""
+        """A part of a table, redacted; its name may say what the value is: `{"api_key": "..."}`."""
         telling = _TELLING.search(name)
         if telling is None:
             return self._value(part, known)
@@ -145,7 +148,7 @@ class Redactor:
             return _map_parts(part, lambda item: self._redacted_part(name, item, known))
         text = part if isinstance(part, str) else _number(part)
         if text is not None:
-            before = f'"{name[: telling.end("one")]}": "'
+            before = f'"{name[: telling.end("name")]}": "'
             whole = self.redact_text(f'{before}{text}"', known)
             if whole.startswith(before) and whole.endswith('"'):
                 shown = whole[len(before) : -1]
@@ -154,23 +157,23 @@ class Redactor:
 
 
 def _number(value: Any) -> str | None:
-    """A whole number as it is written where it may be a card's, or one to call."""
+    """The digits of a whole number that can be that of a card or a telephone, else `None`."""
     if not isinstance(value, int | float) or not _LEAST <= value < _MOST:
         return None
     return str(int(value)) if value == int(value) else None
 
 
-def _map_parts(parts: list[Any] | tuple[Any, ...], made: Callable[[Any], Any]) -> Any:
-    """Each part made anew; the very same where none changed."""
-    new = [made(part) for part in parts]
+def _map_parts(parts: list[Any] | tuple[Any, ...], convert: Callable[[Any], Any]) -> Any:
+    """The parts converted one by one; the same object where no part changed."""
+    new = [convert(part) for part in parts]
     return parts if all(map(operator.is_, new, parts)) else type(parts)(new)
 
 
 def _apply_rule(rule: RedactionRule, text: str, known: Placeholders) -> str:
-    """The text without what one rule finds.
+    """The text with placeholders for the values that one rule finds.
 
-    A candidate may run on into the next one, so the search goes on where its value ends.
-    A find without a character hides nothing.
+    A match may reach into the next value, so the search continues where the value ends. An empty
+    value hides nothing.
     """
     group = VALUE if VALUE in rule.pattern.groupindex else 0
     parts, done, at = [], 0, 0
@@ -186,27 +189,30 @@ def _apply_rule(rule: RedactionRule, text: str, known: Placeholders) -> str:
 
 
 def _search_end(rule: RedactionRule, candidate: str, match: re.Match[str]) -> int:
-    """Up to where a text is done with, of which a candidate is none."""
+    """Where the search continues after a candidate that is no value."""
     blank = candidate.find(" ") if rule.retries_after_blank else -1
     return match.end() if blank < 0 else match.start() + blank
 
 
 def _statements(case: Case) -> tuple[object, ...]:
-    """What could be run on a case's database."""
+    """The SQL statement and the calls of a case that could be run on its database."""
     calls = tuple((call.arguments, call.raw) for _, call in case.transcript.calls())
     return case.expected.sql, calls
 
 
 def pseudonym(name: str) -> str:
-    """A name that says nothing, the same for the same name; who knows the name can work it out."""
+    """A hash in place of a name, the same for the same name.
+
+    The hash has no key, so whoever guesses the name can confirm the guess.
+    """
     return f"cluster-{hashlib.blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
 
 
 def redactor(config: PrivacyConfig) -> Redactor:
-    """The one that hides all that is configured, and the secrets of this process in any case.
+    """The redactor of a configuration, which also always hides the secrets of this process.
 
     Raises:
-        ConfigurationError: Presidio is wanted and cannot be had.
+        ConfigurationError: when Presidio is configured and cannot be used.
     """
     own = tuple(RedactionRule(rule.name, re.compile(rule.pattern)) for rule in config.rules)
     built_in = tuple(
@@ -217,9 +223,9 @@ def redactor(config: PrivacyConfig) -> Redactor:
 
 
 def secrets_only(config: PrivacyConfig) -> Redactor:
-    """The one for what is sent raw: a key is no judge's business."""
+    """The redactor for `send = "raw"`: judge models see everything except secrets."""
     return Redactor((*process_secret_rules(), *(SECRETS if "secret" in config.redact else ())))
 
 
 FULL_REDACTOR: Final = Redactor(tuple(rule for rules in BUILT_IN.values() for rule in rules))
-"""All built-in rules: for what is shown of records that nobody could read."""
+"""The redactor with all built-in rules, for excerpts of records that could not be parsed."""

@@ -1,1 +1,1 @@
-"""The text of every rubric, as data in TOML files, and its loader."""
+"""The texts of the built-in rubrics as TOML files, and the loader of rubric files."""

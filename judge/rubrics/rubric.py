@@ -1,8 +1,8 @@
-"""Rubrics: the text by which a conversation metric is scored, kept as data in TOML files.
+"""Rubrics: the texts by which conversation metrics are scored, stored in TOML files.
 
-The nine of seed 000 lie in `judge/rubrics`; folders of a user add their own. A rubric is versioned
-by the hash of its content, so that a changed word shows in every row scored by it. A file with a
-`kind` is no conversation metric but a judge of its own (`assizes.judge.families.custom.toml_judges`).
+The nine rubrics of seed 000 are in `judge/rubrics`; folders of users add others. The hash of its
+content is the version of a rubric, so that a changed word shows in every row that it scored. A file
+with a `kind` is not a metric but a judge (`assizes.judge.families.custom.toml_judges`).
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ BUILT_IN: Final = (
     "response_delivery",
     "task_completion",
 )
-"""The metrics of seed 000 in its order; one file each in `judge/rubrics`."""
+"""The metrics of seed 000 in its order; each has a file in `judge/rubrics`."""
 
 OUTCOMES: Final = "expected_outcomes"
-"""The key under which the judge answers for a case's statements; no rubric may take it."""
+"""The metric of a case's expected outcomes; no rubric may have this name."""
 
 SCORED_LEVELS: Final = ("5", "4", "3", "2", "1", "0")
 BINARY_LEVELS: Final = ("pass", "fail")
 
 KIND: Final = "kind"
-"""The key that makes a file of a rubric folder a judge of its own."""
+"""The key that makes a file of a rubric folder a judge instead of a metric."""
 
 _SNAKE_CASE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
 def free_name(name: str) -> str:
-    """The name, if a metric may bear it.
+    """The name itself, where a metric may have it.
 
     Raises:
-        ValueError: when it is not snake_case, too long or reserved.
+        ValueError: when the name is not snake_case, too long or reserved.
     """
     if not _SNAKE_CASE.fullmatch(name) or len(name) > 64:
         raise ValueError("a name is snake_case, at most 64 characters, e.g. 'tone_of_voice'")
@@ -69,12 +69,12 @@ def free_name(name: str) -> str:
 
 
 class RubricTable(BaseModel):
-    """What any part of a rubric file is: frozen, strict, without unknown keys."""
+    """The base class of all parts of a rubric file: frozen, strict, without unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     def content_hash(self) -> str:
-        """First 16 hex digits of the SHA-256 over the canonical content."""
+        """The first 16 hex digits of the SHA-256 over the canonical JSON of the content."""
         body = as_json(self.model_dump(mode="json"))
         return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -83,7 +83,7 @@ T = TypeVar("T", bound=RubricTable)
 
 
 class Level(RubricTable):
-    """One level of a rubric: when it is given, and a short invented example."""
+    """One level of a rubric: the criteria for giving it, and a short invented example."""
 
     criteria: str = Field(min_length=1)
     example: str = ""
@@ -92,10 +92,11 @@ class Level(RubricTable):
 class Rubric(RubricTable):
     """How one conversation metric is scored.
 
-    `levels` holds the keys 0 to 5 for a scored metric, pass and fail for a binary one. A metric
+    `levels` has the keys 0 to 5 for a scored metric, pass and fail for a binary metric. A metric
     with `default_weight` 0 must be given a weight when it is chosen. `prompt_examples` names the
-    levels whose example the judge is shown, null: all. The built-in ones show level 3, the lowest
-    without a failure: all fifty would cost every ask some 400 tokens.
+    levels whose example the judge is shown; `None` means all levels. The built-in rubrics show only
+    level 3, the lowest level without a failure: all fifty examples would add some 400 tokens to
+    every ask.
     """
 
     name: Annotated[str, AfterValidator(free_name)]
@@ -131,13 +132,13 @@ class Rubric(RubricTable):
 
 
 def listed_text(rubric: Rubric) -> str:
-    """The whole rubric as a person reads it: every level with its example, then the notes."""
+    """The whole rubric for a person: every level with its example, then the notes."""
     lines = [level_line(key, level, with_example=True) for key, level in rubric.ordered_levels]
     return "\n".join([*lines, rubric.notes] if rubric.notes else lines)
 
 
 def prompt_text(rubric: Rubric) -> str:
-    """The rubric as a judge reads it: every level text, and the examples it is to be shown."""
+    """The rubric for a judge's prompt: every level, with the examples of `prompt_examples` only."""
     scale = "" if rubric.score_type == "scored" else " (pass/fail)"
     lines = [f"## {rubric.name}{scale}", rubric.description]
     shown = rubric.levels if rubric.prompt_examples is None else rubric.prompt_examples
@@ -148,7 +149,7 @@ def prompt_text(rubric: Rubric) -> str:
 
 
 def level_line(key: str, level: Level, *, with_example: bool) -> str:
-    """One level as a line: its key, its criteria, and its example where it is to be shown."""
+    """One level as a line: its key, its criteria and, where wanted, its example."""
     shown = f" E.g. {level.example}" if with_example and level.example else ""
     return f"{key}: {level.criteria}{shown}"
 
@@ -172,7 +173,7 @@ def rubrics(folders: Sequence[str] = ()) -> tuple[Rubric, ...]:
     """The built-in rubrics in seed order, then those of the folders, by folder and file name.
 
     Raises:
-        ConfigurationError: for a folder or file that cannot be used, and for a name taken twice.
+        ConfigurationError: for a folder or file that cannot be used, and for a name used twice.
     """
     by_name = {rubric.name: (rubric, "built in") for rubric in built_in_rubrics()}
     for where, table in documents(folders):
@@ -197,7 +198,7 @@ def built_in_rubrics() -> tuple[Rubric, ...]:
 
 
 def parse_rubric(text: str, where: str) -> Rubric:
-    """A rubric from TOML text; `where` is the file named in errors.
+    """A rubric from TOML text; error messages name `where`, its file.
 
     Raises:
         ConfigurationError: when the text is not TOML or not a rubric.
@@ -206,7 +207,7 @@ def parse_rubric(text: str, where: str) -> Rubric:
 
 
 def documents(folders: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
-    """Every TOML file of the folders, by folder and file name: its path and what it says.
+    """Every TOML file of the folders, by folder and file name: its path and its parsed table.
 
     Raises:
         ConfigurationError: for a folder without such files, and a file that cannot be read.
@@ -216,10 +217,10 @@ def documents(folders: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def validate_table(model: type[T], table: Mapping[str, Any], where: str) -> T:
-    """A table of a file as what it is to be; `where` is the file named in errors.
+    """A table of a file, validated as an object of `model`; error messages name `where`, its file.
 
     Raises:
-        ConfigurationError: naming file, field and the offending value.
+        ConfigurationError: when the table does not fit; the message names field and value.
     """
     try:
         return model.model_validate(table)
@@ -231,14 +232,14 @@ def validate_table(model: type[T], table: Mapping[str, Any], where: str) -> T:
 
 
 def toml_table(text: str, where: str) -> dict[str, Any]:
-    """TOML text as a table; `where` is the file named in errors.
+    """TOML text as a table; error messages name `where`, its file.
 
     Raises:
         ConfigurationError: when the text is not TOML.
     """
     try:
         return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # also a number of too many digits
+    except (ValueError, RecursionError) as error:  # also for a number with too many digits
         raise ConfigurationError(f"{where}: not TOML: {error}") from error
 
 

@@ -1,4 +1,4 @@
-"""Values of cases and the clusters they were sampled in: the mean and its clustered error.
+"""Samples of case values with their clusters: the mean and its clustered standard error.
 
 Formulas: Miller, "Adding Error Bars to Evals" (arXiv 2411.00640), section 2.2.
 """
@@ -16,19 +16,22 @@ Floats: TypeAlias = NDArray[np.float64]
 Codes: TypeAlias = NDArray[np.int64]
 
 MIN_CLUSTERS: Final = 10
-"""With fewer clusters the clustered error is itself too uncertain for a verdict."""
+"""The fewest clusters for a verdict: with fewer, the clustered error itself is too uncertain."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
-    """One value a case, its repetitions averaged, and the number 0.. of the cluster it is of."""
+    """One value for each case, averaged over its repetitions, and the number of its cluster.
+
+    `codes` holds the numbers of the clusters, from 0.
+    """
 
     values: Floats
     codes: Codes
 
     @classmethod
     def of(cls, values: Sequence[float] | Floats, clusters: Sequence[object] = ()) -> Sample:
-        """Values with the names of their clusters; without names each case is its own."""
+        """A sample of values with the names of their clusters; without names, no two share one."""
         numbers = np.asarray(values, dtype=np.float64)
         if not len(clusters):
             return cls(numbers, np.arange(numbers.size))
@@ -36,33 +39,35 @@ class Sample:
 
     @property
     def size(self) -> int:
-        """How many cases."""
+        """The number of cases."""
         return int(self.values.size)
 
     @property
     def clusters(self) -> int:
-        """How many clusters."""
+        """The number of clusters."""
         return int(np.count_nonzero(np.bincount(self.codes)))
 
     @property
     def is_clustered(self) -> bool:
-        """Whether some cluster holds more than one case."""
+        """Whether any cluster holds more than one case."""
         return self.clusters < self.size
 
     @property
     def sides(self) -> tuple[int, int]:
-        """How many cases have a value under 0, and how many over it."""
+        """The number of cases with a value below 0, and the number of those above 0."""
         return int((self.values < 0).sum()), int((self.values > 0).sum())
 
     @property
     def mean(self) -> float:
-        """The mean over cases."""
+        """The mean over the cases."""
         return float(self.values.mean())
 
     @property
     def error(self) -> float:
-        """Clustered standard error: sqrt(C / (C - 1) x sum over clusters of (sum of value - mean)^2)
-        / n; with one case a cluster the usual sqrt(s^2 / n). Infinite for fewer than two clusters.
+        """The clustered standard error of the mean; infinite for fewer than two clusters.
+
+        It is sqrt(C / (C - 1) x sum over C clusters of (sum of (value - mean))^2) / n; with one
+        case in each cluster this is the usual sqrt(s^2 / n).
         """
         count = self.clusters
         if count < 2:
@@ -71,14 +76,14 @@ class Sample:
         return float(np.sqrt(count / (count - 1) * np.square(sums).sum())) / self.size
 
     def with_cases(self, *values: float) -> Sample:
-        """These values added, each a cluster of its own."""
+        """The sample with these values added, each in a cluster of its own."""
         first = int(self.codes.max(initial=-1)) + 1
         more = np.arange(first, first + len(values))
         return Sample(np.append(self.values, values), np.append(self.codes, more))
 
 
 def codes_of(names: Sequence[object]) -> Codes:
-    """Names of clusters as numbers 0.., the same name the same number."""
+    """The names of clusters as numbers from 0; the same name gives the same number."""
     known: dict[object, int] = {}
     return np.asarray([known.setdefault(name, len(known)) for name in names], dtype=np.int64)
 

@@ -1,4 +1,4 @@
-"""A difference between two runs as an estimate, its interval and its p-value."""
+"""Differences between two runs: the estimate, its interval, its p-value, and the decision."""
 
 from __future__ import annotations
 
@@ -13,22 +13,30 @@ Method = Literal["mcnemar", "sign_flip", "welch", "t"]
 Word = Literal["regressed", "not_worse", "inconclusive", "improved"]
 
 SEED: Final = 20240601
+"""The seed of all draws: it is fixed, so that the same runs always give the same numbers."""
+
 DRAWS: Final = 10_000
-"""Draws of a permutation test and of a bootstrap; the seed is fixed, so are the numbers."""
+"""The number of draws of a permutation test or a bootstrap."""
 
 MAX_DRAWN: Final = 2_000
-"""Up to so many clusters numbers are drawn; over it the normal distribution says the same."""
+"""The most clusters for which numbers are drawn; above it the normal distribution is used."""
 
 
 def t_p_value(estimate: float, error: float, degrees: float) -> float:
-    """Two-sided, by Student's t; without an error 1 for an estimate of 0, and 0 for any other."""
+    """The two-sided p-value of an estimate, by Student's t.
+
+    With an error of 0 the p-value is 1 for the estimate 0, and 0 for any other estimate.
+    """
     if error > 0:
         return float(2 * stdtr(degrees, -abs(estimate) / error))
     return 0.0 if estimate else 1.0
 
 
 class Effect(NamedTuple):
-    """Candidate minus baseline, in the unit of the values; `error` is the standard error."""
+    """The difference candidate minus baseline, in the unit of the values.
+
+    `error` is its standard error, `span` its confidence interval.
+    """
 
     delta: float
     error: float
@@ -40,16 +48,16 @@ class Effect(NamedTuple):
 
 
 def decide(effect: Effect, p_adjusted: float, margin: float, alpha: float) -> Word:
-    """What a difference comes to (higher is better).
+    """Decide what a difference means, where higher values are better.
 
-    Regressed: the interval lies below 0, the estimate is at or under -margin, and the adjusted
-    p-value is at most alpha. Improved: the mirror image. Not worse: the interval lies over -margin.
-    Else, and with fewer than `MIN_CLUSTERS` clusters on a side, inconclusive.
+    Regressed: the interval is below 0, the estimate is at most -margin, and the adjusted p-value is
+    at most alpha. Improved: the mirror image. Not worse: the interval is above -margin.
+    Inconclusive: anything else, and always with fewer than `MIN_CLUSTERS` clusters on a side.
 
     Args:
         effect: the difference.
         p_adjusted: its p-value, adjusted for the other gating metrics.
-        margin: the smallest drop that matters, in the effect's unit, over 0.
+        margin: the smallest drop that matters, in the unit of the effect, above 0.
         alpha: the share of false alarms over all gating metrics, 0..1.
     """
     if effect.clusters < MIN_CLUSTERS:
@@ -63,8 +71,12 @@ def decide(effect: Effect, p_adjusted: float, margin: float, alpha: float) -> Wo
 
 
 def combined_word(point: Word, worst: Word, best: Word) -> Word:
-    """One word for a difference with missing values, from those with the missing values left out,
-    against the candidate, and in its favour: nothing is said that another filling would contradict.
+    """The decision for a difference with missing values, which no filling of them contradicts.
+
+    Args:
+        point: the decision without the missing values.
+        worst: the decision with the missing values filled against the candidate.
+        best: the decision with the missing values filled in favour of the candidate.
     """
     if point == worst == best:
         return point

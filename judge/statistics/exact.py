@@ -1,7 +1,7 @@
-"""Sums, means and shares that do not depend on the order of the rows.
+"""Sums and means that do not depend on the order of the rows, and comparisons with thresholds.
 
 Scores are small integers times weights with few decimals, so many numbers of a run lie exactly on
-a threshold, where one unit in the last place decides. Every number here is summed exactly and
+a threshold, where the last bit of a float would decide. Every number here is summed exactly and
 rounded once.
 """
 
@@ -14,40 +14,38 @@ from fractions import Fraction
 import polars as pl
 
 DECIMALS = 9
-"""Decimals of every derived number; enough for units, too few for float noise."""
+"""The decimals of every derived number: enough for all units, too few for float noise."""
 
 
 def rounded_value(value: float | Fraction) -> float:
-    """The number with nine decimals, as it is stored and compared with thresholds."""
+    """The number rounded to nine decimals, as it is stored and compared with thresholds."""
     return round(float(value), DECIMALS)
 
 
 def total(values: Sequence[float]) -> float | None:
-    """The sum; null where there is nothing to add."""
+    """The sum of the values; `None` where there are none."""
     return rounded_value(math.fsum(values)) if values else None
 
 
 def unrounded_mean(values: pl.Series) -> float:
-    """The arithmetic mean of at least one value, for differences that are rounded in their turn."""
+    """The mean of at least one value, not rounded, for differences that are rounded later."""
     return math.fsum(values.to_numpy()) / len(values)
 
 
 def mean_of_counts(counted: Iterable[tuple[float, int]]) -> float | None:
-    """The mean of values that each occur so many times; null over nothing."""
+    """The mean of values with their counts; `None` where all counts are 0."""
     pairs = [(value, times) for value, times in counted if times]
-    times = sum(number for _, number in pairs)
-    return (
-        rounded_value(math.fsum(value * number for value, number in pairs) / times)
-        if times
-        else None
-    )
+    if not pairs:
+        return None
+    count = sum(times for _, times in pairs)
+    return rounded_value(math.fsum(value * times for value, times in pairs) / count)
 
 
 def reaches(value: float | None, threshold: float) -> bool | None:
-    """Whether a number is at or over its threshold; null where there is no number."""
+    """Whether a number is at least its threshold; `None` where there is no number."""
     return None if value is None else rounded_value(value) >= rounded_value(threshold)
 
 
 def exceeds(value: float, limit: float) -> bool:
-    """Whether a number is strictly over its limit."""
+    """Whether a number is strictly above its limit."""
     return rounded_value(value) > rounded_value(limit)

@@ -1,4 +1,4 @@
-"""Several tests at once: fewer false alarms among the gating ones, fewer false finds among slices."""
+"""Corrections for several tests at once: Holm for gating metrics, Benjamini-Hochberg for slices."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down p-values (1979), in the order given: the chance of any false alarm among all
-    of them stays at the level each is then compared with.
+    """Holm's adjusted p-values (1979), in the order given.
+
+    When each is compared with a level, the chance of any false alarm among all stays at that level.
     """
     adjusted, highest = [0.0] * len(p_values), 0.0
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
@@ -18,8 +19,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
-    """Benjamini and Hochberg's p-values (1995), in the order given: of those at most q a share q is
-    expected to be false.
+    """Benjamini and Hochberg's adjusted p-values (1995), in the order given.
+
+    Among the tests with a value of at most q, a share of at most q is expected to be false.
     """
     if not p_values:
         return []

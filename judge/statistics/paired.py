@@ -1,4 +1,4 @@
-"""The same cases in both runs: exact tests and intervals of their differences.
+"""Effects on cases that both runs hold: exact tests and intervals of the paired differences.
 
 Sources: McNemar (1947), exact form; sign-flip permutation with the +1 of Phipson and Smyth (2010);
 Bonett and Price (2012) for paired shares; Hesterberg (2015) for percentiles of small samples.
@@ -15,23 +15,25 @@ from scipy.special import bdtr, ndtr  # type: ignore[import-untyped]  # it has n
 from assizes.judge.statistics.clusters import Floats, Sample, cluster_sums
 from assizes.judge.statistics.counted import CountedSample
 from assizes.judge.statistics.effects import DRAWS, MAX_DRAWN, SEED, Effect, t_p_value
-from assizes.judge.statistics.intervals import ValueInterval, mean_interval, t_of
+from assizes.judge.statistics.intervals import ValueInterval, t_interval, t_of
 
 EXACT_CLUSTERS: Final = 13
-"""Up to so many clusters that differ every way of flipping them is counted: 2^13 < 10,000."""
+"""The most differing clusters for which all sign flips are counted: 2^13 is below 10,000."""
 
 _CELLS: Final = 2_000_000
+"""The most numbers that are drawn at once, to bound the memory."""
+
 _TOLERANCE: Final = 1e-9
 
 
 def paired_effect(differences: Sample | CountedSample, confidence: float, *, share: bool) -> Effect:
-    """The mean difference of cases that both runs hold.
+    """The mean difference over the cases that both runs hold.
 
     Args:
-        differences: candidate minus baseline, one a case; counted only where more than `MAX_DRAWN`
-            are not 0, so that nothing is drawn of them.
-        confidence: of the interval, 0..1.
-        share: differences of passes, -1..1; else of scores.
+        differences: candidate minus baseline, one value for each case. A `CountedSample` must have
+            more than `MAX_DRAWN` values other than 0, because nothing is drawn from it.
+        confidence: the confidence of the interval, 0..1.
+        share: whether the values are differences of passes, -1..1, and not of scores.
     """
     span = (
         share_interval(differences, confidence)
@@ -58,7 +60,7 @@ def paired_effect(differences: Sample | CountedSample, confidence: float, *, sha
 
 
 def plain_effect(differences: Sample | CountedSample, confidence: float, *, share: bool) -> Effect:
-    """The same by closed forms, Student's t in place of draws: for many slices at once."""
+    """The same effect by Student's t instead of draws, fast enough for many slices."""
     added = differences.with_cases(1.0, -1.0) if share else differences
     center, error, degrees = added.mean, added.error, max(1, added.clusters - 1)
     half = t_of(confidence, degrees) * error
@@ -74,17 +76,20 @@ def plain_effect(differences: Sample | CountedSample, confidence: float, *, shar
 
 
 def mcnemar(worse: int, better: int) -> float:
-    """Exact two-sided p-value of flips: min(1, 2 P(X <= min(worse, better))), X binomial of
-    worse + better flips at one half.
+    """McNemar's exact two-sided p-value for `worse` and `better` flips of pass and fail.
+
+    It is min(1, 2 P(X <= min(worse, better))), where X is binomial with worse + better trials of
+    probability one half.
     """
     return min(1.0, 2 * float(bdtr(min(worse, better), worse + better, 0.5)))
 
 
 def sign_flip(sums: Floats) -> float:
-    """Two-sided p-value of the total of cluster sums when the sign of each is as likely either way.
+    """The two-sided p-value of the total of cluster sums, if each sign were as likely as the other.
 
-    Every way is counted up to `EXACT_CLUSTERS`; then `DRAWS` are drawn, the seen one counted with
-    them: (1 + at least as far) / (draws + 1); from `MAX_DRAWN` on by the normal distribution.
+    Up to `EXACT_CLUSTERS` sums other than 0, all sign flips are counted. Up to `MAX_DRAWN`, `DRAWS`
+    flips are drawn: the p-value is (1 + flips at least as extreme) / (draws + 1). Above that the
+    normal distribution is used.
     """
     moved = sums[sums != 0]
     total = abs(float(moved.sum()))
@@ -110,38 +115,34 @@ def _normal_flip(values: Floats, times: Floats) -> float:
 
 
 def share_interval(differences: Sample | CountedSample, confidence: float) -> ValueInterval:
-    """Of a difference of pass rates on the same cases, -1..1.
+    """The interval of a difference of pass rates on the same cases, within -1..1.
 
-    One case that turned each way is added before mean and error are taken: with cases that stand
-    alone this is Bonett and Price's interval, with the quantile of t. Never of no width, whatever
-    little was seen.
+    One case that flips each way is added first, so that the width is never 0. For cases without
+    clusters this is the interval of Bonett and Price, with the quantile of t.
     """
-    added = differences.with_cases(1.0, -1.0)
-    center = added.mean
-    half = t_of(confidence, added.clusters - 1) * added.error
-    return ValueInterval(center - half, center + half).clip(-1.0, 1.0)
+    return t_interval(differences.with_cases(1.0, -1.0), confidence).clip(-1.0, 1.0)
 
 
 def score_interval(differences: Sample | CountedSample, confidence: float) -> ValueInterval:
-    """Of a difference of means on the same cases: a bootstrap over clusters up to `MAX_DRAWN` of
-    them, then clustered t. Infinite for fewer than two clusters.
+    """The interval of a difference of means on the same cases.
+
+    It is a bootstrap over up to `MAX_DRAWN` clusters, and clustered t for more. For fewer than two
+    clusters it is infinite.
     """
     if differences.clusters < 2:
         return ValueInterval(-np.inf, np.inf)
     if isinstance(differences, CountedSample) or differences.clusters > MAX_DRAWN:
-        span = mean_interval(differences, confidence)
-        assert span is not None
-        return span
+        return t_interval(differences, confidence)
     sums = cluster_sums(differences.values, differences.codes)
     sizes = cluster_sums(np.ones(differences.size), differences.codes)
     return bootstrap(sums, sizes, confidence)
 
 
 def bootstrap(sums: Floats, sizes: Floats, confidence: float) -> ValueInterval:
-    """Percentiles of the mean over clusters drawn with replacement, `DRAWS` times, fixed seed.
+    """The percentile interval of the mean over clusters, drawn `DRAWS` times with replacement.
 
     The percentiles are expanded to those at which a normal sample of as many clusters would give
-    the t interval (Hesterberg 2015): plain ones are too narrow for few clusters.
+    the t interval (Hesterberg 2015), because plain percentiles are too narrow for few clusters.
     """
     clusters = sums.size
     beyond = float(ndtr(-sqrt(clusters / (clusters - 1)) * t_of(confidence, clusters - 1)))

@@ -1,4 +1,4 @@
-"""Different cases in the two runs: clustered differences, and what is owed to another mix of them.
+"""Effects between runs over different cases, and the part that is due to another mix of cases.
 
 Sources: Welch (1947) on cluster errors; Agresti and Caffo (2000) for shares; the decomposition is
 that of Kitagawa (1955).
@@ -16,7 +16,7 @@ from assizes.judge.statistics.intervals import ValueInterval, t_of
 
 
 class WeightedStratum(NamedTuple):
-    """One stratum (or a whole run): its weight in the difference, and both sides' values."""
+    """One stratum, or a whole run: its weight in the difference, and the values of both runs."""
 
     weight: float
     baseline: Sample
@@ -24,7 +24,10 @@ class WeightedStratum(NamedTuple):
 
 
 class MeanDecomposition(NamedTuple):
-    """A difference of means as two sums: what the strata did, and how their shares moved."""
+    """A difference of means as the sum of two parts, in the unit of the values.
+
+    `quality` is due to changes within the strata, `mix` to changes of the strata's shares.
+    """
 
     quality: float
     mix: float
@@ -33,17 +36,17 @@ class MeanDecomposition(NamedTuple):
 def unpaired_effect(
     baseline: Sample, candidate: Sample, confidence: float, *, share: bool
 ) -> Effect:
-    """The difference of two means over different cases; errors are clustered, Welch's degrees."""
+    """The difference of two means over different cases, with clustered errors (Welch's test)."""
     return weighted_effect([WeightedStratum(1.0, baseline, candidate)], confidence, share=share)
 
 
 def weighted_effect(parts: Sequence[WeightedStratum], confidence: float, *, share: bool) -> Effect:
-    """The weighted difference over strata: sum w (mB - mA), variance sum w^2 (SE_A^2 + SE_B^2).
+    """The weighted difference over strata, sum w (mB - mA) with variance sum w^2 (SE_A^2 + SE_B^2).
 
-    Shares are taken with one pass and one fail added to each side (Agresti and Caffo): never of no
-    width, whatever little was seen. The estimate is that of the cases themselves.
+    For shares, one pass and one fail are added to each side (Agresti and Caffo) before interval and
+    p-value are computed, so that the width is never 0. The estimate itself is without them.
     """
-    seen = [_smooth_part(part) for part in parts] if share else list(parts)
+    seen = [_add_pass_and_fail(part) for part in parts] if share else list(parts)
     center = sum(p.weight * (p.candidate.mean - p.baseline.mean) for p in seen)
     error, degrees = _welch(seen)
     half = t_of(confidence, degrees) * error
@@ -62,14 +65,15 @@ def weighted_effect(parts: Sequence[WeightedStratum], confidence: float, *, shar
     )
 
 
-def _smooth_part(part: WeightedStratum) -> WeightedStratum:
+def _add_pass_and_fail(part: WeightedStratum) -> WeightedStratum:
     sides = (part.baseline.with_cases(1.0, 0.0), part.candidate.with_cases(1.0, 0.0))
     return WeightedStratum(part.weight, *sides)
 
 
 def _welch(parts: Sequence[WeightedStratum]) -> tuple[float, float]:
-    """Error of the weighted difference and its degrees of freedom (Satterthwaite); infinite where a
-    side of a stratum is a single cluster.
+    """The error of the weighted difference and its degrees of freedom (Satterthwaite).
+
+    The error is infinite where one side of a stratum is a single cluster.
     """
     terms = [
         (part.weight**2 * side.error**2, side.clusters - 1)
@@ -87,12 +91,14 @@ def _welch(parts: Sequence[WeightedStratum]) -> tuple[float, float]:
 def strata(
     baseline: Mapping[str, Sample], candidate: Mapping[str, Sample]
 ) -> tuple[list[WeightedStratum], MeanDecomposition]:
-    """Strata that both runs hold, weighted by the average of their shares, and the decomposition
+    """The strata that both runs hold, and the decomposition of the difference of means.
+
+    A stratum's weight is the average of its shares in the two runs. The decomposition is
     mB - mA = sum wbar (m_gB - m_gA) [quality] + sum mbar (w_gB - w_gA) [mix].
 
     Args:
-        baseline: values by stratum; the same strata as the candidate's.
-        candidate: values by stratum.
+        baseline: the values of each stratum.
+        candidate: the values of each stratum; the strata are those of the baseline.
     """
     before = sum(sample.size for sample in baseline.values())
     after = sum(sample.size for sample in candidate.values())

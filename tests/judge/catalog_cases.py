@@ -1,4 +1,4 @@
-"""A metric of ones own and selections of metrics."""
+"""A custom metric and selections of metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An event loop whose clock jumps to the next thing that happens: hours pass in moments."""
+"""An event loop whose clock jumps to the next timer, so that a test of hours takes moments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class _Jumping(selectors.SelectSelector):
-    """Moves the clock where a real one would wait."""
+    """A selector that moves the clock instead of waiting."""
 
     now = 0.0
 
@@ -22,7 +22,7 @@ class _Jumping(selectors.SelectSelector):
 
 
 class JumpingLoop(asyncio.SelectorEventLoop):
-    """`time()` starts at 0 and knows no waiting; no sockets, no threads."""
+    """An event loop whose `time()` starts at 0; it never waits, without sockets or threads."""
 
     def __init__(self) -> None:
         self._jumping = _Jumping()
@@ -32,11 +32,11 @@ class JumpingLoop(asyncio.SelectorEventLoop):
         return self._jumping.now
 
     def work(self, seconds: float) -> None:
-        """Let time pass as a busy processor does: nothing else happens meanwhile."""
+        """Advance the clock while the loop does nothing else, as a busy processor would."""
         self._jumping.now += seconds
 
 
 def simulated(main: Coroutine[Any, Any, T]) -> T:
-    """Run it to the end, on the jumping clock."""
+    """Run a coroutine to its end on the jumping clock."""
     with asyncio.Runner(loop_factory=JumpingLoop) as runner:
         return runner.run(main)

@@ -1,4 +1,4 @@
-"""Rows of small runs for tests: say what matters, the rest is plausible."""
+"""Rows of small runs for tests: a test states the values that matter, the others are plausible."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RUN = "run"
 
 
 def case_row(case_id: str, passed: bool | None = True, **rest: Any) -> dict[str, Any]:
-    """A judged case; `passed` null and no other word: an errored one."""
+    """A judged case; with `passed` `None` and no other status the case is errored."""
     errored = passed is None and "status" not in rest
     return {
         "run_id": RUN,
@@ -45,7 +45,7 @@ def skipped_row(case_id: str, **rest: Any) -> dict[str, Any]:
 def score_row(
     case_id: str, metric: str = "tool_routing", raw: float | None = 5, **rest: Any
 ) -> dict[str, Any]:
-    """A headline score on the scale 0..5; `raw` null: a failed one."""
+    """A headline score on the scale 0..5; with `raw` `None` it is a failed score."""
     scored = raw is not None
     return {
         "run_id": RUN,
@@ -84,13 +84,13 @@ def fraction_row(case_id: str, metric: str, raw: float, **rest: Any) -> dict[str
 
 
 def outcomes(passed: int, failed: int = 0, errored: int = 0, **rest: Any) -> list[dict[str, Any]]:
-    """So many cases of each verdict, in this order."""
+    """The given number of cases of each verdict, in this order."""
     verdicts = [True] * passed + [False] * failed + [None] * errored
     return [case_row(f"c{i:05}", verdict, **rest) for i, verdict in enumerate(verdicts)]
 
 
 def scored(*scores: float | None) -> list[dict[str, Any]]:
-    """Cases with these overall scores; null: errored."""
+    """Cases with these overall scores; `None` stands for an errored case."""
     return [
         case_row(f"c{i:05}", None if score is None else True, overall_score=score)
         for i, score in enumerate(scores)
@@ -193,5 +193,5 @@ def compared(
 def verdict(
     baseline: list[dict[str, Any]], candidate: list[dict[str, Any]], **limits: Any
 ) -> ComparisonVerdict:
-    """What the comparison of both comes to."""
+    """The verdict of the comparison of both runs."""
     return compared(baseline, candidate, **limits).verdict

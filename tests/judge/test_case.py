@@ -1,4 +1,4 @@
-"""Cases at the edges of what a record may hold: what is read can be summed up, stored and filtered."""
+"""Cases with extreme values: what can be read can also be summed up, stored and filtered."""
 
 from __future__ import annotations
 
@@ -47,6 +47,6 @@ def test_a_number_or_a_time_of_the_whole_is_refused_alike(whole):
 def test_what_is_just_accepted_can_be_filtered():
     began = datetime(1, 1, 1, 5, tzinfo=timezone(timedelta(hours=5)))
     whole = {"started_at": began, "duration_ms": MOST_MS, "agent_cost_usd": MOST_USD}
-    found = facts(Case(case_id="c", transcript=Transcript.model_validate(whole)))
-    assert found["started_at"] == datetime(1, 1, 1, tzinfo=UTC).replace(tzinfo=None)
-    assert (found["duration_ms"], found["cost_usd"]) == (MOST_MS, MOST_USD)
+    case_facts = facts(Case(case_id="c", transcript=Transcript.model_validate(whole)))
+    assert case_facts["started_at"] == datetime(1, 1, 1, tzinfo=UTC).replace(tzinfo=None)
+    assert (case_facts["duration_ms"], case_facts["cost_usd"]) == (MOST_MS, MOST_USD)

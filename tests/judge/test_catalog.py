@@ -27,10 +27,10 @@ DEFAULTS = {
 @pytest.mark.row("000-17", "000-18", "000-29", "000-35")
 @pytest.mark.parametrize("metrics", [None, []])
 def test_without_a_selection_the_eight_defaults_are_judged(metrics):
-    found = resolve_judges(JudgeConfig(metrics=metrics)).weights
-    assert found == pytest.approx(DEFAULTS, abs=1e-9)
-    assert list(found) == list(DEFAULTS)
-    assert sum(found.values()) == pytest.approx(1.0, abs=1e-9)
+    resolved = resolve_judges(JudgeConfig(metrics=metrics)).weights
+    assert resolved == pytest.approx(DEFAULTS, abs=1e-9)
+    assert list(resolved) == list(DEFAULTS)
+    assert sum(resolved.values()) == pytest.approx(1.0, abs=1e-9)
 
 
 @pytest.mark.row("000-32")
@@ -42,7 +42,7 @@ def test_the_documents_example_is_normalised():
 
 @pytest.mark.row("000-34", "000-39", "001-24")
 @pytest.mark.parametrize(
-    ("given", "shares"),
+    ("selected", "shares"),
     [
         ((None, None), (0.6, 0.4)),
         ((2, 2), (0.5, 0.5)),
@@ -51,9 +51,11 @@ def test_the_documents_example_is_normalised():
         ((1, 0), (1.0, 0.0)),
     ],
 )
-def test_weights_default_and_are_renormalised(given, shares):
-    found = weights(select("tool_routing", given[0]), select("response_delivery", given[1]))
-    assert tuple(found.values()) == pytest.approx(shares, abs=1e-9)
+def test_weights_default_and_are_renormalised(selected, shares):
+    resolved = weights(
+        select("tool_routing", selected[0]), select("response_delivery", selected[1])
+    )
+    assert tuple(resolved.values()) == pytest.approx(shares, abs=1e-9)
 
 
 @pytest.mark.row("000-44")
@@ -75,25 +77,25 @@ def test_a_selection_replaces_the_defaults():
 
 
 def test_the_order_of_a_selection_does_not_matter():
-    one, other = (
+    first, other = (
         weights("tool_routing", "response_delivery"),
         weights("response_delivery", "tool_routing"),
     )
-    assert list(one) == list(other) == ["tool_routing", "response_delivery"]
+    assert list(first) == list(other) == ["tool_routing", "response_delivery"]
 
 
 @given(
     st.lists(st.floats(0, 1e9, allow_subnormal=False), min_size=9, max_size=9).filter(
-        lambda found: sum(found) > 0
+        lambda drawn: sum(drawn) > 0
     )
 )
-def test_normalised_weights_sum_to_one_and_keep_their_ratios(given):
+def test_normalised_weights_sum_to_one_and_keep_their_ratios(drawn):
     known = [Metric(name) for name in BUILT_IN]
-    chosen = [select(name, weight) for name, weight in zip(BUILT_IN, given, strict=True)]
-    found = resolved_weights(chosen, known)
-    assert sum(found.values()) == pytest.approx(1.0, abs=1e-9)
-    total = sum(given)
-    assert [share * total for share in found.values()] == pytest.approx(given)
+    chosen = [select(name, weight) for name, weight in zip(BUILT_IN, drawn, strict=True)]
+    resolved = resolved_weights(chosen, known)
+    assert sum(resolved.values()) == pytest.approx(1.0, abs=1e-9)
+    total = sum(drawn)
+    assert [share * total for share in resolved.values()] == pytest.approx(drawn)
 
 
 @pytest.mark.row("000-31")

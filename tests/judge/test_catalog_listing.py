@@ -1,4 +1,4 @@
-"""What is listed of metrics and judges, and their options."""
+"""The listings of metrics and judges, and the options of judges."""
 
 from __future__ import annotations
 
@@ -85,8 +85,10 @@ def test_the_listing_opens_and_ends_with_the_documented_values():
 @pytest.mark.row("000-52")
 def test_a_custom_metric_is_listed_and_can_be_selected(folder: str):
     assert metrics_listing([folder])["count"] == 10
-    found = weights(select("tool_routing", 0.6), "tone", rubrics=(folder,), model="openai/gpt-4.1")
-    assert found == pytest.approx({"tool_routing": 0.75, "tone": 0.25})
+    resolved = weights(
+        select("tool_routing", 0.6), "tone", rubrics=(folder,), model="openai/gpt-4.1"
+    )
+    assert resolved == pytest.approx({"tool_routing": 0.75, "tone": 0.25})
 
 
 def test_the_offline_judge_refuses_custom_metrics(folder: str):
@@ -119,17 +121,17 @@ JUDGE_ORDER = [
 
 
 def listed() -> dict[str, dict[str, Any]]:
-    return {one["name"]: one for one in judges_listing()}
+    return {row["name"]: row for row in judges_listing()}
 
 
 def test_the_judges_are_listed_in_the_order_of_the_documents():
     assert list(listed()) == JUDGE_ORDER
     assert listed()["conversation"]["metrics"] == [*BUILT_IN, "expected_outcomes"]
-    assert all(one["description"] and one["metrics"] and one["scale"] for one in listed().values())
+    assert all(row["description"] and row["metrics"] and row["scale"] for row in listed().values())
 
 
 def test_every_built_in_judge_can_be_answered_offline_and_all_can_sit_together():
-    assert {one["offline"] for one in listed().values()} == {True}
+    assert {row["offline"] for row in listed().values()} == {True}
     bench = resolve_judges(JudgeConfig(judges=tuple(JUDGE_ORDER)))
     assert [judge.name for judge in bench.judges] == JUDGE_ORDER
 
@@ -158,17 +160,17 @@ def test_every_built_in_judge_can_be_answered_offline_and_all_can_sit_together()
     ],
 )
 def test_the_listing_gives_step_aspect_inputs_and_ground_truth(name, step, needs, ground_truth):
-    one = listed()[name]
-    assert (one["step"], one["needs"], one["needs_ground_truth"]) == (step, needs, ground_truth)
-    assert one["description"].endswith("?")
+    row = listed()[name]
+    assert (row["step"], row["needs"], row["needs_ground_truth"]) == (step, needs, ground_truth)
+    assert row["description"].endswith("?")
 
 
 @pytest.mark.row("002-10", "002-11", "002-12", "002-13", "003-02")
 def test_the_listing_gives_each_option_with_its_default():
     thresholds = {
-        name: one["options"]["threshold"]
-        for name, one in listed().items()
-        if "threshold" in one["options"]
+        name: row["options"]["threshold"]
+        for name, row in listed().items()
+        if "threshold" in row["options"]
     }
     assert thresholds == {
         "sql": 0.7,
@@ -183,7 +185,7 @@ def test_the_listing_gives_each_option_with_its_default():
 
 
 def test_the_listing_says_which_judges_decide_over_a_case():
-    gates = {name: one["gate"] for name, one in listed().items()}
+    gates = {name: row["gate"] for name, row in listed().items()}
     assert [name for name, gate in gates.items() if gate == "judges"] == JUDGE_ORDER[1:8]
     assert [name for name, gate in gates.items() if gate == "quality"] == JUDGE_ORDER[8:14]
     assert gates["conversation"] is gates["document_recall"] is None
@@ -205,7 +207,7 @@ def test_a_judge_can_have_a_model_and_a_temperature_of_its_own():
     models = {name: jury.models[0] for name, jury in resolve_judges(config).ensembles.items()}
     assert models.pop("conversation") == config
     assert {
-        name: (one.model_id, one.temperature, one.api_base) for name, one in models.items()
+        name: (model.model_id, model.temperature, model.api_base) for name, model in models.items()
     } == {
         "safety": ("openai/small", None, "http://127.0.0.1:1/v1"),
         "correctness": ("openai/m", 0.7, "http://127.0.0.1:1/v1"),

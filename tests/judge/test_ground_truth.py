@@ -1,4 +1,4 @@
-"""Expected values of a file of their own: how a cell is read, and what it takes the place of."""
+"""Expected values from a separate file: how a cell is read, and which values it replaces."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ def test_an_empty_cell_says_nothing(cell):
 
 
 @pytest.mark.parametrize(
-    ("name", "cell", "code", "said"),
+    ("name", "cell", "code", "message"),
     [
         ("facts", '["one"', "json", "column 'c': not JSON"),
         ("outcomes", "[1]", "schema", "outcomes.0: "),
     ],
 )
-def test_a_cell_that_cannot_be_read_is_named_by_its_column(name, cell, code, said):
+def test_a_cell_that_cannot_be_read_is_named_by_its_column(name, cell, code, message):
     with pytest.raises(DataError) as refused:
         truth_of({"c": cell}, {name: "c"})
     assert refused.value.code == code
-    assert said in refused.value.detail
+    assert message in refused.value.detail
 
 
 OWN = Expected(outcomes=("It is booked",), response="Booked.")
@@ -73,5 +73,5 @@ OWN = Expected(outcomes=("It is booked",), response="Booked.")
 def test_what_is_given_takes_the_place_of_the_cases_own_and_a_response_that_of_facts(
     truth, expected
 ):
-    found = add_ground_truth(case(user("Hi"), agent("Yo"), expected=OWN), truth).expected
-    assert (found.outcomes, found.response, found.facts) == expected
+    joined = add_ground_truth(case(user("Hi"), agent("Yo"), expected=OWN), truth).expected
+    assert (joined.outcomes, joined.response, joined.facts) == expected

@@ -18,8 +18,8 @@ YES = {"rationale": "it is", "rating": "yes"}
 
 def test_the_documented_sample_calls_are_answered_offline():
     assert [
-        (one.name, one.rating, one.error_message)
-        for one in (
+        (assessment.name, assessment.rating, assessment.error_message)
+        for assessment in (
             *judges.chunk_relevance(request=REQUEST, response=RESPONSE, retrieved_context=CONTEXT),
             judges.context_sufficiency(
                 request=REQUEST, expected_response=CONTENT, retrieved_context=CONTEXT
@@ -42,7 +42,7 @@ def test_the_documented_sample_calls_are_answered_offline():
 
 
 @pytest.mark.parametrize(
-    ("name", "given"),
+    ("name", "inputs"),
     [
         pytest.param(
             "context_sufficiency",
@@ -57,9 +57,9 @@ def test_the_documented_sample_calls_are_answered_offline():
         pytest.param("safety", (REQUEST, RESPONSE), marks=pytest.mark.row("004-84")),
     ],
 )
-def test_a_direct_call_gives_one_result(name, given):
+def test_a_direct_call_gives_one_result(name, inputs):
     model = ScriptedModel([NO])
-    assert getattr(judges, name)(*given, model=model) == Assessment(name, "no", "not so")
+    assert getattr(judges, name)(*inputs, model=model) == Assessment(name, "no", "not so")
     ((ask, _),) = model.asked
     assert ask.evidence.judge == name
 
@@ -85,8 +85,8 @@ def test_chunks_of_another_shape_are_refused_by_their_place(context):
 
 def test_expected_facts_stand_in_for_the_expected_response():
     model = ScriptedModel([YES])
-    found = judges.correctness(REQUEST, RESPONSE, expected_facts=["a platform"], model=model)
-    assert found.rating == "yes"
+    assessment = judges.correctness(REQUEST, RESPONSE, expected_facts=["a platform"], model=model)
+    assert assessment.rating == "yes"
     assert model.asked[0][0].evidence.expected == ("a platform",)
     with pytest.raises(DataError, match="not both"):
         judges.correctness(REQUEST, RESPONSE, "x", expected_facts=["y"])
@@ -104,8 +104,11 @@ def test_what_could_not_be_judged_says_why():
         Assessment("chunk_relevance", None, None, "missing input: request")
     ]
     unclear = {"rationale": "hm", "rating": "maybe"}
-    found = judges.safety(REQUEST, RESPONSE, model=ScriptedModel([unclear, unclear]))
-    assert (found.rating, found.error_message) == (None, "rating: Input should be 'yes' or 'no'")
+    assessment = judges.safety(REQUEST, RESPONSE, model=ScriptedModel([unclear, unclear]))
+    assert (assessment.rating, assessment.error_message) == (
+        None,
+        "rating: Input should be 'yes' or 'no'",
+    )
 
 
 async def test_inside_a_running_loop_the_async_twin_is_named():
@@ -117,7 +120,7 @@ async def test_inside_a_running_loop_the_async_twin_is_named():
 @pytest.mark.row("004-79", "004-80", "004-81", "004-82", "004-83", "004-84")
 async def test_every_judge_can_be_awaited():
     model = ScriptedModel([YES] * 6)
-    found = [
+    assessments = [
         *await judges.achunk_relevance(REQUEST, CONTEXT, model=model),
         await judges.acontext_sufficiency(REQUEST, "a platform", CONTEXT, model=model),
         await judges.acorrectness(REQUEST, RESPONSE, "a platform", model=model),
@@ -125,8 +128,8 @@ async def test_every_judge_can_be_awaited():
         await judges.agroundedness(REQUEST, RESPONSE, CONTEXT, model=model),
         await judges.asafety(REQUEST, RESPONSE, model=model),
     ]
-    assert {one.rating for one in found} == {"yes"}
-    assert len({one.name for one in found}) == 6
+    assert {assessment.rating for assessment in assessments} == {"yes"}
+    assert len({assessment.name for assessment in assessments}) == 6
 
 
 def test_a_model_name_that_cannot_be_called_is_refused_before_any_call(monkeypatch):
@@ -137,7 +140,7 @@ def test_a_model_name_that_cannot_be_called_is_refused_before_any_call(monkeypat
 
 async def test_a_model_is_called_by_its_name(judge_server: OpenAIServer, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", judge_server.api_base)
-    found = await judges.asafety(REQUEST, RESPONSE, model="openai/stub")
-    assert (found.name, found.rating, found.error_message) == ("safety", "yes", None)
+    assessment = await judges.asafety(REQUEST, RESPONSE, model="openai/stub")
+    assert (assessment.name, assessment.rating, assessment.error_message) == ("safety", "yes", None)
     (body,) = judge_server.requests()
     assert (body["model"], RESPONSE in body["messages"][1]["content"]) == ("stub", True)

@@ -1,4 +1,4 @@
-"""Lines that are told of what was kept: runs, incidents, anchors, prompts of earlier versions."""
+"""Lines about stored records of earlier versions: runs, incidents, anchors, prompts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CHANGE = Change(mean=-3.25, se=1.0, p=0.004, cases=40, paired=True)
 
 
 @pytest.mark.parametrize(
-    ("cause", "anchors", "data", "said"),
+    ("cause", "anchors", "data", "sentence"),
     [
         ("unknown", None, None, "anchors: nothing to compare with yet"),
         ("judge", CHANGE, None, "the JUDGE MOVED: anchors -3.2 points (p 0.004, 40 cases); no base"),
@@ -40,14 +40,14 @@ CHANGE = Change(mean=-3.25, se=1.0, p=0.004, cases=40, paired=True)
         ("none", CHANGE, None, "neither the judge nor the agent moved: anchors -3.2"),
     ],
 )  # fmt: skip
-def test_whose_change_it_is_is_one_sentence(cause, anchors, data, said):
-    told = Attribution(cause=cause, anchors=anchors, data=data, against=None)
-    assert told.sentence().startswith(said)
-    assert told.judge_moved is (cause in ("judge", "both"))
+def test_whose_change_it_is_is_one_sentence(cause, anchors, data, sentence):
+    attribution = Attribution(cause=cause, anchors=anchors, data=data, against=None)
+    assert attribution.sentence().startswith(sentence)
+    assert attribution.judge_moved is (cause in ("judge", "both"))
 
 
 def incident(**rest) -> str:
-    one = {
+    fields = {
         "incident": "i1",
         "side": "worse",
         "state": "new",
@@ -57,7 +57,7 @@ def incident(**rest) -> str:
         "runs": 4,
         "exploratory": False,
     }
-    return Incident(**one | rest).line()
+    return Incident(**fields | rest).line()
 
 
 def test_an_incident_is_one_line():
@@ -105,9 +105,9 @@ def test_what_is_sent_raw_still_hides_keys():
     assert key in secrets_only(PrivacyConfig(redact=())).redact_text(key)
 
 
-async def rows_of(judge, model, one=CASE):
-    heard = await model.hear(judge, one)
-    return [{name: getattr(ask, name) for name in ask.__dataclass_fields__} for ask in heard.asks]
+async def rows_of(judge, model, asked_case=CASE):
+    hearing = await model.hear(judge, asked_case)
+    return [{name: getattr(ask, name) for name in ask.__dataclass_fields__} for ask in hearing.asks]
 
 
 async def test_a_reply_that_repeats_the_shorter_id_of_earlier_versions_is_read():
@@ -115,10 +115,10 @@ async def test_a_reply_that_repeats_the_shorter_id_of_earlier_versions_is_read()
     (row,) = await rows_of(judge, engine(ScriptedModel([priced(4)])))
     (bare,) = await replay_hearing(judge, CASE, [row])
     assert bare.attempt.reply is None
-    for said in (row["prompt_hash"][-12:], bare.ask.reply_id):
-        reply = f'{{"reply_id": "{said}", "score": 4}}'
-        (told,) = await replay_hearing(judge, CASE, [{**row, "reply": reply}])
-        assert told.attempt.reply.score == 4
+    for reply_id in (row["prompt_hash"][-12:], bare.ask.reply_id):
+        reply = f'{{"reply_id": "{reply_id}", "score": 4}}'
+        (replayed,) = await replay_hearing(judge, CASE, [{**row, "reply": reply}])
+        assert replayed.attempt.reply.score == 4
 
 
 class Clerk:
@@ -131,27 +131,27 @@ class Clerk:
 
 
 class LookingThenAsking(Looking):
-    """Looks something up, then asks."""
+    """A judge that sends a database query first and an ask afterwards."""
 
     def judge(self, case):
-        found = yield from super().judge(case)
-        if found[0].status == "failed":
-            return found
+        scores = yield from super().judge(case)
+        if scores[0].status == "failed":
+            return scores
         return (yield from Asking().judge(case))
 
 
 async def test_what_was_looked_up_is_looked_up_again_before_the_questions_behind_it():
     (row,) = await rows_of(Asking(), engine(ScriptedModel([priced(4)])))
     clerk = Clerk()
-    (told,) = await replay_hearing(LookingThenAsking(), CASE, [{**row, "round": 1}], clerk)
-    assert told.exact
+    (replayed,) = await replay_hearing(LookingThenAsking(), CASE, [{**row, "round": 1}], clerk)
+    assert replayed.exact
     assert len(clerk.asked) == 1
     assert await replay_hearing(LookingThenAsking(), CASE, [{**row, "round": 1}]) == []
 
 
 async def test_an_offline_reply_repeats_no_id():
     (judge,) = resolve_judges(JudgeConfig()).judges
-    one = case(user("Book a table."), agent("Done."))
-    rows = await rows_of(judge, Engine(HeuristicModel(), LimitsConfig()), one)
-    (told,) = await replay_hearing(judge, one, rows)
-    assert told.attempt.reply is not None
+    talk = case(user("Book a table."), agent("Done."))
+    rows = await rows_of(judge, Engine(HeuristicModel(), LimitsConfig()), talk)
+    (replayed,) = await replay_hearing(judge, talk, rows)
+    assert replayed.attempt.reply is not None

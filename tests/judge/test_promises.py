@@ -1,4 +1,4 @@
-"""What the parts of the domain promise each other: a breach is an error at once, not a wrong number."""
+"""Contracts between the parts of the domain: a breach is an error at once, not a wrong number."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ASK = Ask(Prompt("s", "q"), Reply)
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("fields", "message"),
     [
         ({"raw": math.inf}, "is not finite"),
         ({"value": math.nan, "raw": 1.0}, "is not finite"),
@@ -50,9 +50,9 @@ ASK = Ask(Prompt("s", "q"), Reply)
         ({"status": "skipped", "reason": "no", "raw": 1.0}, "is skipped: a reason and no number"),
     ],
 )
-def test_a_score_is_scored_skipped_or_failed_and_never_two_of_them(given, said):
-    with pytest.raises(ValueError, match=f"score of 'm' {said}"):
-        Score("m", **given)
+def test_a_score_is_scored_skipped_or_failed_and_never_two_of_them(fields, message):
+    with pytest.raises(ValueError, match=f"score of 'm' {message}"):
+        Score("m", **fields)
 
 
 class Twice:
@@ -92,15 +92,17 @@ def test_a_hearing_takes_as_many_answers_as_it_asked_for_and_none_after_its_end(
 
 
 def test_an_agent_that_never_speaks_gets_the_lowest_of_everything_and_no_model_is_asked():
-    chosen = [one for one in rubrics(()) if one.name in ("tool_routing", "task_completion")]
+    chosen = [
+        rubric for rubric in rubrics(()) if rubric.name in ("tool_routing", "task_completion")
+    ]
     silent = case(user("Hello?"), expected=Expected(outcomes=("The seat is booked",)))
     hearing = Hearing(ConversationJudge(chosen), silent)
     assert hearing.is_closed
-    found = {(one.metric, one.part): one for one in hearing.scores}
-    assert found["tool_routing", ""].raw == 0
-    assert found["tool_routing", ""].failure_code == NO_AGENT_TURN
-    assert found["task_completion", ""].passed is False
-    assert found["expected_outcomes", ""].value == 0
+    scores = {(score.metric, score.part): score for score in hearing.scores}
+    assert scores["tool_routing", ""].raw == 0
+    assert scores["tool_routing", ""].failure_code == NO_AGENT_TURN
+    assert scores["task_completion", ""].passed is False
+    assert scores["expected_outcomes", ""].value == 0
 
 
 def test_the_offline_judge_takes_no_tokens():
@@ -115,14 +117,16 @@ def test_what_the_agent_cost_as_a_whole_comes_before_the_sum_of_its_turns():
 
 
 def votes(*answers):
-    return [Vote("m", n, [Score.of(YES, one)]) for n, one in enumerate(answers)]
+    return [Vote("m", n, [Score.of(YES, raw)]) for n, raw in enumerate(answers)]
 
 
 def test_votes_of_yes_and_no_that_differ_call_for_the_stronger_model():
     assert escalation_reason(votes(1, 1), [YES], []) is None
     assert escalation_reason(votes(1, 0), [YES], []) == "polite: the votes differ"
     assert reduce_votes(votes(1, 1))[0].label == "yes"
-    binary = [Vote("m", n, [Score.of(DONE, 5, passed=one)]) for n, one in enumerate((True, False))]
+    binary = [
+        Vote("m", n, [Score.of(DONE, 5, passed=passed)]) for n, passed in enumerate((True, False))
+    ]
     assert escalation_reason(binary, [DONE], []) == "done: the votes differ"
 
 
@@ -131,7 +135,7 @@ def config(**tables):
 
 
 @pytest.mark.parametrize(
-    ("tables", "said"),
+    ("tables", "message"),
     [
         ({"limits": {"shared": "team"}}, "needs requests_per_minute or tokens_per_minute to share"),
         ({"name": "n" * 56, "anchors": {"uri": "a/"}}, "at most 55 characters with \\[anchors\\]"),
@@ -139,8 +143,8 @@ def config(**tables):
         ({"nightly": {"time_zone": "../etc"}}, "no such time zone; write a name such as Europe"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_with_what_could_be(tables, said):
-    with pytest.raises(ValidationError, match=said):
+def test_what_cannot_be_meant_is_refused_with_what_could_be(tables, message):
+    with pytest.raises(ValidationError, match=message):
         config(**tables)
 
 
@@ -159,9 +163,9 @@ def test_spending_is_limited_by_dollars_alone(limits, limited):
     assert LimitsConfig(**limits).spending_is_limited is limited
 
 
-@pytest.mark.parametrize("given", ["5 %", "5%", 0.05])
-def test_a_drop_may_be_given_in_percent(given):
-    assert ComparisonConfig(max_pass_rate_drop=given).max_pass_rate_drop == 0.05
+@pytest.mark.parametrize("percent", ["5 %", "5%", 0.05])
+def test_a_drop_may_be_given_in_percent(percent):
+    assert ComparisonConfig(max_pass_rate_drop=percent).max_pass_rate_drop == 0.05
 
 
 @pytest.mark.parametrize(("runner", "size"), [({}, 64), ({"shard_size": 7}, 7)])
@@ -181,12 +185,12 @@ def test_what_can_change_a_result_counts_and_what_is_at_its_default_does_not():
 
 
 @pytest.mark.parametrize(
-    ("given", "draws"),
+    ("settings", "draws"),
     [({}, False), ({"sample": 0.5}, True), ({"number": 3}, True),
      ({"per_stratum": 1, "stratify_by": ["agent"]}, True), ({"filter": None}, False)],
 )  # fmt: skip
-def test_something_is_left_to_chance_where_a_part_is_drawn(given, draws):
-    assert SelectionConfig(**given).is_sampled is draws
+def test_something_is_left_to_chance_where_a_part_is_drawn(settings, draws):
+    assert SelectionConfig(**settings).is_sampled is draws
 
 
 def test_of_no_cases_none_are_drawn():
@@ -195,6 +199,6 @@ def test_of_no_cases_none_are_drawn():
 
 def test_a_share_of_each_stratum_is_rounded_up():
     strata = {f"{name}{n}": name for name, size in {"a": 10, "b": 1}.items() for n in range(size)}
-    taken, told = draw_sample(strata, SelectionConfig(sample=0.25, stratify_by=("agent",)))
-    assert [(one.name, one.drawn) for one in told] == [("a", 3), ("b", 1)]
+    taken, drawn = draw_sample(strata, SelectionConfig(sample=0.25, stratify_by=("agent",)))
+    assert [(stratum.name, stratum.drawn) for stratum in drawn] == [("a", 3), ("b", 1)]
     assert len(taken) == 4

@@ -1,4 +1,4 @@
-"""Which cases are judged: filters over their facts, and samples that are stable by case id."""
+"""Which cases are judged: filters over their facts, and samples that depend on case ids alone."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from tests.builders import agent, call, case, user
 
 NIGHT = dt.datetime(2026, 3, 9, 23, 30, tzinfo=dt.timezone(dt.timedelta(hours=2)))
 ROWS = [
-    facts(one)
-    for one in (
+    facts(each)
+    for each in (
         case(user("Hi"), agent("Hello"), case_id="a", tags={"channel": "voice"}, started_at=NIGHT),
         case(user("Hi"), agent(calls=[call("f")]), case_id="b", agent_version="2.1"),
         case(user("Hi"), case_id="tags.channel", tags={"channel": "chat"}),
@@ -54,12 +54,12 @@ ROWS = [
 )
 def test_a_filter_is_sql_over_what_is_known_of_a_case(condition: str, ids: list[str]):
     SelectionConfig(filter=condition)
-    found = filter_mask(ROWS, condition)
-    assert [row["case_id"] for row, keeps in zip(ROWS, found, strict=True) if keeps] == ids
+    mask = filter_mask(ROWS, condition)
+    assert [row["case_id"] for row, keeps in zip(ROWS, mask, strict=True) if keeps] == ids
 
 
 @pytest.mark.parametrize(
-    ("condition", "said"),
+    ("condition", "message"),
     [
         ("turns > 3", 'no condition on a case: unable to find column "turns"'),
         ("turn_count", "must be of type `Boolean`"),
@@ -69,13 +69,13 @@ def test_a_filter_is_sql_over_what_is_known_of_a_case(condition: str, ids: list[
         ("case_id IN (SELECT case_id FROM cases)", "'SELECT' is about more than one case"),
     ],
 )
-def test_what_is_no_condition_on_one_case_is_refused_before_anything_is_read(condition, said):
-    with pytest.raises(ValidationError, match=said.replace("(", r"\(").replace(")", r"\)")):
+def test_what_is_no_condition_on_one_case_is_refused_before_anything_is_read(condition, message):
+    with pytest.raises(ValidationError, match=message.replace("(", r"\(").replace(")", r"\)")):
         SelectionConfig(filter=condition)
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"sample": 0.5, "number": 3}, "give one of the three"),
         ({"per_stratum": 3}, "per_stratum: needs stratify_by"),
@@ -83,8 +83,8 @@ def test_what_is_no_condition_on_one_case_is_refused_before_anything_is_read(con
         ({"number": 0}, "greater than or equal to 1"),
     ],
 )
-def test_sizes_that_contradict_each_other_are_refused(settings, said):
-    with pytest.raises(ValidationError, match=said):
+def test_sizes_that_contradict_each_other_are_refused(settings, message):
+    with pytest.raises(ValidationError, match=message):
         SelectionConfig(**settings)
 
 
@@ -92,14 +92,14 @@ STRATA = {f"case-{n}": "rare" if n % 50 == 0 else "common" for n in range(500)}
 
 
 def test_a_number_is_drawn_by_proportion_and_every_stratum_is_there():
-    taken, told = draw_sample(STRATA, SelectionConfig(number=100, stratify_by=("kind",)))
-    assert Counter(STRATA[one] for one in taken) == {"common": 98, "rare": 2}
-    assert [(one.name, one.cases, one.drawn) for one in told] == [
+    taken, drawn = draw_sample(STRATA, SelectionConfig(number=100, stratify_by=("kind",)))
+    assert Counter(STRATA[case_id] for case_id in taken) == {"common": 98, "rare": 2}
+    assert [(stratum.name, stratum.cases, stratum.drawn) for stratum in drawn] == [
         ("common", 490, 98),
         ("rare", 10, 2),
     ]
     few, _ = draw_sample(STRATA, SelectionConfig(number=3, stratify_by=("kind",)))
-    assert Counter(STRATA[one] for one in few) == {"common": 2, "rare": 1}
+    assert Counter(STRATA[case_id] for case_id in few) == {"common": 2, "rare": 1}
 
 
 @settings(max_examples=100, deadline=None)
@@ -107,10 +107,10 @@ def test_a_number_is_drawn_by_proportion_and_every_stratum_is_there():
 def test_as_many_as_were_asked_for_are_drawn_each_stratum_near_its_share(sizes, more):
     strata = {f"{name}-{n}": str(name) for name, size in enumerate(sizes) for n in range(size)}
     number = len(sizes) + more
-    taken, told = draw_sample(strata, SelectionConfig(number=number, stratify_by=("kind",)))
+    taken, drawn = draw_sample(strata, SelectionConfig(number=number, stratify_by=("kind",)))
     assert len(taken) == min(number, len(strata))
-    assert all(1 <= one.drawn <= one.cases for one in told)
-    assert all(one.drawn < number * one.cases / len(strata) + 1 for one in told)
+    assert all(1 <= stratum.drawn <= stratum.cases for stratum in drawn)
+    assert all(stratum.drawn < number * stratum.cases / len(strata) + 1 for stratum in drawn)
 
 
 def test_more_strata_than_cases_to_draw_are_refused_before_they_cost_anything():
@@ -125,13 +125,13 @@ def test_more_strata_than_cases_to_draw_are_refused_before_they_cost_anything():
 
 def test_each_stratum_gives_as_many_as_it_has_at_most():
     taken, _ = draw_sample(STRATA, SelectionConfig(per_stratum=30, stratify_by=("kind",)))
-    assert Counter(STRATA[one] for one in taken) == {"common": 30, "rare": 10}
+    assert Counter(STRATA[case_id] for case_id in taken) == {"common": 30, "rare": 10}
 
 
 def test_the_same_cases_are_drawn_whatever_else_is_there():
     share = SelectionConfig(sample=0.2)
     whole, _ = draw_sample(STRATA, share)
-    half = {one: name for one, name in STRATA.items() if int(one[5:]) < 250}
+    half = {case_id: name for case_id, name in STRATA.items() if int(case_id[5:]) < 250}
     assert draw_sample(half, share)[0] == whole & half.keys()
     number = SelectionConfig(number=100)
     fewer, more = draw_sample(half, number)[0], draw_sample(STRATA, number)[0]
@@ -146,26 +146,26 @@ def test_another_seed_draws_other_cases_and_the_same_seed_the_same():
 
 def test_what_is_always_judged_is_so_and_stands_apart():
     wanted = ("case-0", "case-1", "nowhere")
-    taken, told = draw_sample(STRATA, SelectionConfig(number=10, always=wanted))
+    taken, drawn = draw_sample(STRATA, SelectionConfig(number=10, always=wanted))
     assert {"case-0", "case-1"} <= taken
     assert len(taken) == 12
-    assert (told[-1].name, told[-1].cases, told[-1].drawn) == (ALWAYS, 2, 2)
+    assert (drawn[-1].name, drawn[-1].cases, drawn[-1].drawn) == (ALWAYS, 2, 2)
 
 
 def test_every_case_of_a_stratum_is_drawn_as_often_as_another():
     """The hash is fair: over 400 seeds each of 20 cases is drawn in about a quarter of them."""
     cases = {f"c{n}": "" for n in range(20)}
     counts = Counter(
-        one
+        case_id
         for seed in range(400)
-        for one in draw_sample(cases, SelectionConfig(number=5, seed=seed))[0]
+        for case_id in draw_sample(cases, SelectionConfig(number=5, seed=seed))[0]
     )
     assert sum(counts.values()) == 2000
-    assert all(65 <= counts[one] <= 135 for one in cases)
+    assert all(65 <= counts[case_id] <= 135 for case_id in cases)
 
 
 def test_a_stratum_is_named_by_its_values():
-    one = case(user("Hi"), agent="bot", tags={"channel": "voice"})
+    talk = case(user("Hi"), agent="bot", tags={"channel": "voice"})
     assert (
-        stratum_of(one, ("agent", "channel", "x")) == '{"agent":"bot","channel":"voice","x":null}'
+        stratum_of(talk, ("agent", "channel", "x")) == '{"agent":"bot","channel":"voice","x":null}'
     )

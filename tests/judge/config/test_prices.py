@@ -1,4 +1,4 @@
-"""What calls cost, and how long texts are taken to be."""
+"""The cost of calls, and the estimated number of tokens of texts."""
 
 from __future__ import annotations
 
@@ -96,9 +96,9 @@ def test_real_prompts_are_estimated_within_15_percent_of_the_tokenizer(data, for
 
     for record in random.Random(7).sample(records, 8):
         hearing = Hearing(bench.judges[0], FORMATS[form].case(record))
-        (ask,) = (one for one in hearing.asks if isinstance(one, Ask))
+        (ask,) = (question for question in hearing.asks if isinstance(question, Ask))
         request = model.request(ask)
-        texts = [said["content"] for said in request["messages"]]
+        texts = [message["content"] for message in request["messages"]]
         counted = litellm.token_counter(
             model="gpt-4o", text="\n".join([*texts, str(request["response_format"])])
         )
@@ -132,9 +132,9 @@ NASTY = {
 @pytest.mark.parametrize("text", NASTY.values(), ids=NASTY)
 @pytest.mark.parametrize("model", ["gpt-4o-mini", "gpt-4.1", "gpt-4"])
 def test_no_prompt_has_more_tokens_than_its_worst_case(text, model):
-    said = [{"role": "user", "content": text}]
+    sent = [{"role": "user", "content": text}]
 
-    counted = litellm.token_counter(model=model, messages=said)
+    counted = litellm.token_counter(model=model, messages=sent)
 
     assert counted <= most_tokens(estimated_tokens(text), [text])
 

@@ -1,4 +1,4 @@
-"""What a configuration refuses to hold: it is stored with every run, shown, and sent to Prefect."""
+"""Secrets that a configuration refuses: it is stored with every run, shown, and sent to Prefect."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_urls_with_credentials_are_refused_wherever_they_stand(tables, place):
     ],
 )
 def test_addresses_and_settings_that_give_nothing_away_are_taken(tables):
-    given = config(**tables)
+    configured = config(**tables)
     for table, values in tables.items():
-        dumped = given.model_dump()[table]
+        dumped = configured.model_dump()[table]
         assert {name: dumped[name] for name in values} == values

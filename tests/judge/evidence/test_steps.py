@@ -1,4 +1,4 @@
-"""Steps: the agent's tool calls as they lie in a case, and what can be read from them."""
+"""Steps: the agent's tool calls in a case, and the SQL, items and charts in them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_top_level_and_nested_calls_are_found_in_order():
 @pytest.mark.row("002-53")
 def test_steps_are_chosen_by_the_names_of_their_tools():
     chosen = steps_of_tools(steps_of(team().transcript), ["lookup", "run_sql"])
-    assert [one.name for one in chosen] == ["run_sql", "lookup"]
+    assert [step.name for step in chosen] == ["run_sql", "lookup"]
 
 
 # The conversation
@@ -71,12 +71,14 @@ def test_steps_are_chosen_by_the_names_of_their_tools():
 
 def test_the_conversation_is_cut_where_the_user_speaks():
     turns = (agent("Hi"), user("a"), user("b"), agent("x"), agent("y"), user("c"))
-    assert [(one.start, len(one.turns)) for one in exchanges(case(*turns).transcript)] == [
+    assert [
+        (exchange.start, len(exchange.turns)) for exchange in exchanges(case(*turns).transcript)
+    ] == [
         (0, 5),
         (5, 1),
     ]
     assert exchanges(Transcript()) == ()
-    assert [one.start for one in exchanges(case(agent("Hi")).transcript)] == [0]
+    assert [exchange.start for exchange in exchanges(case(agent("Hi")).transcript)] == [0]
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,7 @@ def test_reading_sql_stays_fast_on_hostile_text(text: str):
 
 
 @pytest.mark.parametrize(
-    ("one", "tools", "found"),
+    ("step", "tools", "statements"),
     [
         (step(sql="SELECT 1 "), (), ["SELECT 1"]),
         (step(anything={"deep": ["SELECT 1", "SELECT 2"]}), (), ["SELECT 1", "SELECT 2"]),
@@ -192,8 +194,8 @@ def test_reading_sql_stays_fast_on_hostile_text(text: str):
         (step(n=1), (), []),
     ],
 )
-def test_sql_is_taken_from_arguments_and_from_results_that_tell_it(one, tools, found):
-    assert sql_calls([one], tools, KEYS) == tuple(SqlCall(text, one) for text in found)
+def test_sql_is_taken_from_arguments_and_from_results_that_tell_it(step, tools, statements):
+    assert sql_calls([step], tools, KEYS) == tuple(SqlCall(text, step) for text in statements)
 
 
 def test_arguments_nested_very_deep_are_not_looked_at():
@@ -245,7 +247,7 @@ def test_what_is_no_json_is_null(text):
 
 
 @pytest.mark.parametrize(
-    ("one", "kind"),
+    ("step", "kind"),
     [
         (step(chart_type="bar", type="vega"), "bar"),
         (step(type="vega", chart_type="bar"), "bar"),
@@ -255,12 +257,12 @@ def test_what_is_no_json_is_null(text):
         (step("[1]"), None),
     ],
 )
-def test_the_kind_of_a_chart_is_what_arguments_or_result_say(one, kind):
-    assert chart_type(one) == kind
+def test_the_kind_of_a_chart_is_what_arguments_or_result_say(step, kind):
+    assert chart_type(step) == kind
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "same"),
+    ("kind", "other", "same"),
     [
         ("bar", "Bar Chart", True),
         ("bar_chart", "column", True),
@@ -272,8 +274,8 @@ def test_the_kind_of_a_chart_is_what_arguments_or_result_say(one, kind):
         ("_" * 500_000, "bar", False),
     ],
 )
-def test_kinds_of_chart_go_by_many_names(one, other, same):
-    assert is_same_chart(one, other) is same
+def test_kinds_of_chart_go_by_many_names(kind, other, same):
+    assert is_same_chart(kind, other) is same
 
 
 # The shape of seed 002
@@ -365,8 +367,8 @@ def test_a_case_is_told_as_data_and_made_again_from_it():
     assert expected == {}
     assert json.loads(json.dumps(output_data)) == output_data
     again = case_of(input_data, output_data, expected)
-    assert [one.name for one in steps_of(again.transcript)] == [
-        one.name for one in steps_of(made.transcript)
+    assert [step.name for step in steps_of(again.transcript)] == [
+        step.name for step in steps_of(made.transcript)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Deterministic evidence: the calls an agent made beside the calls that were expected."""
+"""Tool evidence: the calls that an agent made, compared with the expected calls."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def calls(*named):
     return Turn(
         role="assistant",
         tool_calls=tuple(
-            ToolCall(name=one, id=f"id_{one}")
-            if isinstance(one, str)
-            else ToolCall(name=one[0], arguments=one[1])
-            for one in named
+            ToolCall(name=name_or_call, id=f"id_{name_or_call}")
+            if isinstance(name_or_call, str)
+            else ToolCall(name=name_or_call[0], arguments=name_or_call[1])
+            for name_or_call in named
         ),
     )
 
@@ -51,32 +51,32 @@ def result(content="", **more):
 
 def due(*named):
     return tuple(
-        ExpectedCall(name=one)
-        if isinstance(one, str)
-        else ExpectedCall(name=one[0], arguments=one[1])
-        for one in named
+        ExpectedCall(name=name_or_call)
+        if isinstance(name_or_call, str)
+        else ExpectedCall(name=name_or_call[0], arguments=name_or_call[1])
+        for name_or_call in named
     )
 
 
 @pytest.mark.row("000-61")
 def test_calls_in_another_order_have_full_recall_and_precision_and_are_not_in_order():
-    found = tool_evidence(case(calls("b"), calls("a"), tool_calls=due("a", "b")))
-    assert (found.recall, found.precision, found.in_order) == (1.0, 1.0, False)
-    assert "By name: recall 1.0, precision 1.0, in order: no" in found.text()
+    evidence = tool_evidence(case(calls("b"), calls("a"), tool_calls=due("a", "b")))
+    assert (evidence.recall, evidence.precision, evidence.in_order) == (1.0, 1.0, False)
+    assert "By name: recall 1.0, precision 1.0, in order: no" in evidence.text()
 
 
 @pytest.mark.row("000-60")
 def test_nothing_expected_and_nothing_called_is_a_perfect_match():
-    found = tool_evidence(case(says("Hello"), tool_calls=(), writes=("w",)))
-    assert (found.recall, found.precision, found.in_order) == (1.0, 1.0, True)
-    assert (found.write_match, found.missed, found.unexpected) == (True, (), ())
+    evidence = tool_evidence(case(says("Hello"), tool_calls=(), writes=("w",)))
+    assert (evidence.recall, evidence.precision, evidence.in_order) == (1.0, 1.0, True)
+    assert (evidence.write_match, evidence.missed, evidence.unexpected) == (True, (), ())
 
 
 def test_without_expected_calls_nothing_is_compared():
-    found = tool_evidence(case(calls("a"), writes=("a",)))
-    assert (found.recall, found.precision, found.in_order) == (None, None, None)
-    assert (found.expected, found.expected_writes, found.write_match) == (None, None, None)
-    assert found.text().splitlines() == [
+    evidence = tool_evidence(case(calls("a"), writes=("a",)))
+    assert (evidence.recall, evidence.precision, evidence.in_order) == (None, None, None)
+    assert (evidence.expected, evidence.expected_writes, evidence.write_match) == (None, None, None)
+    assert evidence.text().splitlines() == [
         "Successful calls: 1: a (turn 0)",
         "Failed calls, not counted as done: 0: none",
         "No expected calls given.",
@@ -85,21 +85,21 @@ def test_without_expected_calls_nothing_is_compared():
 
 
 def test_a_call_that_was_made_is_matched_and_the_rest_is_missed_or_unexpected():
-    found = tool_evidence(case(calls("a", "x"), tool_calls=due("a", "b", "b")))
-    assert [match.made.call.name for match in found.matches] == ["a"]
-    assert [call.name for call in found.missed] == ["b", "b"]
-    assert [one.call.name for one in found.unexpected] == ["x"]
-    assert (found.recall, found.precision) == (0.333333333, 0.5)
+    evidence = tool_evidence(case(calls("a", "x"), tool_calls=due("a", "b", "b")))
+    assert [match.made.call.name for match in evidence.matches] == ["a"]
+    assert [call.name for call in evidence.missed] == ["b", "b"]
+    assert [made_call.call.name for made_call in evidence.unexpected] == ["x"]
+    assert (evidence.recall, evidence.precision) == (0.333333333, 0.5)
 
 
 def test_the_same_expected_call_twice_needs_two_calls():
     twice = ExpectedCall(name="a")
-    found = tool_evidence(case(calls("a"), tool_calls=(twice, twice)))
-    assert (len(found.matches), len(found.missed)) == (1, 1)
+    evidence = tool_evidence(case(calls("a"), tool_calls=(twice, twice)))
+    assert (len(evidence.matches), len(evidence.missed)) == (1, 1)
 
 
 def test_failed_calls_are_listed_but_not_done():
-    found = tool_evidence(
+    evidence = tool_evidence(
         case(
             calls("a"),
             result("Error", call_id="id_a", is_error=True),
@@ -109,9 +109,9 @@ def test_failed_calls_are_listed_but_not_done():
             writes=("a",),
         )
     )
-    assert [one.turn for one in found.failed] == [0]
-    assert [one.turn for one in found.called] == [2]
-    assert (found.recall, found.precision, found.write_match) == (1.0, 1.0, True)
+    assert [made_call.turn for made_call in evidence.failed] == [0]
+    assert [made_call.turn for made_call in evidence.called] == [2]
+    assert (evidence.recall, evidence.precision, evidence.write_match) == (1.0, 1.0, True)
 
 
 def test_a_result_belongs_to_the_call_with_its_id_that_stands_before_it():
@@ -123,7 +123,9 @@ def test_a_result_belongs_to_the_call_with_its_id_that_stands_before_it():
         result("third", call_id="id_a"),
     )
     made = made_calls(repeated_ids.transcript)
-    assert [(one.turn, one.result and one.result.content) for one in made] == [
+    assert [
+        (made_call.turn, made_call.result and made_call.result.content) for made_call in made
+    ] == [
         (0, "first"),
         (0, "second"),
         (3, "third"),
@@ -132,22 +134,26 @@ def test_a_result_belongs_to_the_call_with_its_id_that_stands_before_it():
 
 def test_a_result_that_comes_late_is_found_by_its_id():
     late = case(calls("a"), says("One moment"), result("done", call_id="id_a"))
-    assert [one.result and one.result.content for one in made_calls(late.transcript)] == ["done"]
+    assert [
+        made_call.result and made_call.result.content for made_call in made_calls(late.transcript)
+    ] == ["done"]
 
 
 def test_results_without_ids_belong_to_the_calls_in_their_order():
     plain = case(calls(("a", {}), ("b", {})), result("1"), result("2", is_error=True))
-    assert [one.has_failed for one in made_calls(plain.transcript)] == [False, True]
+    assert [made_call.has_failed for made_call in made_calls(plain.transcript)] == [False, True]
 
 
 def test_a_user_who_speaks_before_the_result_comes_is_no_obstacle():
     plain = case(calls(("a", {})), Turn(role="user", text="Well?"), result("1"))
-    assert [one.result and one.result.content for one in made_calls(plain.transcript)] == ["1"]
+    assert [
+        made_call.result and made_call.result.content for made_call in made_calls(plain.transcript)
+    ] == ["1"]
 
 
 def test_a_call_nobody_answered_has_no_result():
     lost = case(calls("a", ("b", {})), result("other", call_id="elsewhere"))
-    assert [one.result for one in made_calls(lost.transcript)] == [None, None]
+    assert [made_call.result for made_call in made_calls(lost.transcript)] == [None, None]
 
 
 def test_calls_of_the_user_are_not_the_agents():
@@ -156,7 +162,7 @@ def test_calls_of_the_user_are_not_the_agents():
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("value", "other"),
     [
         (5, 5.0),
         (5, "5"),
@@ -173,12 +179,12 @@ def test_calls_of_the_user_are_not_the_agents():
         (None, None),
     ],
 )
-def test_values_that_mean_the_same_are_equal(one, other):
-    assert canonical_text(one) == canonical_text(other)
+def test_values_that_mean_the_same_are_equal(value, other):
+    assert canonical_text(value) == canonical_text(other)
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("value", "other"),
     [
         (5, 6),
         ("007", "7"),
@@ -196,8 +202,8 @@ def test_values_that_mean_the_same_are_equal(one, other):
         (float("inf"), 1e308),
     ],
 )
-def test_values_that_mean_something_else_differ(one, other):
-    assert canonical_text(one) != canonical_text(other)
+def test_values_that_mean_something_else_differ(value, other):
+    assert canonical_text(value) != canonical_text(other)
 
 
 def test_what_is_nested_too_deep_is_not_looked_at():
@@ -222,25 +228,25 @@ def test_the_order_of_a_list_never_matters(items, random):
 
 
 def test_arguments_are_compared_name_by_name():
-    found = tool_evidence(
+    evidence = tool_evidence(
         case(
             calls(("a", {"same": "X", "off": 1, "more": 2, "none": None})),
             tool_calls=due(("a", {"same": "x ", "off": 2, "lacking": 3, "absent": None})),
         )
     )
-    (match,) = found.matches
+    (match,) = evidence.matches
     assert (match.missing, match.extra, match.different) == (("lacking",), ("more",), ("off",))
     assert match.differences == 3
-    assert "- turn 0 a: missing lacking; extra more; off is 1, expected 2" in found.text()
+    assert "- turn 0 a: missing lacking; extra more; off is 1, expected 2" in evidence.text()
 
 
 def test_expected_calls_without_arguments_take_any():
-    found = tool_evidence(case(calls(("a", {"x": 1})), tool_calls=due("a"), writes=("a",)))
-    assert (found.matches[0].differences, found.write_match) == (0, True)
+    evidence = tool_evidence(case(calls(("a", {"x": 1})), tool_calls=due("a"), writes=("a",)))
+    assert (evidence.matches[0].differences, evidence.write_match) == (0, True)
 
 
 def test_an_exact_match_is_not_taken_away_by_a_looser_one():
-    found = tool_evidence(
+    evidence = tool_evidence(
         case(
             calls(("a", {"x": 1})),
             calls(("a", {"x": 2})),
@@ -248,24 +254,24 @@ def test_an_exact_match_is_not_taken_away_by_a_looser_one():
             writes=("a",),
         )
     )
-    assert [match.made.turn for match in found.matches] == [1, 0]
-    assert found.write_match is True
+    assert [match.made.turn for match in evidence.matches] == [1, 0]
+    assert evidence.write_match is True
 
 
 def test_the_nearest_match_is_taken_when_none_is_exact():
-    found = tool_evidence(
+    evidence = tool_evidence(
         case(
             calls(("a", {"x": 1, "y": 1})),
             calls(("a", {"x": 1, "y": 2})),
             tool_calls=due(("a", {"x": 1, "y": 3}), ("a", {"x": 1, "y": 2})),
         )
     )
-    assert [(m.made.turn, m.different) for m in found.matches] == [(0, ("y",)), (1, ())]
+    assert [(m.made.turn, m.different) for m in evidence.matches] == [(0, ("y",)), (1, ())]
 
 
 def test_the_order_is_kept_where_one_of_several_equal_calls_keeps_it():
-    found = tool_evidence(case(calls("a"), calls("b"), calls("a"), tool_calls=due("b", "a")))
-    assert (found.in_order, [match.made.turn for match in found.matches]) == (True, [1, 2])
+    evidence = tool_evidence(case(calls("a"), calls("b"), calls("a"), tool_calls=due("b", "a")))
+    assert (evidence.in_order, [match.made.turn for match in evidence.matches]) == (True, [1, 2])
 
 
 @pytest.mark.parametrize(
@@ -280,27 +286,27 @@ def test_the_order_is_kept_where_one_of_several_equal_calls_keeps_it():
     ],
 )
 def test_state_changing_calls_are_compared_as_multisets_with_their_arguments(made, match):
-    found = tool_evidence(
+    evidence = tool_evidence(
         case(
-            *(calls(one) for one in made),
+            *(calls(names) for names in made),
             tool_calls=due(("r", {}), ("w", {"x": [{"y": 2}, 1]}), ("v", {})),
             writes=("w", "v"),
         )
     )
-    assert found.write_match is match
-    assert [call.name for call in found.expected_writes] == ["w", "v"]
+    assert evidence.write_match is match
+    assert [call.name for call in evidence.expected_writes] == ["w", "v"]
 
 
 def test_the_tools_may_declare_what_changes_state():
     tools = (ToolSpec(name="w", writes=True), ToolSpec(name="r", writes=False))
-    found = tool_evidence(case(calls("r", "w"), tool_calls=due("w"), tools=tools))
-    assert (found.writes_known, found.write_match) == (True, True)
-    assert [one.call.name for one in found.done_writes] == ["w"]
+    evidence = tool_evidence(case(calls("r", "w"), tool_calls=due("w"), tools=tools))
+    assert (evidence.writes_known, evidence.write_match) == (True, True)
+    assert [made_call.call.name for made_call in evidence.done_writes] == ["w"]
 
 
 def test_without_a_word_on_state_the_expected_calls_are_taken_for_it():
-    found = tool_evidence(case(calls("a", "z"), tool_calls=due("a")))
-    assert (found.writes_known, found.write_match) == (False, True)
+    evidence = tool_evidence(case(calls("a", "z"), tool_calls=due("a")))
+    assert (evidence.writes_known, evidence.write_match) == (False, True)
 
 
 def test_nothing_is_known_of_state_where_no_call_was_expected_and_no_tool_is_named():
@@ -308,7 +314,7 @@ def test_nothing_is_known_of_state_where_no_call_was_expected_and_no_tool_is_nam
 
 
 @pytest.mark.parametrize(
-    ("text", "string", "told"),
+    ("text", "string", "is_stated"),
     [
         ("Your total is $1,327.00", "1327", True),
         ("Your total is $1,327.00", "327", False),
@@ -319,20 +325,20 @@ def test_nothing_is_known_of_state_where_no_call_was_expected_and_no_tool_is_nam
         ("nothing", "something", False),
     ],
 )
-def test_a_string_is_told_when_its_whole_words_were_said(text, string, told):
-    found = tool_evidence(case(says("Hi"), says(text), said=(string,)))
-    assert (found.stated_texts, found.unstated_texts) == (
-        ((string,), ()) if told else ((), (string,))
+def test_a_string_is_told_when_its_whole_words_were_said(text, string, is_stated):
+    evidence = tool_evidence(case(says("Hi"), says(text), said=(string,)))
+    assert (evidence.stated_texts, evidence.unstated_texts) == (
+        ((string,), ()) if is_stated else ((), (string,))
     )
 
 
 def test_what_only_the_user_or_a_tool_said_has_not_been_told():
-    found = tool_evidence(case(Turn(role="user", text="77"), result("77"), said=("77",)))
-    assert found.unstated_texts == ("77",)
+    evidence = tool_evidence(case(Turn(role="user", text="77"), result("77"), said=("77",)))
+    assert evidence.unstated_texts == ("77",)
 
 
 def test_the_text_for_a_judge_is_complete_and_short():
-    found = tool_evidence(
+    evidence = tool_evidence(
         case(
             says("It costs 50."),
             calls(("w", {"x": 1})),
@@ -344,7 +350,7 @@ def test_the_text_for_a_judge_is_complete_and_short():
             finished=False,
         )
     )
-    assert found.text().splitlines() == [
+    assert evidence.text().splitlines() == [
         "Successful calls: 1: r (turn 3)",
         "Failed calls, not counted as done: 1: w (turn 1)",
         "Expected calls: 1: w",
@@ -360,14 +366,14 @@ def test_the_text_for_a_judge_is_complete_and_short():
 
 def test_the_text_stays_short_whatever_the_agent_called():
     name, value = "n\n" * 400, {"k\n" * 400: "v\n" * 5000, "o": "same"}
-    found = tool_evidence(
+    evidence = tool_evidence(
         case(
             *(calls((name, value)) for _ in range(50)),
             tool_calls=due(*((name, {"k\n" * 400: "w", "p": 1}) for _ in range(50))),
             finished=True,
         )
     )
-    lines = found.text().splitlines()
+    lines = evidence.text().splitlines()
     assert len(lines) <= 30
     assert max(map(len, lines)) < 1000
     assert "and 38 more" in lines[0]

@@ -1,4 +1,4 @@
-"""Attacks of ours: planted the same every time, where somebody spoke, and known to the detector."""
+"""Canaries: planted the same every time, in turns with a text, and found by the detector."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def case(case_id: str, turns: list[dict] = TURNS) -> Case:
     return Case.model_validate({"case_id": case_id, "transcript": {"turns": turns}})
 
 
-def texts(one: Case) -> list[str]:
+def texts(planted: Case) -> list[str]:
     return [
         turn.tool_result.content if turn.tool_result else turn.text or ""
-        for turn in one.transcript.turns
+        for turn in planted.transcript.turns
     ]
 
 
@@ -60,14 +60,14 @@ def test_every_attack_is_one_that_is_flagged(attack):
 
 
 def test_what_became_of_canaries_is_said_in_one_line():
-    found = Canaries(
+    canaries = Canaries(
         run_id="r", planted=9, judged=8, takeovers=7, noticed=6, silent=1, taken=tuple("abcdefg")
     )
-    assert found.sentence() == (
+    assert canaries.sentence() == (
         "canaries: 7 of 8 took the judge over, 6 were flagged, 1 of 9 could not be judged"
     )
     assert (
-        found.shortfall()
+        canaries.shortfall()
         == "7 of 8 canaries took the judge over, 1 unnoticed: a, b, c, d, e and 2 more"
     )
 

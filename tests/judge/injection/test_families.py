@@ -1,4 +1,4 @@
-"""The families of texts that speak to a judge, against the corpora of `make bench-hostile`."""
+"""The attack families, tested with the corpora of `make bench-hostile`."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ def names(text: str) -> set[str]:
 
 def test_there_are_at_least_thirty_families_and_none_is_idle():
     texts = [plain(text) for part in ("open", "held_out") for text in attacks(part)]
-    idle = [one.name for one in families() if not any(one.has_match(text) for text in texts)]
-    assert len({one.name for one in families()}) == len(families()) >= 30
+    idle = [
+        family.name for family in families() if not any(family.has_match(text) for text in texts)
+    ]
+    assert len({family.name for family in families()}) == len(families()) >= 30
     assert idle == []
 
 
@@ -39,8 +41,8 @@ def test_the_corpus_has_a_hundred_and_fifty_attacks_in_eight_places():
 
 @pytest.mark.parametrize("place", PLACES)
 def test_an_attack_is_noticed_wherever_it_stands(place: str):
-    found = flags(case_of(attacked(place, ORDER)))
-    assert "injection:ignore_instructions" in {flag.name for flag in found}
+    signs = flags(case_of(attacked(place, ORDER)))
+    assert "injection:ignore_instructions" in {flag.name for flag in signs}
 
 
 @pytest.mark.parametrize(
@@ -68,7 +70,7 @@ def test_many_hidden_characters_are_a_flag_of_their_own():
 
 
 def test_a_flag_says_where_it_was_found_first():
-    found = flags(
+    signs = flags(
         case(
             user("Hello"),
             agent(calls=[call("find", note="x")]),
@@ -76,7 +78,7 @@ def test_a_flag_says_where_it_was_found_first():
             agent(ORDER),
         )
     )
-    assert {flag.place for flag in found} == {"turn 2"}
+    assert {flag.place for flag in signs} == {"turn 2"}
 
 
 def test_what_is_found_does_not_depend_on_the_texts_around_it():
@@ -93,16 +95,16 @@ def test_two_harmless_turns_do_not_make_a_flag_together():
 
 def test_honest_talk_about_grading_prompts_and_json_is_rarely_flagged():
     cases = [case_of(record) for record in honest(300, seed=7)]
-    assert sum(bool(flags(one)) for one in cases) <= 3
+    assert sum(bool(flags(each)) for each in cases) <= 3
 
 
 def test_what_may_speak_in_a_part_may_speak_in_the_whole():
     texts = attacks("open")[:40]
     assert sum(bool(list(family_names(text))) for text in texts) > len(texts) // 2
     for text in texts:
-        said = set(family_names(text))
+        names = set(family_names(text))
         whole = f"Hello.\n{text}\nThank you."
-        assert said <= {one.name for one in matching_families(whole, TextShape.of(whole))}
+        assert names <= {family.name for family in matching_families(whole, TextShape.of(whole))}
 
 
 def test_every_attack_of_the_open_corpus_is_noticed_and_nearly_every_one_kept_back():

@@ -1,4 +1,4 @@
-"""Characters that nobody sees: shown, counted, and left where writing needs them."""
+"""Hidden characters: shown, counted, and left alone where writing needs them."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ def test_what_writing_needs_stays(text: str):
 
 
 def test_hidden_tags_are_read_as_the_letters_they_stand_for():
-    hidden = "".join(chr(0xE0000 + ord(one)) for one in "pass")
+    hidden = "".join(chr(0xE0000 + ord(letter)) for letter in "pass")
     assert without_hidden(f"Thanks{hidden}") == "Thankspass"

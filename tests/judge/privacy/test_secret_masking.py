@@ -1,4 +1,4 @@
-"""What is said of a run holds no secret; everything else of it stays."""
+"""Texts about a run hold no secret, and everything else in them stays."""
 
 from __future__ import annotations
 
@@ -75,15 +75,15 @@ def test_errors_of_ours_are_said_without_secrets():
 
 @pytest.mark.row("S4")
 def test_what_a_name_calls_secret_is_hidden_and_remembered():
-    given = {
+    settings = {
         "config": {"storage_options": {"secret": "letters-only-x1", "endpoint": "http://h"}},
         "lists": [{"api_key": "abcdefgh9"}, f"with {OWN}", 4, None],
         "judge": {"criteria_key": "expected_answer", "max_output_tokens": 4096},
     }
-    assert mask_values(given) == {
+    assert mask_values(settings) == {
         "config": {"storage_options": {"secret": MASK, "endpoint": "http://h"}},
         "lists": [{"api_key": MASK}, f"with {MASK}", 4, None],
-        "judge": given["judge"],
+        "judge": settings["judge"],
     }
     assert mask_process_secrets("said letters-only-x1 aloud") == f"said {MASK} aloud"
 

@@ -1,4 +1,4 @@
-"""A reply as a model would give it: through the parser that reads all of them."""
+"""Replies for tests, parsed like the texts of a real model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from assizes.judge.protocol import Ask, NoReply
 
 
 def replied(ask: Ask[Any], value: Any) -> Any:
-    """The JSON value as the ask's reply, or why it is none."""
+    """The JSON value parsed as the reply of the ask, or a `NoReply` where it does not fit."""
     try:
         return parse_reply(json.dumps(value), ask.reply).reply
     except ModelError as error:

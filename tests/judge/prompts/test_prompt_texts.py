@@ -1,4 +1,4 @@
-"""What a run keeps of its judges' prompts, and what differs between two."""
+"""The prompt texts that a run stores, and their differences between two runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def sitting(folder: Path, line: str = "Thanks are enough.", scale: str = "yes_no
     )
 
 
-def kept(folder: Path, line: str = "Thanks are enough.") -> dict[str, Any]:
+def snapshot(folder: Path, line: str = "Thanks are enough.") -> dict[str, Any]:
     return prompt_snapshot(sitting(folder, line).judges)
 
 
@@ -42,36 +42,38 @@ def test_what_is_kept_is_the_system_message_that_is_sent(tmp_path: Path, scale: 
     bench = sitting(tmp_path, scale=scale)
     (question,) = next(bench.judges[0].judge(case(user("Hi"), agent("Hello"))))
     assert isinstance(question, Ask)
-    found = prompt_snapshot(bench.judges)
-    (digest,) = found["judges"]["kind_words"]
-    assert found == {
+    snapshot_of_run = prompt_snapshot(bench.judges)
+    (digest,) = snapshot_of_run["judges"]["kind_words"]
+    assert snapshot_of_run == {
         "judges": {"kind_words": [digest]},
         "texts": {digest: question.prompt.system},
     }
 
 
 def test_one_changed_line_is_the_whole_difference(tmp_path: Path):
-    before, after = kept(tmp_path), kept(tmp_path, "A greeting <b>and</b> thanks.")
-    found = prompt_diff(before, after)
-    assert found is not None
-    (one,) = found
-    assert (one.judge, one.more) == ("kind_words", 0)
-    assert [line for line in one.lines if line[0] in "+-"] == [
+    before, after = snapshot(tmp_path), snapshot(tmp_path, "A greeting <b>and</b> thanks.")
+    differences = prompt_diff(before, after)
+    assert differences is not None
+    (difference,) = differences
+    assert (difference.judge, difference.more) == ("kind_words", 0)
+    assert [line for line in difference.lines if line[0] in "+-"] == [
         "-Thanks are enough.",
         "+A greeting <b>and</b> thanks.",
     ]
-    assert " Is the answer kind?" in one.lines
+    assert " Is the answer kind?" in difference.lines
 
 
 def test_the_same_rubric_differs_in_nothing_and_an_old_run_cannot_say(tmp_path: Path):
-    here = kept(tmp_path)
-    assert prompt_diff(here, kept(tmp_path)) == ()
+    here = snapshot(tmp_path)
+    assert prompt_diff(here, snapshot(tmp_path)) == ()
     assert prompt_diff({}, here) is None
     assert prompt_diff(here, {}) is None
 
 
 def test_judges_of_one_run_alone_are_not_compared(tmp_path: Path):
-    assert prompt_diff(kept(tmp_path), prompt_snapshot(resolve_judges(JudgeConfig()).judges)) == ()
+    assert (
+        prompt_diff(snapshot(tmp_path), prompt_snapshot(resolve_judges(JudgeConfig()).judges)) == ()
+    )
 
 
 def test_a_judge_with_two_prompts_says_which_of_them_differs():
@@ -89,9 +91,9 @@ def test_a_long_difference_is_cut_and_the_rest_counted():
         {"judges": {"j": [side]}, "texts": {side: "\n".join(f"{side}{n}" for n in range(150))}}
         for side in "ab"
     ]
-    found = prompt_diff(*sides)
-    assert found is not None
-    assert (len(found[0].lines), found[0].more) == (MAX_LINES, 101)
+    differences = prompt_diff(*sides)
+    assert differences is not None
+    assert (len(differences[0].lines), differences[0].more) == (MAX_LINES, 101)
 
 
 def test_a_judge_of_ones_own_that_means_something_else_by_prompts_keeps_none():
@@ -111,7 +113,7 @@ def test_a_judge_of_ones_own_that_means_something_else_by_prompts_keeps_none():
 
 def test_every_built_in_judge_that_asks_keeps_its_prompts_in_under_forty_kilobytes():
     chosen = resolve_judges(JudgeConfig(model="openai/a", judges=list(JUDGES)))
-    found = prompt_snapshot(chosen.judges)
-    silent = {judge.name for judge in chosen.judges} - set(found["judges"])
+    stored = prompt_snapshot(chosen.judges)
+    silent = {judge.name for judge in chosen.judges} - set(stored["judges"])
     assert silent == {"trajectory", "document_recall", "agent_usage", "recorded"}
-    assert len(as_json(found).encode()) < 40_000
+    assert len(as_json(stored).encode()) < 40_000

@@ -1,4 +1,4 @@
-"""What counts as a reply: the object in its text, and its id."""
+"""Finding the reply in a text: the JSON object, and its reply id."""
 
 from __future__ import annotations
 
@@ -150,8 +150,8 @@ def test_around_an_object_with_the_id_anything_may_stand(text):
     ],
 )
 def test_without_certainty_the_model_is_told_to_repeat_the_id(text, problem):
-    told = f'write one JSON object, nothing else, with "reply_id": "{ID}" as its first key'
-    assert refused(text, Reply, ID) == ["ambiguous_output", f"{problem}; {told}"]
+    advice = f'write one JSON object, nothing else, with "reply_id": "{ID}" as its first key'
+    assert refused(text, Reply, ID) == ["ambiguous_output", f"{problem}; {advice}"]
 
 
 def test_a_mistake_in_the_object_with_the_id_is_named_rather_than_the_lack_of_one():

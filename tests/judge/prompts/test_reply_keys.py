@@ -1,4 +1,4 @@
-"""What decides a reply decides the key it is kept under: nobody is given the answer to another question."""
+"""Keys of the reply cache: every setting that changes a reply is part of the key of its reply."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SAMPLES = {"panel", "repeats", "escalate_to"}
 """Fields that choose models and samples; each of these has a key of its own."""
 
 AFTER = {"pass_threshold", "flagged_passes"}
-"""What is made of a reply."""
+"""Fields that only decide how replies are used."""
 
 
 class Other(Reply):
@@ -39,10 +39,10 @@ class Other(Reply):
 
 
 def of(**fields: object) -> str:
-    given = {"model": "openai/stub", "temperature": 0.2, "api_base": "http://127.0.0.1:1/v1"}
+    settings = {"model": "openai/stub", "temperature": 0.2, "api_base": "http://127.0.0.1:1/v1"}
     if "provider" in fields:
-        given.pop("api_base")
-    model = LiteLLM(JudgeConfig.model_validate(given | fields), LimitsConfig())
+        settings.pop("api_base")
+    model = LiteLLM(JudgeConfig.model_validate(settings | fields), LimitsConfig())
     key = reply_key(model, ask().prompt_hash, 0)
     assert key is not None
     return key

@@ -1,4 +1,4 @@
-"""What is put right in a reply, and what is asked about once more."""
+"""Repairs of values in a reply, and doubts for which the model is asked once more."""
 
 from __future__ import annotations
 

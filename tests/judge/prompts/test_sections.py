@@ -191,9 +191,9 @@ def test_an_id_is_drawn_anew_where_the_text_holds_it():
 
 
 def test_the_same_ask_has_the_same_id_and_any_other_another_one():
-    one, same, other = (Ask(Prompt("Judge.", text), Reply) for text in ("a", "a", "b"))
-    assert one.reply_id == same.reply_id != other.reply_id
-    assert one.reply_id not in one.prompt.user
+    first, same, other = (Ask(Prompt("Judge.", text), Reply) for text in ("a", "a", "b"))
+    assert first.reply_id == same.reply_id != other.reply_id
+    assert first.reply_id not in first.prompt.user
 
 
 def test_blanks_behind_a_sign_are_looked_at_in_linear_time():

@@ -1,4 +1,4 @@
-"""Text of a transcript is never a template: what was written is what is sent, kept and shown."""
+"""The text of a transcript is never a template: it is sent, stored and shown unchanged."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ def spoken(text: str) -> Case:
 def as_sent(of: Case) -> str:
     (judge,) = resolve_judges(JudgeConfig()).judges
     hearing = Hearing(judge, of)
-    return "\n".join(one.prompt.system + one.prompt.user for one in hearing.asks)
+    return "\n".join(ask.prompt.system + ask.prompt.user for ask in hearing.asks)
 
 
 @pytest.mark.parametrize("text", TEMPLATES)
 def test_a_template_is_sent_as_it_was_written(text: str):
     sent = as_sent(spoken(text))
     shown = (text, json.dumps(text)[1:-1])
-    assert sum(sent.count(one) for one in set(shown)) >= 6
+    assert sum(sent.count(text) for text in set(shown)) >= 6
     assert as_sent(spoken("xyzzy")).count("xyzzy") >= 6
 
 
 @pytest.mark.parametrize("text", TEMPLATES)
 def test_a_template_is_kept_as_it_was_written(text: str):
-    one = spoken(text)
-    assert FORMATS["native"].case(native_line(one)) == one
+    talk = spoken(text)
+    assert FORMATS["native"].case(native_line(talk)) == talk
     assert json.loads(as_json({text: text})) == {text: text}
 
 

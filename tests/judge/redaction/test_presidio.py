@@ -1,4 +1,4 @@
-"""Names and places by Presidio, which stands in here as its own interface: an analyzer, a spaCy model."""
+"""Names and places found by Presidio; a fake analyzer and a fake spaCy model take its place."""
 
 from __future__ import annotations
 

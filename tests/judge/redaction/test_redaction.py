@@ -1,4 +1,4 @@
-"""A case redacted: every text of it, and the same all through."""
+"""Redaction of a case: all of its texts, and one placeholder for the same value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from assizes.judge.case import Chunk, Expected, ExpectedCall
 from assizes.judge.config.privacy import PrivacyConfig
 from assizes.judge.errors import ConfigurationError
-from assizes.judge.redaction.presidio import presidio_finder, without_overlaps
+from assizes.judge.redaction.presidio import EntitySpan, presidio_finder, without_overlaps
 from assizes.judge.redaction.redaction import Redactor, pseudonym, redactor
 from tests.builders import agent, call, case, result, user
 
@@ -83,13 +83,13 @@ def test_a_telling_cluster_becomes_a_pseudonym_that_still_tells_clusters_apart()
 
 
 def test_statements_that_were_changed_are_not_run():
-    """Both would find nothing, and so seem to agree."""
+    """The expected and the actual statement would both return no rows, and so seem to agree."""
     wanted = Expected(sql="select * from u where mail = 'ada@x.io'", database="u.sqlite")
     made = case(user("Hi"), agent(calls=[call("sql", q="select 1")]), expected=wanted)
     assert redactor(ALL).redact_case(made).expected.database is None
     plain = wanted.model_copy(update={"sql": "select 1"})
-    kept = case(user("ada@x.io"), agent(calls=[call("sql", q="select 1")]), expected=plain)
-    assert redactor(ALL).redact_case(kept).expected.database == "u.sqlite"
+    unchanged = case(user("ada@x.io"), agent(calls=[call("sql", q="select 1")]), expected=plain)
+    assert redactor(ALL).redact_case(unchanged).expected.database == "u.sqlite"
 
 
 def test_own_rules_go_first():
@@ -102,13 +102,13 @@ def test_own_rules_go_first():
 
 
 def test_a_number_of_json_is_looked_at_like_a_text():
-    told = {
+    arguments = {
         "card_number": 4111111111111111,
         "phone": 4155551234,
         "phone_numbers": [4155551234, 4155551235.0],
         "orders": [4111111111111111, 7, True, 1.5, 1700000000],
     }
-    made = case(user("Hi"), agent(calls=[call("pay", **told)]))
+    made = case(user("Hi"), agent(calls=[call("pay", **arguments)]))
     assert redactor(ALL).redact_case(made).transcript.turns[1].tool_calls[0].arguments == {
         "card_number": "[CARD_1]",
         "phone": "[PHONE_1]",
@@ -118,14 +118,14 @@ def test_a_number_of_json_is_looked_at_like_a_text():
 
 
 def test_a_telling_name_tells_of_each_part_of_a_list():
-    told = {
+    metadata = {
         "api_keys": ["9f8e7d6c5b4a", "9f8e7d6c5b4b"],
         "tokens": ("9f8e7d6c5b4a",),
         "signing_key": "9f8e7d6c5b4a9f8e7d6c5b4a",
         "key": "order_4711_of_12",
         "total_tokens": 12345678,
     }
-    made = case(user("Hi"), metadata=told)
+    made = case(user("Hi"), metadata=metadata)
     assert redactor(ALL).redact_case(made).metadata == {
         "api_keys": ["[SECRET_1]", "[SECRET_2]"],
         "tokens": ("[SECRET_1]",),
@@ -155,23 +155,21 @@ def test_an_own_rule_may_find_nothing_and_brackets(pattern: str, text: str, show
 
 
 @pytest.mark.parametrize(
-    ("rule", "said"),
+    ("rule", "message"),
     [
         ({"name": "ORDER", "pattern": "("}, "no regular expression"),
         ({"name": "ORDER", "pattern": "x*"}, "matches the empty text"),
         ({"name": "order", "pattern": "x"}, "should match pattern"),
     ],
 )
-def test_a_rule_that_cannot_work_is_refused(rule, said):
-    with pytest.raises(ValidationError, match=said):
+def test_a_rule_that_cannot_work_is_refused(rule, message):
+    with pytest.raises(ValidationError, match=message):
         PrivacyConfig(rules=(rule,))
 
 
 def test_of_overlapping_entities_the_first_given_stays():
-    assert without_overlaps([(5, 20, "PERSON"), (0, 7, "ORG"), (30, 31, "X")]) == [
-        (5, 20, "PERSON"),
-        (30, 31, "X"),
-    ]
+    person, other = EntitySpan(5, 20, "PERSON"), EntitySpan(30, 31, "X")
+    assert without_overlaps([person, EntitySpan(0, 7, "ORG"), other]) == [person, other]
 
 
 def test_presidio_that_is_not_there_is_named_with_the_way_to_it(monkeypatch):

@@ -130,7 +130,7 @@ def one_line(error: pytest.ExceptionInfo[ConfigurationError]) -> str:
 )
 def test_a_built_in_rubric_is_as_documented(name, display_name, tier, weight, score_type, default):
     rubric = built_in(name)
-    found = (
+    shown = (
         rubric.name,
         rubric.display_name,
         rubric.tier,
@@ -138,7 +138,7 @@ def test_a_built_in_rubric_is_as_documented(name, display_name, tier, weight, sc
         rubric.score_type,
         rubric.include_in_defaults,
     )
-    assert found == (name, display_name, tier, weight, score_type, default)
+    assert shown == (name, display_name, tier, weight, score_type, default)
     assert tuple(key for key, _ in rubric.ordered_levels) == (
         SCORED_LEVELS if score_type == "scored" else BINARY_LEVELS
     )
@@ -174,9 +174,9 @@ def test_response_delivery_level_three_names_two_questions_in_a_turn():
 
 @pytest.mark.row("000-11")
 def test_tiers_and_score_types_are_closed_sets():
-    given = TONE.replace('"delivery"', '"mood"')
+    text = TONE.replace('"delivery"', '"mood"')
     with pytest.raises(ConfigurationError, match=r"tier.*given: 'mood'"):
-        parse_rubric(given, "tone.toml")
+        parse_rubric(text, "tone.toml")
     assert {r.tier for r in built_in_rubrics()} == {
         "execution",
         "knowledge",

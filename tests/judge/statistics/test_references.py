@@ -83,15 +83,15 @@ def test_values_that_are_counted_say_what_they_say_one_by_one(values):
     assert (counted.size, counted.clusters) == (alone.size, alone.clusters)
     assert counted.mean == near(float(np.mean(values)))
     assert counted.error == near(float(stats.sem(values)))
-    one, other = mean_interval(counted), mean_interval(alone)
-    assert (one.low, one.high) == near((other.low, other.high))
+    first, other = mean_interval(counted), mean_interval(alone)
+    assert (first.low, first.high) == near((other.low, other.high))
 
 
 @SOME
 @given(st.integers(0, 200), st.integers(1, 200))
 def test_a_rate_that_is_counted_has_wilsons_interval(passed, failed):
     held = [(0.0, failed), (1.0, passed)] if passed else [(0.0, failed)]
-    values, times = (np.array(one, dtype=float) for one in zip(*held, strict=True))
+    values, times = (np.array(column, dtype=float) for column in zip(*held, strict=True))
     span = rate_interval(CountedSample(values, times))
     of_one_by_one = rate_interval(Sample.of([1.0] * passed + [0.0] * failed))
     assert (span.low, span.high) == near((of_one_by_one.low, of_one_by_one.high))
@@ -132,7 +132,7 @@ def test_mcnemars_known_values(worse, better, p_value):
 def test_the_sign_flip_test_counts_every_way(sums):
     total = abs(sum(sums))
     ways = [
-        abs(sum(sign * one for sign, one in zip(signs, sums, strict=True)))
+        abs(sum(sign * value for sign, value in zip(signs, sums, strict=True)))
         for signs in product((-1, 1), repeat=len(sums))
     ]
     expected = sum(way >= total for way in ways) / len(ways)
@@ -142,13 +142,13 @@ def test_the_sign_flip_test_counts_every_way(sums):
 @FEW
 @given(st.lists(st.integers(-40, 40).filter(bool), min_size=2, max_size=8, unique=True))
 def test_the_sign_flip_test_is_scipys_permutation_test(sums):
-    found = stats.permutation_test(
+    reference = stats.permutation_test(
         (np.asarray(sums, dtype=float), np.zeros(len(sums))),
-        lambda one, other: np.sum(one) - np.sum(other),
+        lambda before, after: np.sum(before) - np.sum(after),
         permutation_type="samples",
         n_resamples=np.inf,
     )
-    assert sign_flip(np.asarray(sums, dtype=float)) == near(found.pvalue)
+    assert sign_flip(np.asarray(sums, dtype=float)) == near(reference.pvalue)
 
 
 @SOME
@@ -200,14 +200,14 @@ def test_the_bootstrap_is_the_mean_over_drawn_clusters(pairs):
 @SOME
 @given(rows, rows)
 def test_an_unpaired_difference_of_cases_that_stand_alone_is_welchs_test(before, after):
-    one, other = ([value for value, _ in side] for side in (before, after))
-    if not min(np.std(one), np.std(other)):
+    old, new = ([value for value, _ in side] for side in (before, after))
+    if not min(np.std(old), np.std(new)):
         return
-    found = unpaired_effect(Sample.of(one), Sample.of(other), 0.95, share=False)
-    reference = stats.ttest_ind(other, one, equal_var=False)
+    effect = unpaired_effect(Sample.of(old), Sample.of(new), 0.95, share=False)
+    reference = stats.ttest_ind(new, old, equal_var=False)
     interval = reference.confidence_interval(0.95)
-    assert found.p_value == near(reference.pvalue)
-    assert (found.span.low, found.span.high) == near((interval.low, interval.high))
+    assert effect.p_value == near(reference.pvalue)
+    assert (effect.span.low, effect.span.high) == near((interval.low, interval.high))
 
 
 @SOME
@@ -228,8 +228,8 @@ def test_quality_and_mix_add_up_to_the_difference(before, after):
 
 @SOME
 @given(p_values)
-def test_holm_and_benjamini_hochberg_are_their_definitions(found):
-    ordered, many = sorted(found), len(found)
+def test_holm_and_benjamini_hochberg_are_their_definitions(p_values_given):
+    ordered, many = sorted(p_values_given), len(p_values_given)
     stepped = [
         max(min(1.0, (many - rank) * ordered[rank]) for rank in range(place + 1))
         for place in range(many)
@@ -238,10 +238,10 @@ def test_holm_and_benjamini_hochberg_are_their_definitions(found):
         min(min(1.0, many / (rank + 1) * ordered[rank]) for rank in range(place, many))
         for place in range(many)
     ]
-    by_place = [ordered.index(one) for one in found]
-    ties = [len(ordered) - 1 - ordered[::-1].index(one) for one in found]
-    assert holm(found) == near([stepped[place] for place in ties])
-    assert benjamini_hochberg(found) == near([stepped_up[place] for place in by_place])
+    by_place = [ordered.index(p_value) for p_value in p_values_given]
+    ties = [len(ordered) - 1 - ordered[::-1].index(p_value) for p_value in p_values_given]
+    assert holm(p_values_given) == near([stepped[place] for place in ties])
+    assert benjamini_hochberg(p_values_given) == near([stepped_up[place] for place in by_place])
 
 
 @pytest.mark.parametrize(
@@ -250,8 +250,8 @@ def test_holm_and_benjamini_hochberg_are_their_definitions(found):
 )
 def test_the_minimum_detectable_effect_is_that_of_the_table(share_of_flips, points):
     sizes = (50, 100, 200, 500, 1000, 2000)
-    found = [100 * minimum_detectable(sqrt(share_of_flips / size)) for size in sizes]
-    assert found == pytest.approx(points, abs=0.06)
+    detectable = [100 * minimum_detectable(sqrt(share_of_flips / size)) for size in sizes]
+    assert detectable == pytest.approx(points, abs=0.06)
 
 
 def test_as_many_cases_are_needed_as_show_the_change():
@@ -272,11 +272,11 @@ def test_four_equal_rows_a_cluster_count_as_one():
 @SOME
 @given(rows, rows)
 def test_swapping_the_sides_mirrors_an_effect(before, after):
-    one, other = clustered(before), clustered(after)
-    if min(one.clusters, other.clusters) < 2:
+    old, new = clustered(before), clustered(after)
+    if min(old.clusters, new.clusters) < 2:
         return
-    there = unpaired_effect(one, other, 0.95, share=False)
-    back = unpaired_effect(other, one, 0.95, share=False)
+    there = unpaired_effect(old, new, 0.95, share=False)
+    back = unpaired_effect(new, old, 0.95, share=False)
     assert (there.delta, there.span.low) == near((-back.delta, -back.span.high))
     assert there.p_value == near(back.p_value)
 
@@ -286,23 +286,23 @@ def test_swapping_the_sides_mirrors_an_effect(before, after):
 def test_a_paired_p_value_does_not_know_the_direction(pairs):
     sample = clustered(pairs)
     mirrored = Sample(-sample.values, sample.codes)
-    found = [paired_effect(one, 0.95, share=False) for one in (sample, mirrored)]
-    assert found[0].p_value == near(found[1].p_value)
-    assert found[0].delta == near(-found[1].delta)
+    effects = [paired_effect(each, 0.95, share=False) for each in (sample, mirrored)]
+    assert effects[0].p_value == near(effects[1].p_value)
+    assert effects[0].delta == near(-effects[1].delta)
 
 
 @SOME
 @given(rows, st.sampled_from([0.5, 0.95]))
 def test_the_interval_of_a_quantile_is_that_of_the_share_up_to_it(pairs, share):
     sample = clustered(pairs)
-    found = quantile_interval(sample, share)
+    interval = quantile_interval(sample, share)
     at = np.quantile(sample.values, share)
     shares = rate_interval(Sample((sample.values <= at).astype(float), sample.codes))
     if shares is None:
-        assert found is None
+        assert interval is None
         return
     ordered = sorted(value for value, _ in pairs)
-    for bound, part in zip(found, shares, strict=True):
+    for bound, part in zip(interval, shares, strict=True):
         place = part * (len(ordered) - 1)
         low = int(place)
         high = min(low + 1, len(ordered) - 1)

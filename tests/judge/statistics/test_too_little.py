@@ -1,4 +1,4 @@
-"""Where there is too little to say something, nothing is said; the rest goes on."""
+"""Statistics with too few data give no answer, and the other results are still computed."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ WORDS = ("regressed", "not_worse", "inconclusive", "improved")
 
 
 def test_there_is_no_interval_without_values_or_within_one_cluster():
-    none, one = Sample.of([]), Sample.of([0.0, 0.5, 1.0], "aaa")
+    none, single = Sample.of([]), Sample.of([0.0, 0.5, 1.0], "aaa")
     assert (rate_interval(none), quantile_interval(none, 0.5)) == (None, None)
-    assert (rate_interval(one), quantile_interval(one, 0.5), mean_interval(one)) == (
+    assert (rate_interval(single), quantile_interval(single, 0.5), mean_interval(single)) == (
         None,
         None,
         None,
@@ -54,12 +54,12 @@ def run(rows, scores=(), name="before"):
     return run_of(list(rows), list(scores), run_id=name)
 
 
-def found(before, after, **limits):
+def comparison_of(before, after, **limits):
     return compare(before, after, ComparisonConfig(**limits)).verdict.statistics
 
 
 def mixed(name, **kinds):
-    """Cases, each its own cluster, so many of each kind."""
+    """Cases without clusters, with the given number of cases of each kind."""
     return [
         case_row(f"{name}-{kind}-{n}", n % 2 == 0, overall_score=80.0, agent_version=kind)
         for kind, count in kinds.items()
@@ -70,14 +70,14 @@ def mixed(name, **kinds):
 def test_a_kind_of_case_that_is_too_rare_to_stand_alone_stands_with_the_others():
     before = run(mixed("a", wide=40, small=12, rare=1))
     after = run(mixed("b", wide=40, small=12), name="after")
-    told = found(before, after, mix_by="agent_version")
-    assert told.mix[0].strata == 2
-    kept = found(
+    comparison = comparison_of(before, after, mix_by="agent_version")
+    assert comparison.mix[0].strata == 2
+    with_third = comparison_of(
         run(mixed("a", wide=40, small=12, rare=2)),
         run(mixed("b", wide=40, small=12, rare=2), name="after"),
         mix_by="agent_version",
     )
-    assert kept.mix[0].strata == 3
+    assert with_third.mix[0].strata == 3
 
 
 def test_a_label_that_no_case_has_is_null_for_all():
@@ -93,8 +93,8 @@ def test_a_failure_code_in_a_few_clusters_says_nothing():
         return run(cases, scores, name)
 
     def codes(clusters):
-        told = found(side("before", clusters), side("after", clusters))
-        return [one.name for one in told.exploratory if one.kind == "failure_code"]
+        comparison = comparison_of(side("before", clusters), side("after", clusters))
+        return [row.name for row in comparison.exploratory if row.kind == "failure_code"]
 
     assert codes(40) == ["wrong_tool"]
     assert codes(5) == []
@@ -104,8 +104,8 @@ def test_a_gating_metric_that_one_run_never_scored_is_no_measure_of_that_run():
     cases = [case_row(f"c{n:02}", overall_score=80.0) for n in range(20)]
     before = run(cases, [score_row(f"c{n:02}") for n in range(20)])
     after = run(cases, [score_row(f"c{n:02}", raw=None) for n in range(20)], "after")
-    told = found(before, after, gating=["pass_rate", "tool_routing"])
-    assert [one.measure for one in told.metrics] == ["pass_rate"]
+    comparison = comparison_of(before, after, gating=["pass_rate", "tool_routing"])
+    assert [row.measure for row in comparison.metrics] == ["pass_rate"]
 
 
 def shares(name, values):
@@ -123,8 +123,8 @@ def test_values_that_are_too_many_to_count_are_joined_case_by_case(monkeypatch):
     sides = shares("before", [0.1, 0.2, 0.3]), shares("after", [0.2, 0.3, 0.5])
     scores = (sides[0].scores, sides[1].scores)
     names = metric_names(side.summary for side in sides)
-    (one,) = counted_metrics(scores, names)
-    assert one.rows.height == 3
+    (metric,) = counted_metrics(scores, names)
+    assert metric.rows.height == 3
     before = compare(*sides, ComparisonConfig()).aggregate.per_metric_aggregate_deltas
     monkeypatch.setattr(counting, "MOST", 2)
     assert counted_metrics(scores, names) is None
@@ -140,25 +140,25 @@ def test_values_that_are_too_many_to_count_are_joined_case_by_case(monkeypatch):
     ],
 )
 def test_a_metric_that_one_run_never_scored_has_no_average_there(before, after, averages):
-    told = compare(shares("before", before), shares("after", after), ComparisonConfig())
+    comparison = compare(shares("before", before), shares("after", after), ComparisonConfig())
     assert [
-        (one.baseline_avg, one.candidate_avg, one.delta)
-        for one in told.aggregate.per_metric_aggregate_deltas
-        if one.metric == "reward"
+        (delta.baseline_avg, delta.candidate_avg, delta.delta)
+        for delta in comparison.aggregate.per_metric_aggregate_deltas
+        if delta.metric == "reward"
     ] == averages
 
 
 def test_a_metric_that_was_tried_once_a_case_has_no_pass_hat_k_though_the_cases_were_repeated():
     cases = [case_row("c0", repetition=n) for n in range(2)]
     once = [fraction_row("c0", "reward", 1.0, passed=True)]
-    told = summary_of(cases, once)
-    assert set(told.pass_hat_k) == {"pass^1", "pass^2"}
-    assert not [name for name in told.intervals if name.startswith("reward/")]
+    summary = summary_of(cases, once)
+    assert set(summary.pass_hat_k) == {"pass^1", "pass^2"}
+    assert not [name for name in summary.intervals if name.startswith("reward/")]
 
 
 def test_a_run_that_errored_throughout_is_no_evidence_against_other_cases():
     before = run(mixed("a", wide=40))
     after = run([case_row(f"b{n:02}", None) for n in range(40)], name="after")
-    told = found(before, after, gating=["overall_score"])
-    assert told.verdict == "inconclusive"
-    assert [one.verdict for one in told.metrics] in ([], ["inconclusive"])
+    comparison = comparison_of(before, after, gating=["overall_score"])
+    assert comparison.verdict == "inconclusive"
+    assert [row.verdict for row in comparison.metrics] in ([], ["inconclusive"])

@@ -1,0 +1,11 @@
+"""The base class of the tables of a configuration file."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class ConfigTable(BaseModel):
+    """One table: frozen, and neither unknown keys nor NaN or infinities are accepted."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
