@@ -58,8 +58,6 @@ def test_the_answer_holds_the_chosen_metrics_alone():
 @pytest.mark.parametrize(
     ("given", "what"),
     [
-        ("text", "evidence of type 'str'"),
-        (None, "evidence of type 'NoneType'"),
         (evidence(metrics=(Metric("tone", Scale.SCORED),)), "metric 'tone' on scale 'scored'"),
         (
             evidence(metrics=(Metric("tool_routing", Scale.YES_NO),)),
