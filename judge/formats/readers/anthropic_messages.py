@@ -24,6 +24,7 @@ from assizes.judge.formats.shared.json_shapes import (
     messages_of,
     moment,
     name_of,
+    numbered_objects,
     sequence,
 )
 from assizes.judge.formats.shared.messages import (
@@ -68,9 +69,8 @@ class AnthropicMessages(Layout):
         builder = ConversationBuilder()
         builder.tally.count_unread(value, _RECORD_FIELDS, "record")
         builder.add_system(builder.text_of(value.get("system")))
-        for place, message in enumerate(messages_of(value)):
-            path = f"messages.{place}"
-            add_anthropic_message(mapping(message, path), builder, path)
+        for path, message in numbered_objects(messages_of(value), "messages"):
+            add_anthropic_message(message, builder, path)
         answer = _add_response(value, builder)
         metadata = mapping(value.get("metadata"), "metadata")
         kept_metadata = {name: item for name, item in metadata.items() if name != "user_id"}

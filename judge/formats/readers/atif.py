@@ -18,6 +18,8 @@ from assizes.judge.formats.shared.json_shapes import (
     mapping,
     moment,
     name_of,
+    numbered_objects,
+    objects,
     sequence,
 )
 from assizes.judge.formats.shared.messages import (
@@ -52,9 +54,9 @@ class ATIF(Layout):
         """
         builder = ConversationBuilder()
         agent = mapping(value.get("agent"), "agent")
-        steps = sequence(value.get("steps"), "steps")
-        for place, step in enumerate(steps):
-            _add_step(mapping(step, f"steps.{place}"), f"steps.{place}", builder)
+        steps = list(numbered_objects(value.get("steps"), "steps"))
+        for path, step in steps:
+            _add_step(step, path, builder)
         totals = mapping(value.get("final_metrics"), "final_metrics")
         return Case(
             case_id=first_identifier(value, ("session_id", "trajectory_id")) or content_id(value),
@@ -62,17 +64,13 @@ class ATIF(Layout):
                 turns=tuple(builder.turns),
                 system=builder.system_text(),
                 tools=tools_of(sequence(agent.get("tool_definitions"), "agent.tool_definitions")),
-                started_at=moment(mapping(steps[0], "steps.0").get("timestamp")) if steps else None,
+                started_at=moment(steps[0][1].get("timestamp")) if steps else None,
                 agent_cost_usd=dollars(totals.get("total_cost_usd")),
             ),
             agent=name_of(agent.get("name")),
             agent_version=name_of(agent.get("version")),
             metadata={**mapping(value.get("extra"), "extra"), **builder.metadata()},
         )
-
-
-def _objects(values: Any, path: str) -> list[dict[str, Any]]:
-    return [mapping(value, path) for value in sequence(values, path)]
 
 
 def _add_step(step: dict[str, Any], path: str, builder: ConversationBuilder) -> None:
@@ -90,7 +88,7 @@ def _add_step(step: dict[str, Any], path: str, builder: ConversationBuilder) -> 
         call_of(
             call.get("function_name"), call.get("arguments"), call.get("tool_call_id"), path=path
         )
-        for call in _objects(step.get("tool_calls"), f"{path}.tool_calls")
+        for call in objects(step.get("tool_calls"), f"{path}.tool_calls")
     ]
     metrics = mapping(step.get("metrics"), f"{path}.metrics")
     fields = {
@@ -103,5 +101,5 @@ def _add_step(step: dict[str, Any], path: str, builder: ConversationBuilder) -> 
     }
     builder.add_turn(Turn.model_validate(fields), thoughts)
     observation = mapping(step.get("observation"), f"{path}.observation")
-    for result in _objects(observation.get("results"), f"{path}.observation.results"):
+    for result in objects(observation.get("results"), f"{path}.observation.results"):
         builder.add_result(result.get("content"), result.get("source_call_id"))

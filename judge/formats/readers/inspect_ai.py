@@ -19,6 +19,8 @@ from assizes.judge.formats.shared.json_shapes import (
     mapping,
     moment,
     name_of,
+    numbered_objects,
+    objects,
     sequence,
     valid_labels,
 )
@@ -75,8 +77,8 @@ class InspectAI(Layout):
 def _case(log: dict[str, Any], sample: dict[str, Any]) -> Case:
     builder = ConversationBuilder()
     sample = _with_attachments(sample, mapping(sample.get("attachments"), "attachments"))
-    for place, message in enumerate(sequence(sample.get("messages"), "messages")):
-        _add_message(mapping(message, f"messages.{place}"), f"messages.{place}", builder)
+    for path, message in numbered_objects(sample.get("messages"), "messages"):
+        _add_message(message, path, builder)
     metadata = mapping(sample.get("metadata"), "metadata")
     early_end = _early_end(sample)
     seconds = amount(sample.get("total_time"))
@@ -155,8 +157,8 @@ def _add_message(message: dict[str, Any], path: str, builder: ConversationBuilde
         thoughts: list[str] = []
         text = builder.text_of(content, thoughts)
         calls = [
-            _tool_call(mapping(call, f"{path}.tool_calls"), path)
-            for call in sequence(message.get("tool_calls"), f"{path}.tool_calls")
+            _tool_call(call, path)
+            for call in objects(message.get("tool_calls"), f"{path}.tool_calls")
         ]
         fields = {"role": role, "text": text or None, "tool_calls": tuple(calls)}
         builder.add_turn(Turn.model_validate(fields), thoughts)

@@ -20,7 +20,8 @@ from assizes.judge.formats.shared.json_shapes import (
     mapping,
     moment,
     name_of,
-    sequence,
+    numbered_objects,
+    objects,
     valid_labels,
 )
 from assizes.judge.formats.shared.loose_messages import add_value
@@ -115,8 +116,8 @@ def _tags(trace: dict[str, Any]) -> dict[str, str]:
 
 def _spans(trace: dict[str, Any], tally: FidelityCounter) -> Iterator[TraceSpan]:
     data = mapping(trace.get("data"), "data")
-    for place, span_data in enumerate(sequence(data.get("spans"), "data.spans")):
-        yield _span(mapping(span_data, f"data.spans.{place}"), _trace_id(trace), tally)
+    for _, span_data in numbered_objects(data.get("spans"), "data.spans"):
+        yield _span(span_data, _trace_id(trace), tally)
 
 
 def _span(span_data: dict[str, Any], trace: str, tally: FidelityCounter) -> TraceSpan:
@@ -164,11 +165,9 @@ def _has_role(value: Any) -> bool:
     return isinstance(value, dict) and "role" in value
 
 
-def _assessments(trace: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for value in sequence(_info(trace).get("assessments"), "info.assessments"):
-        assessment = mapping(value, "info.assessments")
-        if assessment.get("valid", True):
-            yield assessment
+def _assessments(trace: dict[str, Any]) -> list[dict[str, Any]]:
+    assessments = objects(_info(trace).get("assessments"), "info.assessments")
+    return [assessment for assessment in assessments if assessment.get("valid", True)]
 
 
 def _value(assessment: dict[str, Any], kind: str) -> Any:

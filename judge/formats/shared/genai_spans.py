@@ -10,13 +10,13 @@ from assizes.judge.formats.shared.json_shapes import (
     as_text,
     decode_if_json,
     mapping,
-    moment,
     name_of,
+    objects,
     sequence,
 )
 from assizes.judge.formats.shared.messages import ConversationBuilder, call_of, tools_of, usage_of
 from assizes.judge.formats.shared.openai_messages import add_openai_messages
-from assizes.judge.formats.shared.spans import Kind, TraceSpan
+from assizes.judge.formats.shared.spans import Kind, TraceSpan, span_of
 
 _KINDS: Final[dict[str, Kind]] = {
     **dict.fromkeys(("chat", "generate_content", "text_completion"), "llm"),
@@ -63,22 +63,14 @@ def genai_span(plain: dict[str, Any], tally: FidelityCounter) -> TraceSpan:
         _read_events(plain["events"], input_builder, output_builder)
     compacted = attributes.get("gen_ai.conversation.compacted")
     end_reason = name_of(attributes.get("gen_ai.agent.invocation.end_reason"))
-    span = TraceSpan(
-        id=str(plain["id"]),
-        parent=name_of(plain["parent"]),
-        trace=str(plain["trace"]),
-        kind=kind,
-        start=moment(plain["start"]),
-        end=moment(plain["end"]),
-        tools=tools_of(
-            sequence(decode_if_json(attributes.get("gen_ai.tool.definitions")), "tools")
-        ),
-        usage=usage_of(
-            {side: attributes.get(f"gen_ai.usage.{side}") for side in _TOKEN_ATTRIBUTES}
-        ),
-        compacted=compacted is True or compacted == "true",
-        metadata={"end_reason": end_reason} if end_reason else {},
+    span = span_of(plain, kind)
+    definitions = decode_if_json(attributes.get("gen_ai.tool.definitions"))
+    span.tools = tools_of(sequence(definitions, "tools"))
+    span.usage = usage_of(
+        {side: attributes.get(f"gen_ai.usage.{side}") for side in _TOKEN_ATTRIBUTES}
     )
+    span.compacted = compacted is True or compacted == "true"
+    span.metadata = {"end_reason": end_reason} if end_reason else {}
     span.set_messages(input_builder, output_builder)
     if kind == "tool":
         span.call, span.result = _tool_call_and_result(attributes, failed=plain["failed"])
@@ -103,8 +95,8 @@ def _read_messages(
     input_builder.add_system(input_builder.text_of(instructions))
     for name, builder in (("input", input_builder), ("output", output_builder)):
         key = f"gen_ai.{name}.messages"
-        for message in sequence(decode_if_json(attributes.get(key)), key):
-            add_genai_message(mapping(message, key), builder)
+        for message in objects(decode_if_json(attributes.get(key)), key):
+            add_genai_message(message, builder)
 
 
 def add_genai_message(message: dict[str, Any], builder: ConversationBuilder) -> None:
@@ -113,12 +105,12 @@ def add_genai_message(message: dict[str, Any], builder: ConversationBuilder) -> 
     Raises:
         DataError: `schema`, when a field has another type.
     """
-    parts = sequence(message.get("parts"), "parts")
+    parts = objects(message.get("parts"), "parts")
     if not parts and message.get("content") is not None:
         add_openai_messages([message], builder)
         return
     role, content_parts, calls = message.get("role"), list[Any](), list[ToolCall]()
-    for part in (mapping(entry, "parts") for entry in parts):
+    for part in parts:
         kind = part.get("type")
         if kind in _CALL_KINDS:
             arguments = part.get("arguments", part.get("server_tool_call"))
@@ -150,21 +142,20 @@ def _read_events(
     events: Any, input_builder: ConversationBuilder, output_builder: ConversationBuilder
 ) -> None:
     """Read messages that stand in events, one in each: emitters did so until conventions 1.36."""
-    for event in sequence(events, "events"):
-        event_fields = mapping(event, "events")
-        role = _EVENT_ROLES.get(str(event_fields.get("name")))
+    for event in objects(events, "events"):
+        role = _EVENT_ROLES.get(str(event.get("name")))
         if role is None:
             continue
-        attributes = mapping(event_fields.get("attributes"), "events.attributes")
+        attributes = mapping(event.get("attributes"), "events.attributes")
         body = {
             name.removeprefix("gen_ai."): decode_if_json(value)
             for name, value in attributes.items()
         }
-        body = {**body, **mapping(event_fields.get("body"), "events.body")}
+        body = {**body, **mapping(event.get("body"), "events.body")}
         inner = body.get("message")
         message = {**(inner if isinstance(inner, dict) else body), "role": role}
         message["tool_call_id"] = message.get("tool_call_id", message.get("id"))
-        builder = output_builder if event_fields["name"] == "gen_ai.choice" else input_builder
+        builder = output_builder if event["name"] == "gen_ai.choice" else input_builder
         known = {name: message[name] for name in _EVENT_FIELDS if name in message}
         add_openai_messages([known], builder)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -43,6 +43,25 @@ def sequence(value: Any, path: str) -> list[Any]:
         DataError: `schema`, when the value has another type.
     """
     return _check_type(list, value, path, "a list") if value is not None else []
+
+
+def objects(value: Any, path: str) -> list[dict[str, Any]]:
+    """Return a list of objects, all under one path; JSON null gives an empty list.
+
+    Raises:
+        DataError: `schema`, when the value is no list, or an element is no object.
+    """
+    return [mapping(item, path) for item in sequence(value, path)]
+
+
+def numbered_objects(value: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield path and element of a list of objects; the path of an element is `path.0` and so on.
+
+    Raises:
+        DataError: `schema`, when the value is no list, or an element is no object.
+    """
+    for place, item in enumerate(sequence(value, path)):
+        yield f"{path}.{place}", mapping(item, f"{path}.{place}")
 
 
 def messages_of(value: dict[str, Any]) -> list[Any]:

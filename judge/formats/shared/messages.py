@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -11,8 +11,8 @@ from assizes.judge.formats.shared.fidelity import REASONING, FidelityCounter
 from assizes.judge.formats.shared.json_shapes import (
     as_text,
     first_present,
-    mapping,
     name_of,
+    numbered_objects,
     string,
     tokens,
 )
@@ -148,16 +148,13 @@ def usage_of(value: Any) -> Usage | None:
     return Usage(input_tokens=input_tokens, output_tokens=output_tokens)
 
 
-def tools_of(declarations: Iterable[Any]) -> tuple[ToolSpec, ...]:
+def tools_of(declarations: list[Any]) -> tuple[ToolSpec, ...]:
     """Return the declared tools, in the shape of OpenAI, Anthropic or MCP.
 
     Raises:
         DataError: `schema`, for a tool without a name.
     """
-    return tuple(
-        _tool(mapping(declaration, f"tools.{place}"))
-        for place, declaration in enumerate(declarations)
-    )
+    return tuple(_tool(declaration) for _, declaration in numbered_objects(declarations, "tools"))
 
 
 def _tool(declaration: dict[str, Any]) -> ToolSpec:

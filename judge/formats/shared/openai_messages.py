@@ -13,6 +13,8 @@ from assizes.judge.formats.shared.json_shapes import (
     decode_if_json,
     mapping,
     name_of,
+    numbered_objects,
+    objects,
     sequence,
     string,
 )
@@ -49,8 +51,8 @@ def add_openai_messages(messages: list[Any], builder: ConversationBuilder) -> No
     Raises:
         DataError: `schema`, with the path of the value that has another type.
     """
-    for place, message in enumerate(messages):
-        _add_message(mapping(message, f"messages.{place}"), f"messages.{place}", builder)
+    for path, message in numbered_objects(messages, "messages"):
+        _add_message(message, path, builder)
 
 
 def _add_message(message: dict[str, Any], path: str, builder: ConversationBuilder) -> None:
@@ -80,8 +82,8 @@ def _add_turn(message: dict[str, Any], path: str, builder: ConversationBuilder) 
     thoughts += [thought for thought in reasonings if thought and isinstance(thought, str)]
     if message.get("name"):
         builder.tally.count("dropped", "message.name")
-    calls = sequence(decode_if_json(message.get("tool_calls")), f"{path}.tool_calls")
-    tool_calls = [_tool_call(mapping(call, f"{path}.tool_calls"), path) for call in calls]
+    calls = objects(decode_if_json(message.get("tool_calls")), f"{path}.tool_calls")
+    tool_calls = [_tool_call(call, path) for call in calls]
     if message.get("function_call"):  # the shape of 2023, before `tool_calls`
         old = mapping(message["function_call"], f"{path}.function_call")
         tool_calls.append(call_of(old.get("name"), old.get("arguments"), path=path))

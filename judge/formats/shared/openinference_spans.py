@@ -14,14 +14,13 @@ from assizes.judge.formats.shared.json_shapes import (
     as_text,
     decode_if_json,
     mapping,
-    moment,
-    name_of,
+    objects,
     sequence,
 )
 from assizes.judge.formats.shared.messages import ConversationBuilder, call_of, tools_of, usage_of
 from assizes.judge.formats.shared.openai_messages import add_openai_messages
 from assizes.judge.formats.shared.otlp import nested_values
-from assizes.judge.formats.shared.spans import Kind, TraceSpan
+from assizes.judge.formats.shared.spans import Kind, TraceSpan, span_of
 
 _KINDS: Final[dict[str, Kind]] = {
     "LLM": "llm",
@@ -46,14 +45,7 @@ def openinference_span(plain: dict[str, Any], tally: FidelityCounter) -> TraceSp
     """
     attributes = plain["attributes"]
     kind: Kind = _KINDS.get(str(attributes["openinference.span.kind"]).upper(), "other")
-    span = TraceSpan(
-        id=str(plain["id"]),
-        parent=name_of(plain["parent"]),
-        trace=str(plain["trace"]),
-        kind=kind,
-        start=moment(plain["start"]),
-        end=moment(plain["end"]),
-    )
+    span = span_of(plain, kind)
     if kind == "llm":
         _read_model_call(span, attributes, tally)
     elif kind == "tool":
@@ -73,10 +65,9 @@ def _read_model_call(span: TraceSpan, attributes: dict[str, Any], tally: Fidelit
         for entry in sequence(entries or None, f"llm.{side}_messages"):
             add_openai_messages([_chat_message(mapping(entry, side))], builder)
     span.set_messages(input_builder, output_builder)
-    declared = sequence(nested_values(attributes, "llm.tools") or None, "llm.tools")
     schemas = [
-        decode_if_json(mapping(mapping(tool, "llm.tools").get("tool"), "tool").get("json_schema"))
-        for tool in declared
+        decode_if_json(mapping(tool.get("tool"), "tool").get("json_schema"))
+        for tool in objects(nested_values(attributes, "llm.tools") or None, "llm.tools")
     ]
     span.tools = tools_of([schema for schema in schemas if isinstance(schema, dict)])
     span.usage = usage_of(
@@ -91,12 +82,12 @@ def _chat_message(entry: dict[str, Any]) -> dict[str, Any]:
     """Return a message in the shape of chat completions."""
     message = mapping(entry.get("message"), "message")
     calls = [
-        mapping(mapping(call, "tool_calls").get("tool_call"), "tool_call")
-        for call in sequence(message.pop("tool_calls", None), "tool_calls")
+        mapping(call.get("tool_call"), "tool_call")
+        for call in objects(message.pop("tool_calls", None), "tool_calls")
     ]
     parts = [
-        _part(mapping(mapping(content_entry, "contents").get("message_content"), "message_content"))
-        for content_entry in sequence(message.pop("contents", None), "contents")
+        _part(mapping(part.get("message_content"), "message_content"))
+        for part in objects(message.pop("contents", None), "contents")
     ]
     content = message.pop("content", None)
     return {**message, "content": parts or content, **({"tool_calls": calls} if calls else {})}

@@ -11,6 +11,7 @@ from assizes.judge.formats.shared.json_shapes import (
     decode_if_json,
     first_present,
     mapping,
+    objects,
     sequence,
 )
 
@@ -90,7 +91,7 @@ def attributes_of(value: Any) -> dict[str, Any]:
     """
     if isinstance(value, dict):
         return value
-    entries = (mapping(entry, "attributes") for entry in sequence(value, "attributes"))
+    entries = objects(value, "attributes")
     return {str(entry.get("key")): _value(entry.get("value")) for entry in entries}
 
 

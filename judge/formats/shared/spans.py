@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 from assizes.judge.case import Chunk, ToolCall, ToolResult, ToolSpec, Transcript, Turn, Usage
 from assizes.judge.formats.shared.fidelity import FidelityCounter
-from assizes.judge.formats.shared.json_shapes import between_ms
+from assizes.judge.formats.shared.json_shapes import between_ms, moment, name_of
 from assizes.judge.formats.shared.messages import (
     ConversationBuilder,
     with_last_agent_turn,
@@ -70,6 +70,18 @@ class TraceSpan:
         """Take turns and system prompts from what was read of the span's input and output."""
         self.input_turns, self.output_turns = tuple(inputs.turns), tuple(outputs.turns)
         self.systems = tuple(inputs.systems)
+
+
+def span_of(plain: dict[str, Any], kind: Kind) -> TraceSpan:
+    """Return a span with the ids and times of a span in the plain shape of `otlp.plain_spans`."""
+    return TraceSpan(
+        id=str(plain["id"]),
+        parent=name_of(plain["parent"]),
+        trace=str(plain["trace"]),
+        kind=kind,
+        start=moment(plain["start"]),
+        end=moment(plain["end"]),
+    )
 
 
 def conversation(spans: Sequence[TraceSpan], tally: FidelityCounter) -> Transcript:
