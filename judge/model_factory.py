@@ -8,7 +8,7 @@ from assizes.judge.models.model import Model
 
 
 def check_model(config: JudgeConfig) -> None:
-    """See that the model of a run can be called, without calling it.
+    """Check that the model of a run can be called, without calling it.
 
     Raises:
         ConfigurationError: when its provider is unknown or a key is not in the environment.
@@ -21,7 +21,7 @@ def check_model(config: JudgeConfig) -> None:
 
 
 def model_for(config: JudgeConfig, limits: LimitsConfig) -> Model:
-    """The model that answers a run's asks: `HeuristicModel` for `offline/lexical`, else `LiteLLM`.
+    """Return the model of a run: `HeuristicModel` for `offline/lexical`, else `LiteLLM`.
 
     Raises:
         ConfigurationError: when the model's provider is unknown.

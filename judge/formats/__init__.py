@@ -1,4 +1,4 @@
-"""Foreign transcripts into cases: one file a format, one table of them."""
+"""Readers of transcripts: each format has one module in `readers/`, and one entry in `FORMATS`."""
 
 from __future__ import annotations
 
@@ -28,40 +28,40 @@ __all__ = ["FORMATS", "NAMES", "Format", "detect_format", "native_line", "resolv
 
 
 class Format(Protocol):
-    """How one kind of object is read."""
+    """A reader of one transcript format."""
 
     @property
     def name(self) -> str:
-        """The name `[transcripts] format` takes; with `.document` behind it, in one document."""
+        """The name in `[transcripts] format`; `.document` is appended for one JSON document."""
 
     @property
     def by_line(self) -> bool:
-        """True: one record a line; false: one document of many records."""
+        """True for one record a line, False for one document of many records."""
 
     def fits(self, value: Any) -> bool:
-        """Whether a file that begins with this value is of the format.
+        """Whether a file that begins with this value has the format.
 
-        The value may be cut short: it is what a parser makes of the first bytes.
+        The value may be cut short: it is parsed from the first bytes of the file.
         """
 
     def records(self, document: bytes) -> list[Any]:
-        """The records of a whole document, in order, each complete in itself.
+        """Return the records of a whole file, in order, each complete in itself.
 
         Raises:
-            DataError: when the document as a whole cannot be read.
+            DataError: the file as a whole cannot be read.
         """
 
     def case(self, record: Any) -> Case:
-        """The case a record holds.
+        """Return the case that a record holds.
 
         Raises:
-            DataError: when it holds none.
+            DataError: the record holds no case.
         """
 
 
 _LAYOUTS: Final = (InspectAI(), ATIF(), AnthropicMessages(), OpenAIChat())
 _PIECE_FORMATS: Final = (MLflowTraces(), Langfuse(), OpenTelemetry(), OpenAILogs())
-# What is told by fewer and more common keys comes later.
+# Detection tries the formats in this order: formats with rarer keys come first.
 _ORDER: Final[tuple[Format, ...]] = (
     Native(),
     TauBench(),
@@ -72,17 +72,17 @@ _ORDER: Final[tuple[Format, ...]] = (
 )
 
 FORMATS: Final[dict[str, Format]] = {format_.name: format_ for format_ in _ORDER}
-"""By name; a layout that may also stand in one document is there twice."""
+"""The formats by name; a layout has two entries, one by line and one as a document."""
 
 NAMES: Final = tuple(name for name in get_args(FormatName) if name != "auto")
-"""The names of the formats, in the order in which they are told."""
+"""The names that `[transcripts] format` takes, in the order in which error messages list them."""
 
 
 def detect_format(head: bytes) -> Format:
-    """The format of an object, from its first few thousand decompressed bytes.
+    """Return the format of an object, from its first few thousand decompressed bytes.
 
     Raises:
-        DataError: `format`, naming the ones that are known.
+        DataError: `format`, when no known format fits.
     """
     for value in _beginnings(head):
         for format_ in _ORDER:
@@ -93,13 +93,16 @@ def detect_format(head: bytes) -> Format:
 
 
 def resolve_format(name: str, head: bytes) -> Format:
-    """The format of that name, in the container an object shows by how it begins."""
+    """Return the format of a name, by line or as a document, as the object's beginning shows."""
     document_format = FORMATS.get(f"{name}.document")
     return document_format if document_format is not None and _is_document(head) else FORMATS[name]
 
 
 def _is_document(head: bytes) -> bool:
-    """Whether a file holds a list, or an object over several lines; a single line is a line."""
+    """Whether a file is one JSON document: a list, or an object over several lines.
+
+    An object on a single line counts as a file by lines.
+    """
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if start.startswith(b"["):
         return True
@@ -109,17 +112,21 @@ def _is_document(head: bytes) -> bool:
     try:
         jiter.from_json(first)
     except ValueError:
-        # A broken line among lines, or the first of an object that goes on behind it?
+        # Either a broken line, or the first line of an object over several lines.
         return first.rstrip()[-1:] in (b"{", b"[", b",", b":")
     return False
 
 
 def _beginnings(head: bytes) -> Iterator[Any]:
-    # A document may be cut anywhere; of a file by lines, the first ones may be broken, and of a
-    # document a record that is not the first.
+    """Yield values that a file may begin with.
+
+    The head may end inside a document, the first lines may be broken, and a later record of a
+    document may be broken: so the whole head, each line and ever shorter cuts are tried.
+    """
     full_text = head.decode("utf-8-sig", "ignore")
     cuts = (
-        full_text[: len(full_text) >> halved] for halved in range(1, len(full_text).bit_length())
+        full_text[: len(full_text) >> halvings]
+        for halvings in range(1, len(full_text).bit_length())
     )
     for text in (full_text, *full_text.split("\n"), *cuts):
         try:
@@ -129,10 +136,10 @@ def _beginnings(head: bytes) -> Iterator[Any]:
 
 
 def _parse_beginning(text: bytes) -> Any:
-    """The value that a text is, or begins; a whole value with more behind it is no line.
+    """Return the value of a text, or of the beginning of a text that is cut short.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is no JSON, or more text stands behind a whole value.
     """
     try:
         return jiter.from_json(text)

@@ -1,4 +1,4 @@
-"""Cases written in a format of others, and what is lost by that."""
+"""Cases written as records of other formats, and the fields that are lost by that."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from assizes.judge.case import Case, ToolCall, ToolSpec, Turn
 from assizes.judge.formats.readers.anthropic_messages import AnthropicMessages
@@ -14,11 +14,12 @@ from assizes.judge.formats.readers.openai_chat import OpenAIChat
 from assizes.judge.formats.shared.containers import Layout
 from assizes.judge.formats.shared.fidelity import FIDELITY, HUMAN_LABELS, REASONING
 
-_OURS: Final = (FIDELITY, REASONING, HUMAN_LABELS, "stop_reason")
+_OWN_METADATA: Final = (FIDELITY, REASONING, HUMAN_LABELS, "stop_reason")
+"""Keys of the metadata that readers add; a record has another place for them, or none."""
 
 
 def openai_record(case: Case) -> dict[str, Any]:
-    """The case as a chat-completions record."""
+    """Return a case as a chat-completions record."""
     transcript, thoughts = case.transcript, case.metadata.get(REASONING, {})
     system = [{"role": "system", "content": transcript.system}] if transcript.system else []
     messages = [
@@ -70,7 +71,7 @@ def _openai_tool(tool: ToolSpec) -> dict[str, Any]:
 
 
 def anthropic_record(case: Case) -> dict[str, Any]:
-    """The case as an Anthropic messages record."""
+    """Return a case as a record of Anthropic messages."""
     transcript = case.transcript
     person = {"user_id": case.cluster} if case.cluster else {}
     return _without_empty_fields(
@@ -91,7 +92,7 @@ def anthropic_record(case: Case) -> dict[str, Any]:
 
 
 def _anthropic_messages(case: Case) -> Iterator[dict[str, Any]]:
-    """Results that follow each other go into one user message, as the API wants them."""
+    """Yield the messages; tool results in a row share one user message, as the API requires."""
     thoughts = case.metadata.get(REASONING, {})
     numbered = enumerate(case.transcript.turns)
     for role, turns in groupby(numbered, key=lambda entry: entry[1].role):
@@ -124,7 +125,7 @@ def _blocks(turn: Turn, thought: str | None) -> list[dict[str, Any]]:
 
 
 def _usage(case: Case, input_key: str, output_key: str) -> dict[str, int] | None:
-    """Tokens of the last answer, where these formats have their place for them."""
+    """Return the tokens of the agent's last turn: a record has a place for one usage only."""
     last = next(
         (turn for turn in reversed(case.transcript.turns) if turn.role == "assistant"), None
     )
@@ -134,7 +135,7 @@ def _usage(case: Case, input_key: str, output_key: str) -> dict[str, int] | None
 
 
 def _metadata(case: Case) -> dict[str, Any]:
-    return {name: value for name, value in case.metadata.items() if name not in _OURS}
+    return {name: value for name, value in case.metadata.items() if name not in _OWN_METADATA}
 
 
 def _without_empty_fields(**fields: Any) -> dict[str, Any]:
@@ -146,15 +147,31 @@ def _without_empty_fields(**fields: Any) -> dict[str, Any]:
     }
 
 
-WRITERS: Final[dict[str, tuple[Callable[[Case], dict[str, Any]], Layout]]] = {
-    "openai_chat": (openai_record, OpenAIChat()),
-    "anthropic": (anthropic_record, AnthropicMessages()),
+class Writer(NamedTuple):
+    """A format that cases can be written in.
+
+    Attributes:
+        record: the function that writes a case as a record.
+        layout: the layout that reads such a record back.
+    """
+
+    record: Callable[[Case], dict[str, Any]]
+    layout: Layout
+
+
+WRITERS: Final[dict[str, Writer]] = {
+    "openai_chat": Writer(openai_record, OpenAIChat()),
+    "anthropic": Writer(anthropic_record, AnthropicMessages()),
 }
-"""Formats of others that cases are written in, with what reads them back."""
+"""The formats that cases can be written in, by name."""
 
 
 def lost_fields(case: Case, record: dict[str, Any], layout: Layout) -> Counter[str]:
-    """Fields that a record does not give back, by path without places, each as often as it occurs."""
+    """Count the fields of a case that are lost when its record is read back.
+
+    Returns:
+        The number of lost values by path; a path has no list places: `transcript.turns.chunks`.
+    """
     back = layout.read(record)
     skipped = {"metadata": {FIDELITY}}
     before = _leaves(case.model_dump(mode="json", exclude=skipped, exclude_defaults=True))

@@ -1,7 +1,7 @@
-"""What the offline judge answers to the agent-step judges: comparison by program and shared words.
+"""Offline rules for the agent-step judges: exact comparison where possible, else shared words.
 
-Results, coverage and kinds of chart are compared exactly where they can be; the rest are surface
-signs, and a score means no more than its rule's docstring says.
+SQL results, coverage and chart types are compared exactly where the evidence allows it. All other
+rules see surface signs only: a score means no more than its rule's docstring says.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from assizes.judge.heuristic.plain_reading import (
 _SQL_WORD: Final = re.compile(r"\w+|[<>=!*]+")
 _SELECT_STAR: Final = re.compile(r"\bselect\s++(?:distinct\s++)?\*", re.IGNORECASE)
 
-_HINTS: Final = (
+_CHART_HINTS: Final = (
     (
         "line",
         re.compile(r"\b(?:trend|over time|monthly|daily|weekly|yearly|per (?:day|month|year))\b"),
@@ -37,12 +37,17 @@ _HINTS: Final = (
     ("scatter", re.compile(r"\b(?:correlat\w*|relationship)\b")),
     ("bar", re.compile(r"\b(?:compar\w*|ranking|top|most|least|by|per|each|versus)\b")),
 )
+"""Types of chart, each with the words of a request that suggest it; the first match counts."""
+
 _CHART_WORDS: Final = re.compile(r"\b(?:charts?|graphs?|plots?|visuali[sz]\w*|diagrams?|draw)\b")
 
 
 def sql(evidence: SqlEvidence) -> dict[str, Any]:
-    """Result match: mean score of the compared results; where they could not be compared, the share
-    of words that expected and closest statement have in common. Efficiency: see `efficiency`.
+    """Score the result match and the efficiency of SQL statements.
+
+    Result match is the mean over the expected statements: the score of the compared results, or,
+    where results could not be compared, the share of words that the expected and the closest
+    statement have in common. For efficiency see `efficiency`.
     """
     made = [call.statement for call in evidence.calls]
     scores = [_match_score(match, made) for match in evidence.matches]
@@ -56,8 +61,10 @@ def sql(evidence: SqlEvidence) -> dict[str, Any]:
 
 
 def efficiency(evidence: SqlEvidence) -> tuple[float, str]:
-    """1 less 0.3 for a SELECT * that no expected statement has, 0.2 for each repeated and each
-    failed statement.
+    """Return the efficiency (0..1) of SQL statements, and its reason in words.
+
+    Efficiency is 1, less 0.3 for a SELECT * that no expected statement has, less 0.2 for each
+    repeated and each failed statement.
     """
     made = [_plain_sql(call.statement) for call in evidence.calls]
     starred = any(map(_SELECT_STAR.search, made)) and not any(
@@ -71,16 +78,19 @@ def efficiency(evidence: SqlEvidence) -> tuple[float, str]:
 
 
 def search(evidence: SearchEvidence) -> dict[str, Any]:
-    """Relevance: share of found items that are expected ones or share a word with the requests.
-    Coverage: as counted; for a description in words the share of its words among what was found.
+    """Score the relevance and the coverage of search results.
+
+    Relevance is the share of results that share a word with the requests or with an expected item.
+    Coverage is the counted share of expected items; for an expected item described in words, it is
+    the share of these words that the results hold.
     """
-    asked = content_words(" ".join(evidence.requests))
-    due = content_words(" ".join(map(_text, evidence.expected)))
+    requested = content_words(" ".join(evidence.requests))
+    expected = content_words(" ".join(map(_text, evidence.expected)))
     item_words = [content_words(_text(item)) for item in evidence.results]
-    near = sum(bool(words & (asked | due)) for words in item_words)
+    near = sum(bool(words & (requested | expected)) for words in item_words)
     coverage = evidence.coverage
     if coverage is None:
-        coverage = _share(due, set().union(*item_words))
+        coverage = _share(expected, set().union(*item_words))
     return {
         "relevance": _sub(
             near / len(item_words) if item_words else 0.0,
@@ -91,16 +101,19 @@ def search(evidence: SearchEvidence) -> dict[str, Any]:
 
 
 def visualization(evidence: VisualizationEvidence) -> dict[str, Any]:
-    """Appropriateness: 1 where the request asks for a chart or a kind was expected, 0.8 where its
-    words suit one, else 0.5. Chart type: 1 for the expected kind, else 0; with any kind, 1 for the
-    one the request's words suggest, 0.5 for another, 0.8 where they suggest none.
+    """Score the appropriateness and the type of a chart.
+
+    Appropriateness is 1 when the request asks for a chart or a type was expected, 0.8 when words of
+    the request suggest a type, else 0.5. Chart type is 1 for the expected type and 0 for another;
+    without an expected type it is 1 for the type that the request suggests, 0.5 for another, and
+    0.8 when the request suggests none. Both are 0 when every chart call failed.
     """
     if not evidence.chart_types:
         nothing = _sub(0.0, "every chart call failed")
         return {"appropriateness": nothing, "chart_type": nothing}
-    asked = " ".join(" ".join(evidence.requests).casefold().split())
-    hint = next((kind for kind, words in _HINTS if words.search(asked)), None)
-    wanted = _CHART_WORDS.search(asked) is not None or evidence.as_expected is not None
+    request = " ".join(" ".join(evidence.requests).casefold().split())
+    hint = next((kind for kind, words in _CHART_HINTS if words.search(request)), None)
+    wanted = _CHART_WORDS.search(request) is not None or evidence.as_expected is not None
     fit, why = _chart_fit(evidence, hint)
     return {
         "appropriateness": _sub(
@@ -112,9 +125,12 @@ def visualization(evidence: VisualizationEvidence) -> dict[str, Any]:
 
 
 def response_quality(evidence: ResponseEvidence) -> dict[str, Any]:
-    """Relevance: where a refusal is expected, 1 for words of refusal, else 0; otherwise the share of
-    the expected words that the response has. Faithfulness: share of the response's figures and
-    identifiers that stand in steps, instructions or requests; 1 where it has none.
+    """Score the relevance and the faithfulness of a response.
+
+    Relevance is the share of the expected words that the response has. Where a refusal is expected,
+    it is 1 for a response with words of refusal, else 0. Faithfulness is the share of the
+    response's figures and identifiers that stand in steps, instructions or requests; it is 1 for a
+    response without any.
     """
     response = evidence.response
     if evidence.refusal or is_refusal(evidence.expected) or is_prohibition(evidence.expected):
@@ -143,7 +159,10 @@ ANSWERS: Final[Mapping[type, Callable[[Any], dict[str, Any]]]] = {
     VisualizationEvidence: visualization,
     ResponseEvidence: response_quality,
 }
-"""The offline rule of each agent-step judge; the trajectory judge asks nothing."""
+"""The offline rule for each type of evidence of the agent-step judges.
+
+The trajectory judge has none: it compares by program and asks no model.
+"""
 
 
 def _sub(score: float, why: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Who answers an ask offline: one function for each kind of evidence, in one table."""
+"""The offline judge's table of rules: the type of an ask's evidence decides which rule answers."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ ANSWERS: Final[Mapping[type, Callable[[Any], dict[str, Any]]]] = {
     **criteria.ANSWERS,
     **rag.ANSWERS,
 }
+"""The offline rule for each type of evidence; a rule returns the JSON value of a reply."""
 
 
 def answer(evidence: object) -> dict[str, Any]:
-    """What the offline judge replies to an ask, as the JSON value of its reply model.
+    """Return the offline judge's reply to an ask, as a JSON value that fits the ask's reply model.
 
     Raises:
-        ModelError: `no_offline_rule`, for evidence it has no rule for.
+        ModelError: `no_offline_rule`, when no rule exists for this type of evidence.
     """
     rule = ANSWERS.get(type(evidence))
     if rule is None:
@@ -36,8 +37,11 @@ def answer(evidence: object) -> dict[str, Any]:
 
 
 def plain_reply(ask: Ask[Any]) -> tuple[dict[str, Any] | None, BaseModel | NoReply]:
-    """What the offline judge replies to an ask: the JSON value (null: there is no rule), and it
-    read as any other reply.
+    """Return the offline judge's reply to an ask, raw and parsed.
+
+    Returns:
+        The JSON value (None when there is no rule), and the reply that was parsed from it, as if a
+        model had written it.
     """
     try:
         value = answer(ask.evidence)

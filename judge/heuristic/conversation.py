@@ -1,34 +1,27 @@
-"""The offline judge: what each ask would answer from plain text evidence, without a language model.
+"""Offline rules for the conversation judge: a level for each metric, without a language model.
 
-An honest baseline and the default when no model is configured: no key, no network, the same answer
-every time. Ground truth decides where the case has some; the rest are surface signs, and a level
-means no more than its rule's docstring says (docs/judges.md lists them).
+The offline judge is an honest baseline, and the default when no model is configured: it needs no
+key and no network, and gives the same answer every time. Where a case has ground truth, that
+decides. All else are surface signs: a level means no more than its rule's docstring says
+(docs/judges.md lists the rules).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from assizes.judge.errors import ModelError
-from assizes.judge.evidence.tool_calls import (
-    ConversationEvidence,
-    MadeCall,
-    ToolEvidence,
-    canonical_text,
-)
+from assizes.judge.evidence.tool_calls import ConversationEvidence
+from assizes.judge.heuristic.findings import RuleFinding, count_text, level_by_count, turns_of
 from assizes.judge.heuristic.plain_reading import (
     CaseReading,
     Claim,
-    content_words,
     false_successes,
     is_closing,
     is_formatted,
     is_long,
-    is_prohibition,
-    is_refusal,
     questions,
     read_case,
     repeated_calls,
@@ -36,63 +29,53 @@ from assizes.judge.heuristic.plain_reading import (
     repeated_texts,
     unexpected_writes,
 )
+from assizes.judge.heuristic.task_completion import outcome_reply, refusing_turns, task_completion
 from assizes.judge.rubrics.rubric import OUTCOMES
 from assizes.judge.score import ACCEPTABLE, Metric, Scale
 
-_LAST_TURNS: Final = 2
-_OVERLAP: Final = 0.5
 
-
-@dataclass(frozen=True, slots=True)
-class RuleFinding:
-    """A level 0..5 (5 and 0 for pass and fail), why, its code if unacceptable, and the turns."""
-
-    level: int
-    why: str
-    code: str
-    turns: tuple[int, ...] = ()
-
-
-def answer(evidence: object) -> dict[str, Any]:
-    """What the offline judge replies to an ask, as the JSON value of its reply model.
+def answer(evidence: ConversationEvidence) -> dict[str, Any]:
+    """Return the offline judge's reply about a conversation, as the JSON value of the reply model.
 
     Raises:
-        ModelError: `no_offline_rule`, for evidence or a metric it has no rule for.
+        ModelError: `no_offline_rule`, for a metric or a scale without a rule.
     """
-    if not isinstance(evidence, ConversationEvidence):
-        raise _no_rule(f"evidence of type {type(evidence).__name__!r}")
     read = read_case(evidence.case, evidence.tools)
     reply: dict[str, Any] = {m.name: _reply(m, _rule(m)(read)) for m in evidence.metrics}
     if evidence.case.expected.outcomes:
         reply[OUTCOMES] = [
-            {"number": number, **_outcome(text, read)}
+            {"number": number, **outcome_reply(text, read)}
             for number, text in enumerate(evidence.case.expected.outcomes, 1)
         ]
     return reply
 
 
 def tool_routing(read: CaseReading) -> RuleFinding:
-    """Expected calls missed and state-changing calls not expected are errors (one: 3, more: 2, most
-    missed: 1, none made: 0); else another order, repeated and failed calls cost a level, three two.
+    """Compare the calls made with the expected calls.
+
+    Errors are expected calls that were missed, and state-changing calls that were not expected: one
+    error gives level 3, more give 2, more than half of the expected calls missed gives 1, no call
+    at all gives 0. Without errors, another order of calls and each repeated or failed call are
+    slips: one or two slips give level 4, more give 3.
     """
     tools, code = read.tools, "wrong_tool_selected"
     repeated = repeated_calls(tools.called)
     slips = len(repeated) + len(tools.failed) + (tools.in_order is False)
-    turns = _turns(repeated) + _turns(tools.failed)
+    turns = turns_of(repeated) + turns_of(tools.failed)
     if tools.expected is None:
-        why = f"no expected calls given; {_count(slips, 'repeated or failed call')}"
-        return RuleFinding(_by_count(slips, (5, 4, 4, 3)), why, "repeated_calls", turns)
+        why = f"no expected calls given; {count_text(slips, 'repeated or failed call')}"
+        return RuleFinding(level_by_count(slips, (5, 4, 4, 3)), why, "repeated_calls", turns)
     if not tools.expected and not tools.called:
         return RuleFinding(5, "not applicable: no call was required and none was made", code)
     wrong = unexpected_writes(tools)
     errors = len(tools.missed) + len(wrong)
     why = (
-        f"{len(tools.matches)} of {_count(len(tools.expected), 'expected call')} made, "
-        f"{_count(len(wrong), 'unexpected state-changing call')}, {_count(slips, 'slip')}"
+        f"{len(tools.matches)} of {count_text(len(tools.expected), 'expected call')} made, "
+        f"{count_text(len(wrong), 'unexpected state-changing call')}, {count_text(slips, 'slip')}"
     )
     if errors == 0:
-        return RuleFinding(_by_count(slips, (5, 4, 4, 3)), why, code, turns)
-    turns += _turns(wrong)
+        return RuleFinding(level_by_count(slips, (5, 4, 4, 3)), why, code, turns)
+    turns += turns_of(wrong)
     if not tools.called:
         return RuleFinding(0, why, "no_tool_called")
     few = tools.recall is not None and tools.recall < 0.5
@@ -100,8 +83,12 @@ def tool_routing(read: CaseReading) -> RuleFinding:
 
 
 def parameter_extraction(read: CaseReading) -> RuleFinding:
-    """Arguments that differ from the expected ones or were never mentioned, and unreadable argument
-    texts, are errors; 4 for one outside state-changing calls, 3 for one inside, 2 for up to four.
+    """Check the arguments of tool calls.
+
+    Errors are arguments that differ from the expected ones, values that nobody had mentioned, and
+    argument texts that cannot be read. One error gives level 3 when it is unreadable or in a
+    state-changing call, else 4; two to four give 2, more give 1, and 0 when there are as many
+    errors as arguments.
     """
     tools, code = read.tools, "wrong_parameter"
     calls = (*tools.called, *tools.failed)
@@ -118,31 +105,37 @@ def parameter_extraction(read: CaseReading) -> RuleFinding:
         f"{sum(match.differences for match in differing)} arguments differ from the expected, "
         f"{len(invented)} values never mentioned, {len(unreadable)} unreadable, of {argument_count} given"
     )
-    level = _by_count(errors, (5, 3 if names & writes or unreadable else 4, 2, 2, 2, 1))
+    level = level_by_count(errors, (5, 3 if names & writes or unreadable else 4, 2, 2, 2, 1))
     turns = tuple(m.made.turn for m in differing) + tuple(c.turn for c in invented)
     return RuleFinding(
-        0 if errors >= argument_count else level, why, code, turns + _turns(unreadable)
+        0 if errors >= argument_count else level, why, code, turns + turns_of(unreadable)
     )
 
 
 def result_interpretation(read: CaseReading) -> RuleFinding:
-    """Specific values said after a tool answered must have been heard before; each claim of success
-    right after a failed call is an error as well.
+    """Check what the agent said after tools had answered.
+
+    The level comes from the share of specific values that occur earlier in the conversation (see
+    `_support_level`). A claim of success right after a failed call lowers the level to at most 2,
+    several such claims to at most 1.
     """
     if not read.tools.called and not read.tools.failed:
         return RuleFinding(5, "not applicable: no tool returned anything", "hallucinated_result")
     claims = [claim for claim in read.text_claims() if claim.after_result]
     false_success = false_successes(read)
     level, why = _support_level(claims, "values said after tool results")
-    why = f"{why}; {_count(len(false_success), 'claim')} of success after a failed call"
+    why = f"{why}; {count_text(len(false_success), 'claim')} of success after a failed call"
     turns = _ungrounded_turns(claims) + false_success
     lowered = level if not false_success else min(level, 2 if len(false_success) == 1 else 1)
     return RuleFinding(lowered, why, "hallucinated_result", turns)
 
 
 def grounding_fidelity(read: CaseReading) -> RuleFinding:
-    """Numbers, identifiers, dates and prices the agent says must stand before in system prompt, tool
-    descriptions, passages, tool results or the user's words; its own sums do not: by share.
+    """Check that the numbers, identifiers, dates and prices in the agent's texts have a source.
+
+    A source is the system prompt, a tool description, a passage, a tool result or a text of the
+    user, before that turn. Sums that the agent worked out itself have no source. The level comes
+    from the share of values with a source (see `_support_level`).
     """
     claims = read.text_claims()
     level, why = _support_level(claims, "specific values said")
@@ -150,8 +143,11 @@ def grounding_fidelity(read: CaseReading) -> RuleFinding:
 
 
 def instruction_compliance(read: CaseReading) -> RuleFinding:
-    """Breaches are state-changing calls that were not expected, tools that were not offered, and
-    expected changes that were refused (one: 3, two: 2, three: 1); a failed call tried again costs 1.
+    """Count the breaches of instructions.
+
+    Breaches are state-changing calls that were not expected, calls of tools that were not offered,
+    and an expected change that was refused. One breach gives level 3, two give 2, three give 1,
+    more give 0. Without a breach, a failed call that was tried again gives level 4.
     """
     tools = read.tools
     offered = {tool.name for tool in read.case.transcript.tools}
@@ -162,56 +158,70 @@ def instruction_compliance(read: CaseReading) -> RuleFinding:
     refused = _refusal_turns(read)
     retried = repeated_calls(tools.failed)
     why = (
-        f"{_count(len(wrong), 'unexpected state-changing call')}, "
+        f"{count_text(len(wrong), 'unexpected state-changing call')}, "
         f"{len(breaches) - len(wrong)} of tools not offered, "
         f"{'an expected change was refused' if refused else 'no expected change refused'}, "
-        f"{_count(len(retried), 'failed call')} tried again"
+        f"{count_text(len(retried), 'failed call')} tried again"
     )
-    level = _by_count(len(breaches) + bool(refused), (5, 3, 2, 1, 0))
-    turns = _turns(breaches) + refused + _turns(retried)
+    level = level_by_count(len(breaches) + bool(refused), (5, 3, 2, 1, 0))
+    turns = turns_of(breaches) + refused + turns_of(retried)
     return RuleFinding(4 if level == 5 and retried else level, why, "instruction_violated", turns)
 
 
 def information_gathering(read: CaseReading) -> RuleFinding:
-    """Acting on values nobody mentioned or on too few arguments is a gap (one: 3, two: 2, three: 1);
-    a request for information put twice costs one level.
+    """Check that the agent had the data it acted on.
+
+    A gap is a turn that acts on a value nobody had mentioned or with arguments missing, or in which
+    a state-changing call failed. One gap gives level 3, two give 2, more give 1. Each request for
+    information that is put again costs one more level, at most two.
     """
     writes = read.case.write_names()
-    acted = [claim.turn for claim in read.invented_claims() if claim.tool in writes]
-    acted += [m.made.turn for m in read.tools.matches if m.missing]
-    acted += [made_call.turn for made_call in read.tools.failed if made_call.call.name in writes]
-    gaps = sorted(set(acted))
+    gap_turns = {claim.turn for claim in read.invented_claims() if claim.tool in writes}
+    gap_turns |= {match.made.turn for match in read.tools.matches if match.missing}
+    gap_turns |= {
+        made_call.turn for made_call in read.tools.failed if made_call.call.name in writes
+    }
+    gaps = sorted(gap_turns)
     repeats = repeated_requests(read.texts)
-    why = f"{_count(len(gaps), 'call')} on incomplete data, {_count(len(repeats), 'question')} repeated"
-    level = _by_count(len(gaps), (5, 3, 2, 1)) - min(len(repeats), 2)
+    why = f"{count_text(len(gaps), 'call')} on incomplete data, {count_text(len(repeats), 'question')} repeated"
+    level = level_by_count(len(gaps), (5, 3, 2, 1)) - min(len(repeats), 2)
     return RuleFinding(max(level, 0), why, "acted_on_incomplete_data", (*gaps, *repeats))
 
 
 def conversation_management(read: CaseReading) -> RuleFinding:
-    """Two levels off for a conversation cut off, one for each turn that the agent or the user
-    repeats word by word, and one for an end without thanks, offer or goodbye.
+    """Check the flow of the conversation.
+
+    From level 5, two levels are taken off for a conversation that was cut off, one for each turn
+    that the agent or the user repeats word by word, and one for an end without thanks, an offer of
+    help or a goodbye.
     """
     if not read.texts:
         return RuleFinding(0, "the agent said nothing", "no_response")
-    said_again = repeated_texts(read.texts)
-    users = [(i, t.text) for i, t in enumerate(read.case.transcript.turns) if t.role == "user"]
-    user_again = repeated_texts([(index, text) for index, text in users if text])
+    repeated = repeated_texts(read.texts)
+    numbered = enumerate(read.case.transcript.turns)
+    user_texts = [
+        (index, turn.text) for index, turn in numbered if turn.role == "user" and turn.text
+    ]
+    repeated_by_user = repeated_texts(user_texts)
     cut_off = read.tools.finished is False
     last, last_text = read.texts[-1]
     open_end = not is_closing(last_text)
     why = (
-        f"{'cut off' if cut_off else 'not known to be cut off'}, "
-        f"{_count(len(said_again), 'turn')} repeated by the agent, {len(user_again)} by the user, "
+        f"{'cut off' if cut_off else 'not known to be cut off'}, {count_text(len(repeated), 'turn')} "
+        f"repeated by the agent, {len(repeated_by_user)} by the user, "
         f"{'no closing words' if open_end else 'closing words'} at the end"
     )
-    level = 5 - 2 * cut_off - len(said_again) - len(user_again) - open_end
-    turns = (*said_again, *user_again, *((last,) if open_end else ()))
+    level = 5 - 2 * cut_off - len(repeated) - len(repeated_by_user) - open_end
+    turns = (*repeated, *repeated_by_user, *((last,) if open_end else ()))
     return RuleFinding(max(level, 0), why, "poor_conversation_flow", turns)
 
 
 def response_delivery(read: CaseReading) -> RuleFinding:
-    """Turns over 120 words, with lists or markup, or with two questions are issues: 4 for one, 3 for
-    one with two questions or up to a quarter of the turns, 2 to a half, 1 above, 0 for all of four.
+    """Check that the agent's turns can be spoken and followed.
+
+    A bad turn has more than 120 words, lists or markup, or two questions. No bad turn gives level
+    5. One gives 4, or 3 when any turn has two questions. More give 3 for up to a quarter of the
+    turns, 2 for up to a half, 1 for more, and 0 when all of four or more turns are bad.
     """
     if not read.texts:
         return RuleFinding(0, "the agent said nothing", "no_response")
@@ -220,31 +230,10 @@ def response_delivery(read: CaseReading) -> RuleFinding:
     asked = {turn for turn, text in read.texts if len(questions(text)) > 1}
     bad = tuple(sorted(long | marked | asked))
     why = (
-        f"of {_count(len(read.texts), 'turn')} {len(long)} too long, {len(marked)} with lists or "
+        f"of {count_text(len(read.texts), 'turn')} {len(long)} too long, {len(marked)} with lists or "
         f"markup, {len(asked)} with two or more questions"
     )
     return RuleFinding(_delivery_level(len(bad), len(read.texts), bool(asked)), why, "verbose", bad)
-
-
-def task_completion(read: CaseReading) -> RuleFinding:
-    """Pass when the conversation was not cut off, the successful state-changing calls are exactly
-    the expected ones with their arguments, and every string that was due has been told. Without
-    ground truth: when the expected outcomes hold, else when the last turns refuse nothing.
-    """
-    tools, expected = read.tools, read.case.expected
-    if tools.finished is False:
-        return RuleFinding(0, "the conversation was cut off before its end", "unfinished")
-    if tools.expected is not None or expected.said:
-        return _completion_finding(tools)
-    if expected.outcomes:
-        held = [_has_overlap(statement, read) for statement in expected.outcomes]
-        why = f"no expected calls given; {sum(held)} of {len(held)} expected outcomes hold"
-        return RuleFinding(5 if all(held) else 0, why, "outcome_missing")
-    refusing = tuple(turn for turn, text in read.texts[-_LAST_TURNS:] if is_refusal(text))
-    why = "nothing expected is known; the last turns " + (
-        "refuse or apologise" if refusing else "neither refuse nor apologise"
-    )
-    return RuleFinding(0 if refusing or not read.texts else 5, why, "refused", refusing)
 
 
 MetricRule = Callable[[CaseReading], RuleFinding]
@@ -260,17 +249,16 @@ RULES: Final[Mapping[str, MetricRule]] = {
     "response_delivery": response_delivery,
     "task_completion": task_completion,
 }
-"""The offline rule of each metric; a metric that is not here cannot be judged offline."""
-
-
-def _no_rule(what: str) -> ModelError:
-    detail = f"the offline judge has no rule for {what}; it has for {', '.join(sorted(RULES))}"
-    return ModelError("no_offline_rule", detail)
+"""The offline rule of each metric; a metric without a rule cannot be judged offline."""
 
 
 def _rule(metric: Metric) -> MetricRule:
     if metric.name not in RULES or metric.scale not in (Scale.SCORED, Scale.BINARY):
-        raise _no_rule(f"metric {metric.name!r} on scale {metric.scale.value!r}")
+        raise ModelError(
+            "no_offline_rule",
+            f"the offline judge has no rule for metric {metric.name!r} on scale "
+            f"{metric.scale.value!r}; it has for {', '.join(sorted(RULES))}",
+        )
     return RULES[metric.name]
 
 
@@ -286,56 +274,12 @@ def _reply(metric: Metric, finding: RuleFinding) -> dict[str, Any]:
     }
 
 
-def _outcome(statement: str, read: CaseReading) -> dict[str, Any]:
-    passed, why = _holds(statement, read)
-    return {"statement": statement, "justification": f"Plain text rule: {why}.", "passed": passed}
-
-
-def _holds(statement: str, read: CaseReading) -> tuple[bool, str]:
-    """Ground truth first: statements of refusal by the state-changing calls, all others by task
-    completion; without ground truth by the words they share with what the agent said and called.
-    """
-    tools = read.tools
-    if is_prohibition(statement):
-        if tools.write_match is not None:
-            same = "are" if tools.write_match else "are not"
-            return tools.write_match, f"the state-changing calls {same} the expected ones"
-        if tools.writes_known:
-            done = _count(len(tools.done_writes), "state-changing call")
-            return not tools.done_writes, f"{done} made"
-    if tools.write_match is not None or read.case.expected.said:
-        finding = task_completion(read)
-        return finding.level == 5, finding.why
-    held = _has_overlap(statement, read)
-    return held, f"{'at least' if held else 'less than'} half of its words occur in what was done"
-
-
-def _has_overlap(statement: str, read: CaseReading) -> bool:
-    due = content_words(statement)
-    done = content_words("\n".join(text for _, text in read.texts))
-    for made_call in read.tools.called:
-        done |= content_words(
-            f"{made_call.call.name.replace('_', ' ')} {canonical_text(made_call.call.arguments)}"
-        )
-    return bool(due) and len(due & done) / len(due) >= _OVERLAP
-
-
-def _completion_finding(tools: ToolEvidence) -> RuleFinding:
-    writes = {
-        True: f"the {_count(len(tools.done_writes), 'state-changing call')} made as expected",
-        False: "the state-changing calls made are not the expected ones",
-        None: "which state-changing calls were expected is not known",
-    }[tools.write_match]
-    due = len(tools.stated_texts) + len(tools.unstated_texts)
-    strings_text = f"{len(tools.stated_texts)} of {_count(due, 'expected string')} told"
-    code = "wrong_state_change" if tools.write_match is False else "information_not_told"
-    passed = tools.write_match is not False and not tools.unstated_texts
-    turns = () if tools.write_match is not False else _turns(tools.done_writes)
-    return RuleFinding(5 if passed else 0, f"{writes}, {strings_text}", code, turns)
-
-
 def _support_level(claims: Sequence[Claim], what: str) -> tuple[int, str]:
-    """5 when all were heard before, 4 for one that was not, then by the share of those heard."""
+    """Return the level for claims that should occur earlier in the conversation, and the reason.
+
+    The level is 5 when all claims occur, 4 when one does not. With two or more missing it is 4, 3,
+    2 or 1 for a share of at least 0.95, 0.8, 0.5 or 0.01 that occurs, else 0.
+    """
     ungrounded = sum(not claim.is_grounded for claim in claims)
     why = f"{len(claims) - ungrounded} of {len(claims)} {what} were heard before"
     if ungrounded <= 1:
@@ -349,14 +293,14 @@ def _ungrounded_turns(claims: Sequence[Claim]) -> tuple[int, ...]:
 
 
 def _refusal_turns(read: CaseReading) -> tuple[int, ...]:
-    """The last turns that refuse, where an expected state-changing call was never made."""
+    """Return those of the last turns that refuse, if an expected state-changing call was not made."""
     if not read.tools.writes_known:
         return ()
-    due = Counter(call.name for call in read.tools.expected_writes or ())
-    done = Counter(made_call.call.name for made_call in read.tools.done_writes)
-    if not due - done:
+    expected = Counter(call.name for call in read.tools.expected_writes or ())
+    made = Counter(made_call.call.name for made_call in read.tools.done_writes)
+    if not expected - made:
         return ()
-    return tuple(turn for turn, text in read.texts[-_LAST_TURNS:] if is_refusal(text))
+    return refusing_turns(read)
 
 
 def _delivery_level(bad: int, turns: int, asked: bool) -> int:
@@ -366,15 +310,3 @@ def _delivery_level(bad: int, turns: int, asked: bool) -> int:
     if share == 1 and turns >= 4:
         return 0
     return 3 if share <= 0.25 else 2 if share <= 0.5 else 1
-
-
-def _by_count(count: int, levels: Sequence[int]) -> int:
-    return levels[min(count, len(levels) - 1)]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _turns(calls: Sequence[MadeCall]) -> tuple[int, ...]:
-    return tuple(made_call.turn for made_call in calls)

@@ -1,7 +1,7 @@
-"""The offline answers of the criteria judges: aspects by layout, coverage by shared words.
+"""Offline rules for the criteria judges: aspects by layout, coverage by shared words.
 
-Surface signs only: a paraphrase is missed, a word in passing counts. Every pattern runs in linear
-time over text that nobody has vetted.
+The rules see surface signs only: they miss a paraphrase, and count a word said in passing. Every
+pattern runs in linear time, because anybody can write the texts of a transcript.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from assizes.judge.families.criteria.asks import Aspect, CoverageEvidence, Decom
 from assizes.judge.heuristic.plain_reading import content_words
 
 _HALF: Final = 0.5
+"""Share of words that covers a concept, and share of concepts that covers an aspect."""
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|;")
 _BULLET = re.compile(r"\s*(?:[-*•]|\(?\d{1,3}[.)])\s+")
@@ -25,8 +26,10 @@ _NEGATION = re.compile(r"\b(?:not|no|never|none|without|cannot)\b|n't\b", re.IGN
 
 
 def decomposition(evidence: DecomposeEvidence) -> dict[str, Any]:
-    """Lines, sentences, parts between semicolons and the items after a lead-in such as `Must
-    mention:` are aspects; their clauses between commas and `and` are the concepts.
+    """Split criteria into aspects, and aspects into concepts, by their layout.
+
+    An aspect is a line, a sentence, a part between semicolons, or an item after a lead-in such as
+    `Must mention:`. The concepts of an aspect are its clauses between commas and `and`.
     """
     aspects = [
         {"aspect": aspect, "concepts": _clauses(aspect)} for aspect in _aspects(evidence.criteria)
@@ -35,9 +38,11 @@ def decomposition(evidence: DecomposeEvidence) -> dict[str, Any]:
 
 
 def coverage(evidence: CoverageEvidence) -> dict[str, Any]:
-    """A concept is covered when half of its content words occur in the answer, an aspect when half
-    of its concepts are; contradicted is one that shares its words only with clauses of the answer
-    that are negated where it is not, or the reverse.
+    """Rate by shared words which aspects an answer covers.
+
+    A concept is covered when half of its content words occur in the answer, an aspect when half of
+    its concepts are covered. A covered concept is contradicted when all clauses that share its
+    words differ from it in negation: they are negated and the concept is not, or the reverse.
     """
     answer = _content_text(evidence.response)
     clauses = [_content_text(clause) for clause in _CLAUSE.split(answer.text)]
@@ -48,18 +53,19 @@ ANSWERS: Final[Mapping[type, Callable[[Any], dict[str, Any]]]] = {
     DecomposeEvidence: decomposition,
     CoverageEvidence: coverage,
 }
+"""The offline rule for each type of evidence of the criteria judges."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ContentText:
-    """A text with its content words, read once."""
+    """A text in lower case with its content words, cut to the singular."""
 
     text: str
     words: frozenset[str]
     negated: bool
 
     def has_half_of(self, wanted: _ContentText) -> bool:
-        """Half of the wanted content words are said; a text without any must be said as it is."""
+        """Whether half of the wanted content words occur; without any, the whole text must occur."""
         if not wanted.words:
             return wanted.text in self.text
         return len(wanted.words & self.words) / len(wanted.words) >= _HALF

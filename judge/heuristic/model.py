@@ -13,9 +13,9 @@ from assizes.judge.protocol import Ask
 
 
 class HeuristicModel:
-    """The offline judge: answers from an ask's evidence by plain text rules, without a model.
+    """The offline judge: plain text rules answer from an ask's evidence, without a language model.
 
-    Its answers cost nothing to repeat, so they are not cached; a complaint changes nothing.
+    Its answers cost nothing to repeat, so they are not cached. A complaint changes nothing.
     """
 
     name = OFFLINE_MODEL
@@ -24,15 +24,15 @@ class HeuristicModel:
     price: Price | None = FREE
 
     def tokens(self, ask: Ask[Any], cap: int = 1) -> tuple[int, int]:
-        """None."""
+        """Return no tokens."""
         return 0, 0
 
     async def complete(
         self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1
     ) -> Completion:
-        """What plain text rules say about the evidence; no tokens, no cost."""
+        """Answer by plain text rules, at no cost."""
         text = json.dumps(answer(ask.evidence), ensure_ascii=False)
         return Completion(text=text, answered_by=self.name, cost_usd=0.0)
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is ever opened."""

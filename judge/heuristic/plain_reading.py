@@ -1,7 +1,8 @@
-"""What plain reading of a conversation shows: claims heard before or not, questions, wording.
+"""Surface signs in a conversation: specific claims and their sources, questions, wording.
 
-Signs only, no judgement: the offline judge weighs them. The word lists are English and general; no
-tool, task or domain is named. Every pattern runs in linear time over text that nobody has vetted.
+This module finds signs; the offline judge weighs them. The word lists are English and general, and
+name no tool, task or domain. Every pattern runs in linear time, because anybody can write the texts
+of a transcript.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from assizes.judge.case import Case, Turn
 from assizes.judge.evidence.tool_calls import MadeCall, ToolEvidence, canonical_text
 
 LONG_WORDS = 120
-"""More words than this in one turn are too many to listen to (about 45 s of speech)."""
+"""Words in a turn above which it is too long to listen to (about 45 s of speech)."""
 
 _CACHED_TEXTS = 64
+"""System prompts and tool descriptions whose values are cached: cases of one run share them."""
 
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _TOKEN = re.compile(r"\d+(?:\.\d+)?(?!\w)|\w+")
@@ -59,12 +61,16 @@ _COMMON = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Something specific, and whether it had been heard before that turn: in the system prompt, tool
-    descriptions, retrieved passages, tool results or user turns. A sum the agent worked out itself
-    had not.
+    """Something specific that the agent said or gave to a tool: an identifier, an amount, a number.
 
-    `tool` is null for a claim in the agent's text, else the tool whose argument held it;
-    `after_result` is true when a tool had answered since the user last spoke.
+    Attributes:
+        turn: index of the turn.
+        text: the claim, normalised: lower case, numbers without needless zeros.
+        is_grounded: whether the claim occurs before that turn in the system prompt, tool
+            descriptions, retrieved passages, tool results or user turns. A sum that the agent
+            worked out itself does not occur there.
+        after_result: whether a tool had answered since the user last spoke.
+        tool: the tool whose argument held the claim; None for a claim in the agent's text.
     """
 
     turn: int
@@ -76,7 +82,14 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class CaseReading:
-    """A case as plain reading shows it: the agent's texts and claims beside its tool evidence."""
+    """A case with its surface signs.
+
+    Attributes:
+        case: the case.
+        tools: the evidence about its tool calls.
+        texts: turn index and text of each turn in which the agent says something.
+        claims: the agent's specific claims, in order.
+    """
 
     case: Case
     tools: ToolEvidence
@@ -84,22 +97,24 @@ class CaseReading:
     claims: tuple[Claim, ...]
 
     def text_claims(self) -> list[Claim]:
-        """The claims in what the agent said."""
+        """Return the claims in the agent's texts, without those in tool arguments."""
         return [claim for claim in self.claims if claim.tool is None]
 
     def invented_claims(self) -> list[Claim]:
-        """Identifiers and long numbers given to a tool that nobody had mentioned."""
+        """Return the claims in tool arguments that nobody had mentioned before."""
         return [claim for claim in self.claims if claim.tool is not None and not claim.is_grounded]
 
 
 def read_case(case: Case, tools: ToolEvidence) -> CaseReading:
-    """Read the conversation once, turn by turn, keeping what has been heard so far."""
+    """Collect the surface signs of a case in one pass over its turns."""
     return CaseReading(case, tools, tuple(case.transcript.agent_texts()), tuple(_claims(case)))
 
 
 def particulars(text: str) -> list[str]:
-    """The specific claims of a text, in order and each once: identifiers with a digit, amounts of
-    money, numbers of three digits or more. Counts such as `2 bags`, `20th` or `24h` are not.
+    """Return the specific claims of a text, each once and in order.
+
+    Claims are identifiers with a digit, amounts of money and numbers of three digits or more.
+    Counts such as `2 bags`, `20th` or `24h` are no claims.
     """
     flat = _THOUSANDS.sub("", text)
     tokens: dict[str, None] = {}
@@ -115,13 +130,15 @@ def particulars(text: str) -> list[str]:
 
 @lru_cache(maxsize=_CACHED_TEXTS)
 def _shared_values(text: str) -> frozenset[str]:
-    """Values of a text that many cases share: the agent's instructions, what its tools are for."""
+    """Return the values of a text that many cases share: a system prompt, a tool's description."""
     return frozenset(values(text))
 
 
 def values(text: str) -> set[str]:
-    """Everything in a text that a claim may rest on: words with a digit, their runs of digits, and
-    the last four of a run of seven or more, as numbers of cards and accounts are read out.
+    """Return everything in a text on which a claim may rest.
+
+    These are the words with a digit, their runs of digits, and the last four digits of a run of
+    seven or more: numbers of cards and accounts are read out in this way.
     """
     tokens: set[str] = set()
     for word in _words_with_digit(text):
@@ -132,50 +149,52 @@ def values(text: str) -> set[str]:
 
 
 def questions(text: str) -> list[str]:
-    """The sentences that end in a question mark, comparable with one another."""
+    """Return the sentences that end in a question mark, in lower case and with single spaces."""
     parts = _SENTENCE_END.split(text)
-    asked = zip(parts[::2], parts[1::2], strict=False)
-    return [_flat(words) for words, end in asked if end == "?" and _WORD.search(words)]
+    sentences = zip(parts[::2], parts[1::2], strict=False)
+    return [_flat(words) for words, end in sentences if end == "?" and _WORD.search(words)]
 
 
 def requests(text: str) -> list[str]:
-    """The questions that ask for information, not for a yes; offers of more help are not asked."""
+    """Return the questions that ask for information; yes/no questions and offers of help do not."""
     return [
-        asked for asked in questions(text) if _REQUEST.search(asked) and not _CLOSING.search(asked)
+        question
+        for question in questions(text)
+        if _REQUEST.search(question) and not _CLOSING.search(question)
     ]
 
 
 def content_words(text: str) -> set[str]:
-    """Words of three letters or more that carry meaning, and values with digits."""
+    """Return the words of three letters or more that carry meaning, and the values with digits."""
     return {word for word in _WORD.findall(_flat(text)) if word not in _COMMON} | {
         _normal(word) for word in _words_with_digit(text)
     }
 
 
 def is_refusal(text: str) -> bool:
-    """True when a text holds words of refusal or apology."""
+    """Whether a text holds words of refusal or apology."""
     return _REFUSAL.search(_flat(text)) is not None
 
 
 def has_success_claim(text: str) -> bool:
-    """True when a text says that something was done, without a word of trouble."""
+    """Whether a text says that something was done, without a word of refusal or trouble."""
     flat = _flat(text)
     troubled = _REFUSAL.search(flat) or _TROUBLE.search(flat)
     return troubled is None and _SUCCESS.search(flat) is not None
 
 
 def is_closing(text: str) -> bool:
-    """True when a text thanks, offers more help, or says goodbye."""
+    """Whether a text thanks, offers more help, or says goodbye."""
     return _CLOSING.search(_flat(text)) is not None
 
 
 def is_prohibition(statement: str) -> bool:
-    """True when a statement says that something is refused or not done."""
+    """Whether a statement says that something is refused or not done."""
     return _PROHIBITION.search(_flat(statement)) is not None
 
 
 def repeated_calls(calls: Sequence[MadeCall]) -> list[MadeCall]:
-    """Calls made before with the same arguments."""
+    """Return the calls that repeat an earlier call with the same arguments."""
     seen: set[tuple[str, str]] = set()
     repeats = []
     for made_call in calls:
@@ -186,7 +205,10 @@ def repeated_calls(calls: Sequence[MadeCall]) -> list[MadeCall]:
 
 
 def unexpected_writes(tools: ToolEvidence) -> list[MadeCall]:
-    """State-changing calls beyond the expected; none where their names were only guessed."""
+    """Return the state-changing calls that were not expected.
+
+    The list is empty when it is only guessed which tools change state.
+    """
     if not tools.writes_known:
         return []
     writes = {id(made_call) for made_call in tools.done_writes}
@@ -194,7 +216,7 @@ def unexpected_writes(tools: ToolEvidence) -> list[MadeCall]:
 
 
 def repeated_texts(texts: Sequence[tuple[int, str]]) -> tuple[int, ...]:
-    """Turns whose text occurred before, word by word."""
+    """Return the turns whose text occurred before, word by word."""
     seen: set[str] = set()
     repeats = []
     for turn, text in texts:
@@ -205,31 +227,31 @@ def repeated_texts(texts: Sequence[tuple[int, str]]) -> tuple[int, ...]:
 
 
 def repeated_requests(texts: Sequence[tuple[int, str]]) -> tuple[int, ...]:
-    """Turns that put a request for information a second time."""
+    """Return the turns that ask for the same information as an earlier turn."""
     return repeated_texts(
-        [(turn, asked) for turn, text in texts for asked in sorted(set(requests(text)))]
+        [(turn, request) for turn, text in texts for request in sorted(set(requests(text)))]
     )
 
 
 def false_successes(read: CaseReading) -> tuple[int, ...]:
-    """Turns that claim success although every call since the agent spoke before them failed."""
-    made = [*read.tools.called, *read.tools.failed]
-    false, since = [], -1
+    """Return the turns that claim success although every call since the agent's last text failed."""
+    calls = [*read.tools.called, *read.tools.failed]
+    turns, last_turn = [], -1
     for turn, text in read.texts:
-        failed = [made_call.has_failed for made_call in made if since <= made_call.turn < turn]
-        if failed and all(failed) and has_success_claim(text):
-            false.append(turn)
-        since = turn
-    return tuple(false)
+        failures = [call.has_failed for call in calls if last_turn <= call.turn < turn]
+        if failures and all(failures) and has_success_claim(text):
+            turns.append(turn)
+        last_turn = turn
+    return tuple(turns)
 
 
 def is_formatted(text: str) -> bool:
-    """True for what cannot be spoken: lists, headings, bold, code, tables, links."""
+    """Whether a text has parts that cannot be spoken: lists, headings, bold, code, tables, links."""
     return _FORMATTING.search(text) is not None
 
 
 def is_long(text: str) -> bool:
-    """True for a turn of more than 120 words."""
+    """Whether a text has more than 120 words (`LONG_WORDS`)."""
     return len(text.split()) > LONG_WORDS
 
 
@@ -238,12 +260,12 @@ def _flat(text: str) -> str:
 
 
 def _words_with_digit(text: str) -> Iterator[str]:
-    """Each once, in no order."""
+    """Return the words of a text that have a digit, each once and in any order."""
     return filter(_has_digit, set(_TOKEN.findall(_THOUSANDS.sub("", text))))
 
 
 def _has_digit(word: str) -> bool:
-    # Nearly all words are letters only, and are told from the others at once.
+    # Nearly all words consist of letters only; `isalpha` rules them out quickly.
     return not word.isalpha() and any(map(str.isdigit, word))
 
 

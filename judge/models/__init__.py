@@ -1,1 +1,1 @@
-"""The models that answer asks: litellm, scripted, replayed; what a provider's errors mean."""
+"""The models that answer asks (litellm, scripted, replayed), and the meaning of provider errors."""

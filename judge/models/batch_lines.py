@@ -1,4 +1,7 @@
-"""Batches over the files and batches of the OpenAI protocol, whoever makes the HTTP requests."""
+"""Provider batches over the files and batches of the OpenAI protocol.
+
+The HTTP requests themselves are made by an implementation of `BatchCalls`.
+"""
 
 from __future__ import annotations
 
@@ -18,28 +21,30 @@ from assizes.judge.protocol import Ask
 log = logging.getLogger(__name__)
 
 BATCH_FLAG: Final = "batch"
-"""Marks completions that a batch brought, and the asks they answered."""
+"""Flag of completions that came from a batch, and of their asks."""
 
 BATCH_PROVIDERS: Final = ("azure", "hosted_vllm", "litellm_proxy", "openai")
-"""Providers that keep a tag with a batch and list it. Without that, a batch that was handed in just
-before a crash would be handed in, and paid for, once more.
+"""Providers that store a tag with a batch and list it.
+
+Without the tag, a batch that was submitted just before a crash could not be found again: it would
+be submitted, and paid for, a second time.
 """
 
 FILE_TIMEOUT_S: Final = 600.0
-"""A file of requests may have 200 MB."""
+"""Timeout of a request about a file: a file of requests may have 200 MB."""
 
-_ENDED: Final = frozenset({"completed", "failed", "expired", "cancelled"})
+_END_STATES: Final = frozenset({"completed", "failed", "expired", "cancelled"})
 
 
 @dataclass(frozen=True, slots=True)
 class BatchStatus:
-    """Where a batch stands.
+    """The status of a batch.
 
-    Args:
-        name: the provider's word for it: `in_progress`, `completed`, `expired`, ...
-        ended: nothing more will come of it.
-        done: asks answered or failed so far.
-        why: what the provider says is wrong with it.
+    Attributes:
+        name: the status in the provider's word: `in_progress`, `completed`, `expired`, ...
+        ended: whether the status is final.
+        done: the asks that were answered or failed so far.
+        why: the fault of the batch in the provider's words; empty without one.
     """
 
     name: str
@@ -49,53 +54,57 @@ class BatchStatus:
 
 
 class BatchCalls(Protocol):
-    """The requests to one model's provider; each is made once, whatever comes of it.
+    """The HTTP requests to one model's provider; a failed request is not repeated.
 
     Raises:
-        ModelError: by every method that makes one.
+        ModelError: raised by every method that makes a request, when it fails.
     """
 
     model: str
     price: Price | None
 
     def body(self, ask: Ask[Any]) -> dict[str, Any]:
-        """The body of the request that a live call would make."""
+        """Return the body of the request that a live call would send."""
 
     def response(self, body: dict[str, Any]) -> Any:
-        """The response that a live call would make of such a body."""
+        """Return the response object that a live call would return for a response's body."""
 
     async def upload(self, lines: BinaryIO) -> str:
-        """Upload a file of requests; its id."""
+        """Upload a file of requests; return its id."""
 
     async def begin(self, file_id: str, tag: Mapping[str, str]) -> Any:
-        """Begin a batch over a file."""
+        """Begin a batch over an uploaded file; return the batch."""
 
     async def batch(self, batch_id: str) -> Any:
-        """A batch as it stands."""
+        """Return a batch with its present status."""
 
     async def page(self, after: str | None) -> Any:
-        """Batches, the newest first, beginning behind the one named."""
+        """Return a page of batches, newest first; `after` is the last batch id of the page before."""
 
     def content(self, file_id: str) -> AsyncIterator[bytes]:
-        """The bytes of a file, as they come."""
+        """Yield the bytes of a file in chunks."""
 
 
 class ProviderBatches:
-    """The batch endpoint of one model's provider; implements `assizes.judge.engine.batching.Batches`."""
+    """The batch endpoint of one model's provider; implements `assizes.judge.engine.batching.Batches`.
+
+    Args:
+        calls: the object that makes the HTTP requests.
+    """
 
     def __init__(self, calls: BatchCalls) -> None:
         self._calls = calls
 
     def body(self, ask: Ask[Any]) -> dict[str, Any]:
-        """The body of the request that a live call would make."""
+        """Return the body of the request that a live call would send."""
         return self._calls.body(ask)
 
     async def submit(self, lines: BinaryIO, tag: Mapping[str, str]) -> str:
-        """Upload the requests and begin a batch over them."""
+        """Upload the requests and begin a batch over them; return the batch id."""
         return str((await self._calls.begin(await self._calls.upload(lines), tag)).id)
 
     async def find(self, tag: Mapping[str, str]) -> str | None:
-        """Page by page, the newest first."""
+        """Return the id of the newest batch that has the tag; None when no batch has."""
         after: str | None = None
         while True:
             page = await self._calls.page(after)
@@ -107,15 +116,17 @@ class ProviderBatches:
                 return None
 
     async def status(self, batch_id: str) -> BatchStatus:
-        """As the provider tells it now."""
+        """Return the present status of a batch."""
         return _status(await self._calls.batch(batch_id))
 
     async def results(self, batch_id: str) -> AsyncIterator[tuple[str, Completion | ModelError]]:
-        """Line by line, the answers before the failures; what is no line of a batch is skipped.
+        """Yield key and outcome of each ask, the answers before the failures.
+
+        A line that is no line of a batch is skipped, with a warning in the log.
 
         Raises:
-            ModelError: also when none of the answers can be read: what was downloaded is not what
-                was paid for, and may be there later.
+            ModelError: a request failed, or no line of the file of answers can be read. Such a file
+                is not what was paid for; a later download may give the right one.
         """
         batch = await self._calls.batch(batch_id)
         for file_id in filter(None, (batch.output_file_id, batch.error_file_id)):
@@ -135,7 +146,7 @@ class ProviderBatches:
                 raise ModelError("unavailable", f"no line of file {file_id} can be read")
 
     def _outcome(self, line: dict[str, Any]) -> Completion | ModelError:
-        """What came of one ask, as if it had been a call; tokens are null where none were metered."""
+        """Return the outcome of one ask as a live call would; tokens are None when not metered."""
         answer = line.get("response")
         answer = answer if isinstance(answer, dict) else {}
         status, body = answer.get("status_code"), answer.get("body") or {}
@@ -158,7 +169,7 @@ class ProviderBatches:
 
 
 class _LineFailure(Exception):
-    """A line of an error file as live calls fail: with the HTTP status, where there was one."""
+    """A failed line of a batch as an exception with its HTTP status, which live calls have too."""
 
     def __init__(self, status_code: int | None, message: str) -> None:
         super().__init__(message)
@@ -168,20 +179,20 @@ class _LineFailure(Exception):
 def _status(batch: Any) -> BatchStatus:
     counts = batch.request_counts
     done = counts.completed + counts.failed if counts else 0
-    # For a moment a completed batch does not name its files yet.
+    # A batch that has just been completed does not name its files yet: it counts as running.
     has_files = bool(batch.output_file_id or batch.error_file_id)
-    ended = batch.status in _ENDED and (batch.status != "completed" or has_files or not done)
+    ended = batch.status in _END_STATES and (batch.status != "completed" or has_files or not done)
     problems = (batch.errors.data if batch.errors else None) or []
     why = readable(f"{problems[0].code}: {problems[0].message}") if problems else ""
     return BatchStatus(str(batch.status), ended, done, why)
 
 
 _MALFORMED: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What reading a body of another shape raises in the client library, or here."""
+"""Exceptions that the client library, or this module, raises for a body of another shape."""
 
 
 def _parse_line(raw: bytes) -> dict[str, Any] | None:
-    """A line with the key of its ask; null for anything else."""
+    """Return a line that has the key of its ask (`custom_id`); None for anything else."""
     try:
         line = json.loads(raw)
     except (ValueError, RecursionError):

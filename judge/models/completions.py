@@ -1,4 +1,4 @@
-"""From a provider's response to a completion: its text, what it took, and whether it can be used."""
+"""From a provider's response to a completion: its text, tokens and cost, and whether it is usable."""
 
 from __future__ import annotations
 
@@ -14,10 +14,16 @@ from assizes.judge.privacy.secret_masking import mask_process_secrets
 def completion_of(
     response: Any, model: str, price: Price | None, *, batch: bool = False
 ) -> Completion:
-    """The response of a chat-completions call, priced by its metered tokens.
+    """Return the completion of a chat-completions response, priced by its metered tokens.
 
-    Without usage in it, tokens and cost are null: a client library fills zeros in, which would make
-    the call look free.
+    Tokens and cost are None for a response without usage: client libraries put zeros there, which
+    would make the call look free.
+
+    Args:
+        response: the response object of litellm or of OpenAI's client.
+        model: the model as requested, in case that the response names none.
+        price: the price of its tokens; None when it is not known.
+        batch: whether the answer came from a batch, at the price of batches.
     """
     choice = _choice(response)
     text = (choice.message.content if choice else None) or ""
@@ -40,13 +46,13 @@ def completion_of(
 def with_estimates(
     completion: Completion, sent: int, price: Price | None, *, batch: bool = False
 ) -> Completion:
-    """With tokens estimated by length, and flagged so, where none were metered.
+    """Return a completion with estimated tokens and cost, and a flag, when none were metered.
 
     Args:
-        completion: as the provider metered it, or not.
-        sent: tokens that the prompt is estimated to be.
-        price: of its tokens; null where that is not known.
-        batch: whether a batch brought it.
+        completion: the completion, with or without metered tokens.
+        sent: the estimated tokens of the prompt.
+        price: the price of the tokens; None when it is not known.
+        batch: whether the answer came from a batch, at the price of batches.
     """
     if completion.input_tokens is not None or completion.output_tokens is not None:
         return completion
@@ -61,7 +67,7 @@ def with_estimates(
 
 
 def unusable_reason(response: Any) -> tuple[str, str] | None:
-    """Code and reason of a response that holds nothing to read, else null."""
+    """Return code and reason when a response has no usable answer, else None."""
     choice = _choice(response)
     if choice is None:
         return "empty", "the answer has no choices"
@@ -83,6 +89,6 @@ def _choice(response: Any) -> Any:
 
 
 def _cached_tokens(usage: Any, sent: int) -> int:
-    """Prompt tokens that the provider had in its cache."""
+    """Return the prompt tokens that the provider read from its cache, at most `sent`."""
     details = getattr(usage, "prompt_tokens_details", None)
     return min(sent, getattr(details, "cached_tokens", None) or 0)

@@ -1,6 +1,6 @@
-"""The only file that knows litellm: calls it, prices what came back, names what went wrong.
+"""Models by way of litellm: this is the only module that imports it.
 
-Importing it takes seconds and about 160 MiB, so it is imported where a model is really needed.
+The import takes seconds and about 160 MiB, so this module is imported only where it is needed.
 """
 
 from __future__ import annotations
@@ -77,8 +77,9 @@ def configure_litellm() -> None:
 
 
 async def _no_second_request(*_args: object, **_rest: object) -> NoReturn:
-    """Stands for what litellm's HTTP client does about a broken connection: send everything again,
-    though the first request may have been answered and charged.
+    """Raise the error of a broken connection again, in place of the retry of litellm's HTTP client.
+
+    The retry would repeat a request that may have been answered and charged.
     """
     error = sys.exception()
     assert error is not None
@@ -88,25 +89,25 @@ async def _no_second_request(*_args: object, **_rest: object) -> NoReturn:
 SELF_HOSTED: Final = frozenset(
     {"openai", "custom_openai", "hosted_vllm", "litellm_proxy", "llamafile", "lm_studio"}
 )
-"""Providers that mean any server of the OpenAI protocol once an `api_base` is given."""
+"""Providers that stand for any server of the OpenAI protocol when an `api_base` is given."""
 
 DEFAULT_TEMPERATURE: Final = 0.2
 
 NEARLY_FULL: Final = 0.7
-"""Share of a model's window from which on the tokens of a prompt are counted, not estimated."""
+"""Share (0..1) of a model's context window above which a prompt's tokens are counted, not estimated."""
 
 OTHER_TOKENIZER: Final = 1.25
-"""Times its window that a count by OpenAI's tokenizer must exceed for another provider's model."""
+"""Factor on the context window of other providers' models: OpenAI's tokenizer may count too high."""
 
 # The root of litellm's errors, and what its files and batches let through.
 _FAILURES: Final = (litellm.exceptions.openai.OpenAIError, httpx.HTTPError)  # type: ignore[attr-defined]
 
 
 class LiteLLM:
-    """A model of any provider that litellm knows, one HTTP request a call.
+    """A model of any provider that litellm knows; each call makes at most one HTTP request.
 
-    litellm and the SDKs below it never repeat a call: what is worth repeating is decided once, by
-    the engine. A parameter that the model turns out not to take is left out of all later calls.
+    litellm and the SDKs below it never retry: the engine alone decides about retries. A parameter
+    that the model rejects is left out of all later calls.
     """
 
     def __init__(self, config: JudgeConfig, limits: LimitsConfig) -> None:
@@ -136,14 +137,14 @@ class LiteLLM:
         _choose_route(self.provider)
 
     def tokens(self, ask: Ask[Any], cap: int = 1) -> tuple[int, int]:
-        """By the length of the messages and the schema, and by how far off that was so far."""
+        """Estimate tokens by the length of messages and schema, corrected by the calls so far."""
         sent = self._estimate(ask, self._messages(ask, None))
         return self._scale.adjusted_estimate(sent), self._parameters.max_output_tokens(cap)
 
     def request(
         self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1
     ) -> dict[str, Any]:
-        """What a call sends: model, messages and parameters, as litellm takes them."""
+        """Return model, messages and parameters of a call, as arguments of litellm."""
         reply: type[BaseModel] = ask.reply
         return {
             "model": self.name,
@@ -154,12 +155,12 @@ class LiteLLM:
     async def complete(
         self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1
     ) -> Completion:
-        """One request at most; its latency is wall clock.
+        """Make one model call, with at most one HTTP request.
 
         Raises:
-            ModelError: with a code of `model_error`; `context_overflow` without a request;
-                `unsupported_parameter`, when the next call will do without one; or `empty`,
-                `truncated_output`, `refused`.
+            ModelError: with a code of `model_error` for a failed request; `context_overflow` before
+                any request; `unsupported_parameter` when the next call will leave the parameter
+                out; `empty`, `truncated_output` or `refused` for an answer that cannot be used.
         """
         request = self.request(ask, complaint=complaint, cap=cap)
         flags = self._parameters.flags
@@ -186,8 +187,8 @@ class LiteLLM:
     async def aclose(self) -> None:
         """Close the connections of the running event loop; a later call opens new ones.
 
-        litellm keeps its clients by event loop, for all models, and its own way of closing them
-        leaves closed ones behind for the next call.
+        litellm caches its clients by event loop, for all models together. Its own function for
+        closing leaves closed clients in that cache, and the next call would use them.
         """
         clients = litellm.in_memory_llm_clients_cache
         loop = id(asyncio.get_running_loop())
@@ -206,10 +207,10 @@ class LiteLLM:
         return beside + estimated_tokens(*(message["content"] for message in sent_messages))
 
     async def _check_fit(self, sent_messages: Sequence[Mapping[str, str]], estimate: int) -> None:
-        """Turn a prompt away that certainly exceeds the model's window; no request is made.
+        """Check that a prompt fits into the model's context window, without a request.
 
         Raises:
-            ModelError: `context_overflow`.
+            ModelError: `context_overflow`, when the prompt certainly exceeds the window.
         """
         if self._window is None or estimate <= NEARLY_FULL * self._window:
             return
@@ -229,12 +230,12 @@ class LiteLLM:
 
 
 def price_of(config: JudgeConfig, limits: LimitsConfig) -> Price | None:
-    """What a model's tokens cost: by the configuration, else by litellm's own price list.
+    """Return the configured price of a model, else the price in litellm's list, else None.
 
-    Null where neither has it. The list is the one that came with litellm, never a newer one.
+    The list is the one that was installed with litellm: no newer list is downloaded.
 
     Raises:
-        ConfigurationError: when the model's provider is unknown.
+        ConfigurationError: the model's provider is unknown.
     """
     if (configured := limits.prices.get(config.model_id)) is not None:
         return configured
@@ -243,17 +244,17 @@ def price_of(config: JudgeConfig, limits: LimitsConfig) -> Price | None:
 
 
 def _price_entry(model: str, provider: str) -> Mapping[str, Any]:
-    """The model's entry in litellm's price list; empty where it has none."""
+    """Return the model's entry in litellm's price list; an empty mapping without an entry."""
     bare = model.removeprefix(f"{provider}/")
     names = (model, bare, f"{provider}/{bare}")
     return next((litellm.model_cost[name] for name in names if name in litellm.model_cost), {})
 
 
 def check(config: JudgeConfig) -> None:
-    """See that a model can be called, without calling it.
+    """Check that a model can be called, without calling it.
 
     Raises:
-        ConfigurationError: provider unknown, key not in the environment, parameter not taken.
+        ConfigurationError: unknown provider, missing key, or a temperature the model rejects.
     """
     configure_litellm()
     provider = provider_of(config)
@@ -273,7 +274,7 @@ def check(config: JudgeConfig) -> None:
 
 
 def temperature_for(config: JudgeConfig, provider: str) -> float | None:
-    """The chosen temperature, else the judge's default where the model takes one at all."""
+    """Return the configured temperature, else the default; None when the model takes no default."""
     if config.temperature is not None:
         return config.temperature
     try:
@@ -284,7 +285,7 @@ def temperature_for(config: JudgeConfig, provider: str) -> float | None:
 
 
 def _check_parameters(config: JudgeConfig, provider: str, temperature: float | None) -> None:
-    """Let litellm say whether it would send these parameters, without a call."""
+    """Let litellm raise `UnsupportedParamsError`, without a call, for parameters it cannot send."""
     get_optional_params(
         model=config.model_id.removeprefix(f"{provider}/"),
         custom_llm_provider=provider,
@@ -294,10 +295,10 @@ def _check_parameters(config: JudgeConfig, provider: str, temperature: float | N
 
 
 def provider_of(config: JudgeConfig) -> str:
-    """Who answers, as litellm reads the model's name.
+    """Return the provider of a model, as litellm derives it from the model's name.
 
     Raises:
-        ConfigurationError: when it cannot tell.
+        ConfigurationError: litellm does not know the provider.
     """
     try:
         _, provider, _, _ = litellm.get_llm_provider(config.model_id, api_base=config.api_base)
@@ -310,7 +311,7 @@ def provider_of(config: JudgeConfig) -> str:
 
 
 def response_mode(config: JudgeConfig, provider: str) -> ResponseMode:
-    """The strictest way of asking for a shape that the model is known to take."""
+    """Return the strictest response mode that the model is known to support."""
     bare = config.model_id.removeprefix(f"{provider}/")
     known = litellm.get_supported_openai_params(bare, custom_llm_provider=provider)
     if known is not None and "response_format" not in known:
@@ -322,7 +323,7 @@ def response_mode(config: JudgeConfig, provider: str) -> ResponseMode:
 
 
 def _choose_route(provider: str) -> None:
-    """See that litellm's own HTTP client is used only where litellm describes all providers."""
+    """Turn litellm's own HTTP client off when litellm does not describe a provider's protocol."""
     try:
         described = ProviderConfigManager.get_provider_chat_config("", LlmProviders(provider))
     except ValueError:
@@ -353,7 +354,7 @@ class LiteLLMBatchCalls:
         self._call = model._call | {"timeout": FILE_TIMEOUT_S}
 
     def body(self, ask: Ask[Any]) -> dict[str, Any]:
-        """As litellm would send it."""
+        """Return the body of the HTTP request that litellm would send for a live call."""
         request = self._model.request(ask)
         name = request.pop("model").removeprefix(f"{self._provider}/")
         request_messages = request.pop("messages")
@@ -362,30 +363,30 @@ class LiteLLMBatchCalls:
         return {"model": name, "messages": request_messages, **sent, **beside}
 
     def response(self, body: dict[str, Any]) -> Any:
-        """As litellm would return it."""
+        """Return the response object that litellm would return for a response's body."""
         return litellm.ModelResponse(**body)
 
     async def upload(self, lines: BinaryIO) -> str:
-        """Sent as it is read."""
+        """Upload a file of requests, which is read while it is sent; return its id."""
         file = ("asks.jsonl", lines, "application/jsonl")
         return str((await self._request(litellm.acreate_file, file=file, purpose="batch")).id)
 
     async def begin(self, file_id: str, tag: Mapping[str, str]) -> Any:
-        """To be answered within a day, the only window there is."""
+        """Begin a batch over a file, to be answered within 24 hours, the only window on offer."""
         wanted = {"endpoint": "/v1/chat/completions", "completion_window": "24h"}
         asked = {**wanted, "input_file_id": file_id, "metadata": dict(tag)}
         return await self._request(litellm.acreate_batch, **asked)
 
     async def batch(self, batch_id: str) -> Any:
-        """As it stands now."""
+        """Return a batch with its present status."""
         return await self._request(litellm.aretrieve_batch, batch_id=batch_id)
 
     async def page(self, after: str | None) -> Any:
-        """Up to 100."""
+        """Return up to 100 batches, newest first."""
         return await self._request(litellm.alist_batches, after=after, limit=100)
 
     async def content(self, file_id: str) -> AsyncIterator[bytes]:
-        """Streamed where litellm can."""
+        """Yield the bytes of a file, in chunks where litellm can stream, else all at once."""
         streams = self._provider in FILE_CONTENT_STREAMING_PROVIDERS
         response = await self._request(litellm.afile_content, file_id=file_id, stream=streams)
         if not streams:

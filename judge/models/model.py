@@ -1,4 +1,4 @@
-"""The one seam to language models: everything a judge asks is answered here."""
+"""The protocol of models: every ask of a judge is answered by an implementation of `Model`."""
 
 from __future__ import annotations
 
@@ -15,25 +15,24 @@ FREE = Price(input_usd_per_million=0.0, output_usd_per_million=0.0, source="offl
 """The price of a model that calls no provider."""
 
 ESTIMATED = "tokens_estimated"
-"""Flag of a completion whose tokens were not metered."""
+"""Flag of a completion whose tokens the provider did not meter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One answer of a model, unparsed.
+    """One answer of a model, not yet parsed.
 
-    `cost_usd` is null where the price is not known, never 0 for that; `latency_ms` is wall clock.
-
-    Args:
-        text: what the model wrote.
-        answered_by: the model as the provider names it.
-        input_tokens: as metered, else estimated (`tokens_estimated` among the flags).
-        output_tokens: the same.
-        cost_usd: by the prices pinned into the run.
-        latency_ms: wall clock.
-        reply_id: the id that the reply was told to repeat; null where none was.
-        fingerprint: the provider's mark of the system that answered; empty where it gives none.
-        flags: what was done to get it: `dropped:temperature`, `tokens_estimated`.
+    Attributes:
+        text: the text that the model wrote.
+        answered_by: the model, as the provider names it.
+        input_tokens: tokens of the prompt, metered by the provider or estimated (then
+            `tokens_estimated` is among the flags).
+        output_tokens: tokens of the answer, metered or estimated in the same way.
+        cost_usd: the cost by the prices pinned into the run; None, never 0, for an unknown price.
+        latency_ms: wall clock time of the call.
+        reply_id: the id that the prompt told the model to repeat; None without such an id.
+        fingerprint: the provider's mark of the system that answered; empty when it gives none.
+        flags: marks of how the answer was obtained: `dropped:temperature`, `tokens_estimated`.
     """
 
     text: str
@@ -48,65 +47,71 @@ class Completion:
 
 
 class UnusableReply(ModelError):
-    """An answer came, and was paid for, but is empty, cut off or a refusal.
+    """An answer that was received and paid for, but is empty, cut off or a refusal.
 
     Args:
         code: `empty`, `truncated_output` or `refused`.
-        detail: what is wrong with it.
+        detail: the reason why the answer cannot be used.
         completion: the answer, so that its tokens and cost are not lost.
     """
 
     def __init__(self, code: str, detail: str, completion: Completion) -> None:
-        """Keep the answer beside the reason."""
+        """Create the error with its answer."""
         super().__init__(code, detail)
         self.completion = completion
 
 
 class ProviderUnreachable(ModelError):
-    """No connection to the provider came about: nothing was sent, nothing was charged."""
+    """No connection to the provider was made, so nothing was sent and nothing was charged."""
 
     def __init__(self, detail: str) -> None:
-        """The code is `unavailable`."""
+        """Create the error with the code `unavailable`."""
         super().__init__("unavailable", detail)
 
 
 class Model(Protocol):
-    """Answers asks. Implementations: `LiteLLM`, `Lexical`, `Scripted`."""
+    """A model that answers asks: `LiteLLM`, `HeuristicModel`, `ScriptedModel`, `ReplayOnlyModel`."""
 
     @property
     def name(self) -> str:
-        """The model as requested, e.g. `openai/gpt-4.1`."""
+        """The model as the configuration names it, e.g. `openai/gpt-4.1`."""
 
     @property
     def provider(self) -> str:
-        """Who is sent the transcript; `offline` for nobody."""
+        """The provider to which transcripts are sent; `offline` when nothing is sent."""
 
     @property
     def cache_key(self) -> str | None:
-        """What besides the prompt decides the answer (model, parameters); null: do not cache."""
+        """Everything besides the prompt that decides the answer; None: do not cache answers."""
 
     @property
     def price(self) -> Price | None:
-        """What its tokens cost; null where that is not known."""
+        """The price of the model's tokens; None when it is not known."""
 
     def tokens(self, ask: Ask[Any], cap: int = 1) -> tuple[int, int]:
-        """Tokens of a call, estimated before it is made: those sent, and the most that can come
-        back; `cap` as for `complete`.
+        """Estimate the tokens of a call before it is made.
+
+        Args:
+            ask: the question.
+            cap: as for `complete`.
+
+        Returns:
+            The tokens of the prompt, and the most tokens that the answer can have.
         """
 
     async def complete(
         self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1
     ) -> Completion:
-        """One model call.
+        """Make one model call.
 
         Args:
             ask: the question.
-            complaint: what was wrong with the answer before.
-            cap: times the usual number of tokens the answer may take.
+            complaint: the fault of the answer before, when the model is asked again.
+            cap: a factor on the usual limit of the answer's tokens.
 
         Raises:
-            ModelError: when no answer came.
+            ModelError: no answer came, or the answer cannot be used.
         """
 
     async def aclose(self) -> None:
-        """Give back connections; a later call may open new ones."""
+        """Close the connections; a later call may open new ones."""

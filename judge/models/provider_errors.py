@@ -1,7 +1,7 @@
-"""What a provider's failure means: its code, its status, and one line that a person can read.
+"""The meaning of a provider's failure: its code, its HTTP status, and one readable line.
 
-Failures are told apart by HTTP status and by the provider's own words, not by the class a client
-library gives them: the same fault comes in different classes by way of different providers.
+Failures are classified by HTTP status and by the provider's own words, not by the exception class of
+the client library: the same fault has different classes with different providers.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from assizes.judge.models.model import ProviderUnreachable
 from assizes.judge.privacy.secret_masking import mask
 
 MAX_DETAIL_CHARS: Final = 200
+"""Characters that the readable line of a failure has at most."""
 
 _CODES: Final = {
     401: "authentication",
@@ -55,11 +56,12 @@ _SIGNS: Final = (
     ),
     ("authentication", re.compile(r"API key not valid|invalid api key", re.IGNORECASE)),
 )
-"""What providers say in their own words under a status that means several things."""
+"""Codes, each with the words that providers use for it under a status with several meanings."""
 
 _AMBIGUOUS: Final = frozenset({"bad_request", "rate_limited", "authentication"})
+"""Codes of such a status: the provider's words decide."""
 
-_NOT_TAKEN: Final = re.compile(
+_REJECTION: Final = re.compile(
     r"unsupported|not support|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed"
     r"|unavailable|deprecated|extra (fields|inputs)|only the default|invalid (parameter|schema)",
     re.IGNORECASE,
@@ -67,13 +69,14 @@ _NOT_TAKEN: Final = re.compile(
 _CLASS_NAMES: Final = re.compile(
     r"^(?:(?:(?:litellm\.)?\w+(?:Error|Exception)|litellm\.Timeout|Timeout Error)\b[\s:-]*)+"
 )
-_IN_MEMORY: Final = re.compile(r" ssl:<[^>]*>")
-"""What aiohttp says of an object by its address, another one each time."""
+_MEMORY_ADDRESS: Final = re.compile(r" ssl:<[^>]*>")
+"""An object with its memory address in messages of aiohttp: it would differ in each message."""
+
 _TITLE: Final = re.compile(r"<title>([^<]*)</title>", re.IGNORECASE)
 
 
 def model_error(error: Exception) -> ModelError:
-    """The one place where a provider's failure gets its code: by status, then by its words."""
+    """Return a provider's failure as a `ModelError`, whose code comes from status and words."""
     causes = list(_causes(error))
     detail = readable(str(error)) or type(error).__name__
     if any(_never_connected(cause) for cause in causes):
@@ -86,15 +89,15 @@ def model_error(error: Exception) -> ModelError:
     return ModelError(code, detail, retry_after_s=_retry_after_s(error), status=status)
 
 
-def parameter_not_taken(error: Exception, sent: Mapping[str, re.Pattern[str]]) -> str | None:
-    """The parameter that a provider turned a request away for; null where it names none of `sent`.
+def rejected_parameter(error: Exception, sent: Mapping[str, re.Pattern[str]]) -> str | None:
+    """Return the parameter for which a provider rejected a request; None when it names none.
 
     Args:
         error: the provider's failure.
-        sent: optional parameters of the request, with what they are called in such a failure.
+        sent: the optional parameters of the request, each with a pattern of its names in failures.
     """
     text = str(error)
-    if getattr(error, "status_code", None) not in (400, 422) or not _NOT_TAKEN.search(text):
+    if getattr(error, "status_code", None) not in (400, 422) or not _REJECTION.search(text):
         return None
     matches = {name: sign.search(text) for name, sign in sent.items()}
     named = {name: match.start() for name, match in matches.items() if match}
@@ -102,12 +105,12 @@ def parameter_not_taken(error: Exception, sent: Mapping[str, re.Pattern[str]]) -
 
 
 def retry_after_s(headers: Mapping[str, str], now: float | None = None) -> float | None:
-    """How long a provider asks to be left alone; null where it does not say, or not in earnest.
+    """Return the seconds for which a provider asks not to be called; None without a valid hint.
 
     Args:
-        headers: of its answer; `retry-after-ms` counts before `retry-after`, which holds seconds
-            or a date.
-        now: seconds since 1970; null: the clock's.
+        headers: the headers of the provider's answer; `retry-after-ms` wins over `retry-after`,
+            which holds seconds or a date.
+        now: seconds since 1970; None: the time of the system's clock.
     """
     headers_by_name = {name.lower(): value for name, value in headers.items()}
     if (hint_ms := _seconds(headers_by_name.get("retry-after-ms"))) is not None:
@@ -124,15 +127,16 @@ def retry_after_s(headers: Mapping[str, str], now: float | None = None) -> float
 
 
 def readable(text: str) -> str:
-    """One line of a provider's text: its message without keys, class names, and what exceeds 200
-    characters.
+    """Return a provider's text as one line: without secrets, class names and JSON around it.
+
+    The line is cut after 200 characters (`MAX_DETAIL_CHARS`).
     """
-    line = _message(_IN_MEMORY.sub("", _CLASS_NAMES.sub("", " ".join(text.split()))))
+    line = _message(_MEMORY_ADDRESS.sub("", _CLASS_NAMES.sub("", " ".join(text.split()))))
     return mask(line)[:MAX_DETAIL_CHARS]
 
 
 def _message(text: str) -> str:
-    """The message of an error object, the title in place of a web page, else the text itself."""
+    """Return the message of a JSON error object or the title of a web page, else the text itself."""
     if title := _TITLE.search(text):
         return text[: text.index("<")] + title[1].strip()
     if not text.startswith("{"):
@@ -147,7 +151,7 @@ def _message(text: str) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and what led to it, the last first."""
+    """Yield an error, its cause, the cause of that, and so on."""
     cause: BaseException | None = error
     while cause is not None:
         yield cause
@@ -155,21 +159,21 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _never_connected(error: BaseException) -> bool:
-    """Whether nothing can have been sent.
+    """Whether no connection was made, so that nothing can have been sent.
 
-    httpx says `ConnectError` also of a connection that broke after the request went out, when
-    aiohttp carries it; only aiohttp's own error then tells one from the other.
+    With aiohttp as transport, httpx raises `ConnectError` also for a connection that broke after
+    the request was sent. Then only aiohttp's own error shows which of the two happened.
     """
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
         return True
-    carried = isinstance(error.__cause__ or error.__context__, aiohttp.ClientError | OSError)
-    return isinstance(error, httpx.ConnectError | httpx.ConnectTimeout) and not carried
+    by_aiohttp = isinstance(error.__cause__ or error.__context__, aiohttp.ClientError | OSError)
+    return isinstance(error, httpx.ConnectError | httpx.ConnectTimeout) and not by_aiohttp
 
 
 def _status(error: Exception, causes: list[BaseException]) -> int | None:
-    """The status of the answer; null where there was none, or one that claims success.
+    """Return the HTTP status of the provider's answer; None without an answer or a status of error.
 
-    Client libraries make a status up for failures without an answer.
+    Client libraries invent a status for failures without an answer; such a status is ignored.
     """
     status = getattr(error, "status_code", None)
     answered = getattr(error, "litellm_response_headers", None) is not None or any(
@@ -181,7 +185,7 @@ def _status(error: Exception, causes: list[BaseException]) -> int | None:
 def _code(error: Exception, status: int | None) -> str:
     if status is None:
         status = getattr(error, "status_code", None)
-        if status == 408:  # the time ran out on our side
+        if status == 408:  # litellm's status for a timeout on our side
             return "timeout"
     if not isinstance(status, int) or status < 400 or status >= 500:
         return "unavailable"

@@ -1,4 +1,4 @@
-"""A model that is never called: every answer comes from kept replies, or not at all."""
+"""A model that is never called: all its answers come from the reply cache."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ from assizes.judge.models.model import OFFLINE_PROVIDER, Completion, Model
 from assizes.judge.protocol import Ask
 
 NOT_CACHED: Final = "not_cached"
+"""Code of the error for an ask whose reply is not in the cache."""
 
 
 class ReplayOnlyModel:
-    """Stands for a model under its name and cache key, without its key and its network."""
+    """A stand-in with the name and cache key of a model; it needs no API key and no network.
+
+    Args:
+        model: the model whose cached replies are used.
+    """
 
     def __init__(self, model: Model) -> None:
         self.name, self.provider, self.cache_key = model.name, model.provider, model.cache_key
@@ -21,28 +26,28 @@ class ReplayOnlyModel:
 
     @property
     def price(self) -> Price | None:
-        """The model's."""
+        """The price of the model's tokens; None when it is not known."""
         return self._model.price
 
     def tokens(self, ask: Ask[Any], cap: int = 1) -> tuple[int, int]:
-        """The model's estimate."""
+        """Return the model's estimate."""
         return self._model.tokens(ask, cap)
 
     async def complete(
         self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1
     ) -> Completion:
-        """Never an answer.
+        """Refuse the call: the cache was searched before.
 
         Raises:
-            ModelError: `not_cached`.
+            ModelError: always, with the code `not_cached`.
         """
         raise ModelError(NOT_CACHED, "no reply is kept, and none is asked for (replay_only)")
 
     async def aclose(self) -> None:
-        """Give back what the model opened; it opened nothing."""
+        """Close the model's connections."""
         await self._model.aclose()
 
 
 def is_offline_model(model: Model) -> bool:
-    """Whether a model sends nothing anywhere: there is nothing to limit or to pay for."""
+    """Whether a model sends nothing over the network, so that nothing has to be limited or paid."""
     return isinstance(model, ReplayOnlyModel) or model.provider == OFFLINE_PROVIDER

@@ -1,4 +1,4 @@
-"""A model that answers as told: for tests, demonstrations and rehearsals without a provider."""
+"""A model with prepared replies: for tests, demonstrations and rehearsals without a provider."""
 
 from __future__ import annotations
 
@@ -22,14 +22,21 @@ ScriptedReply = (
     | Completion
     | Callable[[Ask[Any]], str | Mapping[str, Any]]
 )
-"""A text, a JSON object, an error to raise, a whole completion, or a function of the ask."""
+"""A prepared reply: text, a JSON object, an error to raise, a completion or a function of the ask."""
 
 
 class ScriptedModel:
-    """Answers asks with queued replies, in the order in which they are asked.
+    """Answers asks with queued replies, in the order of the asks.
 
-    A text or an object is one answer of 10 tokens in, 5 out, 1 ms and no cost; give a `Completion`
-    where other figures matter. `asked` holds what was asked, with the complaint of a re-ask.
+    A text or an object becomes an answer with 10 tokens in, 5 tokens out, 1 ms latency and no cost;
+    queue a `Completion` where other figures matter.
+
+    Args:
+        replies: the queue.
+        cache_key: None keeps the answers out of caches.
+
+    Attributes:
+        asked: the asks so far, each with its complaint (None for a first ask).
     """
 
     name = "scripted/queue"
@@ -44,16 +51,16 @@ class ScriptedModel:
         self._replies: deque[ScriptedReply] = deque(replies)
 
     def tokens(self, ask: Ask[Any], cap: int = 1) -> tuple[int, int]:
-        """By the length of the prompt; answers are short."""
+        """Estimate tokens by the length of the prompt; an answer has at most 100 times `cap`."""
         return estimated_tokens(ask.prompt.system, ask.prompt.user), 100 * cap
 
     async def complete(
         self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1
     ) -> Completion:
-        """The next reply of the queue.
+        """Answer with the next reply of the queue.
 
         Raises:
-            ModelError: the queued one, or `script_empty` when the queue has run out.
+            ModelError: the queued error, or `script_empty` when the queue is empty.
         """
         self.asked.append((ask, complaint))
         if not self._replies:
@@ -69,4 +76,4 @@ class ScriptedModel:
         return Completion(text, self.name, 10, 5, cost_usd=0.0, latency_ms=1.0)
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is ever opened."""

@@ -1,11 +1,11 @@
-"""Evaluation sets of seed 004: one row a line, a request with what came back and what was due.
+"""Evaluation sets of seed 004: a row a line, with a request, the response and the expected response.
 
     {"request_id": "q1", "request": "What is ...?", "response": "It is ...",
      "retrieved_context": [{"doc_uri": "a.md", "content": "..."}], "expected_response": "..."}
 
 In place of response and context a row may hold a `trace`: a list of chat messages, or a transcript
-as in the native format. A chat message may say what it retrieved (`retrieved_context`), what it
-used (`usage`), when it began (`started_at`) and how long it took (`latency_ms`).
+as in the native format. A chat message may also have `retrieved_context`, `usage`, `started_at` and
+`latency_ms`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from assizes.judge.case import (
     Expected,
     ExpectedDocument,
     Moment,
-    ToolCall,
     ToolResult,
     Transcript,
     Turn,
@@ -31,22 +30,12 @@ from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.json_shapes import content_id
 from assizes.judge.formats.shared.oddities import DROPPED_TIMES
 from assizes.judge.formats.shared.parsing import (
+    ChatToolCall,
     drop_negative_times,
     lines_of,
-    parse_arguments,
     schema_errors,
     strict_json,
 )
-
-
-class _Function(BaseModel):
-    name: str
-    arguments: str | dict[str, Any] | None = None
-
-
-class _RowToolCall(BaseModel):
-    id: str | None = None
-    function: _Function
 
 
 class _Tokens(BaseModel):
@@ -64,7 +53,7 @@ class _Passage(BaseModel):
 class _Message(BaseModel):
     role: Literal["system", "user", "assistant", "tool"]
     content: str | None = None
-    tool_calls: list[_RowToolCall] | None = None
+    tool_calls: list[ChatToolCall] | None = None
     tool_call_id: str | None = None
     name: str | None = None
     retrieved_context: list[_Passage] | None = None
@@ -91,21 +80,21 @@ class _Row(BaseModel):
 
 
 class AgentEvaluation:
-    """Rows of an evaluation set."""
+    """The format of evaluation sets."""
 
     name = "agent_evaluation"
     by_line = True
 
     def fits(self, value: Any) -> bool:
-        """An object with a request, or with the id of one."""
+        """Whether a value is an object with a request, or with a request's id."""
         return isinstance(value, dict) and not value.keys().isdisjoint({"request_id", "request"})
 
     def records(self, document: bytes) -> list[bytes]:
-        """The lines that are not blank."""
+        """Return the lines of a file that are not blank."""
         return lines_of(document)
 
     def case(self, record: bytes) -> Case:
-        """The case of one row.
+        """Return the case of one row.
 
         Raises:
             DataError: the line is not strict JSON, or `schema` for a row that cannot be judged.
@@ -114,11 +103,13 @@ class AgentEvaluation:
 
 
 def row_case(value: Any) -> Case:
-    """The case of a row that has been read already; without a `request_id` its content names it.
+    """Return the case of a row that is parsed JSON; negative times in it are set to None, in place.
+
+    Without a `request_id`, a hash of the row is the case id.
 
     Raises:
-        DataError: `schema`: a column has another shape, the row has neither response, retrieved
-            context nor trace, or expected facts stand beside an expected response.
+        DataError: `schema`, when a column has another type, when the row has neither response,
+            retrieved context nor trace, or when expected facts stand beside an expected response.
     """
     dropped = drop_negative_times(value)
     with schema_errors():
@@ -146,7 +137,7 @@ def _check_inputs(row: _Row) -> None:
 
 
 def _transcript(row: _Row) -> Transcript:
-    """The trace with what it lacks of the row; a column of the row wins over the trace."""
+    """Return the trace, completed from the columns of the row; a column wins over the trace."""
     traced = row.trace if isinstance(row.trace, Transcript) else _chat(row.trace or [])
     turns = list(traced.turns)
     if not any(turn.role == "user" for turn in turns):
@@ -155,8 +146,8 @@ def _transcript(row: _Row) -> Transcript:
         turns.append(Turn(role="assistant", text=row.response))
     changes: dict[str, Any] = {"turns": tuple(turns)}
     if row.retrieved_context is not None:
-        bare = [turn.model_copy(update={"chunks": None}) for turn in turns]
-        changes = {"turns": tuple(bare), "chunks": _chunks(row.retrieved_context)}
+        bare_turns = [turn.model_copy(update={"chunks": None}) for turn in turns]
+        changes = {"turns": tuple(bare_turns), "chunks": _chunks(row.retrieved_context)}
     return traced.model_copy(update=changes)
 
 
@@ -187,15 +178,10 @@ def _turn(message: _Message) -> Turn:
     return Turn(
         role="assistant" if message.role == "assistant" else "user",
         text=message.content,
-        tool_calls=tuple(_call(call) for call in message.tool_calls or ()),
+        tool_calls=tuple(call.tool_call() for call in message.tool_calls or ()),
         usage=used and Usage(input_tokens=used.prompt, output_tokens=used.completion),
         **shared,
     )
-
-
-def _call(call: _RowToolCall) -> ToolCall:
-    arguments, raw = parse_arguments(call.function.arguments)
-    return ToolCall(name=call.function.name, arguments=arguments, id=call.id, raw=raw)
 
 
 def _chunks(passages: Sequence[_Passage] | None) -> tuple[Chunk, ...] | None:
@@ -205,7 +191,7 @@ def _chunks(passages: Sequence[_Passage] | None) -> tuple[Chunk, ...] | None:
 
 
 def _expected_values(row: _Row) -> Expected:
-    """Ground truth of a row; a blank expected response is none (seed 004)."""
+    """Return the ground truth of a row; a blank expected response counts as missing (seed 004)."""
     response = row.expected_response
     facts = tuple(fact for fact in row.expected_facts or () if fact.strip())
     return Expected(

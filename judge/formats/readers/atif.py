@@ -1,4 +1,4 @@
-"""ATIF trajectories (Agent Trajectory Interchange Format, v1): results stand in the step of the call.
+"""ATIF trajectories (Agent Trajectory Interchange Format, v1): a step holds its calls and results.
 
 {"schema_version": "ATIF-v1.4", "session_id": "s1", "agent": {"name": "fern", "version": "1"},
  "steps": [{"step_id": 1, "source": "user", "message": "Where is order 77?"}, ...]}
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from assizes.judge.case import Case, Transcript, Turn, Usage
+from assizes.judge.case import Case, Transcript, Turn
 from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.containers import Layout
 from assizes.judge.formats.shared.json_shapes import (
@@ -18,46 +18,53 @@ from assizes.judge.formats.shared.json_shapes import (
     mapping,
     moment,
     name_of,
+    numbered_objects,
+    objects,
     sequence,
-    tokens,
 )
-from assizes.judge.formats.shared.messages import ConversationBuilder, call_of, tools_of
+from assizes.judge.formats.shared.messages import (
+    ConversationBuilder,
+    call_of,
+    tools_of,
+    usage_of,
+)
 
-_STEP: Final = {
+_STEP_FIELDS: Final = {
     *("step_id", "source", "timestamp", "message", "reasoning_content", "tool_calls"),
     *("observation", "metrics", "model_name", "reasoning_effort"),
 }
 _ROLES: Final = {"user": "user", "agent": "assistant"}
+_TOKEN_FIELDS: Final = ("prompt_tokens", "completion_tokens")
 
 
 class ATIF(Layout):
-    """Trajectories in the interchange format."""
+    """The layout of ATIF trajectories."""
 
     name = "atif"
 
     def fits(self, value: dict[str, Any]) -> bool:
-        """An object that says it is of version 1 of the format."""
+        """Whether an object declares version 1 of the format."""
         return str(value.get("schema_version", "")).startswith("ATIF-v1")
 
     def read(self, value: Any) -> Case:
-        """The case of a trajectory.
+        """Return the case of one trajectory.
 
         Raises:
-            DataError: `schema`.
+            DataError: `schema`, when a field has another type.
         """
         builder = ConversationBuilder()
         agent = mapping(value.get("agent"), "agent")
-        steps = sequence(value.get("steps"), "steps")
-        for place, step in enumerate(steps):
-            _add(mapping(step, f"steps.{place}"), f"steps.{place}", builder)
+        steps = list(numbered_objects(value.get("steps"), "steps"))
+        for path, step in steps:
+            _add_step(step, path, builder)
         totals = mapping(value.get("final_metrics"), "final_metrics")
         return Case(
             case_id=first_identifier(value, ("session_id", "trajectory_id")) or content_id(value),
             transcript=Transcript(
                 turns=tuple(builder.turns),
-                system="\n\n".join(builder.systems) or None,
+                system=builder.system_text(),
                 tools=tools_of(sequence(agent.get("tool_definitions"), "agent.tool_definitions")),
-                started_at=moment(mapping(steps[0], "steps.0").get("timestamp")) if steps else None,
+                started_at=moment(steps[0][1].get("timestamp")) if steps else None,
                 agent_cost_usd=dollars(totals.get("total_cost_usd")),
             ),
             agent=name_of(agent.get("name")),
@@ -66,40 +73,33 @@ class ATIF(Layout):
         )
 
 
-def _objects(values: Any, path: str) -> list[dict[str, Any]]:
-    return [mapping(value, path) for value in sequence(values, path)]
-
-
-def _add(step: dict[str, Any], path: str, builder: ConversationBuilder) -> None:
-    builder.tally.count_unread(step, _STEP, "step")
+def _add_step(step: dict[str, Any], path: str, builder: ConversationBuilder) -> None:
+    builder.tally.count_unread(step, _STEP_FIELDS, "step")
     source = str(step.get("source"))
     if source == "system":
         builder.add_system(builder.text_of(step.get("message")))
         return
     if source not in _ROLES:
-        source_text = source[:40]
         raise DataError(
-            "schema", f"{path}.source: found {source_text!r}, expected user, agent, system"
+            "schema", f"{path}.source: found {source[:40]!r}, expected user, agent, system"
         )
-    thought = [step["reasoning_content"]] if step.get("reasoning_content") else []
+    thoughts = [step["reasoning_content"]] if step.get("reasoning_content") else []
     calls = [
         call_of(
             call.get("function_name"), call.get("arguments"), call.get("tool_call_id"), path=path
         )
-        for call in _objects(step.get("tool_calls"), f"{path}.tool_calls")
+        for call in objects(step.get("tool_calls"), f"{path}.tool_calls")
     ]
     metrics = mapping(step.get("metrics"), f"{path}.metrics")
-    used = tokens(metrics.get("prompt_tokens")), tokens(metrics.get("completion_tokens"))
-    known = {
+    fields = {
         "role": _ROLES[source],
-        "text": builder.text_of(step.get("message"), thought) or None,
+        "text": builder.text_of(step.get("message"), thoughts) or None,
         "tool_calls": tuple(calls),
         "started_at": moment(step.get("timestamp")),
-        "usage": Usage(input_tokens=used[0], output_tokens=used[1]) if any(used) else None,
+        "usage": usage_of({name: metrics.get(name) for name in _TOKEN_FIELDS}),
         "cost_usd": dollars(metrics.get("cost_usd")),
     }
-    builder.add_turn(Turn.model_validate(known), thought)
-    observed = mapping(step.get("observation"), f"{path}.observation")
-    for answer in sequence(observed.get("results"), f"{path}.observation.results"):
-        result = mapping(answer, f"{path}.observation.results")
+    builder.add_turn(Turn.model_validate(fields), thoughts)
+    observation = mapping(step.get("observation"), f"{path}.observation")
+    for result in objects(observation.get("results"), f"{path}.observation.results"):
         builder.add_result(result.get("content"), result.get("source_call_id"))

@@ -1,7 +1,7 @@
-"""Logs of inspect_ai: one `.json` document of samples, or an `.eval` archive of one file a sample.
+"""Logs of inspect_ai: one `.json` document of samples, or an `.eval` archive with a file a sample.
 
-A sample is a case, its epoch the repetition. Scores become labels. Samples that an error or a limit
-ended are not finished.
+A sample becomes a case, and its epoch becomes the repetition. Scores become labels. A sample that
+ended with an error or at a limit counts as not finished.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from assizes.judge.formats.shared.json_shapes import (
     mapping,
     moment,
     name_of,
+    numbered_objects,
+    objects,
     sequence,
+    valid_labels,
 )
 from assizes.judge.formats.shared.messages import (
     ConversationBuilder,
@@ -28,41 +31,43 @@ from assizes.judge.formats.shared.messages import (
     with_last_answer,
 )
 
-_ATTACHED: Final = "attachment://"
+_ATTACHMENT_PREFIX: Final = "attachment://"
 _GRADES: Final = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
-_LAST_EPOCH: Final = 10**6
-_MESSAGE: Final = {
+"""Values of inspect_ai's letters: correct, incorrect, partial, no answer."""
+
+_MAX_EPOCH: Final = 10**6
+_MESSAGE_FIELDS: Final = {
     *("role", "content", "tool_calls", "tool_call_id", "function", "error", "id", "source"),
     *("model", "internal", "parse_error", "metadata"),
 }
 
 
 class InspectAI(Layout):
-    """Samples of an inspect_ai log, each with the facts that all share."""
+    """The layout of an inspect_ai log: each sample beside the facts that all samples share."""
 
     name = "inspect_ai"
 
     def fits(self, value: dict[str, Any]) -> bool:
-        """A log, or one sample with the facts of its log."""
+        """Whether an object is a log, or one sample with the facts of its log."""
         if not isinstance(value.get("eval"), dict):
             return False
         return not value.keys().isdisjoint({"samples", "sample", "status", "version"})
 
     def split_document(self, document: Any) -> list[Any]:
-        """The samples of a log.
+        """Return the samples of a log, each with the log's `eval` facts.
 
         Raises:
-            DataError: `schema`.
+            DataError: `schema`, when the document is no log.
         """
         log = mapping(document, "document")
         samples = sequence(log.get("samples"), "samples")
         return [{"eval": log.get("eval"), "sample": sample} for sample in samples]
 
     def read(self, value: Any) -> Case:
-        """The case of a sample.
+        """Return the case of one sample.
 
         Raises:
-            DataError: `schema`.
+            DataError: `schema`, when a field has another type.
         """
         if "sample" not in value:
             raise DataError("schema", "sample: missing; a log in lines holds one sample a line")
@@ -72,10 +77,10 @@ class InspectAI(Layout):
 def _case(log: dict[str, Any], sample: dict[str, Any]) -> Case:
     builder = ConversationBuilder()
     sample = _with_attachments(sample, mapping(sample.get("attachments"), "attachments"))
-    for place, message in enumerate(sequence(sample.get("messages"), "messages")):
-        _add(mapping(message, f"messages.{place}"), f"messages.{place}", builder)
+    for path, message in numbered_objects(sample.get("messages"), "messages"):
+        _add_message(message, path, builder)
     metadata = mapping(sample.get("metadata"), "metadata")
-    ended = _ending(sample)
+    early_end = _early_end(sample)
     seconds = amount(sample.get("total_time"))
     sample_id = name_of(sample.get("id"))
     if sample_id is None:
@@ -85,32 +90,32 @@ def _case(log: dict[str, Any], sample: dict[str, Any]) -> Case:
         repetition=_repetition(sample.get("epoch")),
         transcript=Transcript(
             turns=_with_usage(builder.turns, sample),
-            system="\n\n".join(builder.systems) or None,
+            system=builder.system_text(),
             started_at=moment(sample.get("started_at")),
             duration_ms=_duration_ms(sample, seconds),
-            finished=not ended,
+            finished=not early_end,
         ),
         expected=_expected_values(sample.get("target")),
         agent=name_of(log.get("model")),
         agent_version=name_of(mapping(log.get("revision"), "revision").get("commit")),
         cluster=name_of(metadata.get("cluster")) or sample_id,
         labels=_labels(mapping(sample.get("scores"), "scores")),
-        metadata={**metadata, **ended, **builder.metadata()},
+        metadata={**metadata, **early_end, **builder.metadata()},
     )
 
 
 def _repetition(epoch: Any) -> int:
-    """From 0; what is no epoch is the first."""
+    """Return the repetition of an epoch: epochs count from 1, repetitions from 0."""
     number = amount(epoch)
-    return int(number) - 1 if number is not None and 1 <= number <= _LAST_EPOCH else 0
+    return int(number) - 1 if number is not None and 1 <= number <= _MAX_EPOCH else 0
 
 
-def _ending(sample: dict[str, Any]) -> dict[str, Any]:
-    """What ended a sample before its time; of an error its message alone."""
-    ending = {name: sample[name] for name in ("error", "limit") if sample.get(name)}
-    if isinstance(ending.get("error"), dict):
-        ending["error"] = as_text(ending["error"].get("message"))
-    return ending
+def _early_end(sample: dict[str, Any]) -> dict[str, Any]:
+    """Return the error or the limit that ended a sample early; of an error only its message."""
+    early_end = {name: sample[name] for name in ("error", "limit") if sample.get(name)}
+    if isinstance(early_end.get("error"), dict):
+        early_end["error"] = as_text(early_end["error"].get("message"))
+    return early_end
 
 
 def _duration_ms(sample: dict[str, Any], seconds: float | None) -> float | None:
@@ -120,10 +125,10 @@ def _duration_ms(sample: dict[str, Any], seconds: float | None) -> float | None:
 
 
 def _with_attachments(value: Any, attachments: dict[str, Any]) -> Any:
-    """The value with long texts where their hashes stood."""
+    """Put attached texts back where inspect_ai left a reference: it moves long texts to the end."""
     if isinstance(value, str):
-        if value.startswith(_ATTACHED):
-            return attachments.get(value.removeprefix(_ATTACHED), value)
+        if value.startswith(_ATTACHMENT_PREFIX):
+            return attachments.get(value.removeprefix(_ATTACHMENT_PREFIX), value)
         return value
     if isinstance(value, list):
         return [_with_attachments(item, attachments) for item in value]
@@ -136,8 +141,8 @@ def _with_attachments(value: Any, attachments: dict[str, Any]) -> Any:
     return value
 
 
-def _add(message: dict[str, Any], path: str, builder: ConversationBuilder) -> None:
-    builder.tally.count_unread(message, _MESSAGE, "message")
+def _add_message(message: dict[str, Any], path: str, builder: ConversationBuilder) -> None:
+    builder.tally.count_unread(message, _MESSAGE_FIELDS, "message")
     role, content = message.get("role"), message.get("content")
     if role == "system":
         builder.add_system(builder.text_of(content))
@@ -149,21 +154,21 @@ def _add(message: dict[str, Any], path: str, builder: ConversationBuilder) -> No
             shown, message.get("tool_call_id"), message.get("function"), is_error=bool(error)
         )
     elif role in ("user", "assistant"):
-        thought: list[str] = []
-        text = builder.text_of(content, thought)
+        thoughts: list[str] = []
+        text = builder.text_of(content, thoughts)
         calls = [
-            _call(mapping(call, f"{path}.tool_calls"), path)
-            for call in sequence(message.get("tool_calls"), f"{path}.tool_calls")
+            _tool_call(call, path)
+            for call in objects(message.get("tool_calls"), f"{path}.tool_calls")
         ]
-        known = {"role": role, "text": text or None, "tool_calls": tuple(calls)}
-        builder.add_turn(Turn.model_validate(known), thought)
+        fields = {"role": role, "text": text or None, "tool_calls": tuple(calls)}
+        builder.add_turn(Turn.model_validate(fields), thoughts)
     else:
         raise DataError(
             "schema", f"{path}.role: found {str(role)[:40]!r}, expected one of four roles"
         )
 
 
-def _call(call_data: dict[str, Any], path: str) -> ToolCall:
+def _tool_call(call_data: dict[str, Any], path: str) -> ToolCall:
     call = call_of(
         call_data.get("function"), call_data.get("arguments"), call_data.get("id"), path=path
     )
@@ -173,11 +178,12 @@ def _call(call_data: dict[str, Any], path: str) -> ToolCall:
 
 
 def _with_usage(turns: Sequence[Turn], sample: dict[str, Any]) -> tuple[Turn, ...]:
-    """The tokens of a sample are known for all its calls together: they go to the last answer."""
+    """Put the tokens of a sample into its last answer: a log has them for all calls together."""
     used = [usage_of(usage) for usage in mapping(sample.get("model_usage"), "model_usage").values()]
     known = [usage for usage in used if usage is not None]
     if not known:
         return tuple(turns)
+    # A copy is not validated: many calls together may exceed what one call can use.
     total = known[0].model_copy(
         update={
             "input_tokens": sum(usage.input_tokens for usage in known),
@@ -195,14 +201,15 @@ def _expected_values(target: Any) -> Expected:
 
 
 def _labels(scores: dict[str, Any]) -> dict[str, float]:
-    grades = {
-        name: _grade(mapping(score, f"scores.{name}").get("value"))
-        for name, score in scores.items()
-    }
-    return {name: grade for name, grade in grades.items() if grade is not None and 0 <= grade <= 1}
+    return valid_labels(
+        {
+            name: _grade(mapping(score, f"scores.{name}").get("value"))
+            for name, score in scores.items()
+        }
+    )
 
 
 def _grade(value: Any) -> float | None:
     if isinstance(value, str) and value in _GRADES:
         return _GRADES[value]
-    return float(value) if isinstance(value, bool | int | float) else None
+    return value if isinstance(value, bool | int | float) else None

@@ -1,7 +1,7 @@
-"""Langfuse: rows of the blob export, observations of the API, and traces with all they hold.
+"""Langfuse: rows of the blob export, observations of the API, and traces with their observations.
 
-Observations of one session make a conversation, each trace a turn of it; scores of people become
-labels. Rows of an export overlap at the edges of its windows: those of one id count once.
+The observations of one session make a conversation; each trace is one exchange in it. Scores become
+labels. An export is written in time windows that overlap: rows with the same id count once.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from assizes.judge.formats.shared.json_shapes import (
     moment,
     name_of,
     sequence,
+    valid_labels,
 )
 from assizes.judge.formats.shared.loose_messages import add_value
 from assizes.judge.formats.shared.messages import ConversationBuilder, call_of, usage_of
@@ -56,12 +57,12 @@ _SNAKE: Final = {
 
 
 class Langfuse(PieceFormat):
-    """Observations and scores of Langfuse."""
+    """The format of Langfuse's observations and scores."""
 
     name = "langfuse"
 
     def fits(self, value: Any) -> bool:
-        """An observation, a score, or a trace with its observations."""
+        """Whether a value is an observation, a score, a trace or the manifest of an export."""
         if not isinstance(value, dict):
             return False
         fields = _with_snake_names(value)
@@ -72,7 +73,10 @@ class Langfuse(PieceFormat):
         return "trace_id" in fields and str(fields.get("type")) in _TYPES
 
     def other_objects(self, value: Any) -> list[str]:
-        """The files that a manifest of the blob export lists; nothing else says they are whole."""
+        """Return the files that the manifest of a blob export lists.
+
+        Langfuse writes the manifest last, so a listed file is complete; no other sign says so.
+        """
         files = value.get("files") if isinstance(value, dict) else None
         if not isinstance(files, list):
             return []
@@ -80,10 +84,10 @@ class Langfuse(PieceFormat):
         return [key for key in keys if key is not None]
 
     def pieces(self, value: Any) -> Iterable[Piece]:
-        """The rows of one line, or all that a trace holds.
+        """Return the row of one line, or the observations and scores of a trace.
 
         Raises:
-            DataError: `schema`.
+            DataError: `schema`, for a value that is neither an observation, a score nor a trace.
         """
         if not self.fits(value):
             raise DataError("schema", "record: neither an observation, a score nor a trace")
@@ -94,17 +98,16 @@ class Langfuse(PieceFormat):
             yield piece
 
     def join_pieces(self, pieces: list[Any]) -> Case:
-        """The case of one session, or of one trace.
+        """Return the case of one session, or of one trace without a session.
 
         Raises:
-            DataError: `schema`; also for rows in which nobody says anything.
+            DataError: `schema`, when a field has another type, or no row has an input or output.
         """
         tally = FidelityCounter()
         rows = list(_unique_rows(pieces, tally))
-        observed = [row for row in rows if "data_type" not in row]
+        observations = [row for row in rows if "data_type" not in row]
         scores = [row for row in rows if "data_type" in row]
-        spans = [span for row in observed if (span := _span(row, tally)) is not None]
-        transcript = conversation(spans, tally)
+        transcript = conversation([_span(row, tally) for row in observations], tally)
         if not transcript.turns:
             raise DataError("schema", "observations: no input and no output in any of them")
         session = _first(rows, "session_id")
@@ -112,12 +115,12 @@ class Langfuse(PieceFormat):
         return Case(
             case_id=session or trace or "",
             transcript=transcript,
-            agent=_first(observed, "trace_name"),
-            agent_version=_first(observed, "release") or _first(observed, "version"),
-            tags=_tags(observed),
+            agent=_first(observations, "trace_name"),
+            agent_version=_first(observations, "release") or _first(observations, "version"),
+            tags=_tags(observations),
             cluster=_first(rows, "user_id") or session,
-            labels=_numbers(scores),
-            metadata={**_human(scores), **tally.metadata()},
+            labels=valid_labels({str(row.get("name")): amount(row.get("value")) for row in scores}),
+            metadata={**_human_labels(scores), **tally.metadata()},
         )
 
 
@@ -126,7 +129,7 @@ def _with_snake_names(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _trace_pieces(trace: dict[str, Any]) -> Iterator[Piece]:
-    """A trace as a span of its own, then its observations and scores."""
+    """Yield a trace as a span of its own, then its observations and its scores."""
     trace_id, session = name_of(trace.get("id")), name_of(trace.get("session_id"))
     if trace_id is None:
         raise DataError("schema", "id: missing, in a trace")
@@ -160,7 +163,7 @@ def _unique_rows(rows: list[Any], tally: FidelityCounter) -> Iterator[dict[str, 
         yield row
 
 
-def _span(row: dict[str, Any], tally: FidelityCounter) -> TraceSpan | None:
+def _span(row: dict[str, Any], tally: FidelityCounter) -> TraceSpan:
     kind: Kind = _KINDS.get(str(row.get("type")), "other")
     input_builder, output_builder = ConversationBuilder(tally), ConversationBuilder(tally)
     if kind in ("llm", "agent"):
@@ -173,12 +176,10 @@ def _span(row: dict[str, Any], tally: FidelityCounter) -> TraceSpan | None:
         kind=kind,
         start=moment(row.get("start_time")),
         end=moment(row.get("end_time")),
-        input_turns=tuple(input_builder.turns),
-        output_turns=tuple(output_builder.turns),
-        systems=tuple(input_builder.systems),
         usage=usage_of(decode_if_json(row.get("usage_details"))),
         cost_usd=dollars(row.get("total_cost")),
     )
+    span.set_messages(input_builder, output_builder)
     if kind == "tool":
         _read_tool(span, row)
     if kind == "retriever":
@@ -200,7 +201,7 @@ def _first(rows: Iterable[dict[str, Any]], name: str) -> str | None:
 
 
 def _tags(rows: list[dict[str, Any]]) -> dict[str, str]:
-    """Tags are bare words here: each is a tag that is `true`; the environment is one of its own."""
+    """Return tags with values: Langfuse's tags are bare words, and each gets the value `true`."""
     words = [decode_if_json(row.get("tags")) for row in rows]
     tags = {
         str(word): "true" for tag_list in words if isinstance(tag_list, list) for word in tag_list
@@ -209,13 +210,8 @@ def _tags(rows: list[dict[str, Any]]) -> dict[str, str]:
     return {**tags, **({"environment": environment} if environment else {})}
 
 
-def _numbers(scores: list[dict[str, Any]]) -> dict[str, float]:
-    numbers = {str(row.get("name")): amount(row.get("value")) for row in scores}
-    return {name: value for name, value in numbers.items() if value is not None and 0 <= value <= 1}
-
-
-def _human(scores: list[dict[str, Any]]) -> dict[str, Any]:
-    """What people said, as rows of a labels file."""
+def _human_labels(scores: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the scores that people gave (source `ANNOTATION`), as rows of a labels file."""
     rows = [
         {
             "metric": as_text(row.get("name")),

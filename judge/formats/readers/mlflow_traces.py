@@ -1,7 +1,7 @@
-"""MLflow traces as JSON, `{"info": {...}, "data": {"spans": [...]}}`, one each.
+"""MLflow traces as JSON: one object `{"info": {...}, "data": {"spans": [...]}}` a trace.
 
-Attributes of a span are texts that are JSON. Traces of one session follow each other. What people
-assessed becomes labels, what they expected becomes ground truth.
+The attributes of a span are texts that hold JSON. The traces of one session make one conversation.
+Feedback becomes labels, expectations become ground truth.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from assizes.judge.formats.shared.json_shapes import (
     mapping,
     moment,
     name_of,
-    sequence,
+    numbered_objects,
+    objects,
+    valid_labels,
 )
 from assizes.judge.formats.shared.loose_messages import add_value
 from assizes.judge.formats.shared.messages import ConversationBuilder, call_of, tools_of, usage_of
@@ -38,34 +40,33 @@ _KINDS: Final[dict[str, Kind]] = {
 
 
 class MLflowTraces(PieceFormat):
-    """Traces of MLflow 3."""
+    """The format of traces of MLflow 3."""
 
     name = "mlflow"
 
     def fits(self, value: Any) -> bool:
-        """An object with the facts of a trace; its spans may have been cut off."""
+        """Whether a value is an object with the `info` of a trace; its spans may be cut off."""
         info = value.get("info") if isinstance(value, dict) else None
         return isinstance(info, dict) and not info.keys().isdisjoint(
             {"trace_id", "request_id", "trace_location"}
         )
 
     def pieces(self, value: Any) -> Iterable[Piece]:
-        """The trace.
+        """Return the trace as one piece; its session, if it names one, is the conversation.
 
         Raises:
-            DataError: `schema`.
+            DataError: `schema`, for a value that is no trace.
         """
         if not self.fits(value):
             raise DataError("schema", "record: no info of a trace")
-        yield Piece(
-            _trace_id(value), name_of(_trace_metadata(value).get("mlflow.trace.session")), value
-        )
+        session = name_of(_trace_metadata(value).get("mlflow.trace.session"))
+        yield Piece(_trace_id(value), session, value)
 
     def join_pieces(self, pieces: list[Any]) -> Case:
-        """The case of the traces of one session, or of one trace.
+        """Return the case of the traces of one session, or of one trace without a session.
 
         Raises:
-            DataError: `schema`; also for traces in which nobody says anything.
+            DataError: `schema`, when a field has another type, or no span has inputs or outputs.
         """
         tally = FidelityCounter()
         spans = [span for trace in pieces for span in _spans(trace, tally)]
@@ -85,8 +86,8 @@ class MLflowTraces(PieceFormat):
             agent_version=name_of(metadata.get("mlflow.modelId")),
             tags=_tags(pieces[0]),
             cluster=name_of(metadata.get("mlflow.trace.user")) or session,
-            labels=_numbers(assessments),
-            metadata={**_human(assessments), **tally.metadata()},
+            labels=_labels(assessments),
+            metadata={**_human_labels(assessments), **tally.metadata()},
         )
 
 
@@ -107,7 +108,7 @@ def _trace_metadata(trace: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tags(trace: dict[str, Any]) -> dict[str, str]:
-    """Tags of people; those of the library begin with its name."""
+    """Return the tags that users set; tags of MLflow itself begin with `mlflow.`."""
     tags = _info(trace).get("tags")
     pairs = tags.items() if isinstance(tags, dict) else ()
     return {name: as_text(value) for name, value in pairs if not name.startswith("mlflow.")}
@@ -115,52 +116,45 @@ def _tags(trace: dict[str, Any]) -> dict[str, str]:
 
 def _spans(trace: dict[str, Any], tally: FidelityCounter) -> Iterator[TraceSpan]:
     data = mapping(trace.get("data"), "data")
-    for place, span_data in enumerate(sequence(data.get("spans"), "data.spans")):
-        yield _span(mapping(span_data, f"data.spans.{place}"), _trace_id(trace), tally)
+    for _, span_data in numbered_objects(data.get("spans"), "data.spans"):
+        yield _span(span_data, _trace_id(trace), tally)
 
 
 def _span(span_data: dict[str, Any], trace: str, tally: FidelityCounter) -> TraceSpan:
     raw_attributes = mapping(span_data.get("attributes"), "attributes")
     attributes = {name: decode_if_json(value) for name, value in raw_attributes.items()}
-    span_inputs, span_outputs = (
-        attributes.get("mlflow.spanInputs"),
-        attributes.get("mlflow.spanOutputs"),
-    )
+    inputs, outputs = attributes.get("mlflow.spanInputs"), attributes.get("mlflow.spanOutputs")
     kind: Kind = _KINDS.get(str(attributes.get("mlflow.spanType", "UNKNOWN")), "other")
     input_builder, output_builder = ConversationBuilder(tally), ConversationBuilder(tally)
     if kind in ("llm", "agent"):
-        add_value(_input(span_inputs), "user", input_builder)
-        add_value(span_outputs, "assistant", output_builder)
+        add_value(_without_arguments(inputs), "user", input_builder)
+        add_value(outputs, "assistant", output_builder)
     declared = decode_if_json(attributes.get("mlflow.chat.tools"))
+    context = mapping(span_data.get("context"), "context")
     span = TraceSpan(
-        id=str(
-            span_data.get("span_id", mapping(span_data.get("context"), "context").get("span_id"))
-        ),
+        id=str(span_data.get("span_id", context.get("span_id"))),
         parent=name_of(span_data.get("parent_span_id", span_data.get("parent_id"))),
         trace=trace,
         kind=kind,
         start=moment(span_data.get("start_time_unix_nano", span_data.get("start_time"))),
         end=moment(span_data.get("end_time_unix_nano", span_data.get("end_time"))),
-        input_turns=tuple(input_builder.turns),
-        output_turns=tuple(output_builder.turns),
-        systems=tuple(input_builder.systems),
         tools=tools_of(declared if isinstance(declared, list) else []),
         usage=usage_of(attributes.get("mlflow.chat.tokenUsage")),
     )
+    span.set_messages(input_builder, output_builder)
     if kind == "tool":
-        failed = "ERROR" in as_text(mapping(span_data.get("status"), "status").get("code"))
-        span.call = call_of(span_data.get("name") or "tool", span_inputs)
-        content = as_text(span_outputs) or as_text(
-            mapping(span_data.get("status"), "status").get("message")
-        )
+        status = mapping(span_data.get("status"), "status")
+        failed = "ERROR" in as_text(status.get("code"))
+        span.call = call_of(span_data.get("name") or "tool", inputs)
+        content = as_text(outputs) or as_text(status.get("message"))
         span.result = ToolResult(content=content, name=span.call.name, is_error=failed)
     if kind == "retriever":
-        span.chunks = chunks_of(span_outputs)
+        span.chunks = chunks_of(outputs)
     return span
 
 
-def _input(inputs: Any) -> Any:
-    """Arguments of a traced function; one that is a list of messages stands for all."""
+def _without_arguments(inputs: Any) -> Any:
+    """Return the messages among the arguments of a traced function; without any, all arguments."""
     if not isinstance(inputs, dict) or "messages" in inputs:
         return inputs
     lists = [value for value in inputs.values() if isinstance(value, list) and value]
@@ -171,11 +165,9 @@ def _has_role(value: Any) -> bool:
     return isinstance(value, dict) and "role" in value
 
 
-def _assessments(trace: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for value in sequence(_info(trace).get("assessments"), "info.assessments"):
-        assessment = mapping(value, "info.assessments")
-        if assessment.get("valid", True):
-            yield assessment
+def _assessments(trace: dict[str, Any]) -> list[dict[str, Any]]:
+    assessments = objects(_info(trace).get("assessments"), "info.assessments")
+    return [assessment for assessment in assessments if assessment.get("valid", True)]
 
 
 def _value(assessment: dict[str, Any], kind: str) -> Any:
@@ -183,19 +175,17 @@ def _value(assessment: dict[str, Any], kind: str) -> Any:
     return decode_if_json(answer.get("value")) if isinstance(answer, dict) else None
 
 
-def _numbers(assessments: list[dict[str, Any]]) -> dict[str, float]:
+def _labels(assessments: list[dict[str, Any]]) -> dict[str, float]:
     feedback = {
         as_text(assessment.get("assessment_name")): _value(assessment, "feedback")
         for assessment in assessments
     }
-    return {
-        name: float(value)
-        for name, value in feedback.items()
-        if isinstance(value, bool | int | float) and 0 <= value <= 1
-    }
+    numbers = (bool, int, float)
+    return valid_labels({name: n for name, n in feedback.items() if isinstance(n, numbers)})
 
 
-def _human(assessments: list[dict[str, Any]]) -> dict[str, Any]:
+def _human_labels(assessments: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the feedback that people gave, as rows of a labels file."""
     rows = []
     for assessment in assessments:
         source, value = mapping(assessment.get("source"), "source"), _value(assessment, "feedback")
@@ -207,7 +197,7 @@ def _human(assessments: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _expected_values(assessments: list[dict[str, Any]]) -> Expected:
-    """Ground truth; facts stand in for a response and give way to one."""
+    """Return the ground truth of a conversation; facts count only without an expected response."""
     expectations = {
         as_text(assessment.get("assessment_name")): _value(assessment, "expectation")
         for assessment in assessments

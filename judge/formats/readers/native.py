@@ -1,6 +1,6 @@
 """The project's own format: one case a line, as JSON with the fields of `assizes.judge.case`.
 
-A field that has its default may be left out:
+A field with its default value may be left out:
 
     {"case_id": "c1", "transcript": {"turns": [{"role": "user", "text": "Hi"}]}}
 """
@@ -23,46 +23,47 @@ from assizes.judge.formats.shared.parsing import (
 )
 
 SCHEMA_VERSION: Final = 1
-"""What a record may say of itself as `schema_version`."""
+"""The version of the format that this reader knows; a record may name it as `schema_version`."""
 
 
 class Native:
-    """Cases as they are."""
+    """The project's own format."""
 
     name = "native"
     by_line = True
 
     def fits(self, value: Any) -> bool:
-        """An object that begins like a case."""
+        """Whether a value is an object that begins like a case."""
         return isinstance(value, dict) and not value.keys().isdisjoint({"case_id", "transcript"})
 
     def records(self, document: bytes) -> list[bytes]:
-        """The lines that are not blank."""
+        """Return the lines of a file that are not blank."""
         return lines_of(document)
 
     def case(self, record: bytes) -> Case:
-        """The case of one line.
+        """Return the case of one line.
 
         Raises:
             DataError: the line is not strict JSON, or not a case.
         """
-        # `model_validate_json` keeps the last of two equal keys without a word; a parser that
-        # refuses them, then validation, reads at 0.8 of its speed. A second pass costs more.
-        value = _of_this_version(strict_json(record))
+        # `model_validate_json` silently keeps the last of two equal keys. Strict parsing followed by
+        # validation refuses them and reaches 0.8 of its speed; a second pass would cost more.
+        value = _without_version(strict_json(record))
         try:
             return Case.model_validate(value)
         except ValidationError as error:
             if not (dropped := drop_negative_times(value)):
                 raise schema_error(error) from None
         with schema_errors():
-            return _with_dropped_times(Case.model_validate(value), dropped)
+            case = Case.model_validate(value)
+        return case.model_copy(update={"metadata": {**case.metadata, DROPPED_TIMES: dropped}})
 
 
-def _of_this_version(value: Any) -> Any:
-    """A record without its `schema_version`, which may be left out.
+def _without_version(value: Any) -> Any:
+    """Return a record without its `schema_version`, which is optional.
 
     Raises:
-        DataError: `schema_version`, for any other than ours: nothing is guessed about it.
+        DataError: `schema_version`, for a version that this reader does not know.
     """
     if not isinstance(value, dict) or "schema_version" not in value:
         return value
@@ -75,10 +76,6 @@ def _of_this_version(value: Any) -> Any:
     return value
 
 
-def _with_dropped_times(case: Case, dropped: int) -> Case:
-    return case.model_copy(update={"metadata": {**case.metadata, DROPPED_TIMES: dropped}})
-
-
 def native_line(case: Case) -> bytes:
-    """The case as one line of a native file, line end included; fields at default left out."""
+    """Return a case as one line of a native file, with its line end; default values are left out."""
     return case.model_dump_json(exclude_defaults=True).encode() + b"\n"

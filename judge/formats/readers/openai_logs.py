@@ -3,9 +3,9 @@
     {"conversation_id": "c1", "request": {"model": "m", "messages": [...]},
      "response": {"choices": [{"message": {...}}], "usage": {...}}}
 
-Every request tells the whole history again. Of a conversation the longest chain is kept: requests
-each of which begins with the one before and its answer. Where no id is given, requests are put
-together by what they begin with.
+Every request repeats the whole history. Requests each of which begins with the request before and
+its answer form a chain; the longest chain of a conversation becomes the transcript. Requests
+without a conversation id are grouped by their first messages.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from typing import Any, Final
 
 from assizes.judge.case import MOST_MS, Case, Transcript
 from assizes.judge.errors import DataError
-from assizes.judge.formats.readers.openai_chat import add_messages, completions
 from assizes.judge.formats.shared.containers import Piece, PieceFormat
-from assizes.judge.formats.shared.fidelity import FidelityCounter
 from assizes.judge.formats.shared.json_shapes import (
     amount,
     between_ms,
     content_id,
     first_identifier,
+    first_present,
     mapping,
     moment,
     name_of,
@@ -34,13 +33,16 @@ from assizes.judge.formats.shared.messages import (
     usage_of,
     with_last_answer,
 )
-from assizes.judge.formats.shared.repeated_histories import Chain, RecordedCall
+from assizes.judge.formats.shared.openai_messages import add_openai_messages, completion_messages
+from assizes.judge.formats.shared.repeated_histories import Chain, RecordedCall, chains_of
 
 _IDS: Final = ("conversation_id", "session_id", "thread_id")
-_OPENING: Final = 2
+_OPENING_MESSAGES: Final = 2
+"""Messages at the beginning of a request by which requests without an id are grouped."""
+
 _START_FIELDS: Final = ("started_at", "created_at", "timestamp", "time", "start_time")
 _END_FIELDS: Final = ("ended_at", "completed_at", "end_time")
-_RECORD: Final = {
+_RECORD_FIELDS: Final = {
     *_IDS,
     *("request", "body", "response", "metadata", "id", "request_id", "custom_id", "method", "url"),
     *("error", "latency_ms", "duration_ms", "status", "user"),
@@ -50,73 +52,72 @@ _RECORD: Final = {
 
 
 class OpenAILogs(PieceFormat):
-    """Request logs of chat completions."""
+    """The format of request logs of chat completions."""
 
     name = "openai_logs"
 
     def fits(self, value: Any) -> bool:
-        """An object with a request that names its model beside its messages."""
+        """Whether a value is an object with a request that has a model and messages."""
         if not isinstance(value, dict):
             return False
         request = value.get("request", value.get("body"))
         return isinstance(request, dict) and "messages" in request and "model" in request
 
     def pieces(self, value: Any) -> Iterable[Piece]:
-        """The request; its conversation is named, or known by how it begins.
+        """Return the request as one piece, of the conversation it names or begins like.
 
         Raises:
-            DataError: `schema`.
+            DataError: `schema`, for a value without such a request.
         """
         if not self.fits(value):
             raise DataError("schema", "record: no request with messages and model")
         conversation_id = first_identifier(value, _IDS) or first_identifier(_metadata(value), _IDS)
         opening = _request(value).get("messages")
-        part = conversation_id or content_id(
-            opening[:_OPENING] if isinstance(opening, list) else opening
-        )
-        yield Piece(part, conversation_id, value)
+        if isinstance(opening, list):
+            opening = opening[:_OPENING_MESSAGES]
+        yield Piece(conversation_id or content_id(opening), conversation_id, value)
 
     def split_conversation(self, pieces: list[Any]) -> list[list[Any]]:
-        """Requests that share no more than an opening, chain by chain; named ones stay together."""
+        """Split requests that have no id and share only an opening: one conversation a chain."""
         if first_identifier(pieces[0], _IDS) or first_identifier(_metadata(pieces[0]), _IDS):
             return [pieces]
         try:
-            return [list(members) for _, members in _chains(pieces)]
+            return [[call.record for call in chain.calls] for chain in _chains(pieces)]
         except DataError:
-            return [[piece] for piece in pieces]  # each is then rejected, or not, by itself
+            return [[piece] for piece in pieces]  # each is then read, or rejected, by itself
 
     def join_pieces(self, pieces: list[Any]) -> Case:
-        """The longest chain of the requests.
+        """Return the case of the longest chain of requests; the other requests are counted.
 
         Raises:
-            DataError: `schema`.
+            DataError: `schema`, when a field has another type.
         """
-        chains = _chains(pieces)
-        chain, members = max(chains, key=lambda entry: (len(entry[0].turns), len(entry[1])))
+        chain = max(_chains(pieces), key=lambda each: (len(each.turns), len(each.calls)))
         builder = ConversationBuilder()
-        beside = len(pieces) - len(members)
+        beside = len(pieces) - len(chain.calls)
         builder.tally.count("dropped", "request beside the conversation", beside)
         for piece in pieces:
-            builder.tally.count_unread(piece, _RECORD, "record")
-        return _case(chain, members, builder)
+            builder.tally.count_unread(piece, _RECORD_FIELDS, "record")
+        return _case(chain, builder)
 
 
-def _case(chain: Chain, members: list[Any], builder: ConversationBuilder) -> Case:
-    """The texts come from the chain; the last request gives what is about the whole."""
-    last, metadata = members[-1], _metadata(members[-1])
-    request = _request(last)
-    _read(last, builder)  # the whole history once more: its system prompts, and what has no place
+def _case(chain: Chain, builder: ConversationBuilder) -> Case:
+    """Return the case of a chain; facts about the whole come from its last request."""
+    first, last = chain.calls[0].record, chain.calls[-1].record
+    request, metadata = _request(last), _metadata(last)
+    # The last request repeats the whole history: its system prompts and fidelity counts are read.
+    _read(last, builder)
     conversation_id = first_identifier(last, _IDS) or first_identifier(metadata, _IDS)
     return Case(
         case_id=conversation_id
-        or first_identifier(members[0], ("id", "request_id"))
-        or content_id(_first(members)),
+        or first_identifier(first, ("id", "request_id"))
+        or content_id([_request(first).get("messages"), _response(first)]),
         transcript=Transcript(
             turns=chain.turns,
-            system="\n\n".join(builder.systems) or None,
+            system=builder.system_text(),
             tools=tools_of(sequence(request.get("tools"), "request.tools")),
-            started_at=_start_time(members[0]),
-            duration_ms=between_ms(_start_time(members[0]), _end_time(last)),
+            started_at=_start_time(first),
+            duration_ms=between_ms(_start_time(first), _end_time(last)),
         ),
         agent=name_of(request.get("model")),
         cluster=name_of(request.get("user")) or name_of(last.get("user")),
@@ -124,41 +125,28 @@ def _case(chain: Chain, members: list[Any], builder: ConversationBuilder) -> Cas
     )
 
 
-def _chains(pieces: list[Any]) -> list[tuple[Chain, list[Any]]]:
-    chains: list[tuple[Chain, list[Any]]] = []
-    for piece in sorted(pieces, key=lambda request: len(_messages(request))):
-        call = _read(piece, ConversationBuilder(FidelityCounter()))
-        fitting = [entry for entry in chains if entry[0].is_continued_by(call)]
-        if fitting:
-            chain, members = max(fitting, key=lambda entry: len(entry[0].turns))
-            chain.extend(call)
-            members.append(piece)
-        else:
-            chains.append((Chain(call), [piece]))
-    return chains
+def _chains(pieces: list[Any]) -> list[Chain]:
+    by_length = sorted(pieces, key=lambda piece: len(_messages(piece)))
+    return chains_of(_read(piece, ConversationBuilder()) for piece in by_length)
 
 
 def _read(piece: dict[str, Any], builder: ConversationBuilder) -> RecordedCall:
-    """One call of the model; what it used and took goes to the turn it answered with."""
-    add_messages(_messages(piece), builder)
+    """Read one model call; its tokens and its latency go into the turn of its answer."""
+    add_openai_messages(_messages(piece), builder)
     turns_before = tuple(builder.turns)
     response = _response(piece)
-    add_messages(completions({"response": response}) if response else [], builder)
-    turns_added = tuple(builder.turns[len(turns_before) :])
-    elapsed_ms = amount(piece.get("latency_ms", piece.get("duration_ms")))
+    if response:
+        add_openai_messages(completion_messages({"response": response}), builder)
+    latency_ms = amount(piece.get("latency_ms", piece.get("duration_ms")))
+    if latency_ms is None or not 0 <= latency_ms <= MOST_MS:
+        latency_ms = between_ms(_start_time(piece), _end_time(piece))
     turns_added = with_last_answer(
-        turns_added,
+        builder.turns[len(turns_before) :],
         usage_of(response.get("usage")),
         started_at=_start_time(piece),
-        latency_ms=elapsed_ms
-        if elapsed_ms is not None and 0 <= elapsed_ms <= MOST_MS
-        else between_ms(_start_time(piece), _end_time(piece)),
+        latency_ms=latency_ms,
     )
-    return RecordedCall(turns_before, turns_added)
-
-
-def _first(members: list[Any]) -> Any:
-    return [_request(members[0]).get("messages"), _response(members[0])]
+    return RecordedCall(turns_before, turns_added, piece)
 
 
 def _request(piece: dict[str, Any]) -> dict[str, Any]:
@@ -179,9 +167,9 @@ def _metadata(piece: dict[str, Any]) -> dict[str, Any]:
 
 
 def _start_time(piece: dict[str, Any]) -> Any:
-    own = next((piece[name] for name in _START_FIELDS if piece.get(name) is not None), None)
-    return moment(own if own is not None else _response(piece).get("created"))
+    own_time = first_present(piece, _START_FIELDS)
+    return moment(own_time if own_time is not None else _response(piece).get("created"))
 
 
 def _end_time(piece: dict[str, Any]) -> Any:
-    return moment(next((piece[name] for name in _END_FIELDS if piece.get(name) is not None), None))
+    return moment(first_present(piece, _END_FIELDS))

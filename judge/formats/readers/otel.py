@@ -1,8 +1,9 @@
-"""OpenTelemetry: spans with the GenAI attributes, or with those of OpenInference.
+"""OpenTelemetry: spans with the GenAI attributes, or with the attributes of OpenInference.
 
-OTLP/JSON as a collector writes it, or one span an object. A conversation is what shares
-`gen_ai.conversation.id` or `session.id`, else a trace. Messages may be values or text that is JSON,
-on the span, or (older emitters) in its events.
+A file holds OTLP/JSON as a collector writes it, or one span an object. Spans with the same
+`gen_ai.conversation.id` or `session.id` make one conversation; without such an id, each trace is
+one. Messages are JSON values, or texts that hold JSON; they stand in the span's attributes, or
+(from older emitters) in its events.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.containers import Piece, PieceFormat
 from assizes.judge.formats.shared.fidelity import FidelityCounter
 from assizes.judge.formats.shared.genai_spans import genai_span
-from assizes.judge.formats.shared.json_shapes import amount, name_of
+from assizes.judge.formats.shared.json_shapes import amount, first_identifier, name_of, valid_labels
 from assizes.judge.formats.shared.openinference_spans import openinference_span
 from assizes.judge.formats.shared.otlp import RESOURCE_SPANS, attributes_of, plain_spans
 from assizes.judge.formats.shared.spans import TraceSpan, conversation
@@ -28,12 +29,12 @@ _VERSIONS: Final = ("gen_ai.agent.version", "service.version")
 
 
 class OpenTelemetry(PieceFormat):
-    """Traces of agents."""
+    """The format of agent traces in OpenTelemetry."""
 
     name = "otel"
 
     def fits(self, value: Any) -> bool:
-        """OTLP/JSON, or an object with a trace id and attributes."""
+        """Whether a value is OTLP/JSON, or an object with a trace id and attributes."""
         if not isinstance(value, dict):
             return False
         if not value.keys().isdisjoint(RESOURCE_SPANS):
@@ -45,10 +46,10 @@ class OpenTelemetry(PieceFormat):
         )
 
     def pieces(self, value: Any) -> Iterable[Piece]:
-        """The spans of one object.
+        """Return the spans of one object, each in the plain shape of `plain_spans`.
 
         Raises:
-            DataError: `schema`.
+            DataError: `schema`, for an object without spans, or a span without a trace id.
         """
         if not isinstance(value, dict):
             raise DataError("schema", f"record: found {type(value).__name__}, expected spans")
@@ -56,13 +57,13 @@ class OpenTelemetry(PieceFormat):
             trace = name_of(span["trace"])
             if trace is None:
                 raise DataError("schema", "trace_id: missing")
-            yield Piece(trace, _first(span, _SESSIONS), span)
+            yield Piece(trace, first_identifier(span["attributes"], _SESSIONS), span)
 
     def join_pieces(self, pieces: list[Any]) -> Case:
-        """The case of the spans of one conversation.
+        """Return the case of the spans of one conversation.
 
         Raises:
-            DataError: `schema`; also for spans among which no model is heard.
+            DataError: `schema`, when a field has another type, or no span holds a message.
         """
         tally = FidelityCounter()
         spans = [_span(piece, tally) for piece in pieces]
@@ -74,7 +75,6 @@ class OpenTelemetry(PieceFormat):
                 "(gen_ai.input.messages and gen_ai.output.messages)",
             )
         session = _most_frequent(pieces, _SESSIONS)
-        labels = _evaluations(pieces)
         metadata = {name: value for span in spans for name, value in span.metadata.items()}
         return Case(
             case_id=session or str(pieces[0]["trace"]),
@@ -82,7 +82,7 @@ class OpenTelemetry(PieceFormat):
             agent=_most_frequent(pieces, _AGENTS),
             agent_version=_most_frequent(pieces, _VERSIONS) or name_of(pieces[0].get("version")),
             cluster=_most_frequent(pieces, _USERS) or session,
-            labels={name: value for name, value in labels.items() if 0 <= value <= 1},
+            labels=valid_labels(_evaluations(pieces)),
             metadata={**metadata, **tally.metadata()},
         )
 
@@ -93,23 +93,18 @@ def _span(piece: dict[str, Any], tally: FidelityCounter) -> TraceSpan:
     return read(piece, tally)
 
 
-def _first(piece: dict[str, Any], names: Iterable[str]) -> str | None:
-    return next(
-        (value for name in names if (value := name_of(piece["attributes"].get(name)))), None
-    )
-
-
 def _most_frequent(pieces: list[dict[str, Any]], names: tuple[str, ...]) -> str | None:
-    """The first of the attributes that some span has; of several values the most frequent."""
+    """Return the most frequent value of the first attribute that any span has; None without one."""
     for name in names:
-        counts = Counter(first_value for piece in pieces if (first_value := _first(piece, (name,))))
+        values = (name_of(piece["attributes"].get(name)) for piece in pieces)
+        counts = Counter(value for value in values if value)
         if counts:
             return max(counts, key=lambda value: counts[value])
     return None
 
 
 def _evaluations(pieces: list[dict[str, Any]]) -> dict[str, float]:
-    """Scores found as events `gen_ai.evaluation.result`."""
+    """Return the scores in the spans' events `gen_ai.evaluation.result`, by name."""
     scores: dict[str, float] = {}
     for piece in pieces:
         for event in piece["events"]:

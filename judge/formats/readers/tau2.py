@@ -1,14 +1,13 @@
-"""tau2 result files: one JSON document of simulations, the tasks they played and the policy.
+"""tau2 result files: one JSON document with simulations, their tasks and the agent's policy.
 
-The simulated user may call tools of its own. Those calls and their results stay in the
-transcript as marked text of the user, one turn a message, so that nobody takes them for the
-agent's and turn indices stay those of the file. Instructions of the simulated user, raw model
-replies and model settings (some files hold keys there) are left out.
+The simulated user may call tools of its own. Such calls and their results stay in the transcript as
+marked text of the user, one turn for each message: no judge takes them for calls of the agent, and
+turn indices stay those of the file. Instructions of the simulated user, raw model replies and model
+settings (some files hold API keys there) are left out.
 """
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -20,7 +19,6 @@ from assizes.judge.case import (
     ExpectedCall,
     Moment,
     Role,
-    ToolCall,
     ToolResult,
     Transcript,
     Turn,
@@ -28,10 +26,11 @@ from assizes.judge.case import (
 )
 from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.documents import strict_document
+from assizes.judge.formats.shared.json_shapes import as_text, between_ms
 from assizes.judge.formats.shared.oddities import DROPPED_TIMES
 from assizes.judge.formats.shared.parsing import (
-    parse_arguments,
     schema_errors,
+    tool_call,
     without_marker_turn,
     without_markers,
 )
@@ -120,13 +119,13 @@ class _TaskSimulation(BaseModel):
 
 
 class Tau2:
-    """Simulations of tau2."""
+    """The format of tau2's result files."""
 
     name = "tau2"
     by_line = False
 
     def fits(self, value: Any) -> bool:
-        """An object with simulations, or with the facts and tasks that stand before them."""
+        """Whether a value is an object with simulations, or with the `info` that precedes them."""
         if not isinstance(value, dict):
             return False
         info = value.get("info")
@@ -135,8 +134,9 @@ class Tau2:
         )
 
     def records(self, document: bytes) -> list[Any]:
-        """The simulations of a file, each joined with its task and the facts all share; `Unread`
-        where one is not strict JSON.
+        """Return the simulations of a file, each joined with its task and the facts that all share.
+
+        A simulation that is no strict JSON is returned as an `UnreadableRecord`.
 
         Raises:
             DataError: the file is no JSON, or has no list of simulations.
@@ -153,10 +153,11 @@ class Tau2:
         ]
 
     def case(self, record: Any) -> Case:
-        """The case of one simulation.
+        """Return the case of one simulation.
 
         Raises:
-            DataError: `schema`; also for a simulation whose task is not in the file.
+            DataError: `schema`, when a field has another type, or the file has no task with the
+                simulation's `task_id`.
         """
         if isinstance(record, dict) and record.get("task", record) is None:
             raise DataError("schema", "simulation.task_id: the file has no task of this id")
@@ -176,7 +177,7 @@ def _case(record: _TaskSimulation) -> Case:
     facts = {
         "simulation_id": simulation.id,
         "termination_reason": simulation.termination_reason,
-        DROPPED_TIMES: _times_backwards(simulation) or None,
+        DROPPED_TIMES: _backward_times(simulation) or None,
     }
     reward = simulation.reward_info.reward if simulation.reward_info else None
     return Case(
@@ -226,7 +227,9 @@ def _agent_turn(message: _Message, previous: _Message | None) -> Turn:
     return Turn(
         role="assistant",
         text=message.content,
-        tool_calls=tuple(_call(call) for call in message.tool_calls or ()),
+        tool_calls=tuple(
+            tool_call(call.name, call.arguments, call.id) for call in message.tool_calls or ()
+        ),
         latency_ms=_latency_ms(message, previous),
         usage=usage
         and Usage(input_tokens=usage.prompt_tokens, output_tokens=usage.completion_tokens),
@@ -234,25 +237,17 @@ def _agent_turn(message: _Message, previous: _Message | None) -> Turn:
     )
 
 
-def _call(call: _Tau2Call) -> ToolCall:
-    arguments, raw = parse_arguments(call.arguments)
-    return ToolCall(name=call.name, arguments=arguments, id=call.id, raw=raw)
-
-
 def _latency_ms(message: _Message, previous: _Message | None) -> float | None:
-    """Time since the message before; null where a time is missing or the clock went back."""
-    if previous is None or previous.timestamp is None or message.timestamp is None:
-        return None
-    passed = (message.timestamp - previous.timestamp).total_seconds() * 1000
-    return round(passed, 3) if passed >= 0 else None
+    """Return the time since the message before; None when it is not known or negative."""
+    return between_ms(previous.timestamp, message.timestamp) if previous else None
 
 
 def _duration_ms(seconds: float | None) -> float | None:
     return None if seconds is None or seconds < 0 else round(seconds * 1000, 3)
 
 
-def _times_backwards(simulation: _Simulation) -> int:
-    """How often the clock went back: between two messages, or over the whole."""
+def _backward_times(simulation: _Simulation) -> int:
+    """Count the times that run backwards: between two messages, or over the whole simulation."""
     times = [message.timestamp for message in simulation.messages]
     back = sum(
         later < earlier
@@ -264,16 +259,13 @@ def _times_backwards(simulation: _Simulation) -> int:
 
 def _user_text(message: _Message) -> str | None:
     text = None if message.content is None else without_markers(message.content)
-    marks = [_mark(call) for call in message.tool_calls or ()]
+    marks = [_user_call_text(call) for call in message.tool_calls or ()]
     return "\n".join(filter(None, (text, *marks))) if marks else text
 
 
-def _mark(call: _Tau2Call) -> str:
-    arguments = call.arguments
-    shown = (
-        arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
-    )
-    return f"[the user's own tool call: {call.name}({shown})]"
+def _user_call_text(call: _Tau2Call) -> str:
+    arguments = as_text({} if call.arguments is None else call.arguments)
+    return f"[the user's own tool call: {call.name}({arguments})]"
 
 
 def _expected_values(criteria: _Criteria) -> Expected:

@@ -1,8 +1,8 @@
 """tau-bench result files: one JSON list of trajectories in the chat-completions shape.
 
-The system message is the policy; turns count from the message after it. A simulated customer ends
-the conversation with a marker, which the agent never saw and no judge shall see. What that
-customer was told to do goes into the metadata, which is not shown to judges.
+The system message is the agent's policy; turns are counted from the message after it. A simulated
+customer ends the conversation with a marker. The agent never saw that marker, so judges do not see
+it either. The instructions of the simulated customer go into the metadata, which no judge sees.
 """
 
 from __future__ import annotations
@@ -12,31 +12,21 @@ from typing import Any, Literal
 
 from pydantic import AliasChoices, BaseModel, Field
 
-from assizes.judge.case import Case, Expected, ExpectedCall, ToolCall, ToolResult, Transcript, Turn
+from assizes.judge.case import Case, Expected, ExpectedCall, ToolResult, Transcript, Turn
 from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.documents import strict_document
 from assizes.judge.formats.shared.parsing import (
-    parse_arguments,
+    ChatToolCall,
     schema_errors,
     without_marker_turn,
     without_markers,
 )
 
 
-class _Function(BaseModel):
-    name: str
-    arguments: str | dict[str, Any] | None = None
-
-
-class _TauBenchCall(BaseModel):
-    id: str | None = None
-    function: _Function
-
-
 class _Message(BaseModel):
     role: Literal["system", "user", "assistant", "tool"]
     content: str | None = None
-    tool_calls: list[_TauBenchCall] | None = None
+    tool_calls: list[ChatToolCall] | None = None
     tool_call_id: str | None = None
     name: str | None = None
 
@@ -68,13 +58,13 @@ class _Trajectory(BaseModel):
 
 
 class TauBench:
-    """Trajectories of tau-bench."""
+    """The format of tau-bench's result files."""
 
     name = "tau_bench"
     by_line = False
 
     def fits(self, value: Any) -> bool:
-        """A list whose first element begins like a trajectory."""
+        """Whether a value is a list whose first element begins like a trajectory."""
         return (
             isinstance(value, list)
             and bool(value)
@@ -83,10 +73,10 @@ class TauBench:
         )
 
     def records(self, document: bytes) -> list[Any]:
-        """The trajectories of a file, `Unread` where one is not strict JSON.
+        """Return the trajectories of a file, an `UnreadableRecord` for each that is no strict JSON.
 
         Raises:
-            DataError: it is no JSON, or not a list.
+            DataError: the file is no JSON, or not a list.
         """
         value, unread = strict_document(document)
         if not isinstance(value, list):
@@ -95,10 +85,10 @@ class TauBench:
         return [unread.get(position, trajectory) for position, trajectory in enumerate(value)]
 
     def case(self, record: Any) -> Case:
-        """The case of one trajectory.
+        """Return the case of one trajectory.
 
         Raises:
-            DataError: `schema`.
+            DataError: `schema`, when a field has another type.
         """
         with schema_errors():
             return _case(_Trajectory.model_validate(record))
@@ -126,35 +116,27 @@ def _transcript(trajectory: _Trajectory) -> Transcript:
     return Transcript(
         turns=without_marker_turn(turns, messages[-1].content if messages else None),
         system="\n\n".join(policy.content or "" for policy in policies) or None,
-        # An environment that judged the conversation had ended it; the rest ran out of steps.
+        # The environment computes a reward only when the conversation came to its end; a
+        # conversation without one ran out of steps.
         finished=trajectory.info.reward_info is not None,
     )
 
 
 def _turn(message: _Message) -> Turn:
-    if message.role == "tool":
-        return Turn(role="tool", tool_result=_result(message))
     text = message.content
+    if message.role == "tool":
+        result = ToolResult(
+            content=text or "",
+            call_id=message.tool_call_id,
+            name=message.name,
+            is_error=(text or "").startswith("Error"),
+        )
+        return Turn(role="tool", tool_result=result)
     if message.role == "user" and text is not None:
         text = without_markers(text)
-    calls = tuple(_call(call) for call in message.tool_calls or ())
+    calls = tuple(call.tool_call() for call in message.tool_calls or ())
     # A system message after the first turn has no place in a transcript: Turn refuses the role.
     return Turn.model_validate({"role": message.role, "text": text, "tool_calls": calls})
-
-
-def _call(call: _TauBenchCall) -> ToolCall:
-    arguments, raw = parse_arguments(call.function.arguments)
-    return ToolCall(name=call.function.name, arguments=arguments, id=call.id, raw=raw)
-
-
-def _result(message: _Message) -> ToolResult:
-    content = message.content or ""
-    return ToolResult(
-        content=content,
-        call_id=message.tool_call_id,
-        name=message.name,
-        is_error=content.startswith("Error"),
-    )
 
 
 def _expected_values(task: _Task) -> Expected:

@@ -1,4 +1,4 @@
-"""Where records stand: one a line, all in one document, or in pieces that belong together."""
+"""Containers of records: one record a line, one document of records, or pieces of conversations."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from assizes.judge.formats.shared.parsing import lines_of, schema_errors, strict
 
 
 class Layout(ABC):
-    """How one record of a format is laid out, whatever container it came in."""
+    """How one record of a format is read, whatever container the record came in."""
 
     name: str
 
     @abstractmethod
     def fits(self, value: dict[str, Any]) -> bool:
-        """Whether an object, perhaps cut short, begins like a record."""
+        """Whether an object, which may be cut short, begins like a record of this layout."""
 
     @abstractmethod
     def read(self, value: Any) -> Case:
-        """The case a record holds.
+        """Return the case that a record holds.
 
         Raises:
-            DataError: it holds none.
+            DataError: the record holds no case.
         """
 
     def split_document(self, document: Any) -> list[Any]:
-        """The records of a whole document: its elements, or itself."""
+        """Return the records of a document: the elements of a list, or the document itself."""
         return document if isinstance(document, list) else [document]
 
 
 class LineFormat:
-    """Records of a layout, one a line."""
+    """A format with one record of a layout a line."""
 
     by_line = True
 
@@ -44,24 +44,24 @@ class LineFormat:
         self.name = layout.name
 
     def fits(self, value: Any) -> bool:
-        """As the layout says, of one object."""
+        """Whether a value is an object that fits the layout."""
         return isinstance(value, dict) and self.layout.fits(value)
 
     def records(self, document: bytes) -> list[bytes]:
-        """The lines that are not blank."""
+        """Return the lines of a file that are not blank."""
         return lines_of(document)
 
     def case(self, record: bytes) -> Case:
-        """The case of a line.
+        """Return the case of one line.
 
         Raises:
-            DataError: it is not strict JSON, or no record of the layout.
+            DataError: the line is no strict JSON, or no record of the layout.
         """
         return _case(self.layout, strict_json(record))
 
 
 class DocumentFormat:
-    """Records of a layout in one JSON document: a list of them, or a single one."""
+    """A format with one JSON document: a list of records of a layout, or a single record."""
 
     by_line = False
 
@@ -70,23 +70,23 @@ class DocumentFormat:
         self.name = f"{layout.name}.document"
 
     def fits(self, value: Any) -> bool:
-        """As the layout says, of the value or its first element."""
+        """Whether the value, or the first element of a list, is an object that fits the layout."""
         first = value[0] if isinstance(value, list) and value else value
         return isinstance(first, dict) and self.layout.fits(first)
 
     def records(self, document: bytes) -> list[Any]:
-        """The records in order.
+        """Return the records in order.
 
         Raises:
-            DataError: the document is not strict JSON.
+            DataError: the document is no strict JSON.
         """
         return self.layout.split_document(strict_json(document))
 
     def case(self, record: Any) -> Case:
-        """The case of one record.
+        """Return the case of one record.
 
         Raises:
-            DataError: it is no record of the layout.
+            DataError: the value is no record of the layout.
         """
         return _case(self.layout, record)
 
@@ -102,9 +102,9 @@ class Piece(NamedTuple):
     """A part of a conversation.
 
     Attributes:
-        part: what it belongs to, such as a trace.
-        whole: the conversation that part belongs to, where this piece says so.
-        value: JSON.
+        part: the id of the part that the piece belongs to, such as a trace.
+        conversation_id: the conversation of that part; None when this piece does not name it.
+        value: the JSON value of the piece.
     """
 
     part: str
@@ -113,9 +113,10 @@ class Piece(NamedTuple):
 
 
 class PieceFormat(ABC):
-    """A format whose conversations come in pieces; those of one conversation are gathered first.
+    """A format whose conversations are scattered over a file in pieces, such as spans.
 
-    A record is then a line of its own: the list of its pieces.
+    The pieces of one conversation are joined first. A record is then one line: the JSON list of the
+    conversation's pieces.
     """
 
     name: str
@@ -123,35 +124,35 @@ class PieceFormat(ABC):
 
     @abstractmethod
     def fits(self, value: Any) -> bool:
-        """Whether a value, perhaps cut short, begins like one that holds pieces."""
+        """Whether a value, which may be cut short, begins like a value that holds pieces."""
 
     @abstractmethod
     def pieces(self, value: Any) -> Iterable[Piece]:
-        """The pieces that one line, or one element of a document, holds.
+        """Return the pieces in one line, or in one element of a document.
 
         Raises:
-            DataError: it holds none.
+            DataError: the value holds no pieces.
         """
 
     @abstractmethod
     def join_pieces(self, pieces: list[Any]) -> Case:
-        """The case of the pieces of one conversation, in the order of the file.
+        """Return the case of the pieces of one conversation, which are in the order of the file.
 
         Raises:
-            DataError: they make none.
+            DataError: the pieces make no case.
         """
 
     def other_objects(self, value: Any) -> list[str]:
-        """Keys of other objects that a value names in place of holding pieces, as a manifest does."""
+        """Return the keys of other objects that a manifest lists; empty for any other value."""
         del value
         return []
 
     def split_conversation(self, pieces: list[Any]) -> list[list[Any]]:
-        """The pieces of one `whole` that are more than one conversation after all."""
+        """Split pieces that were joined under one id but belong to several conversations."""
         return [pieces]
 
     def records(self, document: bytes) -> list[bytes]:
-        """The conversations of a whole file, gathered in memory; tasks gather on disk.
+        """Return the conversations of a file, joined in memory; `tasks.intake` joins them on disk.
 
         Raises:
             DataError: the document cannot be read.
@@ -176,24 +177,24 @@ class PieceFormat(ABC):
         ]
 
     def case(self, record: bytes) -> Case:
-        """The case of one gathered line.
+        """Return the case of one line of joined pieces.
 
         Raises:
-            DataError: a line that held no pieces, or pieces that make no case.
+            DataError: the line holds no pieces, or its pieces make no case.
         """
         pieces = strict_json(record)
         if not isinstance(pieces, list):
-            next(iter(self.pieces(pieces)), None)  # it says why there are none
+            next(iter(self.pieces(pieces)), None)  # raises the reason why the value has no pieces
             raise DataError("schema", f"record: nothing of {self.name} in it")
         with schema_errors():
             return self.join_pieces(pieces)
 
 
 def values_of(document: bytes) -> list[Any]:
-    """The values of a file: of each line, or the elements of one document.
+    """Return the values of a file: the value of each line, or the elements of one document.
 
     Raises:
-        DataError: neither can be read.
+        DataError: the file is neither JSON lines nor a JSON document.
     """
     first = document.lstrip().partition(b"\n")[0]
     try:

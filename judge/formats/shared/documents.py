@@ -1,4 +1,4 @@
-"""A document of many records, one of which cannot be read: the others are no worse for it."""
+"""Reading a document of many records although some of its records are broken JSON."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _MARK: Final = re.compile(rb"[\[\]{},]")
 
 @dataclass(frozen=True, slots=True)
 class UnreadableRecord:
-    """Stands in the place of a record that is no strict JSON, in a document that is otherwise.
+    """A record that is no strict JSON, in a document whose other records can be read.
 
     Attributes:
-        body: its bytes in the document.
-        fault: what is wrong with it.
+        body: the record's bytes in the document.
+        fault: the reason why the record cannot be read.
     """
 
     body: bytes
@@ -30,24 +30,25 @@ class UnreadableRecord:
 def strict_document(
     document: bytes, name: str | None = None
 ) -> tuple[Any, dict[int, UnreadableRecord]]:
-    """The value of a document, and the records in it that could not be read, by position.
+    """Read a document, and set apart the records in it that are broken.
 
     Args:
         document: JSON in UTF-8.
-        name: the key under which the list of records stands; null: the document is that list.
+        name: the key under which the list of records stands; None: the document is that list.
 
     Returns:
-        The value with null in the place of each such record.
+        The document's value, with None in the place of each broken record, and the broken records
+        by their position in the list.
 
     Raises:
-        DataError: as `strict_json`, when the fault is not within records, or these cannot be told
-            apart.
+        DataError: as `strict_json`, when the fault lies outside the records, or the records cannot
+            be separated.
     """
     try:
         return strict_json(document), {}
     except DataError:
-        spans = list(_records(document, name))
-        unread = dict(_unread(document, spans))
+        spans = list(_record_spans(document, name))
+        unread = dict(_unreadable_records(document, spans))
         if not unread:
             raise
     parts, copied_to = [], 0
@@ -58,7 +59,7 @@ def strict_document(
     return strict_json(b"".join([*parts, document[copied_to:]])), unread
 
 
-def _unread(
+def _unreadable_records(
     document: bytes, spans: list[tuple[int, int]]
 ) -> Iterator[tuple[int, UnreadableRecord]]:
     for position, (start, stop) in enumerate(spans):
@@ -69,8 +70,8 @@ def _unread(
             yield position, UnreadableRecord(body, fault)
 
 
-def _records(document: bytes, name: str | None) -> Iterator[tuple[int, int]]:
-    """Where each record of the list stands; brackets and strings are all that is looked at."""
+def _record_spans(document: bytes, name: str | None) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each record in the list, found by brackets and strings alone."""
     depth, start, within = 0, 0, None
     wanted = 1 if name is None else 2
     for token in _marks(document):
@@ -88,10 +89,11 @@ def _records(document: bytes, name: str | None) -> Iterator[tuple[int, int]]:
 
 
 def _marks(document: bytes) -> Iterator[re.Match[bytes]]:
-    """Brackets and commas that stand in no string; a string without an end is taken for none.
+    """Yield the brackets and commas outside of strings.
 
-    No string behind the first such one has an end either: looking for it again from each of its
-    quotes would take quadratic time.
+    A quote without a closing quote begins no string. Behind the first such quote no string is
+    closed either, so the rest is searched for marks only: a search for the end of a string from
+    each further quote would take quadratic time.
     """
     for token in _TOKEN.finditer(document):
         if token["mark"]:
@@ -102,7 +104,13 @@ def _marks(document: bytes) -> Iterator[re.Match[bytes]]:
 
 
 def _is_under(document: bytes, bracket: int, name: str | None) -> bool:
-    """Whether the list that opens here is the document, or the value of its key `name`."""
+    """Whether a list is the document itself, or the value of the document's key `name`.
+
+    Args:
+        document: JSON in UTF-8.
+        bracket: the position of the list's opening bracket.
+        name: the key; None: any list at this depth will do.
+    """
     if name is None:
         return True
     before = document[:bracket].rstrip()

@@ -1,4 +1,7 @@
-"""What a transcript held that a case has no place for: counted by what became of it, never lost silently."""
+"""Fidelity: counts of the parts of a transcript for which a case has no place.
+
+A part is counted under its fate (marked, moved, dropped, ...), so nothing is lost silently.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,10 @@ FIDELITY: Final = "fidelity"
 """Key of `Case.metadata`: counts such as `{"marked image": 2, "dropped message.audio": 1}`."""
 
 REASONING: Final = "reasoning"
-"""Key of `Case.metadata`: the model's own thinking, by turn index; no judge is shown it."""
+"""Key of `Case.metadata`: the model's own thinking, by turn index; no judge sees it."""
 
 HUMAN_LABELS: Final = "human_labels"
-"""Key of `Case.metadata`: what people said of the case, as rows of a labels file."""
+"""Key of `Case.metadata`: ratings that people gave the case, as rows of a labels file."""
 
 FATES: Final = {
     "marked": "a note in the text stands for it",
@@ -24,33 +27,33 @@ FATES: Final = {
     "repeated": "stands elsewhere in the conversation already",
     "dropped": "a case has no place for it",
 }
-"""What can become of a part, and what that means."""
+"""The fates of a part, each with its meaning."""
 
 
 class FidelityCounter:
-    """Counts, by fate and kind, of what one record held besides the conversation."""
+    """Counts, by fate and kind, the parts of one record for which a case has no place."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
 
     def count(self, fate: str, kind: str, number: int = 1) -> None:
-        """So many parts of a kind came to a fate, one of `FATES`."""
+        """Add a number of parts of one kind; `fate` is a key of `FATES`."""
         if number:
             self._counts[f"{fate} {kind}"] += number
 
     def count_unread(self, fields: Mapping[str, Any], known: Iterable[str], where: str) -> None:
-        """Count as dropped every field that is not among the known ones and says something."""
+        """Count as dropped every field that is not among the known fields and is not empty."""
         for name in fields.keys() - set(known):
             if fields[name] not in (None, "", [], {}):
                 self.count("dropped", f"{where}.{name}")
 
     def metadata(self) -> dict[str, Any]:
-        """The counts as a part of a case's metadata; empty where there are none."""
+        """Return the counts as a part of a case's metadata; empty when there are none."""
         return {FIDELITY: dict(sorted(self._counts.items()))} if self._counts else {}
 
 
 def fidelity_counts(case: Case) -> Counter[str]:
-    """What a case holds (turns, tool calls, tool results, chunks) and what became of the rest."""
+    """Count the turns, tool calls, tool results and chunks of a case, and add its fidelity counts."""
     turns = case.transcript.turns
     counts = Counter(
         turns=len(turns),
@@ -65,7 +68,7 @@ def fidelity_counts(case: Case) -> Counter[str]:
 
 
 def fidelity_lines(counts: Mapping[str, int]) -> tuple[str, ...]:
-    """One line a fate: `marked: image 2, audio 1 (a note in the text stands for it)`."""
+    """Return one line a fate, such as `marked: image 2 (a note in the text stands for it)`."""
     texts = []
     for fate, meaning in FATES.items():
         kinds = [

@@ -1,23 +1,22 @@
-"""One span with the GenAI attributes of OpenTelemetry, as a span of a conversation."""
+"""Spans with the GenAI attributes of OpenTelemetry, read into spans of a conversation."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from assizes.judge.case import Chunk, ToolCall, ToolResult, Turn, Usage
-from assizes.judge.formats.readers.openai_chat import add_messages
+from assizes.judge.case import Chunk, ToolCall, ToolResult, Turn
 from assizes.judge.formats.shared.fidelity import FidelityCounter
 from assizes.judge.formats.shared.json_shapes import (
     as_text,
     decode_if_json,
     mapping,
-    moment,
     name_of,
+    objects,
     sequence,
-    tokens,
 )
-from assizes.judge.formats.shared.messages import ConversationBuilder, call_of, tools_of
-from assizes.judge.formats.shared.spans import Kind, TraceSpan
+from assizes.judge.formats.shared.messages import ConversationBuilder, call_of, tools_of, usage_of
+from assizes.judge.formats.shared.openai_messages import add_openai_messages
+from assizes.judge.formats.shared.spans import Kind, TraceSpan, span_of
 
 _KINDS: Final[dict[str, Kind]] = {
     **dict.fromkeys(("chat", "generate_content", "text_completion"), "llm"),
@@ -25,9 +24,10 @@ _KINDS: Final[dict[str, Kind]] = {
     "execute_tool": "tool",
     "retrieval": "retriever",
 }
-_CALLS: Final = ("tool_call", "server_tool_call")
-_RESULTS: Final = ("tool_call_response", "server_tool_call_response")
-_READ: Final = {
+_CALL_KINDS: Final = ("tool_call", "server_tool_call")
+_RESULT_KINDS: Final = ("tool_call_response", "server_tool_call_response")
+_RESULT_CONTENTS: Final = ("response", "result", "server_tool_call_response")
+_KNOWN_ATTRIBUTES: Final = {
     *("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions"),
     *("gen_ai.tool.definitions", "gen_ai.tool.name", "gen_ai.tool.call.id"),
     *("gen_ai.tool.call.arguments", "gen_ai.tool.call.result", "gen_ai.conversation.id"),
@@ -36,17 +36,23 @@ _READ: Final = {
     *("gen_ai.conversation.compacted", "gen_ai.prompt", "gen_ai.completion"),
     *("gen_ai.retrieval.documents", "gen_ai.agent.invocation.end_reason"),
 }
+_TOKEN_ATTRIBUTES: Final = ("input_tokens", "output_tokens")
 _EVENT_ROLES: Final = {
     **{f"gen_ai.{role}.message": role for role in ("system", "user", "assistant", "tool")},
     "gen_ai.choice": "assistant",
 }
+_EVENT_FIELDS: Final = ("role", "content", "tool_calls", "tool_call_id", "name")
 
 
 def genai_span(plain: dict[str, Any], tally: FidelityCounter) -> TraceSpan:
-    """A span; one without an operation of GenAI is of kind `other`.
+    """Return a span of a conversation; a span without an operation of GenAI has kind `other`.
+
+    Args:
+        plain: a span in the plain shape of `otlp.plain_spans`.
+        tally: counts what the span holds besides the conversation.
 
     Raises:
-        DataError: `schema`.
+        DataError: `schema`, when an attribute has another type.
     """
     attributes = plain["attributes"]
     kind: Kind = _KINDS.get(str(attributes.get("gen_ai.operation.name")), "other")
@@ -55,23 +61,17 @@ def genai_span(plain: dict[str, Any], tally: FidelityCounter) -> TraceSpan:
     _read_messages(attributes, input_builder, output_builder)
     if not input_builder.turns and not output_builder.turns:
         _read_events(plain["events"], input_builder, output_builder)
-    span = TraceSpan(
-        id=str(plain["id"]),
-        parent=name_of(plain["parent"]),
-        trace=str(plain["trace"]),
-        kind=kind,
-        start=moment(plain["start"]),
-        end=moment(plain["end"]),
-        input_turns=tuple(input_builder.turns),
-        output_turns=tuple(output_builder.turns),
-        systems=tuple(input_builder.systems),
-        tools=tools_of(
-            sequence(decode_if_json(attributes.get("gen_ai.tool.definitions")), "tools")
-        ),
-        usage=_usage(attributes),
-        compacted=_is_true(attributes.get("gen_ai.conversation.compacted")),
-        metadata=_end_reason(attributes),
+    compacted = attributes.get("gen_ai.conversation.compacted")
+    end_reason = name_of(attributes.get("gen_ai.agent.invocation.end_reason"))
+    span = span_of(plain, kind)
+    definitions = decode_if_json(attributes.get("gen_ai.tool.definitions"))
+    span.tools = tools_of(sequence(definitions, "tools"))
+    span.usage = usage_of(
+        {side: attributes.get(f"gen_ai.usage.{side}") for side in _TOKEN_ATTRIBUTES}
     )
+    span.compacted = compacted is True or compacted == "true"
+    span.metadata = {"end_reason": end_reason} if end_reason else {}
+    span.set_messages(input_builder, output_builder)
     if kind == "tool":
         span.call, span.result = _tool_call_and_result(attributes, failed=plain["failed"])
     if kind == "retriever":
@@ -80,10 +80,10 @@ def genai_span(plain: dict[str, Any], tally: FidelityCounter) -> TraceSpan:
 
 
 def _count_unread(attributes: dict[str, Any], tally: FidelityCounter) -> None:
-    """Content that is not read; settings such as the temperature are no part of a conversation."""
+    """Count message attributes that are not read; settings such as the temperature do not count."""
     for name, value in attributes.items():
         if name.startswith("gen_ai.") and name.endswith((".messages", ".message", ".content")):
-            tally.count_unread({name: value}, _READ, "span")
+            tally.count_unread({name: value}, _KNOWN_ATTRIBUTES, "span")
 
 
 def _read_messages(
@@ -95,28 +95,29 @@ def _read_messages(
     input_builder.add_system(input_builder.text_of(instructions))
     for name, builder in (("input", input_builder), ("output", output_builder)):
         key = f"gen_ai.{name}.messages"
-        for message in sequence(decode_if_json(attributes.get(key)), key):
-            add_genai_message(mapping(message, key), builder)
+        for message in objects(decode_if_json(attributes.get(key)), key):
+            add_genai_message(message, builder)
 
 
 def add_genai_message(message: dict[str, Any], builder: ConversationBuilder) -> None:
-    """Read a message of parts into a talk: results become turns of their own.
+    """Add a message that consists of parts; each tool result in it becomes a turn of its own.
 
     Raises:
-        DataError: `schema`.
+        DataError: `schema`, when a field has another type.
     """
-    parts = sequence(message.get("parts"), "parts")
+    parts = objects(message.get("parts"), "parts")
     if not parts and message.get("content") is not None:
-        add_messages([message], builder)
+        add_openai_messages([message], builder)
         return
     role, content_parts, calls = message.get("role"), list[Any](), list[ToolCall]()
-    for part in (mapping(entry, "parts") for entry in parts):
+    for part in parts:
         kind = part.get("type")
-        if kind in _CALLS:
+        if kind in _CALL_KINDS:
             arguments = part.get("arguments", part.get("server_tool_call"))
             calls.append(call_of(part.get("name"), arguments, part.get("id")))
-        elif kind in _RESULTS:
-            _add_result(part, builder)
+        elif kind in _RESULT_KINDS:
+            content = next((part[name] for name in _RESULT_CONTENTS if name in part), None)
+            builder.add_result(content, part.get("id"))
         else:
             content_parts.append(part)
     if role in ("system", "developer"):
@@ -125,53 +126,38 @@ def add_genai_message(message: dict[str, Any], builder: ConversationBuilder) -> 
         _add_turn(role, content_parts, calls, builder)
 
 
-def _add_result(part: dict[str, Any], builder: ConversationBuilder) -> None:
-    content = next(
-        (
-            part[name]
-            for name in ("response", "result", "server_tool_call_response")
-            if name in part
-        ),
-        None,
-    )
-    builder.add_result(content, part.get("id"))
-
-
 def _add_turn(
     role: Any, content_parts: list[Any], calls: list[ToolCall], builder: ConversationBuilder
 ) -> None:
-    thought: list[str] = []
-    text = builder.text_of(content_parts, thought) if content_parts else None
-    known = role if role in ("user", "assistant") else ("assistant" if calls else "user")
-    if known != role:
+    thoughts: list[str] = []
+    text = builder.text_of(content_parts, thoughts) if content_parts else None
+    known_role = role if role in ("user", "assistant") else ("assistant" if calls else "user")
+    if known_role != role:
         builder.tally.count("moved", f"role {str(role)[:20]}")
-    builder.add_turn(
-        Turn.model_validate({"role": known, "text": text or None, "tool_calls": tuple(calls)}),
-        thought,
-    )
+    fields = {"role": known_role, "text": text or None, "tool_calls": tuple(calls)}
+    builder.add_turn(Turn.model_validate(fields), thoughts)
 
 
 def _read_events(
     events: Any, input_builder: ConversationBuilder, output_builder: ConversationBuilder
 ) -> None:
-    """Messages as events, one each, as emitters wrote them until conventions 1.36."""
-    for event in sequence(events, "events"):
-        event_fields = mapping(event, "events")
-        role = _EVENT_ROLES.get(str(event_fields.get("name")))
+    """Read messages that stand in events, one in each: emitters did so until conventions 1.36."""
+    for event in objects(events, "events"):
+        role = _EVENT_ROLES.get(str(event.get("name")))
         if role is None:
             continue
-        attributes = mapping(event_fields.get("attributes"), "events.attributes")
+        attributes = mapping(event.get("attributes"), "events.attributes")
         body = {
             name.removeprefix("gen_ai."): decode_if_json(value)
             for name, value in attributes.items()
         }
-        body = {**body, **mapping(event_fields.get("body"), "events.body")}
+        body = {**body, **mapping(event.get("body"), "events.body")}
         inner = body.get("message")
         message = {**(inner if isinstance(inner, dict) else body), "role": role}
         message["tool_call_id"] = message.get("tool_call_id", message.get("id"))
-        known = ("role", "content", "tool_calls", "tool_call_id", "name")
-        builder = output_builder if event_fields["name"] == "gen_ai.choice" else input_builder
-        add_messages([{name: message[name] for name in known if name in message}], builder)
+        builder = output_builder if event["name"] == "gen_ai.choice" else input_builder
+        known = {name: message[name] for name in _EVENT_FIELDS if name in message}
+        add_openai_messages([known], builder)
 
 
 def _tool_call_and_result(
@@ -186,7 +172,7 @@ def _tool_call_and_result(
 
 
 def chunks_of(passages: Any) -> tuple[Chunk, ...]:
-    """Retrieved passages, under the names the frameworks give text and source."""
+    """Return retrieved passages, whose text and source have other names in each framework."""
     return tuple(_chunk(passage) for passage in passages) if isinstance(passages, list) else ()
 
 
@@ -203,22 +189,3 @@ def _chunk(passage: Any) -> Chunk:
         (about[name] for name in ("doc_uri", "source", "url") if about.get(name)), inner.get("id")
     )
     return Chunk(content=as_text(content), doc_uri=name_of(source))
-
-
-def _usage(attributes: dict[str, Any]) -> Usage | None:
-    input_tokens = tokens(attributes.get("gen_ai.usage.input_tokens"))
-    output_tokens = tokens(attributes.get("gen_ai.usage.output_tokens"))
-    return (
-        Usage(input_tokens=input_tokens, output_tokens=output_tokens)
-        if input_tokens or output_tokens
-        else None
-    )
-
-
-def _is_true(value: Any) -> bool:
-    return value is True or value == "true"
-
-
-def _end_reason(attributes: dict[str, Any]) -> dict[str, Any]:
-    reason = name_of(attributes.get("gen_ai.agent.invocation.end_reason"))
-    return {"end_reason": reason} if reason else {}

@@ -1,11 +1,15 @@
-"""Reading JSON values whose shape is not ours: one clear reason where a value is of another kind."""
+"""Typed readings of single JSON values that other programs wrote.
+
+A value of a type that a format does not allow raises a `DataError` with the value's path; an
+optional value that cannot be read is None.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -14,34 +18,57 @@ from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.parsing import strict_json
 from assizes.judge.rows import as_json
 
+CONVERSATION_IDS: Final = ("conversation_id", "session_id", "thread_id", "id")
+"""Fields that may name the conversation of a record, in the order in which they are tried."""
+
 _ID_CHARS: Final = 32
-_UNITS: Final = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
-"""From which number on a time is in nano-, micro- or milliseconds, and how many make a second."""
+_TIME_UNITS: Final = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
+"""Units of times since 1970: the smallest number that is read as nano-, micro- or milliseconds, and
+how many of the unit make a second. A smaller number is seconds."""
 
 
 def mapping(value: Any, path: str) -> dict[str, Any]:
-    """The value as an object; null is an empty one.
+    """Return a value as an object; JSON null gives an empty one.
 
     Raises:
-        DataError: `schema`.
+        DataError: `schema`, when the value has another type.
     """
     return _check_type(dict, value, path, "an object") if value is not None else {}
 
 
 def sequence(value: Any, path: str) -> list[Any]:
-    """The value as a list; null is an empty one.
+    """Return a value as a list; JSON null gives an empty one.
 
     Raises:
-        DataError: `schema`.
+        DataError: `schema`, when the value has another type.
     """
     return _check_type(list, value, path, "a list") if value is not None else []
 
 
-def messages_of(value: dict[str, Any]) -> list[Any]:
-    """The messages of a record, which must be there.
+def objects(value: Any, path: str) -> list[dict[str, Any]]:
+    """Return a list of objects, all under one path; JSON null gives an empty list.
 
     Raises:
-        DataError: `schema`.
+        DataError: `schema`, when the value is no list, or an element is no object.
+    """
+    return [mapping(item, path) for item in sequence(value, path)]
+
+
+def numbered_objects(value: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield path and element of a list of objects; the path of an element is `path.0` and so on.
+
+    Raises:
+        DataError: `schema`, when the value is no list, or an element is no object.
+    """
+    for place, item in enumerate(sequence(value, path)):
+        yield f"{path}.{place}", mapping(item, f"{path}.{place}")
+
+
+def messages_of(value: dict[str, Any]) -> list[Any]:
+    """Return the messages of a record.
+
+    Raises:
+        DataError: `schema`, when the record has none, or they are no list.
     """
     if value.get("messages") is None:
         raise DataError("schema", "messages: missing")
@@ -49,10 +76,10 @@ def messages_of(value: dict[str, Any]) -> list[Any]:
 
 
 def string(value: Any, path: str) -> str:
-    """The value as text, which must be there.
+    """Return a value as text.
 
     Raises:
-        DataError: `schema`.
+        DataError: `schema`, when the value is missing or has another type.
     """
     text: str = _check_type(str, value, path, "text")
     return text
@@ -65,7 +92,7 @@ def _check_type(kind: type, value: Any, path: str, wanted: str) -> Any:
 
 
 def decode_if_json(value: Any) -> Any:
-    """The value of a text that is JSON of an object or a list; anything else as it is."""
+    """Decode a text that holds a JSON object, list or string; return anything else unchanged."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "[", '"'):
         try:
             return strict_json(value.encode("utf-8", "surrogatepass"))
@@ -75,27 +102,34 @@ def decode_if_json(value: Any) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """A value as a tool or a person would have said it: text as it is, anything else as JSON."""
+    """Return a value as text: a text unchanged, None as empty text, anything else as JSON."""
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def name_of(value: Any) -> str | None:
-    """An id or name as text; null where there is none."""
+    """Return an id or a name as text; None for an empty text or a value of another type."""
     if isinstance(value, bool) or value in (None, ""):
         return None
     return str(value) if isinstance(value, str | int) else None
 
 
 def first_identifier(fields: Mapping[str, Any], names: Iterable[str]) -> str | None:
-    """The first of several fields that names something."""
+    """Return the first of several fields that holds an id or a name; None when none does."""
     return next((identifier for name in names if (identifier := name_of(fields.get(name)))), None)
 
 
+def first_present(fields: Mapping[str, Any], names: Iterable[str]) -> Any:
+    """Return the value of the first of several fields that is there and not None."""
+    return next((fields[name] for name in names if fields.get(name) is not None), None)
+
+
 def tokens(*values: Any) -> int:
-    """The sum of counts of tokens, given as numbers or text; what is none, or more than a call can
-    have, counts as 0.
+    """Return the sum of token counts that are given as numbers or text.
+
+    A value that is no count adds 0. A sum above what one model call can use (`MOST_TOKENS`) is not
+    believed and gives 0.
     """
     total = 0
     for value in values:
@@ -105,7 +139,7 @@ def tokens(*values: Any) -> int:
 
 
 def amount(value: Any) -> float | None:
-    """A finite number, also one written as text; null for anything else."""
+    """Return a finite number, also one that is written as text; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -116,13 +150,17 @@ def amount(value: Any) -> float | None:
 
 
 def dollars(value: Any) -> float | None:
-    """An amount of money; null also for more than an agent can cost."""
+    """Return an amount in dollars; None for no number, or more than an agent can cost (`MOST_USD`)."""
     usd = amount(value)
     return usd if usd is not None and abs(usd) <= MOST_USD else None
 
 
 def moment(value: Any) -> datetime | None:
-    """A point in time: ISO text, or seconds, milli-, micro- or nanoseconds since 1970; else null."""
+    """Return a point in time; None for a value that is none.
+
+    Times are ISO 8601 text (UTC when no zone is given), or seconds, milli-, micro- or nanoseconds
+    since 1970, which are told apart by their size.
+    """
     if isinstance(value, str) and not value.strip().isdecimal():
         try:
             timestamp = datetime.fromisoformat(value.strip())
@@ -132,7 +170,7 @@ def moment(value: Any) -> datetime | None:
     number = amount(value)
     if not number:
         return None
-    unit = next((unit for least, unit in _UNITS if number >= least), 1.0)
+    unit = next((unit for least, unit in _TIME_UNITS if number >= least), 1.0)
     try:
         return datetime.fromtimestamp(number / unit, UTC)
     except (OverflowError, OSError, ValueError):
@@ -140,14 +178,23 @@ def moment(value: Any) -> datetime | None:
 
 
 def between_ms(start: datetime | None, end: datetime | None) -> float | None:
-    """Milliseconds from one time to another; null where one is missing or they run backwards."""
+    """Return the milliseconds between two times; None when one is missing or `end` is earlier."""
     if start is None or end is None or end < start:
         return None
     return round((end - start).total_seconds() * 1000, 3)
 
 
+def valid_labels(values: Mapping[str, float | None]) -> dict[str, float]:
+    """Return the values from 0 to 1; the labels of a case can have no others."""
+    return {
+        name: float(value)
+        for name, value in values.items()
+        if value is not None and 0 <= value <= 1
+    }
+
+
 def content_id(value: Any) -> str:
-    """A name for a record that has none: 32 hex digits of SHA-256 over its canonical JSON.
+    """Return an id for a record without one: 32 hex digits of SHA-256 over its canonical JSON.
 
     Raises:
         DataError: `json`, for a number that is not finite.

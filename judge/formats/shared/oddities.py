@@ -1,4 +1,4 @@
-"""What is odd about a case that is judged all the same, by code: counted, and told once a run."""
+"""Oddities of a case that is judged all the same; a run counts them by code and warns once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from assizes.judge.case import Case, Transcript
 
 DROPPED_TIMES: Final = "dropped_times"
-"""Key of `Case.metadata`: how many times of the record ran backwards and were left out."""
+"""Key of `Case.metadata`: how many times in the record ran backwards and were left out."""
 
 ODDITY_TEXTS: Final = {
     "time_order": "with times that run backwards: turns stay as in the file, negative latencies "
@@ -19,16 +19,16 @@ ODDITY_TEXTS: Final = {
     "malformed_arguments": "with tool arguments that are no JSON object",
     "no_agent_turn": "in which the agent never speaks",
 }
-"""The codes, and what is said of `n records`."""
+"""The codes, each with the words that follow `n records` in its warning."""
 
 
 def oddities(case: Case) -> set[str]:
-    """The codes that hold for a case."""
+    """Return the codes of a case's oddities, keys of `ODDITY_TEXTS`."""
     return set(_oddity_codes(case))
 
 
 def warning_lines(counts: dict[str, int]) -> tuple[str, ...]:
-    """One line a code, in the order of the table."""
+    """Return one warning line for each code with a count, in the order of `ODDITY_TEXTS`."""
     return tuple(
         f"{code}: {counts[code]} {'record' if counts[code] == 1 else 'records'} {words}"
         for code, words in ODDITY_TEXTS.items()
@@ -60,7 +60,7 @@ def _tool_oddities(transcript: Transcript) -> Iterator[str]:
     results = [turn.tool_result for turn in transcript.turns if turn.tool_result is not None]
     if any(call.raw is not None for call in calls):
         yield "malformed_arguments"
-    # Ids tell which belongs to which; where some have none only the numbers can be compared.
+    # Ids pair results with calls. Where some have no id, only the numbers can be compared.
     call_ids = {call.id for call in calls}
     result_ids = {result.call_id for result in results}
     if None in call_ids | result_ids:

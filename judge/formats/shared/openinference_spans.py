@@ -1,25 +1,26 @@
-"""One span with the attributes of OpenInference, whose keys are flattened, as a span of a conversation."""
+"""Spans with the attributes of OpenInference, read into spans of a conversation.
+
+OpenInference flattens messages into keys such as `llm.input_messages.0.message.role`.
+"""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from assizes.judge.case import ToolResult, Turn, Usage
-from assizes.judge.formats.readers.openai_chat import add_messages
+from assizes.judge.case import ToolResult, Turn
 from assizes.judge.formats.shared.fidelity import FidelityCounter
 from assizes.judge.formats.shared.genai_spans import chunks_of
 from assizes.judge.formats.shared.json_shapes import (
     as_text,
     decode_if_json,
     mapping,
-    moment,
-    name_of,
+    objects,
     sequence,
-    tokens,
 )
-from assizes.judge.formats.shared.messages import ConversationBuilder, call_of, tools_of
+from assizes.judge.formats.shared.messages import ConversationBuilder, call_of, tools_of, usage_of
+from assizes.judge.formats.shared.openai_messages import add_openai_messages
 from assizes.judge.formats.shared.otlp import nested_values
-from assizes.judge.formats.shared.spans import Kind, TraceSpan
+from assizes.judge.formats.shared.spans import Kind, TraceSpan, span_of
 
 _KINDS: Final[dict[str, Kind]] = {
     "LLM": "llm",
@@ -31,21 +32,20 @@ _KINDS: Final[dict[str, Kind]] = {
 
 
 def openinference_span(plain: dict[str, Any], tally: FidelityCounter) -> TraceSpan:
-    """A span; guardrails, embeddings, rerankers and evaluators are of kind `other`.
+    """Return a span of a conversation.
+
+    Guardrails, embeddings, rerankers and evaluators get the kind `other`.
+
+    Args:
+        plain: a span in the plain shape of `otlp.plain_spans`.
+        tally: counts what the span holds besides the conversation.
 
     Raises:
-        DataError: `schema`.
+        DataError: `schema`, when an attribute has another type.
     """
     attributes = plain["attributes"]
     kind: Kind = _KINDS.get(str(attributes["openinference.span.kind"]).upper(), "other")
-    span = TraceSpan(
-        id=str(plain["id"]),
-        parent=name_of(plain["parent"]),
-        trace=str(plain["trace"]),
-        kind=kind,
-        start=moment(plain["start"]),
-        end=moment(plain["end"]),
-    )
+    span = span_of(plain, kind)
     if kind == "llm":
         _read_model_call(span, attributes, tally)
     elif kind == "tool":
@@ -63,32 +63,31 @@ def _read_model_call(span: TraceSpan, attributes: dict[str, Any], tally: Fidelit
     for side, builder in (("input", input_builder), ("output", output_builder)):
         entries = nested_values(attributes, f"llm.{side}_messages")
         for entry in sequence(entries or None, f"llm.{side}_messages"):
-            add_messages([_message(mapping(entry, side))], builder)
-    span.input_turns, span.output_turns = tuple(input_builder.turns), tuple(output_builder.turns)
-    span.systems = tuple(input_builder.systems)
-    declared = sequence(nested_values(attributes, "llm.tools") or None, "llm.tools")
+            add_openai_messages([_chat_message(mapping(entry, side))], builder)
+    span.set_messages(input_builder, output_builder)
     schemas = [
-        decode_if_json(mapping(mapping(tool, "llm.tools").get("tool"), "tool").get("json_schema"))
-        for tool in declared
+        decode_if_json(mapping(tool.get("tool"), "tool").get("json_schema"))
+        for tool in objects(nested_values(attributes, "llm.tools") or None, "llm.tools")
     ]
     span.tools = tools_of([schema for schema in schemas if isinstance(schema, dict)])
-    used = (
-        tokens(attributes.get("llm.token_count.prompt")),
-        tokens(attributes.get("llm.token_count.completion")),
+    span.usage = usage_of(
+        {
+            "input_tokens": attributes.get("llm.token_count.prompt"),
+            "output_tokens": attributes.get("llm.token_count.completion"),
+        }
     )
-    span.usage = Usage(input_tokens=used[0], output_tokens=used[1]) if any(used) else None
 
 
-def _message(entry: dict[str, Any]) -> dict[str, Any]:
-    """A message in the shape of chat completions."""
+def _chat_message(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return a message in the shape of chat completions."""
     message = mapping(entry.get("message"), "message")
     calls = [
-        mapping(mapping(call, "tool_calls").get("tool_call"), "tool_call")
-        for call in sequence(message.pop("tool_calls", None), "tool_calls")
+        mapping(call.get("tool_call"), "tool_call")
+        for call in objects(message.pop("tool_calls", None), "tool_calls")
     ]
     parts = [
-        _part(mapping(mapping(content_entry, "contents").get("message_content"), "message_content"))
-        for content_entry in sequence(message.pop("contents", None), "contents")
+        _part(mapping(part.get("message_content"), "message_content"))
+        for part in objects(message.pop("contents", None), "contents")
     ]
     content = message.pop("content", None)
     return {**message, "content": parts or content, **({"tool_calls": calls} if calls else {})}
@@ -109,7 +108,7 @@ def _read_tool(span: TraceSpan, attributes: dict[str, Any], *, failed: bool) -> 
 
 
 def _text_turns(role: str, value: Any) -> tuple[Turn, ...]:
-    """What an agent was asked or answered, where that is plain text or an object with one text."""
+    """Return the input or output of an agent as a turn; an object with one text gives that text."""
     content = decode_if_json(value)
     if isinstance(content, dict):
         texts = [string for string in content.values() if isinstance(string, str)]

@@ -1,4 +1,4 @@
-"""Spans as OpenTelemetry writes them down, brought to one plain shape: OTLP/JSON, or one span an object."""
+"""Spans of OpenTelemetry in one plain shape, from OTLP/JSON or from one span an object."""
 
 from __future__ import annotations
 
@@ -7,24 +7,36 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from assizes.judge.errors import DataError
-from assizes.judge.formats.shared.json_shapes import decode_if_json, mapping, sequence
+from assizes.judge.formats.shared.json_shapes import (
+    decode_if_json,
+    first_present,
+    mapping,
+    objects,
+    sequence,
+)
 
 RESOURCE_SPANS: Final = ("resourceSpans", "resource_spans")
 _SCOPE_SPANS: Final = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans")
 _CONTEXT: Final = ("context", "spanContext", "span_context")
+_PARENT_IDS: Final = ("parent_id", "parentId", "parent_span_id", "parentSpanId")
+_START_TIMES: Final = ("start_time", "startTime", "startTimeUnixNano", "start_time_unix_nano")
+_END_TIMES: Final = ("end_time", "endTime", "endTimeUnixNano", "end_time_unix_nano")
 
 _INT: Final = re.compile(r"-?[0-9]{1,19}")
-_DEEPEST: Final = 32
-"""So many dots of a flattened key are levels; any more are part of the last name."""
+_MAX_LEVELS: Final = 32
+"""Dots of a flattened key that separate levels; further dots belong to the last name."""
 
 
 def plain_spans(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The spans of one object: id, parent, trace, name, start, end, attributes, events, failed.
+    """Yield the spans of one object, in one plain shape.
+
+    The keys of a span are `id`, `trace`, `parent`, `name`, `start`, `end`, `attributes` (an object),
+    `events` (a list), `failed` (true or false) and, from OTLP, `version` of the service.
 
     Raises:
-        DataError: `schema`, for an object that is none of the shapes.
+        DataError: `schema`, for an object that has neither attributes nor `resourceSpans`.
     """
-    resources = _first_present(value, RESOURCE_SPANS)
+    resources = first_present(value, RESOURCE_SPANS)
     if resources is not None:
         for resource in sequence(resources, "resourceSpans"):
             yield from _resource_spans(mapping(resource, "resourceSpans"))
@@ -37,7 +49,7 @@ def plain_spans(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _resource_spans(resource: dict[str, Any]) -> Iterator[dict[str, Any]]:
     shared = attributes_of(mapping(resource.get("resource"), "resource").get("attributes"))
     version = shared.get("service.version")
-    for scope in sequence(_first_present(resource, _SCOPE_SPANS), "scopeSpans"):
+    for scope in sequence(first_present(resource, _SCOPE_SPANS), "scopeSpans"):
         for span in sequence(mapping(scope, "scopeSpans").get("spans"), "spans"):
             span_fields = mapping(span, "spans")
             plain = _plain(span_fields, attributes_of(span_fields.get("attributes")))
@@ -49,46 +61,37 @@ def _resource_spans(resource: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _plain(span: dict[str, Any], attributes: dict[str, Any]) -> dict[str, Any]:
-    context = mapping(_first_present(span, _CONTEXT), "context")
+    context = mapping(first_present(span, _CONTEXT), "context")
     status = span.get("status")
     code = status.get("code", status.get("status_code")) if isinstance(status, dict) else status
+    code = str(code if code is not None else span.get("status_code"))
     return {
-        "id": _first_present_in(context, span, ("span_id", "spanId")),
-        "trace": _first_present_in(context, span, ("trace_id", "traceId")),
-        "parent": _first_present(span, ("parent_id", "parentId", "parent_span_id", "parentSpanId")),
+        "id": _id_of(context, span, ("span_id", "spanId")),
+        "trace": _id_of(context, span, ("trace_id", "traceId")),
+        "parent": first_present(span, _PARENT_IDS),
         "name": span.get("name"),
-        "start": _first_present(
-            span, ("start_time", "startTime", "startTimeUnixNano", "start_time_unix_nano")
-        ),
-        "end": _first_present(
-            span, ("end_time", "endTime", "endTimeUnixNano", "end_time_unix_nano")
-        ),
+        "start": first_present(span, _START_TIMES),
+        "end": first_present(span, _END_TIMES),
         "attributes": attributes,
         "events": sequence(span.get("events"), "events"),
-        "failed": str(code if code is not None else span.get("status_code"))
-        .upper()
-        .endswith(("ERROR", "2")),
+        "failed": code.upper().endswith(("ERROR", "2")),
     }
 
 
-def _first_present_in(first: dict[str, Any], second: dict[str, Any], names: tuple[str, ...]) -> Any:
-    value = _first_present(first, names)
-    return value if value is not None else _first_present(second, names)
-
-
-def _first_present(fields: dict[str, Any], names: tuple[str, ...]) -> Any:
-    return next((fields[name] for name in names if fields.get(name) is not None), None)
+def _id_of(context: dict[str, Any], span: dict[str, Any], names: tuple[str, ...]) -> Any:
+    in_context = first_present(context, names)
+    return in_context if in_context is not None else first_present(span, names)
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
-    """Attributes as a plain object, from OTLP's list of typed values.
+    """Return attributes as a plain object, from OTLP's list of typed values or from an object.
 
     Raises:
-        DataError: `schema`.
+        DataError: `schema`, when the value has another type.
     """
     if isinstance(value, dict):
         return value
-    entries = (mapping(entry, "attributes") for entry in sequence(value, "attributes"))
+    entries = objects(value, "attributes")
     return {str(entry.get("key")): _value(entry.get("value")) for entry in entries}
 
 
@@ -106,14 +109,15 @@ def _value(typed_value: Any) -> Any:
 
 
 def nested_values(attributes: dict[str, Any], prefix: str) -> Any:
-    """What flattened keys such as `a.0.b.c` say below a prefix: objects, and lists for numbers.
+    """Return what stands under a prefix in flattened keys such as `a.0.b.c`.
 
-    Openinference writes messages so.
+    Names become keys of objects, numbers become places in lists. OpenInference writes its messages
+    in such keys.
     """
     tree: dict[str, Any] = {}
     for key, value in attributes.items():
         if key.startswith(f"{prefix}."):
-            _insert(tree, key[len(prefix) + 1 :].split(".", _DEEPEST), value)
+            _insert(tree, key[len(prefix) + 1 :].split(".", _MAX_LEVELS), value)
     return _lists(tree)
 
 

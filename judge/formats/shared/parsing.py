@@ -1,4 +1,4 @@
-"""What reading any format needs: strict JSON, checked shapes, and traits many formats share."""
+"""Strict JSON, checks of whole records, and traits that many formats share."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import jiter
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from assizes.judge.case import Case, Turn
+from assizes.judge.case import Case, ToolCall, Turn
 from assizes.judge.errors import DataError
 
 _BOM: Final = b"\xef\xbb\xbf"
-_PATH_CHARS: Final = 120
-# The longer first: text of four bytes a character also reads as text of two with NULs between.
+_MAX_PATH_CHARS: Final = 120
+# UTF-32 comes first: its text also reads as UTF-16 with a NUL behind each character.
 _WIDE: Final = ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")
 # Read backwards: a search for the end of the text from its front takes quadratic time.
 _MARKERS_BACKWARDS: Final = re.compile(r"(?:\s*###[A-Z0-9_-]*[A-Z]###)+")
@@ -24,9 +24,10 @@ _PLACE: Final = re.compile(r"line \d+ column \d+\Z")
 
 
 def strict_json(data: bytes) -> Any:
-    """The value of a JSON text in UTF-8, with or without byte order mark.
+    """Return the value of a JSON text in UTF-8, with or without byte order mark.
 
-    Refused: NaN and Infinity, lone surrogates, a key twice in one object, nesting over 200.
+    NaN, Infinity, lone surrogates, a key that stands twice in one object and more than 200 levels
+    of nesting are refused: parsers differ in what they make of them.
 
     Raises:
         DataError: `encoding`, `duplicate_key`, `too_deep` or `json`.
@@ -43,12 +44,12 @@ def strict_json(data: bytes) -> Any:
 
 
 def lines_of(document: bytes) -> list[bytes]:
-    """The lines that are not blank."""
+    """Return the lines of a file that are not blank."""
     return [line for line in document.split(b"\n") if line and not line.isspace()]
 
 
 def wide_encoding(head: bytes) -> str | None:
-    """The name of an encoding of two or four bytes a character, where JSON begins in one."""
+    """Return `UTF-16-LE` or the like when JSON begins in two or four bytes a character, else None."""
     start = head[:64]
     if b"\0" not in start:
         return None
@@ -60,10 +61,10 @@ def wide_encoding(head: bytes) -> str | None:
 
 
 def check_size(case: Case, max_turns: int) -> None:
-    """See that a conversation is not too long to be judged.
+    """Check that a conversation has at most `max_turns` turns.
 
     Raises:
-        DataError: `too_large`.
+        DataError: `too_large`, when it has more.
     """
     turns = len(case.transcript.turns)
     if turns > max_turns:
@@ -71,26 +72,28 @@ def check_size(case: Case, max_turns: int) -> None:
 
 
 def check_numbers(case: Case) -> None:
-    """See that every number of free-form values is finite: `1e999` is JSON, and read as infinity.
+    """Check that all numbers in the free-form values of a case are finite.
+
+    `1e999` is valid JSON, and parsers read it as infinity.
 
     Raises:
-        DataError: `json`.
+        DataError: `json`, when a number is not finite.
     """
     expected = case.expected
-    free = (
+    free_values = (
         [call.arguments for turn in case.transcript.turns for call in turn.tool_calls],
         [call.arguments for call in expected.tool_calls or ()],
         [expected.additional_input, expected.rubrics, expected.search_results],
     )
-    if not _finite(free):
+    if not _is_finite(free_values):
         raise DataError("json", "a number is beyond what 64 bits hold, such as 1e999")
 
 
-def _finite(value: Any) -> bool:
+def _is_finite(value: Any) -> bool:
     if isinstance(value, dict):
-        return all(map(_finite, value.values()))
+        return all(map(_is_finite, value.values()))
     if isinstance(value, list | tuple):
-        return all(map(_finite, value))
+        return all(map(_is_finite, value))
     return not isinstance(value, float) or math.isfinite(value)
 
 
@@ -114,10 +117,10 @@ def _fault(data: bytes, reason: str) -> DataError:
 
 @contextmanager
 def schema_errors() -> Iterator[None]:
-    """Turn what pydantic finds wrong with a record into one `DataError`.
+    """Turn a validation error of pydantic inside the `with` block into one `DataError`.
 
     Raises:
-        DataError: `schema`.
+        DataError: `schema`, with the first fault.
     """
     try:
         yield
@@ -127,9 +130,12 @@ def schema_errors() -> Iterator[None]:
 
 
 def drop_negative_times(value: Any) -> int:
-    """Null every latency and duration under 0 in a record's turns, in place; how many there were.
+    """Set every negative latency and duration of a record to None, in place.
 
-    A clock that is set back makes them; what was said is as good as ever.
+    A clock that is set back causes them; the conversation itself is still good.
+
+    Returns:
+        How many there were.
     """
     if isinstance(value, list):
         return sum(map(drop_negative_times, value))
@@ -146,34 +152,61 @@ def drop_negative_times(value: Any) -> int:
 
 
 def schema_error(error: ValidationError) -> DataError:
-    """The first thing pydantic found wrong, by its path, and how many more there are."""
+    """Return a `schema` error with the path of the first fault, and the number of the others."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     path = ".".join(str(step) for step in first["loc"]) or "record"
-    shown = path if len(path) <= _PATH_CHARS else f"{path[: _PATH_CHARS - 3]}..."
+    shown = path if len(path) <= _MAX_PATH_CHARS else f"{path[: _MAX_PATH_CHARS - 3]}..."
     others = error.error_count() - 1
     more = f" (and {others} more)" if others else ""
     return DataError("schema", f"{shown}: {first['msg']}{more}")
 
 
-def parse_arguments(arguments: str | dict[str, Any] | None) -> tuple[dict[str, Any], str | None]:
-    """Arguments of a tool call as an object, and the text where it is not a JSON object."""
+def tool_call(
+    name: str, arguments: str | dict[str, Any] | None, call_id: str | None = None
+) -> ToolCall:
+    """Return a tool call; a text of arguments that is no JSON object is kept in `raw`."""
     if not isinstance(arguments, str):
-        return arguments or {}, None
+        return ToolCall(name=name, arguments=arguments or {}, id=call_id)
     try:
         value = strict_json(arguments.encode())
     except DataError:
-        return {}, arguments
-    return (value, None) if isinstance(value, dict) else ({}, arguments)
+        value = None
+    if isinstance(value, dict):
+        return ToolCall(name=name, arguments=value, id=call_id)
+    return ToolCall(name=name, id=call_id, raw=arguments)
+
+
+class ChatFunction(BaseModel):
+    """The function of a tool call in a chat message: its name, and its arguments as JSON."""
+
+    name: str
+    arguments: str | dict[str, Any] | None = None
+
+
+class ChatToolCall(BaseModel):
+    """A tool call as a chat message holds it."""
+
+    id: str | None = None
+    function: ChatFunction
+
+    def tool_call(self) -> ToolCall:
+        """Return the tool call in the terms of a case."""
+        return tool_call(self.function.name, self.function.arguments, self.id)
 
 
 def without_markers(text: str) -> str:
-    """The text without the markers at its end by which a simulated user stops: `###WORD###`."""
+    """Return a text without the markers at its end by which a simulated user stops: `###WORD###`."""
     match = _MARKERS_BACKWARDS.match(text[::-1])
     return text[: len(text) - match.end()].rstrip() if match else text
 
 
 def without_marker_turn(turns: Sequence[Turn], last_text: str | None) -> tuple[Turn, ...]:
-    """The turns but a last one of the user that held a marker only; `last_text` had it still."""
+    """Return the turns without a last turn of the user in which only a marker stood.
+
+    Args:
+        turns: turns whose markers have been removed.
+        last_text: the text of the last message before its markers were removed.
+    """
     if turns and turns[-1].role == "user" and turns[-1].text == "" and last_text:
         return tuple(turns[:-1])
     return tuple(turns)

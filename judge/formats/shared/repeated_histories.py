@@ -1,4 +1,4 @@
-"""Histories that are told again with every model call, brought back into one conversation."""
+"""One conversation from model calls, each of which was sent the whole history again."""
 
 from __future__ import annotations
 
@@ -9,58 +9,77 @@ from typing import Any, Final, NamedTuple
 from assizes.judge.case import Turn
 from assizes.judge.formats.shared.fidelity import FidelityCounter
 
-_SUMMARY: Final = 2
-"""A summary is a turn, or a turn and what the agent answers to it."""
+_MAX_SUMMARY_TURNS: Final = 2
+"""Turns that a summary has at most: the summary itself, and the agent's answer to it."""
 
 
 class RecordedCall(NamedTuple):
-    """One model call: what stood before it, and what it added."""
+    """One model call of a log or a trace.
+
+    Attributes:
+        turns_before: the history that the model was sent.
+        turns_added: the model's answer.
+        record: the record that the call was read from, for readers that need it again.
+    """
 
     turns_before: tuple[Turn, ...]
     turns_added: tuple[Turn, ...]
+    record: Any = None
 
 
 class Chain:
-    """A conversation as the calls that go on with it tell it."""
+    """Model calls each of which begins with the call before and its answer: one conversation.
+
+    Attributes:
+        turns: the conversation up to the answer of the last call.
+        calls: the calls, in order.
+    """
 
     def __init__(self, first: RecordedCall) -> None:
         self.turns = (*first.turns_before, *first.turns_added)
-        self.calls = 1
+        self.calls = [first]
 
     def is_continued_by(self, call: RecordedCall) -> bool:
-        """Whether a call begins with this conversation as it stands, and has gone further."""
+        """Whether the history of a call begins with all turns of this chain."""
         return shared_turn_count(self.turns, call.turns_before) == len(self.turns)
 
     def extend(self, call: RecordedCall) -> None:
-        """Take in what the call has beyond; a turn keeps the times of when it was first made."""
+        """Append a call; turns that the chain has already keep the times of their first record."""
         self.turns = (*self.turns, *call.turns_before[len(self.turns) :], *call.turns_added)
-        self.calls += 1
+        self.calls.append(call)
 
 
-def chains(calls: Iterable[RecordedCall]) -> list[Chain]:
-    """The conversations that calls belong to; a call goes on with the longest it begins with."""
-    call_chains: list[Chain] = []
+def chains_of(calls: Iterable[RecordedCall]) -> list[Chain]:
+    """Group calls into chains; a call that continues several chains goes to the longest of them."""
+    chains: list[Chain] = []
     for call in calls:
-        fitting = [chain for chain in call_chains if chain.is_continued_by(call)]
+        fitting = [chain for chain in chains if chain.is_continued_by(call)]
         if fitting:
             max(fitting, key=lambda chain: len(chain.turns)).extend(call)
         else:
-            call_chains.append(Chain(call))
-    return call_chains
+            chains.append(Chain(call))
+    return chains
 
 
 def longest_chain_turns(calls: Sequence[RecordedCall], tally: FidelityCounter) -> tuple[Turn, ...]:
-    """The turns of the longest chain of calls, of which there is one at least, the last of equals;
-    calls beside it are counted.
+    """Return the turns of the longest chain of calls, the last one among equals.
+
+    Args:
+        calls: at least one call.
+        tally: counts the calls outside the chain as dropped.
     """
-    call_chains = chains(calls)
-    best = max(reversed(call_chains), key=lambda chain: (len(chain.turns), chain.calls))
-    tally.count("dropped", "model call beside the conversation", len(calls) - best.calls)
-    return best.turns
+    chains = chains_of(calls)
+    longest = max(reversed(chains), key=lambda chain: (len(chain.turns), len(chain.calls)))
+    tally.count("dropped", "model call beside the conversation", len(calls) - len(longest.calls))
+    return longest.turns
 
 
 def join_parts(parts: Iterable[Sequence[Turn]], tally: FidelityCounter) -> tuple[Turn, ...]:
-    """Parts of a conversation in order; what a part tells again of those before is left out once."""
+    """Join the parts of a conversation in order.
+
+    A part that begins with the whole conversation so far adds only its new turns; the repeated
+    turns are counted. Any other part is appended whole.
+    """
     turns: tuple[Turn, ...] = ()
     for part in parts:
         repeated_count = shared_turn_count(turns, part)
@@ -75,9 +94,10 @@ def join_parts(parts: Iterable[Sequence[Turn]], tally: FidelityCounter) -> tuple
 def join_compacted_parts(
     parts: Iterable[Sequence[Turn]], tally: FidelityCounter
 ) -> tuple[Turn, ...]:
-    """Parts of which a later one may hold a summary in place of the beginning.
+    """Join the parts of a conversation, where a later part may begin with a summary.
 
-    What stood at the end of what was there already is found again behind the summary.
+    The summary replaces the beginning of the conversation. Behind it the part repeats the last
+    turns before the summary was made; these are found, left out and counted.
     """
     turns: tuple[Turn, ...] = ()
     for part in parts:
@@ -88,32 +108,37 @@ def join_compacted_parts(
 
 
 def _overlap(turns: Sequence[Turn], part: Sequence[Turn]) -> int:
-    """Up to which turn of the part everything has been said.
+    """Return how many turns at the beginning of `part` repeat, or sum up, the turns so far.
 
-    Up to where the longest end of the turns stands in it, the first time; where none does, as far
-    as both begin alike. What is said often (`Done.`) is no such end by itself: before it stand at
-    most a summary of two turns, or as much that is known as is not, and behind it something new.
+    The place sought is the first in `part` where the longest tail of `turns` ends. Without any such
+    place, the overlap is what both have in common at their beginning.
+
+    A tail of frequent words (`Done.`) may match by chance. A match counts only if the unknown turns
+    before it can be a summary (at most two turns, or at most half of the turns before it) and if
+    something new follows it; a match with no unknown turn before it always counts.
     """
     codes: dict[tuple[Any, ...], int] = {}
     turn_codes, part_codes = (
         [codes.setdefault(_turn_key(turn), len(codes)) for turn in side] for side in (turns, part)
     )
     known = set(turn_codes)
-    strange = [0, *itertools.accumulate(code not in known for code in part_codes)]
+    unknown_counts = [0, *itertools.accumulate(code not in known for code in part_codes)]
     best, longest_end = 0, 0
-    for stop, size in enumerate(_ends_in_common(turn_codes, part_codes), 1):
+    for stop, size in enumerate(_matching_tail_sizes(turn_codes, part_codes), 1):
         start = stop - size
-        new_before = strange[start]
-        if new_before and (new_before > max(_SUMMARY, start // 2) or stop == len(part_codes)):
+        unknown = unknown_counts[start]
+        at_most = max(_MAX_SUMMARY_TURNS, start // 2)
+        if unknown and (unknown > at_most or stop == len(part_codes)):
             continue
         if size > longest_end:
             best, longest_end = stop, size
     return best or shared_turn_count(turns, part)
 
 
-def _ends_in_common(turn_codes: Sequence[int], part_codes: Sequence[int]) -> list[int]:
-    """For every beginning of `said`, how much of the end of `told` it ends with: the Z-algorithm
-    over both backwards, linear however often they repeat themselves.
+def _matching_tail_sizes(turn_codes: Sequence[int], part_codes: Sequence[int]) -> list[int]:
+    """Return, for every prefix of `part_codes`, how long a tail of `turn_codes` it ends with.
+
+    This is the Z-algorithm over both sequences reversed: linear time, however often turns repeat.
     """
     line = [*reversed(turn_codes), -1, *reversed(part_codes)]
     sizes = [0] * len(line)
@@ -129,7 +154,10 @@ def _ends_in_common(turn_codes: Sequence[int], part_codes: Sequence[int]) -> lis
 
 
 def shared_turn_count(first: Sequence[Turn], second: Sequence[Turn]) -> int:
-    """How many turns two conversations begin with in common, by what was said and called."""
+    """Count the turns that two conversations have in common at their beginning.
+
+    Turns are equal when their role, text, tool calls and tool result are equal; times are ignored.
+    """
     count = 0
     for mine, theirs in zip(first, second, strict=False):
         if mine is not theirs and _turn_key(mine) != _turn_key(theirs):

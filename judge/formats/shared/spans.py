@@ -1,7 +1,8 @@
-"""A conversation from the spans of traces: what OpenTelemetry, Langfuse and MLflow have in common.
+"""A conversation from the spans of traces: the common part of OpenTelemetry, Langfuse and MLflow.
 
-Model calls tell the history, tool spans what was called and answered, retrievers what was found.
-Of each trace the longest chain of model calls is taken; traces of one session follow each other.
+Spans of model calls give the history, tool spans the calls and results, retriever spans the
+passages. The longest chain of model calls gives the turns of a trace; the traces of one session are
+joined in order.
 """
 
 from __future__ import annotations
@@ -13,8 +14,12 @@ from typing import Any, Final, Literal
 
 from assizes.judge.case import Chunk, ToolCall, ToolResult, ToolSpec, Transcript, Turn, Usage
 from assizes.judge.formats.shared.fidelity import FidelityCounter
-from assizes.judge.formats.shared.json_shapes import between_ms
-from assizes.judge.formats.shared.messages import with_last_answer
+from assizes.judge.formats.shared.json_shapes import between_ms, moment, name_of
+from assizes.judge.formats.shared.messages import (
+    ConversationBuilder,
+    with_last_agent_turn,
+    with_last_answer,
+)
 from assizes.judge.formats.shared.repeated_histories import (
     RecordedCall,
     join_compacted_parts,
@@ -29,13 +34,18 @@ _EPOCH: Final = datetime.min.replace(tzinfo=UTC)
 
 @dataclass
 class TraceSpan:
-    """One span, in the words of a transcript.
+    """One span of a trace, in the terms of a transcript.
 
     Attributes:
-        asked: the turns that stood before a model call, or what an agent was asked.
-        answered: what it said.
-        systems: system prompts it was given.
-        compacted: whether its history holds a summary in place of the beginning.
+        id: the span's id, unique within its trace.
+        parent: the id of the span around this span; None for the outermost.
+        input_turns: the history that a model was sent, or the request to an agent.
+        output_turns: the answer of the model or the agent.
+        systems: system prompts that the model was sent.
+        call: the call of a tool span; `result` is None when the tool answered nothing.
+        chunks: the passages of a retriever span; None for spans of other kinds.
+        compacted: whether the history begins with a summary of earlier turns.
+        metadata: facts for the case's metadata.
     """
 
     id: str
@@ -56,12 +66,34 @@ class TraceSpan:
     compacted: bool = False
     metadata: dict[str, Any] = field(default_factory=dict)
 
+    def set_messages(self, inputs: ConversationBuilder, outputs: ConversationBuilder) -> None:
+        """Take turns and system prompts from what was read of the span's input and output."""
+        self.input_turns, self.output_turns = tuple(inputs.turns), tuple(outputs.turns)
+        self.systems = tuple(inputs.systems)
+
+
+def span_of(plain: dict[str, Any], kind: Kind) -> TraceSpan:
+    """Return a span with the ids and times of a span in the plain shape of `otlp.plain_spans`."""
+    return TraceSpan(
+        id=str(plain["id"]),
+        parent=name_of(plain["parent"]),
+        trace=str(plain["trace"]),
+        kind=kind,
+        start=moment(plain["start"]),
+        end=moment(plain["end"]),
+    )
+
 
 def conversation(spans: Sequence[TraceSpan], tally: FidelityCounter) -> Transcript:
-    """The transcript of the spans of one conversation."""
-    single = {(span.trace, span.id): span for span in spans}
-    tally.count("repeated", "span", len(spans) - len(single))
-    ordered = sorted(single.values(), key=_start_or_epoch)
+    """Return the transcript of the spans of one conversation, in any order.
+
+    Args:
+        spans: all spans of the conversation; spans with the same trace and id count once.
+        tally: counts what the transcript leaves out.
+    """
+    unique = {(span.trace, span.id): span for span in spans}
+    tally.count("repeated", "span", len(spans) - len(unique))
+    ordered = sorted(unique.values(), key=lambda span: span.start or _EPOCH)
     traces: dict[str, list[TraceSpan]] = {}
     for span in ordered:
         traces.setdefault(span.trace, []).append(span)
@@ -83,10 +115,6 @@ def conversation(spans: Sequence[TraceSpan], tally: FidelityCounter) -> Transcri
     )
 
 
-def _start_or_epoch(span: TraceSpan) -> datetime:
-    return span.start or _EPOCH
-
-
 def _trace_turns(spans: Sequence[TraceSpan], tally: FidelityCounter) -> tuple[Turn, ...]:
     models = [span for span in _model_spans(spans) if span.input_turns or span.output_turns]
     if models:
@@ -104,8 +132,8 @@ def _trace_turns(spans: Sequence[TraceSpan], tally: FidelityCounter) -> tuple[Tu
 
 
 def _model_spans(spans: Sequence[TraceSpan]) -> list[TraceSpan]:
-    """Model calls that no tool made for itself."""
-    # Traces that are joined may give their spans the same ids.
+    """Return the model calls that are no part of a tool's own work."""
+    # Two traces of one session may use the same span ids.
     by_id = {(span.trace, span.id): span for span in spans}
     return [span for span in spans if span.kind == "llm" and not _inside_tool(span, by_id)]
 
@@ -132,10 +160,11 @@ def _timed_turns(span: TraceSpan) -> tuple[Turn, ...]:
 
 
 def _outermost_turns(spans: Sequence[TraceSpan]) -> tuple[Turn, ...]:
-    """What the outermost span that says anything was asked and said."""
+    """Return the input and output of the outermost agent span that has any."""
     for span in sorted(spans, key=lambda entry: (entry.kind != "agent", entry.parent is not None)):
         if span.kind in ("agent", "other") and (span.input_turns or span.output_turns):
-            # It began before everything inside it: that is no time of the answer.
+            # The span's start is left out: it began before everything inside it, and the answer
+            # came at its end.
             elapsed_ms = between_ms(span.start, span.end)
             return (
                 *span.input_turns,
@@ -147,10 +176,10 @@ def _outermost_turns(spans: Sequence[TraceSpan]) -> tuple[Turn, ...]:
 def _with_tools(
     turns: Sequence[Turn], tools: Iterable[tuple[TraceSpan, ToolCall]]
 ) -> tuple[Turn, ...]:
-    """The turns with the calls and the results that only tool spans tell of."""
+    """Insert the tool calls and results that only tool spans hold."""
     result = list(turns)
     for span, call in tools:
-        place = _caller(result, call)
+        place = _calling_turn(result, call)
         answer = Turn(role="tool", tool_result=span.result, started_at=span.start)
         if place is None:
             at = len(result)
@@ -163,25 +192,28 @@ def _with_tools(
     return tuple(result)
 
 
-def _caller(turns: Sequence[Turn], call: ToolCall) -> int | None:
-    """The turn that made a call: by its id; where one of them has none, by name and arguments."""
+def _calling_turn(turns: Sequence[Turn], call: ToolCall) -> int | None:
+    """Return the index of the turn that made a call; None when no turn did.
+
+    Calls are compared by id, or by name and arguments when one of the two has no id.
+    """
     for place, turn in enumerate(turns):
         if call.id is not None and any(made_call.id == call.id for made_call in turn.tool_calls):
             return place
     for place, turn in enumerate(turns):
-        if any(_alike(made_call, call) for made_call in turn.tool_calls):
+        if any(_is_alike(made_call, call) for made_call in turn.tool_calls):
             return place
     return None
 
 
-def _alike(first: ToolCall, second: ToolCall) -> bool:
-    unnamed = first.id is None or second.id is None
+def _is_alike(first: ToolCall, second: ToolCall) -> bool:
+    id_missing = first.id is None or second.id is None
     same = (first.name, first.arguments, first.raw) == (second.name, second.arguments, second.raw)
-    return unnamed and same
+    return id_missing and same
 
 
 def _has_result(turns: Sequence[Turn], place: int, call: ToolCall) -> bool:
-    """Whether the call of a turn has a result: by id, or as many results as calls behind it."""
+    """Whether a call of a turn has a result: one with its id, or a result for each of its calls."""
     ids = {turn.tool_result.call_id for turn in turns if turn.tool_result is not None}
     if call.id is not None and call.id in ids:
         return True
@@ -190,6 +222,7 @@ def _has_result(turns: Sequence[Turn], place: int, call: ToolCall) -> bool:
 
 
 def _behind_results(turns: Sequence[Turn], place: int) -> int:
+    """Return the index behind the tool results that follow a turn."""
     place += 1
     while place < len(turns) and turns[place].role == "tool":
         place += 1
@@ -202,14 +235,8 @@ def _retrieved_chunks(spans: Iterable[TraceSpan]) -> tuple[Chunk, ...] | None:
 
 
 def _with_chunks(turns: tuple[Turn, ...], chunks: tuple[Chunk, ...] | None) -> tuple[Turn, ...]:
-    """What a trace retrieved goes to the answer it ends with."""
-    if chunks is None:
-        return turns
-    for place in range(len(turns) - 1, -1, -1):
-        if turns[place].role == "assistant":
-            changed = turns[place].model_copy(update={"chunks": chunks})
-            return (*turns[:place], changed, *turns[place + 1 :])
-    return turns
+    """Put the passages that a trace retrieved into the answer with which it ends."""
+    return turns if chunks is None else with_last_agent_turn(turns, {"chunks": chunks})
 
 
 def _has_agent_turn(turns: Iterable[Turn]) -> bool:

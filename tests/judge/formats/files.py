@@ -1,4 +1,4 @@
-"""The result files of others, and how tests read them."""
+"""Result files of other projects, and helpers that read them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ RESULT_FILES = [(TAU_BENCH, "tau_bench"), *((path, "tau2") for path in TAU2)]
 
 
 def read(path: Path) -> bytes:
-    """The decompressed bytes of a gzip file."""
+    """Return the decompressed bytes of a gzip file."""
     return gzip.decompress(path.read_bytes())
 
 
 def cases_of(path: Path, name: str) -> list[Case]:
-    """All cases of a result file."""
-    one = FORMATS[name]
-    return [one.case(record) for record in one.records(read(path))]
+    """Return all cases of a result file."""
+    format_ = FORMATS[name]
+    return [format_.case(record) for record in format_.records(read(path))]

@@ -145,7 +145,7 @@ def _openinference_turn(tracer) -> None:
 
 
 def _asked_first() -> dict[str, str | int]:
-    """The first model call: what it was asked and the tool that it calls."""
+    """Return the first model call: its request, and the tool that it calls."""
     from openinference.semconv.trace import MessageAttributes, SpanAttributes
 
     asked, said = SpanAttributes.LLM_INPUT_MESSAGES, SpanAttributes.LLM_OUTPUT_MESSAGES
@@ -164,7 +164,7 @@ def _asked_first() -> dict[str, str | int]:
 
 
 def _asked_again() -> dict[str, str | int]:
-    """The second one: with what the tool told."""
+    """Return the second model call, which has the result of the tool."""
     from openinference.semconv.trace import MessageAttributes, SpanAttributes
 
     asked, said = SpanAttributes.LLM_INPUT_MESSAGES, SpanAttributes.LLM_OUTPUT_MESSAGES
@@ -183,7 +183,7 @@ def _asked_again() -> dict[str, str | int]:
 
 
 def _called(message: str) -> dict[str, str]:
-    """The call of the tool in the message of this name."""
+    """Return the attributes of a tool call under a message prefix."""
     from openinference.semconv.trace import MessageAttributes, ToolCallAttributes
 
     call = f"{message}.{MessageAttributes.MESSAGE_TOOL_CALLS}.0"

@@ -1,4 +1,4 @@
-"""What all fixtures say, and how they are written."""
+"""Texts of all fixtures, and helpers that write fixtures."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ SCHEMA = {"type": "object", "properties": {"order_id": {"type": "integer"}}}
 
 
 def lines(name: str, records: list[object]) -> None:
-    """One record a line."""
+    """Write a file with one record a line."""
     text = "".join(f"{json.dumps(one, ensure_ascii=False)}\n" for one in records)
     (FOLDER / name).write_text(text, encoding="utf-8")
 
 
 def whole(name: str, record: object) -> None:
-    """One document."""
+    """Write a file that is one document."""
     (FOLDER / name).write_text(json.dumps(record, indent=2), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The fixtures that libraries of others wrote, and how tests read them."""
+"""Fixtures that the libraries of other projects wrote, and helpers that read them."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ FIXTURES = Path(__file__).parent / "fixtures"
 
 
 def cases_in(document: bytes) -> list[Case]:
-    """All cases of a file, its format found by how it begins."""
-    found = detect_format(document[: 1 << 16])
-    return [found.case(record) for record in found.records(document)]
+    """Return all cases of a file, whose format is detected."""
+    format_ = detect_format(document[: 1 << 16])
+    return [format_.case(record) for record in format_.records(document)]
 
 
 def fixture(name: str) -> list[Case]:
-    """All cases of a fixture."""
+    """Return all cases of a fixture."""
     return cases_in((FIXTURES / name).read_bytes())
 
 
 def lines(*values: Any) -> bytes:
-    """Values as lines of JSON."""
+    """Return values as lines of JSON."""
     return b"".join(json.dumps(value).encode() + b"\n" for value in values)
 
 
 def joined(name: str, *values: Any) -> Case:
-    """The one case that values make in a format."""
-    one = FORMATS[name]
-    (record,) = one.records(lines(*values))
-    return one.case(record)
+    """Return the only case of the values, read in one format."""
+    format_ = FORMATS[name]
+    (record,) = format_.records(lines(*values))
+    return format_.case(record)
 
 
-def told(case: Case) -> list[str]:
-    """The turns in short: who, and what was said, called or answered."""
+def turn_lines(case: Case) -> list[str]:
+    """Return one line for each turn: its role, then its text, calls and result."""
     return [_short(turn) for turn in case.transcript.turns]
 
 

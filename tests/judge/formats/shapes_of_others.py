@@ -1,4 +1,4 @@
-"""Whole records of others in shapes that the files of fixtures do not have, for spoiling."""
+"""Whole records of other formats, in shapes that no fixture file has, to be spoilt by tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that the libraries of others wrote, read without being told what they are."""
+"""Files that the libraries of other projects wrote, read with a detected format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from assizes.judge.errors import DataError
 from assizes.judge.formats import FORMATS, detect_format, resolve_format
 from assizes.judge.formats.shared.fidelity import FIDELITY, HUMAN_LABELS, REASONING
-from tests.judge.formats.foreign import FIXTURES, cases_in, fixture, joined, lines, told
+from tests.judge.formats.foreign import FIXTURES, cases_in, fixture, joined, lines, turn_lines
 
 ASKED = "user: Where is order 77?"
 CALLED = 'assistant: find_order({"order_id": 77})'
@@ -39,7 +39,7 @@ def test_a_file_of_a_library_is_known_by_how_it_begins(name: str, format_: str):
 
 def test_chat_completions_with_a_picture_a_call_and_the_last_answer_beside_them():
     case, custom = fixture("openai_chat.jsonl")
-    assert told(case) == [f"{ASKED}\n[image]", CALLED, 'tool: {"state":"late"}', LATE]
+    assert turn_lines(case) == [f"{ASKED}\n[image]", CALLED, 'tool: {"state":"late"}', LATE]
     assert (case.case_id, case.agent, case.transcript.system) == ("c-1", "m1", POLICY)
     assert case.transcript.agent_usage().input_tokens == 90
     assert [tool.name for tool in case.transcript.tools] == ["find_order"]
@@ -51,14 +51,14 @@ def test_chat_completions_with_a_picture_a_call_and_the_last_answer_beside_them(
 
 def test_request_logs_become_one_conversation_by_the_longest_chain():
     case, other = fixture("openai_logs.jsonl")
-    assert told(case) == [f"{ASKED}\n[image]", CALLED, 'tool: {"state":"late"}', LATE]
+    assert turn_lines(case) == [f"{ASKED}\n[image]", CALLED, 'tool: {"state":"late"}', LATE]
     assert [turn.usage is not None for turn in case.transcript.turns] == [False, True, False, True]
-    assert told(other) == ["user: Hi", LATE]
+    assert turn_lines(other) == ["user: Hi", LATE]
 
 
 def test_anthropic_results_are_turns_of_tools_and_thinking_stays_aside():
     (case,) = fixture("anthropic.json")
-    assert told(case) == [
+    assert turn_lines(case) == [
         ASKED,
         'assistant: Checking. find_order({"order_id": 77})',
         "tool: late",
@@ -75,7 +75,7 @@ def test_anthropic_results_are_turns_of_tools_and_thinking_stays_aside():
 @pytest.mark.parametrize("name", ["otlp.jsonl", "otel_spans.jsonl"])
 def test_traces_of_one_conversation_follow_each_other_and_history_counts_once(name: str):
     (case,) = fixture(name)
-    assert told(case) == [
+    assert turn_lines(case) == [
         ASKED,
         CALLED,
         'tool: {"state": "late"}',
@@ -90,13 +90,13 @@ def test_traces_of_one_conversation_follow_each_other_and_history_counts_once(na
 
 def test_flattened_keys_of_openinference_are_read():
     (case,) = fixture("openinference.jsonl")
-    assert told(case) == [ASKED, CALLED, 'tool: {"state":"late"}', LATE]
+    assert turn_lines(case) == [ASKED, CALLED, 'tool: {"state":"late"}', LATE]
     assert (case.case_id, case.transcript.system) == ("s-5", POLICY)
 
 
 def test_mlflow_traces_of_a_session_with_what_people_said_and_expected():
     (case,) = fixture("mlflow.jsonl")
-    assert told(case) == [
+    assert turn_lines(case) == [
         ASKED,
         CALLED,
         'tool: {"state": "late"}',
@@ -121,7 +121,7 @@ def test_samples_of_inspect_are_cases_and_epochs_their_repetitions():
         ("sums/s1", 0),
         ("sums/s1", 1),
     ]
-    assert told(first)[-2:] == ["tool: 3", "assistant: It is 3."]
+    assert turn_lines(first)[-2:] == ["tool: 3", "assistant: It is 3."]
     assert first.labels == {"includes": 1.0}
     assert (first.expected.response, first.cluster, first.transcript.finished) == ("3", "k1", True)
     assert first.transcript.agent_usage().input_tokens == 40
@@ -144,7 +144,11 @@ def test_a_trajectory_has_results_in_the_step_of_the_call():
     }
     for document in (lines(record), json.dumps(record, indent=1).encode()):
         (case,) = cases_in(document)
-        assert told(case) == [ASKED, 'assistant: Wait. find_order({"order_id": 77})', "tool: late"]
+        assert turn_lines(case) == [
+            ASKED,
+            'assistant: Wait. find_order({"order_id": 77})',
+            "tool: late",
+        ]
         assert (case.agent, case.agent_version, case.transcript.system) == ("fern", "2", POLICY)
         assert case.transcript.cost_usd() == 0.5
         assert case.metadata[REASONING] == {"1": "Hm."}
@@ -190,7 +194,14 @@ def test_rows_of_langfuse_make_sessions_and_annotations_labels():
         "level": "ERROR",
     }
     case = joined("langfuse", later, OBSERVED, tool, OBSERVED, SCORED)
-    assert told(case) == [ASKED, CALLED, "tool: gone", LATE, "user: Thanks", "assistant: Welcome."]
+    assert turn_lines(case) == [
+        ASKED,
+        CALLED,
+        "tool: gone",
+        LATE,
+        "user: Thanks",
+        "assistant: Welcome.",
+    ]
     assert (case.case_id, case.agent, case.agent_version, case.cluster) == (
         "s1",
         "support",
@@ -220,7 +231,7 @@ def test_a_single_trace_of_langfuse_is_read_with_its_observations_and_scores():
         "scores": [score],
     }
     case = joined("langfuse", trace)
-    assert told(case) == ["user: Hi", "assistant: Hello"]
+    assert turn_lines(case) == ["user: Hi", "assistant: Hello"]
     assert (case.case_id, case.agent, case.labels) == ("t9", "chat", {"ok": 1.0})
     assert case.transcript.agent_usage().input_tokens == 3
 
@@ -238,7 +249,7 @@ def test_messages_as_events_of_older_emitters_are_read():
         "attributes": {"gen_ai.operation.name": "chat", "gen_ai.system": "acme"}
     }
     case = joined("otel", span)
-    assert told(case) == [ASKED, LATE]
+    assert turn_lines(case) == [ASKED, LATE]
     assert case.transcript.system == POLICY
 
 
@@ -295,7 +306,7 @@ def test_a_model_call_beside_the_conversation_is_counted_and_left_out():
             {"role": "user", "content": "ok"},
         ),
     )
-    assert told(case) == ["user: hi", "assistant: Hello", "user: ok", "assistant: Bye"]
+    assert turn_lines(case) == ["user: hi", "assistant: Hello", "user: ok", "assistant: Bye"]
     assert case.metadata[FIDELITY] == {"dropped request beside the conversation": 1}
 
 
@@ -335,7 +346,7 @@ def test_parts_and_fields_that_nobody_knows_are_counted_never_lost_silently():
         "seed": 7,
     }
     (case,) = cases_in(lines(record))
-    assert told(case) == ["user: [part.hologram]\n[audio]", "assistant: Hi"]
+    assert turn_lines(case) == ["user: [part.hologram]\n[audio]", "assistant: Hi"]
     assert case.transcript.system == "Be brief."
     assert case.metadata[FIDELITY] == {
         "dropped message.annotations": 1,

@@ -1,4 +1,4 @@
-"""Shapes of others that are seen less often: each keeps what was said, or says what is wrong."""
+"""Rare shapes of other formats: each gives the whole conversation, or a clear error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from assizes.judge.errors import DataError
 from assizes.judge.formats import FORMATS
 from assizes.judge.formats.shared.fidelity import FIDELITY, REASONING
-from tests.judge.formats.foreign import joined, told
+from tests.judge.formats.foreign import joined, turn_lines
 from tests.judge.formats.shapes_of_others import COLLECTED
 
 ASKED = "user: Where is order 77?"
@@ -30,7 +30,7 @@ def test_an_answer_is_split_where_the_provider_ran_a_tool_itself():
     case = joined(
         "anthropic", {"stop_reason": "x", "messages": [USER, {**AGENT, "content": answer}]}
     )
-    assert told(case) == [ASKED, 'assistant: web_search({"q": 77})', "tool: late", LATE]
+    assert turn_lines(case) == [ASKED, 'assistant: web_search({"q": 77})', "tool: late", LATE]
 
 
 def test_an_answer_that_ends_with_what_a_tool_found_has_no_empty_turn_behind_it():
@@ -38,14 +38,14 @@ def test_an_answer_that_ends_with_what_a_tool_found_has_no_empty_turn_behind_it(
     case = joined(
         "anthropic", {"stop_reason": "x", "messages": [USER, {**AGENT, "content": answer}]}
     )
-    assert told(case)[-1] == "tool: late"
+    assert turn_lines(case)[-1] == "tool: late"
 
 
 def test_a_system_message_among_the_others_is_the_prompt_and_hidden_thinking_is_counted():
     answer = [block("redacted_thinking", data="x"), block("text", text="It is late, sorry.")]
     messages = [{"role": "system", "content": POLICY}, USER, {**AGENT, "content": answer}]
     case = joined("anthropic", {"stop_reason": "x", "messages": messages})
-    assert (told(case), case.transcript.system) == ([ASKED, LATE], POLICY)
+    assert (turn_lines(case), case.transcript.system) == ([ASKED, LATE], POLICY)
     assert case.metadata[FIDELITY]["dropped redacted_thinking"] == 1
 
 
@@ -55,13 +55,13 @@ def test_thinking_inside_the_result_of_a_tool_is_dropped_and_counted():
     case = joined(
         "anthropic", {"stop_reason": "x", "messages": [{"role": "user", "content": said}]}
     )
-    assert told(case) == ["tool: late"]
+    assert turn_lines(case) == ["tool: late"]
     assert case.metadata[FIDELITY] == {f"dropped {REASONING}": 1}
 
 
 def test_a_completion_may_be_the_message_itself_and_names_of_people_are_dropped():
     case = joined("openai_chat", {"messages": [{**USER, "name": "kim"}], "response": AGENT})
-    assert told(case) == [ASKED, LATE]
+    assert turn_lines(case) == [ASKED, LATE]
     assert case.metadata[FIDELITY] == {"dropped message.name": 1}
 
 
@@ -72,7 +72,7 @@ def sample(**rest: object) -> dict[str, object]:
 def test_long_texts_of_a_log_stand_where_their_hashes_stood_and_prompts_are_no_turns():
     messages = [{"role": "system", "content": POLICY}, {**USER, "content": "attachment://a1"}]
     case = joined("inspect_ai", sample(messages=messages, attachments={"a1": "Where is order 77?"}))
-    assert (told(case), case.transcript.system) == ([ASKED], POLICY)
+    assert (turn_lines(case), case.transcript.system) == ([ASKED], POLICY)
 
 
 def test_of_the_error_that_ended_a_sample_its_message_is_kept():
@@ -121,7 +121,7 @@ def test_what_a_retrieval_found_goes_to_the_answer_and_a_system_message_to_the_p
     documents = [{"content": "Orders ship late.", "id": "a.md"}]
     found = span(gen_ai__operation__name="retrieval", gen_ai__retrieval__documents=documents)
     case = joined("otel", CHAT, found)
-    assert (told(case), case.transcript.system) == ([ASKED, LATE], POLICY)
+    assert (turn_lines(case), case.transcript.system) == ([ASKED, LATE], POLICY)
     (chunk,) = case.transcript.turns[1].chunks or ()
     assert (chunk.content, chunk.doc_uri) == ("Orders ship late.", "a.md")
 
@@ -143,7 +143,7 @@ def test_openinference_tells_parts_of_a_message_and_what_a_retriever_found():
         retrieval__documents__0__document__content="Orders ship late.",
     )
     case = joined("otel", model, found)
-    assert told(case) == [ASKED, LATE]
+    assert turn_lines(case) == [ASKED, LATE]
     assert [chunk.content for chunk in case.transcript.turns[1].chunks or ()] == [
         "Orders ship late."
     ]
@@ -162,7 +162,7 @@ def test_of_flattened_keys_that_contradict_each_other_the_first_holds():
             },
         ),
     )
-    assert told(case) == [ASKED]
+    assert turn_lines(case) == [ASKED]
 
 
 def generation(**rest: object) -> dict[str, object]:
@@ -186,7 +186,7 @@ def generation(**rest: object) -> dict[str, object]:
 def test_an_output_is_read_in_the_shape_of_any_provider(said: object):
     one = generation(input=[USER], output=said)
     case = joined("langfuse", {"id": "t", "observations": [one]})
-    assert told(case) == [ASKED, LATE]
+    assert turn_lines(case) == [ASKED, LATE]
 
 
 def test_a_manifest_names_the_files_beside_it():
@@ -216,7 +216,7 @@ def traced(given: object, made: object) -> dict[str, object]:
 
 def test_the_one_list_of_messages_among_arguments_is_what_was_asked():
     case = joined("mlflow", trace(traced({"history": [USER], "k": 3}, "It is late, sorry.")))
-    assert told(case) == [ASKED, LATE]
+    assert turn_lines(case) == [ASKED, LATE]
 
 
 def test_one_guideline_of_mlflow_is_one_criterion():
@@ -234,7 +234,7 @@ def test_traces_of_one_file_may_stand_in_one_document_over_several_lines():
     mlflow, one = FORMATS["mlflow"], trace(traced("Hi", "Hello"))
     for document in ([one], one):
         (record,) = mlflow.records(json.dumps(document, indent=1).encode())
-        assert told(mlflow.case(record)) == ["user: Hi", "assistant: Hello"]
+        assert turn_lines(mlflow.case(record)) == ["user: Hi", "assistant: Hello"]
 
 
 @pytest.mark.parametrize("record", [{"resourceSpans": []}, COLLECTED])

@@ -121,7 +121,7 @@ def _back(case: Case, name: str) -> Case:
 
 
 def _held(case: Case, turn: Any) -> Case:
-    """The case without what chat formats have no place for."""
+    """Return the case without the fields for which chat formats have no place."""
     last = max(
         (place for place, one in enumerate(case.transcript.turns) if one.role == "assistant"),
         default=None,

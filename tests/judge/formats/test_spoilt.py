@@ -1,4 +1,4 @@
-"""Foreign records with something spoilt in them: a case or a named reason, never a traceback."""
+"""Spoilt records of other formats: each gives a case or a named error, never a traceback."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ TRAJECTORY = {
 
 
 def documents() -> list[tuple[str, Any]]:
-    """A name of a format, and a value that is a whole file of it."""
+    """Return names of formats, each with a value that is a whole file of the format."""
     found = [("atif", TRAJECTORY), ("langfuse", [OBSERVED, SCORED]), *WHOLE]
     for path in sorted(FIXTURES.glob("*.json*")):
         if path.name == "versions.json":
@@ -82,7 +82,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def kinds_of_places(value: Any) -> list[tuple[Any, ...]]:
-    """The first place of each kind: what holds for one message of a list holds for all."""
+    """Return the first place of each kind: the messages of a list are all alike."""
     found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for path in places(value)[1:]:
         kind = tuple(step if isinstance(step, str) else None for step in path)
@@ -100,7 +100,7 @@ def changed_at(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 
 
 def spoilt(value: Any, rng: random.Random) -> Any:
-    """The value with one place of it replaced, or taken away."""
+    """Return the value with one place replaced or removed."""
     changed = copy.deepcopy(value)
     path = rng.choice(places(changed)[1:])
     holder = changed
@@ -114,21 +114,21 @@ def spoilt(value: Any, rng: random.Random) -> Any:
 
 
 def ends(name: str, value: Any) -> list[str]:
-    """What became of the records of a file: `case`, or the code of the reason."""
+    """Return the outcome of each record of a file: `case`, or the code of the error."""
     whole = FORMATS.get(f"{name}.document")
     listed = value if isinstance(value, list) else [value]
     document = lines(*listed) if whole is None else json.dumps(value).encode()
-    one = whole or FORMATS[name]
+    format_ = whole or FORMATS[name]
     try:
-        records = one.records(document)
+        records = format_.records(document)
     except DataError as error:
         return [error.code]
-    return [end(one, record) for record in records]
+    return [end(format_, record) for record in records]
 
 
-def end(one: Format, record: Any) -> str:
+def end(format_: Format, record: Any) -> str:
     try:
-        case = one.case(record)
+        case = format_.case(record)
     except DataError as error:
         return error.code if len(error.detail) < 400 else "long"
     Case.model_validate(case.model_dump())  # nothing in it is of another type

@@ -1,4 +1,4 @@
-"""What the offline judge answers to the agent-step judges."""
+"""The offline rules for the agent-step judges."""
 
 from __future__ import annotations
 
@@ -30,15 +30,17 @@ from tests.judge.families.agent_steps.step_cases import expecting, judge_named
 
 
 def scores(reply: dict[str, Any]) -> tuple[float, ...]:
-    assert all(one["reasoning"].startswith("Plain text rule: ") for one in reply.values())
-    return tuple(one["score"] for one in reply.values())
+    assert all(part["reasoning"].startswith("Plain text rule: ") for part in reply.values())
+    return tuple(part["score"] for part in reply.values())
 
 
 def sql_asked(
     *made: str, expected: str = "SELECT name FROM t", failed: Any = (), **match: Any
 ) -> SqlEvidence:
     known = {"actual": None, "equal": None, "score": None, "reason": "why"} | match
-    calls = tuple(SqlCall(one, AgentStep(1, "run_sql", {"sql": one})) for one in made)
+    calls = tuple(
+        SqlCall(statement, AgentStep(1, "run_sql", {"sql": statement})) for statement in made
+    )
     return SqlEvidence(("q",), (expected,), calls, (StatementMatch(expected, **known),), failed)
 
 
@@ -193,7 +195,7 @@ CASES: dict[str, Case] = {
 async def test_the_offline_judge_answers_every_agent_step_judge(name):
     engine = Engine(HeuristicModel(), LimitsConfig(max_in_flight=1, timeout_s=5))
     heard = await engine.hear(judge_named(name), CASES[name])
-    assert [one.status for one in heard.scores] == ["scored"] * 3
+    assert [score.status for score in heard.scores] == ["scored"] * 3
     assert heard.scores[0].passed is True
     assert engine.cost_usd == 0
 

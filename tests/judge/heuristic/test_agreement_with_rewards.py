@@ -11,7 +11,7 @@ from sklearn.metrics import cohen_kappa_score
 from assizes.judge.evidence.tool_calls import ConversationEvidence, tool_evidence
 from assizes.judge.formats import FORMATS
 from assizes.judge.heuristic.conversation import answer
-from tests.judge.heuristic.turns import EXPECT_W, METRICS, W, called, evidence, found, says
+from tests.judge.heuristic.turns import EXPECT_W, METRICS, W, called, evidence, reply_for, says
 
 AIRLINE_WRITES = (
     "book_reservation",
@@ -24,7 +24,7 @@ AIRLINE_WRITES = (
 
 
 def completed(*turns, **more):
-    block = found("task_completion", *turns, **more)
+    block = reply_for("task_completion", *turns, **more)
     return (block["passed"], block["failure_code"])
 
 
@@ -51,9 +51,9 @@ def test_task_completion_follows_the_state_changing_calls_and_what_was_told(turn
 
 
 def test_task_completion_says_what_it_does_not_know():
-    unknown = found("task_completion", says("No"), tool_calls=())["justification"]
+    unknown = reply_for("task_completion", says("No"), tool_calls=())["justification"]
     assert "which state-changing calls were expected is not known" in unknown
-    assert "nothing expected is known" in found("task_completion", says("No"))["justification"]
+    assert "nothing expected is known" in reply_for("task_completion", says("No"))["justification"]
 
 
 @pytest.mark.parametrize(
@@ -75,13 +75,13 @@ def test_an_outcome_is_judged_by_ground_truth_first_and_by_its_words_last(
     statement, turns, more, passed
 ):
     given = answer(evidence(*turns, outcomes=(statement,), **more))["expected_outcomes"]
-    assert [(one["statement"], one["passed"]) for one in given] == [(statement, passed)]
+    assert [(outcome["statement"], outcome["passed"]) for outcome in given] == [(statement, passed)]
     assert given[0]["justification"].startswith("Plain text rule: ")
 
 
 def test_equal_outcomes_have_an_entry_each():
     given = answer(evidence(says("Hello"), outcomes=("One", "Two", "One")))["expected_outcomes"]
-    assert [one["statement"] for one in given] == ["One", "Two", "One"]
+    assert [outcome["statement"] for outcome in given] == ["One", "Two", "One"]
 
 
 def airline(path, form):

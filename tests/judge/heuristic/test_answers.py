@@ -1,4 +1,4 @@
-"""Who answers offline: a rule for each kind of evidence, and what happens without one."""
+"""The rules of the offline judge: each type of evidence has one, or the ask fails."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from assizes.judge.families.conversation.judge import reply_model
 from assizes.judge.heuristic.conversation import RULES, answer
 from assizes.judge.rubrics.rubric import BUILT_IN
 from assizes.judge.score import Metric, Scale
-from tests.judge.heuristic.turns import EXPECT_W, METRICS, W, called, due, evidence, found, says
+from tests.judge.heuristic.turns import EXPECT_W, METRICS, W, called, due, evidence, reply_for, says
 
 
 def user(text):
@@ -26,7 +26,7 @@ def returned(content):
 
 
 def level(metric, *turns, **more):
-    block = found(metric, *turns, **more)
+    block = reply_for(metric, *turns, **more)
     return (block["score"], block["failure_code"], block["turns"])
 
 
@@ -58,8 +58,6 @@ def test_the_answer_holds_the_chosen_metrics_alone():
 @pytest.mark.parametrize(
     ("given", "what"),
     [
-        ("text", "evidence of type 'str'"),
-        (None, "evidence of type 'NoneType'"),
         (evidence(metrics=(Metric("tone", Scale.SCORED),)), "metric 'tone' on scale 'scored'"),
         (
             evidence(metrics=(Metric("tool_routing", Scale.YES_NO),)),

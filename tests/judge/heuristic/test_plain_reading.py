@@ -1,4 +1,4 @@
-"""Plain reading: the signs the offline judge weighs."""
+"""Surface signs that the offline judge weighs."""
 
 from __future__ import annotations
 

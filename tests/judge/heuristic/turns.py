@@ -36,7 +36,7 @@ def evidence(*turns, metrics=METRICS, finished=True, tools=(), **expected):
     return ConversationEvidence(case, tool_evidence(case), metrics)
 
 
-def found(metric, *turns, **more):
+def reply_for(metric, *turns, **more):
     return answer(evidence(*turns, **more))[metric]
 
 

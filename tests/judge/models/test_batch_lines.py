@@ -43,7 +43,7 @@ def lines(batches, count: int = 1) -> io.BytesIO:
     ]
     body = batches.body(ASK)
     return io.BytesIO(
-        b"".join(json.dumps({**one, "body": body}).encode() + b"\n" for one in requests)
+        b"".join(json.dumps({**request, "body": body}).encode() + b"\n" for request in requests)
     )
 
 
@@ -59,9 +59,9 @@ async def outcome(server, name: str, **rest) -> Completion | ModelError:
     batches = office(server, name, **rest)
     batch_id = await batches.submit(lines(batches), {"run": "r"})
     await ended(batches, batch_id)
-    ((key, came),) = [one async for one in batches.results(batch_id)]
+    ((key, result),) = [entry async for entry in batches.results(batch_id)]
     assert key == "k0"
-    return came
+    return result
 
 
 @pytest.mark.parametrize("rest", [{}, {"temperature": 0.7, "max_output_tokens": 77}])
@@ -82,12 +82,12 @@ async def test_a_line_does_without_what_live_calls_have_learned_to_do_without(ju
 
 async def test_an_answer_is_read_as_a_live_one_and_costs_the_price_of_a_batch(judge_server):
     live = await model_of(judge_server, "stub").complete(ASK)
-    came = await outcome(judge_server, "stub")
+    result = await outcome(judge_server, "stub")
 
-    assert (came.text, came.answered_by) == (live.text, live.answered_by)
-    assert (came.input_tokens, came.output_tokens) == (live.input_tokens, live.output_tokens)
-    assert came.cost_usd == pytest.approx(live.cost_usd / 2)
-    assert came.flags == ("batch",)
+    assert (result.text, result.answered_by) == (live.text, live.answered_by)
+    assert (result.input_tokens, result.output_tokens) == (live.input_tokens, live.output_tokens)
+    assert result.cost_usd == pytest.approx(live.cost_usd / 2)
+    assert result.flags == ("batch",)
 
 
 @pytest.mark.parametrize(
@@ -95,18 +95,18 @@ async def test_an_answer_is_read_as_a_live_one_and_costs_the_price_of_a_batch(ju
     [("stub-refuse", "refused"), ("stub-truncated", "truncated_output"), ("stub-empty", "empty")],
 )
 async def test_an_answer_that_cannot_be_used_has_its_code_and_its_cost(judge_server, name, code):
-    came = await outcome(judge_server, name)
+    result = await outcome(judge_server, name)
 
-    assert isinstance(came, UnusableReply)
-    assert (came.code, came.completion.flags) == (code, ("batch",))
-    assert came.completion.cost_usd > 0
+    assert isinstance(result, UnusableReply)
+    assert (result.code, result.completion.flags) == (code, ("batch",))
+    assert result.completion.cost_usd > 0
 
 
 async def test_an_answer_without_usage_has_no_cost_yet(judge_server):
-    came = await outcome(judge_server, "stub-no-usage")
+    result = await outcome(judge_server, "stub-no-usage")
 
-    assert isinstance(came, Completion)
-    assert (came.input_tokens, came.output_tokens, came.cost_usd) == (None, None, None)
+    assert isinstance(result, Completion)
+    assert (result.input_tokens, result.output_tokens, result.cost_usd) == (None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -121,12 +121,12 @@ async def test_an_answer_without_usage_has_no_cost_yet(judge_server):
     ],
 )
 async def test_a_failed_line_has_the_code_of_a_failed_call(judge_server, name, code):
-    came = await outcome(judge_server, name)
+    result = await outcome(judge_server, name)
 
-    assert isinstance(came, ModelError)
-    assert not isinstance(came, UnusableReply)
-    assert came.code == code
-    assert "{" not in came.detail
+    assert isinstance(result, ModelError)
+    assert not isinstance(result, UnusableReply)
+    assert result.code == code
+    assert "{" not in result.detail
 
 
 async def test_a_batch_is_found_by_its_tag_among_more_than_a_page_of_others(judge_server):
@@ -148,7 +148,7 @@ async def test_a_failed_validation_says_why(judge_server):
     status = await ended(batches, batch_id)
     assert (status.name, status.done) == ("failed", 0)
     assert status.why.startswith("model_not_found")
-    assert [one async for one in batches.results(batch_id)] == []
+    assert [entry async for entry in batches.results(batch_id)] == []
 
 
 async def test_faults_of_the_endpoint_have_codes(judge_server):
@@ -165,7 +165,7 @@ async def test_faults_of_the_endpoint_have_codes(judge_server):
 
 
 class Altered(LiteLLMBatchCalls):
-    """The provider's files with other bytes before, behind or in the place of what is in them."""
+    """A provider's files with other bytes before, behind or in place of their content."""
 
     def __init__(self, model, before: bytes = b"", behind: bytes = b"", *, keep: bool = True):
         super().__init__(model)
@@ -182,7 +182,7 @@ class Altered(LiteLLMBatchCalls):
 async def results(batches) -> dict[str, Completion | ModelError]:
     batch_id = await batches.submit(lines(batches, 2), {"run": "r"})
     await ended(batches, batch_id)
-    return dict([one async for one in batches.results(batch_id)])
+    return dict([entry async for entry in batches.results(batch_id)])
 
 
 JUNK = (
@@ -198,9 +198,11 @@ JUNK = (
 @pytest.mark.parametrize("junk", JUNK)
 @pytest.mark.parametrize("place", ["before", "behind"])
 async def test_what_is_no_line_of_a_batch_is_skipped_and_said(judge_server, caplog, junk, place):
-    came = await results(ProviderBatches(Altered(model_of(judge_server, "stub"), **{place: junk})))
+    result = await results(
+        ProviderBatches(Altered(model_of(judge_server, "stub"), **{place: junk}))
+    )
 
-    assert [type(came[key]) for key in ("k0", "k1")] == [Completion, Completion]
+    assert [type(result[key]) for key in ("k0", "k1")] == [Completion, Completion]
     assert "skipped what is no line of a batch" in caplog.text
 
 
@@ -219,10 +221,10 @@ async def test_what_is_no_line_of_a_batch_is_skipped_and_said(judge_server, capl
 )
 async def test_a_line_of_another_shape_is_the_failure_of_its_ask_alone(judge_server, response):
     odd = json.dumps({"custom_id": "odd", "response": response}).encode() + b"\n"
-    came = await results(ProviderBatches(Altered(model_of(judge_server, "stub"), odd)))
+    result = await results(ProviderBatches(Altered(model_of(judge_server, "stub"), odd)))
 
-    assert isinstance(came.pop("odd"), ModelError)
-    assert [type(came[key]) for key in ("k0", "k1")] == [Completion, Completion]
+    assert isinstance(result.pop("odd"), ModelError)
+    assert [type(result[key]) for key in ("k0", "k1")] == [Completion, Completion]
 
 
 async def test_a_file_without_any_line_of_a_batch_is_not_what_was_paid_for(judge_server):

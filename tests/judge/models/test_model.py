@@ -1,4 +1,4 @@
-"""Which model answers a run, and what is seen to before any call is made."""
+"""The model of a run, and the checks before any call."""
 
 from __future__ import annotations
 

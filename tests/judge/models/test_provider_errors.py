@@ -1,4 +1,4 @@
-"""What a provider's words mean, apart from any call."""
+"""The classification of provider failures, without any call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOON = 1_790_000_000.0  # Mon, 21 Sep 2026 14:13:20 GMT
 
 
 class Failed(Exception):
-    """As client libraries raise it: a status beside a text."""
+    """An error as client libraries raise it: a status beside a text."""
 
     def __init__(self, status: int, said: str) -> None:
         super().__init__(said)

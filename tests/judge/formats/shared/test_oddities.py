@@ -1,4 +1,4 @@
-"""What is odd about a case that is judged all the same."""
+"""Oddities of a case that is judged all the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of a conversation that was summed up on the way, put together again."""
+"""Parts of a conversation that was summed up on the way, joined again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from assizes.judge.formats.shared.spans import TraceSpan, conversation
 
 
 def turns(*texts: str) -> list[Turn]:
-    """Texts of the user, small, and of the agent."""
+    """Return turns: texts in lower case are of the user, all others of the agent."""
     return [Turn(role="user" if text[0].islower() else "assistant", text=text) for text in texts]
 
 
@@ -60,10 +60,11 @@ def test_a_history_whose_old_results_were_cleared_is_no_second_conversation():
 
 
 def test_a_conversation_that_repeats_one_word_is_put_together_at_once():
-    told = [Turn(role="user", text="ok")] * 20_000
+    history = [Turn(role="user", text="ok")] * 20_000
     begun = time.process_time()
     assert (
-        len(join_compacted_parts([told, [*told[1:], *turns("So?")]], FidelityCounter())) == 20_001
+        len(join_compacted_parts([history, [*history[1:], *turns("So?")]], FidelityCounter()))
+        == 20_001
     )
     assert time.process_time() - begun < 3.0  # it compared each with each
 
