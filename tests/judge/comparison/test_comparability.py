@@ -6,8 +6,8 @@ from copy import deepcopy
 
 import pytest
 
-from assizes.judge.comparison.comparability import mismatches
 from assizes.judge.comparison.compare import compare
+from assizes.judge.comparison.runs import mismatches
 from assizes.judge.config.diff import TRUTH, config_diff
 from assizes.judge.config.run import ComparisonConfig
 from tests.judge.run_frames import case_row, config, run_of

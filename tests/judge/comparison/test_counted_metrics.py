@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assizes.judge.comparison.compare import compare
-from assizes.judge.comparison.counted_metrics import counted_metrics
-from assizes.judge.comparison.paired_metrics import metric_names
+from assizes.judge.comparison.metrics import counted_metrics, metric_names
 from assizes.judge.config.run import ComparisonConfig
 from tests.judge.run_frames import case_row, fraction_row, run_of, score_row
 

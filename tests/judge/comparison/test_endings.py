@@ -152,7 +152,7 @@ def test_the_gating_measures_of_two_runs_can_be_had_by_themselves():
     ]
     assert points == [[100.0, 100.0], [0.0, 0.0]]
     assert both.before.measure("other") is both.after.measure("other") is None
-    assert (both.limits, both.looks) == (limits, [])
+    assert (both.limits, both.changes) == (limits, [])
 
 
 def test_the_gating_measures_of_repeated_cases_are_means_over_their_repetitions():

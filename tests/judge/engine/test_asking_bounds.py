@@ -170,7 +170,9 @@ async def test_a_completion_that_was_given_is_the_first_attempt(attempts):
     unfit = Completion("{}", "m-2025", 100, 20, 0.125, 50.0, flags=("batch",))
     given = Given(unfit)
 
-    heard = await engine(model, means={"batch_replies": given}, max_attempts=attempts).hear(Asking(), CASE)
+    heard = await engine(model, means={"batch_replies": given}, max_attempts=attempts).hear(
+        Asking(), CASE
+    )
 
     (record,) = heard.asks
     if attempts == 1:

@@ -314,7 +314,9 @@ async def test_a_reply_that_another_process_got_in_the_meantime_is_not_asked_for
         if came:
             await cache.store(key, CachedReply(Completion('{"score": 4}', "m", reply_id=None)))
 
-    heard = await engine(model, cache, {"request_locks": OneAtATime(meanwhile)}).hear(Asking(), CASE)
+    heard = await engine(model, cache, {"request_locks": OneAtATime(meanwhile)}).hear(
+        Asking(), CASE
+    )
     assert [score.raw for score in heard.scores] == [4 if came else 2]
     assert len(model.asked) == (0 if came else 1)
 
