@@ -155,7 +155,9 @@ def metric_aggregate(pair: PairedMetric, cases: PairedCases) -> MetricAggregate 
     in both runs, each average is over the cases of its own run. `None` where no matched case has a
     score.
     """
-    sides = [_matched_rows(side, cases) for side in (pair.before, pair.after)]
+    sides = [side.drop_nulls("two_valued") for side in (pair.before, pair.after)]
+    if cases.keys is not None:
+        sides = [side.join(cases.keys, on="case_id", how="semi") for side in sides]
     if not any(side.height for side in sides):
         return None
     binary = all(bool(side["two_valued"].all()) for side in sides)
@@ -168,13 +170,6 @@ def metric_aggregate(pair: PairedMetric, cases: PairedCases) -> MetricAggregate 
         for column, side in zip(("number", "number_after"), known, strict=True)
     ]
     return MetricAggregate.of(pair.name, averages, is_binary=binary, paired=paired)
-
-
-def _matched_rows(side: pl.DataFrame, cases: PairedCases) -> pl.DataFrame:
-    scored = side.filter(pl.col("two_valued").is_not_null())
-    if cases.keys is None:
-        return scored
-    return scored.join(cases.keys, on="case_id", how="semi")
 
 
 def _average(values: pl.Series) -> float | None:
@@ -239,7 +234,14 @@ def counted_metrics(
         )
         if total_counts.height > MAX_PAIRS:
             return None
-    return [] if total_counts is None else list(_by_metric(total_counts, names))
+    if total_counts is None:
+        return []
+    by_key = total_counts.partition_by(*(f"before_{name}" for name in METRIC), as_dict=True)
+    return [
+        CountedMetric(name, by_key[key].sort(_PAIR[len(METRIC) :]))
+        for key, name in names.items()
+        if key in by_key
+    ]
 
 
 def _block_counts(scores: Scores, start: int, size: int) -> pl.DataFrame:
@@ -265,15 +267,6 @@ def _counted_side(scores: pl.LazyFrame) -> pl.LazyFrame:
         two_valued=pl.when(scored).then("two_valued"),
         success=pl.when(scored).then(pl.col("success").fill_null(value=True)),
     )
-
-
-def _by_metric(counts: pl.DataFrame, names: Names) -> list[CountedMetric]:
-    by_key = counts.partition_by(*(f"before_{name}" for name in METRIC), as_dict=True)
-    return [
-        CountedMetric(name, by_key[key].sort(_PAIR[len(METRIC) :]))
-        for key, name in names.items()
-        if key in by_key
-    ]
 
 
 def counted_aggregate(metric: CountedMetric) -> MetricAggregate:

@@ -29,12 +29,16 @@ from assizes.judge.statistics.multiplicity import holm
 from assizes.judge.statistics.power import minimum_detectable
 
 LABELS: Final = {"pass_rate": "pass rate", "overall_score": "average score"}
+"""The name of a measure in sentences; any other measure keeps its own name."""
+
 SHOWN: Final = {
     "regressed": "regressed",
     "not_worse": "not worse",
     "inconclusive": "inconclusive",
     "improved": "improved",
 }
+"""The text of each verdict in reports."""
+
 _INCONCLUSIVE: Final[Word] = "inconclusive"
 
 

@@ -183,15 +183,12 @@ def _until_unanswered(steps: Steps[list[Score]]) -> Steps[list[Score]]:
 
 def _completed_reply(reply: PaidReply, model: Model, ask: Ask[Any]) -> PaidReply:
     """Add what only the ask tells: the reply id, and an estimate of tokens where none were metered."""
+    completion = reply.completion if isinstance(reply, UnusableReply) else reply
+    completion = replace(completion, reply_id=ask.reply_id)
+    completion = with_estimates(completion, model.tokens(ask)[0], model.price, batch=True)
     if isinstance(reply, UnusableReply):
-        completion = _with_tokens(reply.completion, model, ask)
         return UnusableReply(reply.code, reply.detail, completion)
-    return _with_tokens(reply, model, ask)
-
-
-def _with_tokens(completion: Completion, model: Model, ask: Ask[Any]) -> Completion:
-    reply_completion = replace(completion, reply_id=ask.reply_id)
-    return with_estimates(reply_completion, model.tokens(ask)[0], model.price, batch=True)
+    return completion
 
 
 def model_mark(model: Model) -> str:

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Final
 
 from assizes.judge.case import Case
 from assizes.judge.engine.ask_records import AskRecord, HearingResult
@@ -20,8 +20,10 @@ from assizes.judge.engine.votes import (
 from assizes.judge.hearing import Hearing
 from assizes.judge.heuristic.answers import plain_reply
 from assizes.judge.models.model import Model
-from assizes.judge.protocol import Ask, Judge, NoReply, Question
+from assizes.judge.protocol import Ask, Judge, NoReply
 from assizes.judge.score import Score
+
+_NO_QUERIES: Final = NoReply("no_clerk", "plain rules look nothing up")
 
 HearOnce = Callable[[Model, int], Awaitable[HearingResult]]
 """Hears the case with one model; the number is that of the repeat, from 0 on."""
@@ -92,14 +94,13 @@ def plain_evidence(judge: Judge, case: Case) -> list[Score]:
         return []
     hearing = Hearing(judge, case)
     while hearing.asks:
-        hearing.answer([_rule_reply(question) for question in hearing.asks])
+        hearing.answer(
+            [
+                plain_reply(question)[1] if isinstance(question, Ask) else _NO_QUERIES
+                for question in hearing.asks
+            ]
+        )
     return hearing.scores
-
-
-def _rule_reply(question: Question) -> Any:
-    if not isinstance(question, Ask):
-        return NoReply("no_clerk", "plain rules look nothing up")
-    return plain_reply(question)[1]
 
 
 def _number_asks(asks: Sequence[AskRecord]) -> list[AskRecord]:

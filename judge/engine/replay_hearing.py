@@ -89,18 +89,14 @@ async def _replay_line(
 def _attempt(ask: Ask[Any], row: Row) -> Attempt | None:
     if row["reply"] is None:
         return None
-    reply_id = None if row["provider"] == OFFLINE_PROVIDER else _expected_id(ask, row["reply"])
+    reply_id: str | None = ask.reply_id
+    if row["provider"] == OFFLINE_PROVIDER:
+        reply_id = None
+    elif ask.prompt_hash[-12:] in row["reply"]:
+        # Before version 3 of the conversation judge, the id that a reply repeats was shorter.
+        reply_id = ask.prompt_hash[-12:]
     completion = Completion(row["reply"], row["answered_by"] or row["model"], reply_id=reply_id)
     return read_completion(ask, completion)
-
-
-def _expected_id(ask: Ask[Any], reply: str) -> str:
-    """The id that the model was told to repeat.
-
-    Before version 3 of the conversation judge the id was shorter.
-    """
-    former = ask.prompt_hash[-12:]
-    return former if former in reply else ask.reply_id
 
 
 def _reply(replay: ReplayedHearing) -> Any:

@@ -21,6 +21,7 @@ EVIDENT: Final = frozenset({"tool_routing", "parameter_extraction"})
 """Metrics that the offline rules can read off a transcript whose expected tool calls are known."""
 
 _NO_DOUBT: Final = STOPS | OUTAGES | {"not_cached"}
+"""Codes of failures that are no reason to ask a stronger model."""
 
 NO_QUORUM: Final = "no_quorum"
 """Code of a metric that at most half of the votes scored, because the other hearings failed."""

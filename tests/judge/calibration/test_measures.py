@@ -1,4 +1,4 @@
-"""Every measure against a reference: scikit-learn, or the definition written out as loops."""
+"""Each measure against a reference: scikit-learn, or the definition written out as loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps two runs from being compared: every field that changes the judge, and nothing else."""
+"""The differences that keep two runs from being compared: fields that change the judge, no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics whose values are counted say what joining them case by case says."""
+"""Counting the values of a metric gives the same averages as joining the cases one by one."""
 
 from __future__ import annotations
 
