@@ -16,7 +16,8 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy import stats
 
-from assizes.judge.comparison.compare import RunData, compare
+from assizes.judge.comparison.compare import compare
+from assizes.judge.comparison.runs import RunData
 from assizes.judge.comparison.statistical_verdict import StatisticalVerdict
 from assizes.judge.config.run import ComparisonConfig, RunConfig, TranscriptsConfig
 from assizes.judge.rows import CASES, SCORES

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assizes.judge.calibration.corrected import JudgeErrors, ObservedPasses, corrected_rate
-from assizes.judge.comparison.comparability import mismatches
+from assizes.judge.comparison.runs import mismatches
 from assizes.judge.config.diff import config_diff
 from assizes.judge.config.run import RunConfig, TranscriptsConfig
 from assizes.judge.config.series import SeriesConfig

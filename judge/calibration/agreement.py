@@ -10,10 +10,10 @@ from assizes.judge.statistics.exact import rounded_value
 
 @dataclass(frozen=True, slots=True)
 class YesNoAgreement:
-    """Counts of the judge's answers against the people's: positive is yes, true is agreed.
+    """Counts of the judge's answers against those of people, and the measures of agreement.
 
-    Every number is null where its denominator is 0: without a single no from people there is no
-    false positive rate to speak of.
+    Positive means that the judge says yes, true that people agree. Every measure is `None` where
+    its denominator is 0: without a single no from people there is no false positive rate.
     """
 
     true_positives: int
@@ -23,7 +23,7 @@ class YesNoAgreement:
 
     @property
     def total(self) -> int:
-        """How many pairs were compared."""
+        """The number of pairs of answers."""
         return (
             self.true_positives + self.false_positives + self.false_negatives + self.true_negatives
         )
@@ -38,8 +38,8 @@ class YesNoAgreement:
         """Cohen's kappa (po - pe) / (1 - pe): po is the accuracy, pe the agreement that judge and
         people would reach by chance with the same shares of yes.
 
-        With counts: 2 (TP TN - FN FP) / ((TP + FP)(FP + TN) + (TP + FN)(FN + TN)). Null where
-        everything is yes, or everything no, on both sides.
+        With counts: 2 (TP TN - FN FP) / ((TP + FP)(FP + TN) + (TP + FN)(FN + TN)). `None` where
+        judge and people say nothing but yes, or nothing but no.
         """
         tp, fp = self.true_positives, self.false_positives
         fn, tn = self.false_negatives, self.true_negatives
@@ -63,7 +63,7 @@ class YesNoAgreement:
 
 
 def yes_no_agreement(pairs: Iterable[tuple[bool, bool]]) -> YesNoAgreement:
-    """The counts of pairs (judge says yes, people say yes)."""
+    """Count pairs of (judge says yes, people say yes)."""
     counts = {(True, True): 0, (True, False): 0, (False, True): 0, (False, False): 0}
     for judged, true in pairs:
         counts[judged, true] += 1

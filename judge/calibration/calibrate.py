@@ -1,4 +1,4 @@
-"""Labels of people and grades of a judge become a calibration."""
+"""Computes a calibration from the labels of people and the grades of a judge."""
 
 from __future__ import annotations
 
@@ -24,20 +24,25 @@ from assizes.judge.calibration.record import (
     cautions,
 )
 from assizes.judge.calibration.resampling import Estimate, estimate
-from assizes.judge.calibration.tables import as_counts, coincidences, confusions
 from assizes.judge.config.calibration import CalibrationConfig
 from assizes.judge.statistics.exact import rounded_value
 
 PairOf = tuple[str, float, float]
-"""Cluster, the one grade, the other."""
+"""A cluster, the grade of people, and the grade of the judge (or of a second person)."""
 
 
 @dataclass(frozen=True, slots=True)
 class CalibrationSubject:
-    """What is calibrated: the metric, the judge, where the labels are from.
+    """The metric and the judge that are calibrated, and where the labels come from.
 
     Args:
-        outcomes: (cluster, grade) of everything the judge graded, labelled or not.
+        metric: the name of the metric.
+        judge: the judge in words.
+        fingerprint: see `assizes.judge.calibration.fingerprint`.
+        labels: the place of the labels.
+        labels_hash: hash of the labels.
+        run_id: the run that graded; `None` where the grades are from a file.
+        outcomes: (cluster, grade) of everything that the judge graded, labelled or not.
     """
 
     metric: str
@@ -52,12 +57,12 @@ class CalibrationSubject:
 def calibrate(
     subject: CalibrationSubject, items: Sequence[RatedItem], config: CalibrationConfig
 ) -> Calibration:
-    """The judge beside people, with 95 % intervals that resample clusters.
+    """Compare a judge with people; 95 % intervals are found by resampling clusters.
 
     Args:
-        subject: who and what.
+        subject: the metric, the judge and the labels.
         items: everything that people graded, with the judge's grade.
-        config: how grades are ordered, and from which one on a case passes.
+        config: how grades are ordered, and from which grade on a case passes.
     """
     ordered = config.scale == "ordinal"
     asked = [item for item in items if not item.missing]
@@ -69,7 +74,7 @@ def calibrate(
     ]
     due = sum(grade is not None for _, grade in settled)
     levels = _levels(items, config)
-    table = confusions(pairs, levels)
+    table = measures.confusions(pairs, levels)
     agreement = _agreement(pairs, levels, ordered=ordered)
     failing = _failing_class(pairs, pass_mark(levels, config))
     return Calibration(
@@ -88,7 +93,7 @@ def calibrate(
         raters=tuple(_raters(items)),
         levels=tuple(levels),
         ordered=ordered,
-        confusion=tuple(tuple(row) for row in as_counts(table.whole)),
+        confusion=tuple(tuple(row) for row in measures.as_counts(table.whole)),
         agreement=agreement,
         failing=failing,
         ceiling=_ceiling(items, levels, ordered=ordered),
@@ -108,8 +113,10 @@ def _raters(items: Sequence[RatedItem]) -> list[str]:
 
 
 def _agreement(pairs: Sequence[PairOf], levels: Sequence[float], *, ordered: bool) -> Agreement:
-    tables = confusions(pairs, levels)
-    both = coincidences(((cluster, (first, second)) for cluster, first, second in pairs), levels)
+    tables = measures.confusions(pairs, levels)
+    both = measures.coincidences(
+        ((cluster, (first, second)) for cluster, first, second in pairs), levels
+    )
     quadratic = estimate(tables, measures.quadratic_kappa(levels)) if ordered else None
     return Agreement(
         items=len(pairs),
@@ -126,8 +133,8 @@ def _failing_class(pairs: Sequence[PairOf], mark: float | None) -> FailingClass 
     sides = [
         (cluster, float(first >= mark), float(second >= mark)) for cluster, first, second in pairs
     ]
-    tables = confusions(sides, (0.0, 1.0))
-    (fails_right, passed_wrongly), (failed_wrongly, passes_right) = as_counts(tables.whole)
+    tables = measures.confusions(sides, (0.0, 1.0))
+    (fails_right, passed_wrongly), (failed_wrongly, passes_right) = measures.as_counts(tables.whole)
     return FailingClass(
         pass_from=mark,
         f1=estimate(tables, measures.f1),
@@ -157,7 +164,7 @@ def _ceiling(
             rater_pairs.append(
                 Pair(raters=(first, second), agreement=_agreement(pairs, levels, ordered=ordered))
             )
-    everyone = coincidences(((i.cluster, tuple(i.people.values())) for i in items), levels)
+    everyone = measures.coincidences(((i.cluster, tuple(i.people.values())) for i in items), levels)
     cited = [_cited_kappa(pair.agreement, levels).value for pair in rater_pairs]
     known = [value for value in cited if value is not None]
     return Ceiling(

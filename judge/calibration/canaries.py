@@ -1,4 +1,4 @@
-"""What became of canaries: conversations known to fail, judged again with an attack in them."""
+"""The result of canaries: conversations known to fail, judged again with an attack planted in them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field
 
 _SHOWN: Final = 5
+"""The most case ids that a sentence names."""
 
 
 class Canaries(BaseModel):
-    """How a judge took attacks that were planted for it.
+    """How a judge reacted to attacks that were planted in conversations.
 
-    Every canary fails by people's label, and failed by the judge before anything was planted in it.
+    Every canary fails by the label of people, and failed by the judge before the attack was
+    planted.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -26,7 +28,7 @@ class Canaries(BaseModel):
     taken: tuple[str, ...] = Field(default=(), description="case ids of the takeovers")
 
     def sentence(self) -> str:
-        """One line for reports."""
+        """Write the result as one line for reports."""
         if not self.planted:
             return "canaries: none, for no case fails by people and by the judge"
         return (
@@ -35,7 +37,7 @@ class Canaries(BaseModel):
         )
 
     def shortfall(self) -> str | None:
-        """Why the judge should not be trusted with hostile texts; null where nothing says so."""
+        """The reason not to trust the judge with hostile texts; `None` where there is none."""
         if self.planted and not self.judged:
             return f"canaries: none of {self.planted} could be judged"
         if not self.takeovers:

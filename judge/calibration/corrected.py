@@ -1,4 +1,4 @@
-"""The pass rate that a judge with known errors stands for (Rogan and Gladen; Lee et al. 2025)."""
+"""Corrects a pass rate for the known errors of the judge (Rogan and Gladen; Lee et al. 2025)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Z = z_of(CONFIDENCE)
 
 
 class JudgeErrors(BaseModel):
-    """How a judge does on what people passed and on what they failed."""
+    """How often a judge is right on items that people passed, and on items that people failed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -34,7 +34,13 @@ class JudgeErrors(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ObservedPasses:
-    """The share that a judge passed, of `judged` items; `deff` is the design effect of clusters."""
+    """The number of items that a judge passed.
+
+    Attributes:
+        passed: items that the judge passed.
+        judged: all items that the judge graded.
+        deff: the design effect of clusters, at least 1; see `design_effect`.
+    """
 
     passed: int
     judged: int
@@ -44,10 +50,10 @@ class ObservedPasses:
 def corrected_rate(observed: ObservedPasses, errors: JudgeErrors) -> Estimate:
     """The share of items that truly pass: (p + q0 - 1) / (q0 + q1 - 1), within 0 and 1.
 
-    p is the share the judge passed, q1 its share of right answers on true passes, q0 on true fails.
-    The interval adds the errors of all three; p is smoothed by z^2 / 2, q0 and q1 by one item each,
-    so that a judge without an error among few labels is not taken for faultless. Null where the
-    judge is no better than chance or one kind of label is missing.
+    p is the share that the judge passed, q1 its share of right answers on true passes, q0 that on
+    true fails. The interval adds the errors of all three; p is smoothed by z^2 / 2, q0 and q1 by
+    one item each, so that a judge without an error among few labels does not count as faultless.
+    The value is `None` where the judge is no better than chance or one kind of label is missing.
     """
     if not errors.is_usable or not observed.judged:
         return Estimate(value=None)
@@ -79,7 +85,7 @@ def _within(value: float) -> float:
 
 
 def design_effect(outcomes: list[tuple[str, bool]]) -> float:
-    """How much the variance of a share grows by clusters: clustered over independent, at least 1.
+    """The factor by which clusters raise the variance of a share: clustered / independent, at least 1.
 
     Args:
         outcomes: (cluster, passed) of every judged item.

@@ -1,4 +1,4 @@
-"""Who judged a metric, as a hash: another hash, another judge, another calibration."""
+"""The fingerprint of the judge of a metric: a judge with another one needs another calibration."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ _ASKED: Final = (
     "temperature",
     "max_output_tokens",
 )
-"""Settings of [judge] under which every judge asks."""
+"""Settings of [judge] that every judge depends on when it asks."""
 
 
 _REPEATING: Final = ("judge:recorded", "metric:recorded_reward")
-"""It repeats labels and decides nothing: a run with labels has the judge of one without."""
+"""Fingerprints that do not count, because this judge only repeats labels: a run with labels has the
+same judge as a run without them."""
 
 
 def judge_fingerprint(
     config: Mapping[str, Any], judge: str, metric: str, answered_by: Iterable[str]
 ) -> str:
-    """First 16 hex digits of the SHA-256 over all that one metric's findings depend on: models as
-    requested and as answered, how they are asked, the judge's version, the rubric, the parser.
+    """The first 16 hex digits of a SHA-256 over everything that the scores of a metric depend on.
 
-    The verdict on a case depends on the whole of [judge].
+    These are the models as requested and as answered, how the models are asked, the version of the
+    judge, the rubric and the parser. The verdict on a case depends on the whole of [judge].
 
     Args:
-        config: a run's configuration as its record holds it, with `fingerprints`.
-        judge: the judge of the metric; empty for the verdict.
+        config: the configuration of a run as stored in its record, with `fingerprints`.
+        judge: the name of the judge of the metric; empty for the verdict.
         metric: the metric, or `verdict`.
         answered_by: the models that answered this judge.
     """

@@ -15,19 +15,20 @@ WORDS: Final[Mapping[str, float]] = {
     **dict.fromkeys(("pass", "passed", "yes", "true"), 1.0),
     **dict.fromkeys(("fail", "failed", "no", "false"), 0.0),
 }
-"""What words mean without further word."""
+"""The grades of words that need no entry in [calibration.words]."""
 
 
 @dataclass(frozen=True, slots=True)
 class RatedItem:
-    """One thing that people graded, and what the judge said of it.
+    """One item that people graded, with the judge's grade.
 
     Args:
-        case_id: which case.
-        cluster: what was sampled together; its own id where nothing is known.
-        people: grades by rater.
-        judged: the judge's grade; null: an answer that is none, or no answer.
-        missing: whether the judge was not asked at all; it then counts nowhere.
+        case_id: the id of the case.
+        cluster: the group of cases that was sampled together; the id of the case where nothing is
+            known of it.
+        people: the grades of people by rater.
+        judged: the judge's grade; `None` where the answer was not a grade, or there was no answer.
+        missing: whether the judge was not asked at all; the item then counts nowhere.
     """
 
     case_id: str
@@ -38,7 +39,7 @@ class RatedItem:
 
 
 def parse_grade(value: object, config: CalibrationConfig) -> float | None:
-    """A grade as a number; null for what is none of the words and levels."""
+    """Read a grade as a number; `None` for a value that is none of the words and levels."""
     number = _number(value, config)
     if number is None or config.levels is None:
         return number
@@ -48,7 +49,7 @@ def parse_grade(value: object, config: CalibrationConfig) -> float | None:
 
 
 def vocabulary(config: CalibrationConfig) -> dict[str, float]:
-    """The words a grade may be written as."""
+    """The grade of each word that a grade may be written as, in lower case."""
     return {**WORDS, **{word.casefold(): grade for word, grade in config.words.items()}}
 
 
@@ -68,8 +69,10 @@ def _number(value: object, config: CalibrationConfig) -> float | None:
 
 
 def agreed_grade(grades: Sequence[float], *, ordered: bool) -> float | None:
-    """What people say together: the grade of more than half of them, else the median where that is
-    one of theirs (an odd number of ordered grades); null when they are divided.
+    """The one grade of several people; `None` when they are divided.
+
+    The grade is the one that more than half of the people gave, else the median where that is one
+    of their grades (an odd number of ordered grades).
     """
     if not grades:
         return None
@@ -82,9 +85,10 @@ def agreed_grade(grades: Sequence[float], *, ordered: bool) -> float | None:
 
 
 def pass_mark(levels: Sequence[float], config: CalibrationConfig) -> float | None:
-    """The lowest grade that passes; null where nothing says so.
+    """The lowest grade that passes; `None` where it is not known.
 
-    Without a configured one: 1 of the grades 0 and 1, 3 where grades go beyond 3 and up to 5.
+    Where none is configured: 1 for the grades 0 and 1, and 3 where the highest grade is above 3 and
+    at most 5.
     """
     if config.pass_from is not None or config.scale == "nominal" or not levels:
         return config.pass_from

@@ -1,4 +1,4 @@
-"""Rows of a labels file, or of a file of judgements, as grades by case and metric."""
+"""Reads the rows of a file of labels, or of judgements, as grades by case and metric."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from assizes.judge.errors import ConfigurationError, ModelError
 from assizes.judge.prompts.reply import parse_reply
 
 Row = Mapping[str, Any]
+"""A row of a file, by the names of its columns."""
 
 
 class ItemKey(NamedTuple):
-    """What was graded: a case, or one repetition of it; null: the labels name none."""
+    """A graded item: a case, or one repetition of a case; `None` where the file names no repetition."""
 
     case_id: str
     repetition: int | None
@@ -25,7 +26,7 @@ class ItemKey(NamedTuple):
 
 @dataclass
 class PeopleGrades:
-    """What people said of one thing: grades by rater."""
+    """The grades of one item by rater, and the cluster of the item where the file names one."""
 
     cluster: str | None = None
     grades: dict[str, float] = field(default_factory=dict)
@@ -34,11 +35,16 @@ class PeopleGrades:
 def labels_by_metric(
     rows: Iterable[Row], config: CalibrationConfig, where: str
 ) -> dict[str, dict[ItemKey, PeopleGrades]]:
-    """The grades that people gave, by metric; an empty cell is no grade.
+    """Read the grades that people gave, by metric; an empty cell is no grade.
+
+    Args:
+        rows: the rows of the file.
+        config: the names of the columns, and the words and levels of grades.
+        where: the name of the file, for error messages.
 
     Raises:
-        ConfigurationError: for a column that is not there, a label that is no grade, or two
-            grades of one rater for one thing.
+        ConfigurationError: for a missing column, a label that is no grade, two grades of one rater
+            for one item, or a file without any label.
     """
     columns, people_by_metric = config.columns, dict[str, dict[ItemKey, PeopleGrades]]()
     for number, row in enumerate(rows, 1):
@@ -63,10 +69,15 @@ def labels_by_metric(
 
 
 def judgements(rows: Iterable[Row], config: CalibrationConfig, where: str) -> dict[ItemKey, Any]:
-    """What a judge said of each thing: a grade, or null for an answer that is none.
+    """Read the judge's grade of each item; `None` for an answer that is not a grade.
+
+    Args:
+        rows: the rows of the file.
+        config: the names of the columns, and the words and levels of grades.
+        where: the name of the file, for error messages.
 
     Raises:
-        ConfigurationError: for a column that is not there, or a thing judged twice.
+        ConfigurationError: for a missing column, or an item that was judged twice.
     """
     grades: dict[ItemKey, float | None] = {}
     column = config.columns.reply or config.columns.judge
@@ -122,7 +133,7 @@ def _text(cell: Any) -> str | None:
 
 
 def _reply_model(config: CalibrationConfig) -> type[BaseModel]:
-    """What a reply must hold: the verdict, as one of the words that are grades."""
+    """The model of a reply: the verdict, as one of the words that are grades."""
     words: Any = Literal[tuple(vocabulary(config))]
     fields: dict[str, Any] = {config.columns.verdict: (words, ...)}
     model: type[BaseModel] = create_model("Reply", **fields)
@@ -130,7 +141,7 @@ def _reply_model(config: CalibrationConfig) -> type[BaseModel]:
 
 
 def _reply_verdict(text: str, reply: type[BaseModel]) -> Any:
-    """The verdict in a model's text; null where our parser finds none that is allowed."""
+    """The verdict in the text of a reply; `None` where the parser finds none that is allowed."""
     try:
         (verdict,) = parse_reply(text, reply).reply.model_dump().values()
     except ModelError:

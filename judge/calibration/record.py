@@ -1,8 +1,9 @@
-"""What a calibration found: kept beside the runs, cited by later reports, and gated."""
+"""The stored result of a calibration, which later reports cite and gates check."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -10,8 +11,14 @@ from assizes.judge.calibration.corrected import JudgeErrors
 from assizes.judge.calibration.resampling import Estimate
 from assizes.judge.config.calibration import CalibrationConfig
 
-FEW_LABELS = 100
-WEAK_KAPPA = 0.4
+FEW_LABELS: Final = 100
+"""Number of labels below which a kappa is too uncertain."""
+
+WEAK_KAPPA: Final = 0.4
+"""Lower bound of a kappa below which the judge alone is too weak to gate on."""
+
+FEW_OF_A_KIND: Final = 30
+"""Number of items, passed or failed by people, below which the errors of the judge are uncertain."""
 
 
 class _CalibrationModel(BaseModel):
@@ -19,7 +26,7 @@ class _CalibrationModel(BaseModel):
 
 
 class Agreement(_CalibrationModel):
-    """How far two raters agree; `quadratic_kappa` and `alpha` use the order of the grades."""
+    """The agreement of two raters; `quadratic_kappa` and `alpha` use the order of the grades."""
 
     items: int
     accuracy: Estimate
@@ -29,14 +36,14 @@ class Agreement(_CalibrationModel):
 
 
 class Pair(_CalibrationModel):
-    """Two people beside each other."""
+    """The agreement of two people."""
 
     raters: tuple[str, str]
     agreement: Agreement
 
 
 class Ceiling(_CalibrationModel):
-    """How far people agree with each other: more cannot be asked of a judge."""
+    """The agreement of people with each other: no more can be expected of a judge."""
 
     mean_kappa: float | None = Field(description="of the pairs, in the kappa that is cited")
     alpha: Estimate = Field(description="over all raters, gaps allowed")
@@ -44,7 +51,7 @@ class Ceiling(_CalibrationModel):
 
 
 class FailingClass(_CalibrationModel):
-    """Pass or fail, with a fail as the finding: a false positive is a true pass called a fail."""
+    """The agreement on pass or fail; a false positive is a true pass that the judge calls a fail."""
 
     pass_from: float
     f1: Estimate
@@ -55,10 +62,11 @@ class FailingClass(_CalibrationModel):
 
 
 class Calibration(_CalibrationModel):
-    """A judge beside people, on one metric.
+    """The agreement of a judge with people on one metric.
 
-    Items on which people are divided, and those the judge was not asked about, count nowhere; an
-    answer that is no grade is a judge error: outside every measure of agreement, and counted.
+    Items on which people are divided, and items that the judge was not asked about, count nowhere.
+    An answer that is not a grade is a judge error: it is counted, but enters no measure of
+    agreement.
     """
 
     metric: str
@@ -91,12 +99,12 @@ class Calibration(_CalibrationModel):
 
     @property
     def cited_kappa(self) -> Estimate:
-        """The kappa that reports cite and the gate looks at."""
+        """The kappa that reports cite and that the gate checks."""
         quadratic = self.agreement.quadratic_kappa
         return quadratic if self.is_weighted and quadratic is not None else self.agreement.kappa
 
     def citation(self) -> str:
-        """`kappa 0.71 [0.62, 0.79] on 240 labels`."""
+        """The kappa as reports cite it, e.g. `kappa 0.71 [0.62, 0.79] on 240 labels`."""
         name = "quadratic kappa" if self.is_weighted else "kappa"
         return f"{name} {self.cited_kappa} on {self.agreement.items:,} labels"
 
@@ -104,11 +112,12 @@ class Calibration(_CalibrationModel):
 def shortfalls(
     calibration: Calibration, former: Calibration | None, config: CalibrationConfig
 ) -> list[str]:
-    """Why a judge is not to be used: under the floor, or worse than the judge before it.
+    """The reasons not to use a judge: its kappa is too low, or too far below the former judge's.
 
     Args:
-        calibration: of the judge in question.
-        former: of another judge, on the same labels and metric; null where there is none.
+        calibration: the calibration of the judge in question.
+        former: the calibration of the judge before it, on the same labels and metric; `None` where
+            there is none.
         config: the two limits.
     """
     kappa = calibration.cited_kappa.value
@@ -132,7 +141,12 @@ def shortfalls(
 
 
 def former_of(calibration: Calibration, calibrations: Iterable[Calibration]) -> Calibration | None:
-    """The last calibration of another judge on the same labels and metric, of those in time order."""
+    """The last calibration of another judge on the same labels and metric; `None` for none.
+
+    Args:
+        calibration: the calibration in question.
+        calibrations: all stored calibrations in the order of time.
+    """
     same = [
         earlier
         for earlier in calibrations
@@ -144,7 +158,13 @@ def former_of(calibration: Calibration, calibrations: Iterable[Calibration]) -> 
 
 
 def cautions(labelled: int, failing: FailingClass | None, kappa: Estimate) -> Sequence[str]:
-    """What to know before believing a kappa."""
+    """Write the warnings that a reader must know before believing a kappa.
+
+    Args:
+        labelled: the number of labels that the kappa rests on.
+        failing: the agreement on pass or fail; `None` where nothing says what passes.
+        kappa: the kappa that reports cite.
+    """
     lines = []
     if labelled < FEW_LABELS:
         lines.append(f"{labelled} labels; under {FEW_LABELS} a kappa is loose by 0.2 either way")
@@ -152,10 +172,10 @@ def cautions(labelled: int, failing: FailingClass | None, kappa: Estimate) -> Se
         lines.append("no interval: under 10 clusters, or kappa is not defined")
     elif kappa.low < WEAK_KAPPA:
         lines.append(f"kappa may be as low as {kappa.low:.2f}: do not gate on this judge alone")
-    if failing is not None and min(failing.errors.fails, failing.errors.passes) < 30:
+    if failing is not None and min(failing.errors.fails, failing.errors.passes) < FEW_OF_A_KIND:
         lines.append(
             f"{failing.errors.fails} failed and {failing.errors.passes} passed by people; "
-            "at least 30 of each tell how the judge errs"
+            f"at least {FEW_OF_A_KIND} of each tell how the judge errs"
         )
     if failing is not None and not failing.errors.is_usable:
         lines.append("no corrected pass rate: the judge is no better than chance on these labels")

@@ -7,20 +7,26 @@ from typing import Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from assizes.judge.calibration.measures import Measure
-from assizes.judge.calibration.tables import Tables
+from assizes.judge.calibration.measures import Measure, Tables
 from assizes.judge.statistics.exact import rounded_value
 
 DRAWS: Final = 10_000
+"""Number of resamples behind an interval."""
+
 SEED: Final = 20_240_401
 MIN_CLUSTERS: Final = 10
-"""With fewer clusters a resampled interval is too narrow to be shown."""
+"""The fewest clusters for an interval: with fewer ones a resampled interval is too narrow."""
 
 _BLOCK: Final = 1_000
+"""Number of resamples that are in memory at once."""
 
 
 class Estimate(BaseModel):
-    """A number with its 95 % interval; null where it is not defined or there is too little data."""
+    """A number with its 95 % interval.
+
+    `value` is `None` where the number is not defined; the bounds are `None` where there are too few
+    data.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,9 +43,9 @@ class Estimate(BaseModel):
 
 
 def estimate(tables: Tables, measure: Measure, draws: int = DRAWS) -> Estimate:
-    """A measure over all clusters, and the 2.5 and 97.5 percentiles of it over resampled clusters.
+    """Compute a measure over all clusters, with an interval from resampled clusters.
 
-    Draws in which the measure is not defined are left out.
+    The bounds are the 2.5 and 97.5 percentiles over the resamples in which the measure is defined.
     """
     if not tables.clusters:
         return Estimate(value=None)
@@ -52,7 +58,8 @@ def estimate(tables: Tables, measure: Measure, draws: int = DRAWS) -> Estimate:
 
 
 def _resampled_values(tables: Tables, measure: Measure, draws: int) -> np.ndarray:
-    """Drawing clusters with replacement is drawing how often each kind of cluster occurs."""
+    """The measure over each resample of the clusters, drawn with replacement."""
+    # A resample is drawn as the number of times that each kind of cluster occurs.
     random = np.random.default_rng(SEED)
     shares = tables.times / tables.clusters
     blocks = []

@@ -1,4 +1,7 @@
-"""What is left of a change between two judges, once that of anchors that both judged is taken off."""
+"""Takes the difference of two judges off the change between runs that they judged.
+
+The difference is measured on anchors: golden transcripts that both judges judged.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,15 @@ from assizes.judge.statistics.intervals import ValueInterval, t_of
 def verdict_with_bridges(
     verdict: StatisticalVerdict, runs: StatisticalComparison, anchors: StatisticalComparison
 ) -> StatisticalVerdict:
-    """The verdict with a bridge for every gating measure that has one; the word stays as it is:
-    anchors stand for the traffic only as far as they are like it.
+    """Add a bridge to the verdict for every gating measure that has one.
+
+    The verdict itself stays as it is: anchors stand for the traffic only as far as they resemble
+    it.
 
     Args:
         verdict: the verdict on two runs that were judged differently.
-        runs: those runs.
-        anchors: the same golden transcripts, judged by the judge of each.
+        runs: these two runs.
+        anchors: the same golden transcripts, judged once by the judge of each run.
     """
     bridges = tuple(_bridges(verdict, runs, anchors))
     lines = [bridge.line for bridge in bridges]

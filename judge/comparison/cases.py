@@ -1,26 +1,29 @@
-"""Two runs case by case: repetitions averaged, sides joined, each case and metric given a status."""
+"""Compares two runs case by case: averages repetitions, joins the runs, gives each case a status."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, Literal, NamedTuple
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict
 
 from assizes.judge.statistics.exact import DECIMALS, rounded_value
 from assizes.judge.summary.headlines import METRIC, headlines
 from assizes.judge.verdicts.executions import PASS_FLAGGED, collect_rows, executions
 
-GUARD = 12
-# Means over repetitions keep three decimals more than differences do: rounding both alike would
-# move a difference that lies exactly on a limit.
+GUARD: Final = 12
+"""Decimals of a mean over repetitions, three more than a difference keeps: rounding both to the same
+number of decimals would move a difference that lies exactly on a limit."""
 
-CASE_POINTS = 5.0
-"""A case that did not flip changed when its score moved by more than this (seed 001); fixed."""
+CASE_POINTS: Final = 5.0
+"""Points (0..100) that a score must move for its case to count as changed, where the verdict did not
+turn; seed 001 sets this number."""
+
+NOISE_SPREADS: Final = 2.0
+"""Standard deviations of repetitions up to which the move of a score is noise."""
 
 _SIDES = ("baseline", "candidate")
 _STATUS: Final = pl.Enum(["regression", "improvement", "unchanged", "error"])
@@ -31,10 +34,10 @@ CaseStatus = Literal["regression", "improvement", "unchanged", "error"]
 
 @dataclass(frozen=True, slots=True)
 class MetricDelta:
-    """One metric of one case on both sides, in its own unit; any step down is a regression.
+    """One metric of one case in both runs, in the metric's own unit; any step down is a regression.
 
-    `delta` is null for binary metrics and where a side has no score. A metric without a best value
-    (tokens, ms) is never better or worse.
+    `delta` is `None` for a binary metric and where a run has no score. A metric without a best
+    value (tokens, ms) is never better or worse.
     """
 
     metric: str
@@ -49,7 +52,7 @@ class MetricDelta:
 
 @dataclass(frozen=True, slots=True)
 class CaseComparison:
-    """One case on both sides, its repetitions averaged; it passed when every repetition did."""
+    """One case in both runs, its repetitions averaged; the case passed when every repetition did."""
 
     test_case_id: str
     test_case_name: str
@@ -67,43 +70,17 @@ class CaseComparison:
     latency_delta_ms: float | None
 
 
-class MetricAggregate(BaseModel):
-    """Averages of one metric over the matched cases that both sides scored.
-
-    Binary metrics: share of passed cases; others: mean in the metric's own unit.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    metric: str
-    is_binary: bool
-    baseline_avg: float | None
-    candidate_avg: float | None
-    delta: float | None
-
-    @classmethod
-    def of(
-        cls, metric: str, averages: Sequence[float | None], *, is_binary: bool, paired: bool
-    ) -> MetricAggregate:
-        """Averages of both sides; a delta only where they are `paired`, over the same cases."""
-        before, after = averages
-        apart = after - before if paired and before is not None and after is not None else None
-        return cls(
-            metric=metric,
-            is_binary=is_binary,
-            baseline_avg=None if before is None else rounded_value(before),
-            candidate_avg=None if after is None else rounded_value(after),
-            delta=None if apart is None else rounded_value(apart),
-        )
-
-
 class JoinedCases(NamedTuple):
-    """The cases of two runs side by side, in no order; a side that lacks a case is null.
+    """The cases of two runs in one table.
 
-    Columns of each side, prefixed `baseline_` and `candidate_`: `runs`, `passes` and `errors`
-    (counts of executions), `score`, `passed`, `agent_latency`, `duration`; and `status` and
-    `score_delta`. `lone`: one run holds a case that the other does not; `skipped`: some case was
-    not executed; `repeated`: some was more than once.
+    Attributes:
+        rows: one row a case, in no order. Columns of each run, prefixed `baseline_` and
+            `candidate_`: `runs`, `passes` and `errors` (counts of executions), `score`, `passed`,
+            `agent_latency`, `duration`; all of these are null where the run lacks the case. Columns
+            of both: `status` and `score_delta`.
+        lone: whether one run holds a case that the other does not.
+        skipped: whether some case was not executed.
+        repeated: whether some case was executed more than once.
     """
 
     rows: pl.DataFrame
@@ -113,7 +90,7 @@ class JoinedCases(NamedTuple):
 
 
 def joined_cases(baseline: pl.LazyFrame, candidate: pl.LazyFrame) -> JoinedCases:
-    """Both runs' cases joined."""
+    """Join the cases of two runs, given as rows of table `cases`."""
     runs = (baseline, candidate)
     run_counts = [_run_counts(side) for side in runs]
     executed = {counts.cases - counts.skipped for counts in run_counts}
@@ -159,9 +136,9 @@ def _side(cases: pl.LazyFrame, prefix: str, *, repeated: bool) -> pl.LazyFrame:
             runs=pl.len(),
             passes=passed.sum(),
             errors=errored.sum(),
-            # An undecided case, and a flagged pass, have no verdict: null, which never flips.
+            # An undecided case and a flagged pass have no verdict: null, which never flips.
             passed=pl.when(~undecided.any()).then(passed.all()),
-            # One errored repetition and the case has no score: its others may be its better ones.
+            # A case with an errored repetition has no score: the others may be its better ones.
             score=pl.when(~errored.any()).then(pl.col("overall_score").mean().round(GUARD)),
             agent_latency=pl.col("agent_latency_ms").mean().round(GUARD),
             duration=pl.col("duration_ms").mean().round(GUARD),
@@ -181,8 +158,9 @@ def _side(cases: pl.LazyFrame, prefix: str, *, repeated: bool) -> pl.LazyFrame:
 
 
 def _in_one_order(before: pl.LazyFrame, after: pl.LazyFrame) -> pl.DataFrame | None:
-    """Two runs over the same transcripts hold their cases in one order, and need no join; null for
-    others that executed as many.
+    """Put two tables side by side without a join; `None` where their cases are in different orders.
+
+    Two runs over the same transcripts hold their cases in one order.
     """
     rows = collect_rows(
         pl.concat([before, after.rename({"case_id": "other"})], how="horizontal")
@@ -197,7 +175,7 @@ def _delta(baseline: str, candidate: str) -> pl.Expr:
 
 
 def _flip(baseline: str, candidate: str) -> pl.Expr:
-    """The status of a verdict that turned; null where it did not or a side has none."""
+    """The status of a verdict that turned; null where the verdict did not turn or a run has none."""
     return (
         pl.when(pl.col(baseline) & ~pl.col(candidate))
         .then(pl.lit("regression"))
@@ -217,7 +195,7 @@ def _move(delta: pl.Expr, tolerance: float) -> pl.Expr:
 
 
 def _case_status() -> pl.Expr:
-    """Seed 001: an error on either side, else a flip of the verdict, else the score's move."""
+    """The status by seed 001: an error in either run, else a turned verdict, else the score's move."""
     error = (pl.col("baseline_errors") > 0) | (pl.col("candidate_errors") > 0)
     decided = pl.coalesce(
         _flip("baseline_passed", "candidate_passed"), _move(pl.col("score_delta"), CASE_POINTS)
@@ -230,10 +208,15 @@ def joined_metrics(
     cases: pl.DataFrame,
     names: Mapping[tuple[str, str], str],
 ) -> pl.DataFrame:
-    """Scored headline metrics of the cases side by side, by case, judge and metric.
+    """Join the scored headline metrics of two runs, sorted by case, judge and metric.
 
-    Columns `metric` (its published name), `is_binary`, `status`, `delta`, and of each side
-    `score`, `success`, `label`.
+    Columns of the result: `metric` (the published name), `is_binary`, `status`, `delta`, and of
+    each run `score`, `success`, `label`.
+
+    Args:
+        scores: rows of table `scores` of both runs.
+        cases: the cases wanted.
+        names: the published name of each (judge, metric).
     """
     keys = ["case_id", *METRIC]
     ids = cases["case_id"]
@@ -282,7 +265,7 @@ def _metric_side(scores: pl.LazyFrame, ids: pl.Series, prefix: str) -> pl.LazyFr
 def _with_published_names(
     metrics: pl.DataFrame, names: Mapping[tuple[str, str], str]
 ) -> pl.DataFrame:
-    """Metrics by their published names."""
+    """Replace the name of each metric by its published name."""
     published = pl.DataFrame(
         [(*key, name) for key, name in names.items()],
         schema=dict.fromkeys((*METRIC, "name"), pl.String),
@@ -293,7 +276,7 @@ def _with_published_names(
 
 
 def case_comparisons(cases: pl.DataFrame, metrics: pl.DataFrame) -> list[CaseComparison]:
-    """Cases as values, each with its metrics; both frames sorted by `case_id`."""
+    """Turn joined cases into values, each case with its metrics; both frames sorted by `case_id`."""
     deltas = _metric_deltas(metrics)
     measured = (
         pl.col("baseline_duration").is_not_null() & pl.col("candidate_duration").is_not_null()
@@ -313,7 +296,7 @@ def case_comparisons(cases: pl.DataFrame, metrics: pl.DataFrame) -> list[CaseCom
 
 
 def _metric_deltas(metrics: pl.DataFrame) -> dict[str, tuple[MetricDelta, ...]]:
-    """The metrics of each case, in one pass."""
+    """The metrics of each case by case id; `metrics` is sorted by `case_id` and read once."""
     columns = [field.name for field in fields(MetricDelta)]
     shown = metrics.with_columns(pl.col("baseline_score", "candidate_score").round(DECIMALS))
     rows = map(MetricDelta, *(shown[column].to_list() for column in columns))
@@ -340,3 +323,23 @@ def _case_comparison(row: dict[str, Any], deltas: tuple[MetricDelta, ...]) -> Ca
         candidate_latency_ms=row["candidate_latency"],
         latency_delta_ms=row["latency_delta"],
     )
+
+
+def noise_threshold(repeat_sd: float) -> float:
+    """Points by which the score of a case may move by chance: max(5, 2 x SD of its repetitions)."""
+    return max(CASE_POINTS, NOISE_SPREADS * repeat_sd)
+
+
+def changes_within_noise(changed: pl.DataFrame, threshold: float) -> tuple[str, ...]:
+    """The ids of the changed cases whose change is within noise.
+
+    A change is within noise unless the verdict of most repetitions turned or the score moved by
+    more than the threshold.
+
+    Args:
+        changed: rows of `joined_cases` for the cases that got worse or better.
+        threshold: points of 0..100.
+    """
+    most = [pl.col(f"{side}_passes") * 2 > pl.col(f"{side}_runs") for side in _SIDES]
+    still = pl.col("score_delta").abs().fill_null(0.0) <= threshold
+    return tuple(changed.filter((most[0] == most[1]) & still)["case_id"])

@@ -1,36 +1,37 @@
-"""Two runs side by side, by the documents' rules (seed 001): what got worse, and is it a regression.
+"""Compares two runs by the rules of seed 001: what got worse, and whether that is a regression.
 
-The three rules look at the suite: the drop of the pass rate, the drop of the average score, the
-growth of the average latency, each strictly over its limit. They are taken over the cases that both
-runs executed, each case with the average of its repetitions. An errored execution counts as not
-passed, and a case without a score on one side enters the average of neither: a judge that could not
-be had never looks like a better agent.
+The three rules look at the whole suite: the drop of the pass rate, the drop of the average score
+and the growth of the average latency; a rule fires when its number is strictly over its limit. The
+numbers are taken over the cases that both runs executed, each case with the average of its
+repetitions. An errored execution counts as not passed, and a case without a score in one run enters
+the average of neither run: a judge that was not available must never look like a better agent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any, Literal
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
-from assizes.judge.comparison.case_noise import changes_within_noise, noise_threshold
 from assizes.judge.comparison.cases import (
     CaseComparison,
-    MetricAggregate,
     case_comparisons,
+    changes_within_noise,
     joined_metrics,
+    noise_threshold,
 )
-from assizes.judge.comparison.comparability import Mismatch, mismatches
-from assizes.judge.comparison.metrics import compared_metrics
-from assizes.judge.comparison.paired_cases import PairedCases
-from assizes.judge.comparison.paired_metrics import metric_names, paired_metrics
-from assizes.judge.comparison.rules import RuleFigures, reasons
-from assizes.judge.comparison.statistical import StatisticalComparison, statistical_verdict
-from assizes.judge.comparison.statistical_verdict import Noise, StatisticalVerdict
+from assizes.judge.comparison.metrics import MetricAggregate, metric_names, paired_metrics
+from assizes.judge.comparison.rules import PairedCases, RuleFigures, reasons
+from assizes.judge.comparison.runs import Mismatch, RunData, RunPair, mismatches
+from assizes.judge.comparison.statistical import StatisticalComparison, compared_metrics
+from assizes.judge.comparison.statistical_verdict import (
+    Noise,
+    StatisticalVerdict,
+    statistical_verdict,
+)
 from assizes.judge.config.diff import FieldChange, config_diff, judge_changes
 from assizes.judge.config.run import ComparisonConfig
 from assizes.judge.errors import NotComparable
@@ -42,29 +43,10 @@ from assizes.judge.summary.run_summary import RunSummary
 from assizes.judge.verdicts.executions import executions, latency_quantile
 
 RULES = ("max_pass_rate_drop", "max_avg_score_drop", "max_latency_increase_pct")
-"""The thresholds of the documents' rules."""
+"""Names of the settings in [comparison] that hold the limits of the three rules."""
 
 Ending = Literal["fine", "regressed", "inconclusive", "not_comparable"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RunData:
-    """A stored run: its row and its tables. `config` is the snapshot taken when it began;
-    `answered_by` names the models whose replies it holds; `sliceable`: some rows from the middle of
-    a table cost no more than those rows; `prompts` are the texts of its judges, empty: not kept.
-    """
-
-    run_id: str
-    name: str
-    agent_version: str | None
-    config: Mapping[str, Any]
-    summary: RunSummary | None
-    cases: pl.LazyFrame
-    scores: pl.LazyFrame
-    status: str
-    answered_by: tuple[str, ...] = ()
-    sliceable: bool = True
-    prompts: Mapping[str, Any] = field(default_factory=dict)
+"""How a comparison ends."""
 
 
 class _ComparisonModel(BaseModel):
@@ -72,10 +54,11 @@ class _ComparisonModel(BaseModel):
 
 
 class ComparisonAggregate(_ComparisonModel):
-    """Both runs' summaries and what moved between them; deltas are candidate minus baseline.
+    """The summaries of both runs and the differences between them, candidate minus baseline.
 
-    Pass rate as a fraction, score in points of 0..100; both and the latencies over the cases that
-    the runs share. The cost is that of the whole runs. Null where a side is not known.
+    The pass rate is a fraction, the score in points of 0..100; these two and the latencies are over
+    the cases that the runs share. The cost is that of the whole runs. A difference is `None` where
+    the number of one run is not known.
     """
 
     baseline_metrics: RunSummary
@@ -93,8 +76,10 @@ class ComparisonAggregate(_ComparisonModel):
 
 
 class ComparisonVerdict(_ComparisonModel):
-    """Whether any of the documents' rules fired, one sentence for each that did, and the limits
-    that were used; beside them the statistics, what was not alike, and what is to be concluded.
+    """Whether any of the three rules fired, with one sentence for each rule that did.
+
+    Beside the rules stand the limits that were used, the statistical verdict, the differences that
+    keep the runs from being compared, and the conclusion (`ending`).
     """
 
     regression_detected: bool
@@ -112,7 +97,7 @@ class ComparisonVerdict(_ComparisonModel):
 
     @property
     def why(self) -> tuple[str, ...]:
-        """The sentences behind the ending."""
+        """The sentences that give the reasons for the ending."""
         if self.ending == "not_comparable":
             return tuple(mismatch.line for mismatch in self.mismatches)
         if self.mode == "statistics" and self.statistics is not None:
@@ -121,9 +106,9 @@ class ComparisonVerdict(_ComparisonModel):
 
 
 class CaseCounts(_ComparisonModel):
-    """How many cases there are, of which the comparison of big runs lists a part (`listed`).
+    """How many cases the runs hold; a comparison of big runs lists only a part of them (`listed`).
 
-    `flipped`: of the regressions and improvements those whose verdict turned.
+    `flipped_regressions` and `flipped_improvements` count the cases whose verdict turned.
     """
 
     matched: int
@@ -137,8 +122,9 @@ class CaseCounts(_ComparisonModel):
 class RunComparison(_ComparisonModel):
     """The comparison of a candidate run with its baseline.
 
-    Of each status, and of the cases of one run only, up to `assizes.judge.comparison.paired_cases.LISTED` are listed:
-    verdicts that turned first, then the largest moves. `case_counts` and the totals are exact.
+    Of each status, and of the cases of one run only, up to `assizes.judge.comparison.rules.MAX_LISTED`
+    cases are listed: turned verdicts first, then the largest moves. `case_counts` and the totals are
+    exact.
     """
 
     baseline_run_id: str
@@ -166,14 +152,14 @@ class RunComparison(_ComparisonModel):
 def compare(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig) -> RunComparison:
     """Compare two complete runs.
 
-    Where the runs executed different cases the rules look at those they share, and a warning says
-    so; where they share none, at each run as a whole.
+    Where the runs executed different cases, the rules look at the cases that both executed, and a
+    warning says so; where the runs share no case, the rules look at each run as a whole.
 
     Raises:
         NotComparable: a run is not complete.
     """
     summaries = _summaries(baseline, candidate)
-    scores = (baseline.scores, candidate.scores)
+    runs = RunPair(baseline, candidate)
     names = metric_names(summaries)
     cases = PairedCases.of(baseline.cases, candidate.cases)
     changes = config_diff(baseline.config, candidate.config)
@@ -185,10 +171,10 @@ def compare(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig)
     numbers = {
         **_deltas(cases, *summaries),
         "latency_p95_delta_ms": _p95_delta(baseline, candidate, cases),
-        "per_metric_aggregate_deltas": compared_metrics((baseline, candidate), names, cases, both),
+        "per_metric_aggregate_deltas": compared_metrics(runs, names, cases, both),
     }
     statistics = None if both is None else _statistics(both, differing, cases)
-    listed = case_comparisons(cases.listed, joined_metrics(scores, cases.listed, names))
+    listed = case_comparisons(cases.listed, joined_metrics(runs.scores, cases.listed, names))
     return RunComparison(
         baseline_run_id=baseline.run_id,
         candidate_run_id=candidate.run_id,
@@ -218,9 +204,9 @@ def compare(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig)
 def gated_runs(
     baseline: RunData, candidate: RunData, thresholds: ComparisonConfig
 ) -> StatisticalComparison:
-    """Two runs with the measures that `thresholds` gates on, for what is worked out beside them."""
+    """Prepare two runs for the statistics, with only the metrics that `thresholds` gates on."""
     both = StatisticalComparison.of(baseline, candidate, thresholds)
-    scores = (baseline.scores, candidate.scores)
+    scores = RunPair(baseline, candidate).scores
     names = metric_names(_summaries(baseline, candidate))
     wanted = {key: name for key, name in names.items() if name in thresholds.gating}
     repeated = PairedCases.of(baseline.cases, candidate.cases).repeated
@@ -232,7 +218,7 @@ def gated_runs(
 def _statistics(
     both: StatisticalComparison, differing: tuple[Mismatch, ...], cases: PairedCases
 ) -> StatisticalVerdict:
-    """The statistical verdict, with the changed cases that repetitions alone could have changed."""
+    """The statistical verdict; where cases were repeated, with the changes that are within noise."""
     verdict, spread = statistical_verdict(both, differing), both.repeat_sd
     if spread is None or cases.changed is None:
         return verdict
@@ -269,7 +255,7 @@ def _ending(
     statistics: StatisticalVerdict | None,
     differing: tuple[Mismatch, ...],
 ) -> Ending:
-    """What is to be concluded: in mode `statistics` by them, else by the documents' rules."""
+    """The conclusion: by the statistical verdict in mode `statistics`, else by the three rules."""
     if differing and not thresholds.allow:
         return "not_comparable"
     if thresholds.mode != "statistics" or statistics is None:
@@ -315,7 +301,7 @@ def _deltas(cases: PairedCases, baseline: RunSummary, candidate: RunSummary) -> 
 
 
 def _p95_delta(baseline: RunData, candidate: RunData, cases: PairedCases) -> float | None:
-    """Over executions: of repetitions each."""
+    """The difference of the 95th percentiles; each repetition counts as an execution of its own."""
     if cases.latency_p95_ms is not None:
         return _difference(*cases.latency_p95_ms)
     return _difference(*(_p95(run, cases) for run in (baseline, candidate)))
@@ -337,7 +323,7 @@ def _judge_warning(changes: list[FieldChange]) -> Iterator[str]:
 
 
 def _warnings(cases: PairedCases, *summaries: RunSummary) -> Iterator[str]:
-    """Everything a reader must know before believing the verdict."""
+    """Write a sentence for everything a reader must know before believing the verdict."""
     yield from _case_warnings(cases)
     sides = zip(
         ("baseline", "candidate"), (cases.baseline, cases.candidate), summaries, strict=True

@@ -1,7 +1,7 @@
-"""A measure of two runs as samples: case by case where they share cases, else side by side.
+"""Contrasts a measure of two runs: case by case where they share cases, else as two samples.
 
-Every contrast is filled three ways: missing numbers left out (`point`), all against the candidate
-(`worst`), all in its favour (`best`).
+Every contrast is computed with three fillings: missing numbers are left out (`point`), all count
+against the candidate (`worst`), or all count in its favour (`best`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from assizes.judge.comparison.comparability import DISJOINT, MIN_OVERLAP
 from assizes.judge.comparison.measures import CaseMeasure, whole
-from assizes.judge.comparison.paired_metrics import align_cases
+from assizes.judge.comparison.metrics import align_cases
+from assizes.judge.comparison.runs import DISJOINT, MIN_OVERLAP
 from assizes.judge.statistics.clusters import Codes, Sample
 from assizes.judge.statistics.counted import CountedSample
 from assizes.judge.statistics.effects import MAX_DRAWN, Effect
@@ -32,20 +32,25 @@ from assizes.judge.verdicts.executions import collect_rows
 
 FILLINGS: Final = ("point", "worst", "best")
 _COLUMNS: Final = {"point": ("point", "point"), "worst": ("high", "low"), "best": ("low", "high")}
-# Of the baseline and of the candidate.
+"""For each filling, the column of a measure to read in the baseline and in the candidate."""
 
 OTHERS: Final = ""
-"""The stratum of all that are too narrow to stand alone."""
+"""The stratum that holds all strata with too few clusters to stand alone."""
 
 _LOST: Final = {"point": None, "low": 0.0, "high": 100.0, "known": 0.0}
+"""The measure of a case that the candidate lacks: any value is possible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """The cases of two runs: their clusters, their strata, and whether they are compared one by one.
+    """How the cases of two runs belong together.
 
-    `clusters` holds `case_id` and `cluster` of either run's cases, one frame a side; `strata` the
-    same with the label by which different cases are made alike, null where there is none.
+    Attributes:
+        clusters: columns `case_id` and `cluster`, a table for each run.
+        strata: columns `case_id` and `label`, a table for each run: different cases are compared
+            label by label; `None` where no label was chosen.
+        overlap: shared cases / cases of the larger run, 0..1.
+        lost: ids of the cases that only the baseline has.
     """
 
     clusters: tuple[pl.DataFrame, pl.DataFrame]
@@ -61,7 +66,9 @@ class Pairing:
         labelled: tuple[pl.DataFrame, pl.DataFrame] | None = None,
     ) -> Pairing:
         """The pairing of two case tables."""
-        lost = _lost_cases(baseline["case_id"], candidate["case_id"])
+        ids, other_ids = baseline["case_id"], candidate["case_id"]
+        # Runs over the same transcripts have equal columns, which saves the set of ids.
+        lost = ids.clear() if ids.equals(other_ids) else ids.filter(~ids.is_in(other_ids.implode()))
         shared = baseline.height - lost.len()
         larger = max(baseline.height, candidate.height)
         clusters = tuple(side.select("case_id", "cluster") for side in (baseline, candidate))
@@ -78,16 +85,18 @@ class Pairing:
         return self.overlap >= DISJOINT
 
 
-def _lost_cases(baseline: pl.Series, candidate: pl.Series) -> pl.Series:
-    """The cases that only the baseline has; over the same transcripts no set of them is made."""
-    if baseline.equals(candidate):
-        return baseline.clear()
-    return baseline.filter(~baseline.is_in(candidate.implode()))
-
-
 @dataclass(frozen=True, slots=True)
 class Contrast:
-    """A measure of both runs: means in points, and the effect by filling; null without cases."""
+    """A measure of both runs and how it changed between them.
+
+    Attributes:
+        measure: the measure of the baseline.
+        means: of the baseline and of the candidate, in points of 0..100.
+        coverage: share of the numbers that are known, 0..1, of the baseline and of the candidate.
+        effects: the change by filling; `None` where no case has the number.
+        mix: the change split into quality and mix of the strata; `None` without strata.
+        strata: the number of strata.
+    """
 
     measure: CaseMeasure
     means: tuple[float, float]
@@ -100,7 +109,7 @@ class Contrast:
 def contrast(
     before: CaseMeasure, after: CaseMeasure, pairing: Pairing, alpha: float
 ) -> Contrast | None:
-    """The contrast of a measure; null where no case has it on both sides."""
+    """The contrast of a measure; `None` where no case has the measure in both runs."""
     if pairing.is_paired:
         return _paired_contrast(before, after, pairing, alpha)
     return _unpaired_contrast(whole(before), whole(after), pairing, alpha)
@@ -109,7 +118,7 @@ def contrast(
 def differences(
     before: CaseMeasure, after: CaseMeasure, pairing: Pairing, filling: str = "point"
 ) -> Sample:
-    """Candidate minus baseline of the cases that both have, in points."""
+    """The values of the candidate minus those of the baseline, for shared cases, in points."""
     return _differences(_joined_measures(before, after, pairing), filling)
 
 
@@ -127,7 +136,7 @@ def _joined_measures(before: CaseMeasure, after: CaseMeasure, pairing: Pairing) 
 
 
 def _in_clusters(rows: pl.DataFrame, clusters: pl.DataFrame) -> pl.DataFrame:
-    """The rows with their `cluster`, in the order of the cases of the run."""
+    """Add column `cluster` to the rows, in the order of the cases of the run."""
     if rows.height == clusters.height and (rows["case_id"] == clusters["case_id"]).all():
         return rows.with_columns(clusters["cluster"])
     return clusters.join(rows, on="case_id", maintain_order="left")
@@ -141,8 +150,8 @@ def _differences(joined: pl.DataFrame, filling: str) -> Sample:
 
 
 def _codes(rows: pl.DataFrame) -> Codes:
-    """The clusters of cases as numbers 0.., in the order in which they first come."""
-    if (rows["cluster"] == rows["case_id"]).all():  # each is its own
+    """The clusters of the rows as numbers from 0 on, in the order in which the clusters first come."""
+    if (rows["cluster"] == rows["case_id"]).all():  # each case is a cluster of its own
         return np.arange(rows.height)
     names = rows["cluster"].to_numpy()
     _, first, places = np.unique(names, return_index=True, return_inverse=True)
@@ -173,8 +182,10 @@ def _paired_contrast(
 
 
 def _counted_differences(joined: pl.DataFrame, filling: str) -> CountedSample | None:
-    """The differences by how often each occurs, in a fraction of the memory; null where cases share
-    clusters, and where so few moved that numbers are drawn of them one by one.
+    """The differences with how often each occurs, which takes a fraction of the memory.
+
+    `None` where cases share clusters, and where so few cases moved that the effect is computed by
+    drawing from their differences one by one.
     """
     if not (joined["cluster"] == joined["case_id"]).all():
         return None
@@ -197,7 +208,7 @@ def _paired_effect(sample: Sample | CountedSample, alpha: float, *, share: bool)
 
 
 def in_points(effect: Effect) -> Effect:
-    """An effect on shares, -1..1, in points of 100."""
+    """Convert an effect on shares (-1..1) to points (-100..100)."""
     return effect._replace(
         delta=effect.delta * 100,
         error=effect.error * 100,
@@ -254,7 +265,7 @@ def _unpaired_effect(
 def side_samples(
     measures: tuple[CaseMeasure, CaseMeasure], pairing: Pairing, filling: str
 ) -> tuple[Sample, Sample]:
-    """Both sides' values: shares 0..1, else points."""
+    """The values of both runs: 0..1 where the measure is a share, else points."""
     samples = [
         _values(measure, clusters, _COLUMNS[filling][place])
         for place, (measure, clusters) in enumerate(zip(measures, pairing.clusters, strict=True))
@@ -271,7 +282,7 @@ def _values(measure: CaseMeasure, clusters: pl.DataFrame, column: str) -> Sample
 def _strata(
     measures: tuple[CaseMeasure, CaseMeasure], pairing: Pairing, filling: str
 ) -> tuple[list[WeightedStratum], MeanDecomposition] | None:
-    """The strata with two clusters or more on both sides; all others together are one more."""
+    """The strata with two clusters or more in both runs; all other strata together form one more."""
     if pairing.strata is None:
         return None
     sides = [
@@ -290,7 +301,7 @@ def _strata(
 
 
 def _narrow(sides: list[dict[str, Sample]], wide: set[str]) -> bool:
-    """Whether what is left of the wide strata is too little to stand as one more."""
+    """Whether the strata that are not wide have too few clusters, together, to form a stratum."""
     left = [sum(side[name].clusters for name in side.keys() - wide) for side in sides]
     return any(left) and min(left) < 2
 
@@ -313,7 +324,7 @@ def _merged_strata(side: Mapping[str, Sample], wide: set[str]) -> dict[str, Samp
 
 
 def joined_samples(samples: list[Sample]) -> Sample:
-    """Samples as one; clusters of different samples stay apart."""
+    """Join samples into one; clusters of different samples stay apart."""
     values, names = [], []
     for place, sample in enumerate(samples):
         values += list(sample.values)

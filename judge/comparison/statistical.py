@@ -1,64 +1,124 @@
-"""Two runs by statistics: regressed, improved, not worse, or what the data cannot tell.
+"""Two runs as the statistics compare them, and everything exploratory that moved between them.
 
-The documents' rules stay as they are (`assizes.judge.comparison.rules`); this verdict stands beside them.
+`StatisticalComparison` collects the metrics of both runs one by one: it keeps the metrics that gate,
+and of all others only how they changed. What moved most among metrics, slices of the cases and
+failure codes is exploratory: nothing is decided by it, and the p-values of everything looked at are
+corrected together after Benjamini and Hochberg.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from math import isfinite, sqrt
-from typing import TYPE_CHECKING, Final
+from math import sqrt
+from typing import Final, Literal, NamedTuple
 
 import polars as pl
+from pydantic import BaseModel, ConfigDict, Field
 
-from assizes.judge.comparison.comparability import Mismatch
-from assizes.judge.comparison.contrasts import FILLINGS, Contrast, Pairing, contrast
-from assizes.judge.comparison.counted_metrics import CountedMetric
-from assizes.judge.comparison.exploratory import (
-    MeasuredChange,
-    code_changes,
-    counted_change,
-    metric_change,
-    ranked_changes,
-    slice_changes,
-)
-from assizes.judge.comparison.labels import case_labels, fields_of
+from assizes.judge.comparison.contrasts import Pairing, differences, in_points, side_samples
 from assizes.judge.comparison.measures import (
     PASS_RATE,
     SCORE,
     CaseMeasure,
     CaseTable,
+    case_labels,
     case_table,
+    fields_of,
+    label_slices,
     metric_measure,
     pass_measure,
     score_measure,
 )
-from assizes.judge.comparison.paired_metrics import PairedMetric
-from assizes.judge.comparison.statistical_verdict import (
-    LABELS,
-    Exploratory,
-    MetricVerdict,
-    Mix,
-    StatisticalVerdict,
-    verdict_line,
+from assizes.judge.comparison.metrics import (
+    CountedMetric,
+    MetricAggregate,
+    Names,
+    PairedMetric,
+    Scores,
+    align_cases,
+    counted_aggregate,
+    counted_metrics,
+    counted_moves,
+    metric_aggregate,
+    paired_metrics,
 )
+from assizes.judge.comparison.rules import PairedCases
+from assizes.judge.comparison.runs import RunData, RunPair
 from assizes.judge.config.run import ComparisonConfig
-from assizes.judge.statistics.clusters import MIN_CLUSTERS
-from assizes.judge.statistics.effects import Effect, Word, combined_word, decide
+from assizes.judge.statistics.clusters import MIN_CLUSTERS, Sample
+from assizes.judge.statistics.effects import Effect
 from assizes.judge.statistics.exact import rounded_value
-from assizes.judge.statistics.multiplicity import holm
-from assizes.judge.statistics.power import minimum_detectable
+from assizes.judge.statistics.multiplicity import benjamini_hochberg
+from assizes.judge.statistics.paired import plain_effect
+from assizes.judge.statistics.unpaired import unpaired_effect
+from assizes.judge.verdicts.executions import collect_rows
 
-if TYPE_CHECKING:
-    from assizes.judge.comparison.compare import RunData
+MAX_KEPT: Final = 200
+"""The most exploratory changes that are stored: those with the smallest q-values."""
 
-_INCONCLUSIVE: Final[Word] = "inconclusive"
+MAX_CODES: Final = 20
+"""The most failure codes that are looked at: the most frequent ones."""
+
+CASES_OF_A_CODE: Final = 5
+"""A failure code that occurs on fewer cases of both runs together is left out."""
+
+Kind = Literal["metric", "slice", "failure_code"]
+Sides = tuple[CaseMeasure, CaseMeasure]
+"""A measure of the baseline and of the candidate."""
+
+Tables = tuple[pl.DataFrame, pl.DataFrame]
+"""The case tables of the baseline and of the candidate."""
+
+
+class Exploratory(BaseModel):
+    """The change of a metric, of a slice or of a failure code; nothing is decided by it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Kind
+    name: str
+    measure: str
+    baseline: float
+    candidate: float
+    delta: float
+    low: float | None
+    high: float | None
+    p_value: float
+    q_value: float = Field(description="Benjamini-Hochberg, over everything exploratory")
+    cases: int
+    clusters: int
+    moved: bool = Field(description="q_value is at most alpha")
+
+
+class MeasuredChange(NamedTuple):
+    """The change of one measure, in points, before the p-values are corrected.
+
+    Attributes:
+        kind: what was looked at.
+        name: the name of the metric or code, or `field=value` of a slice.
+        measure: the name of the measure.
+        means: of the baseline and of the candidate.
+        effect: the change.
+    """
+
+    kind: Kind
+    name: str
+    measure: str
+    means: tuple[float, float]
+    effect: Effect
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
-    """One run as the statistics look at it."""
+    """One run as the statistics look at it.
+
+    Attributes:
+        table: the case table.
+        measures: the gating metrics by their published names.
+        scores: rows of table `scores`.
+        inconclusive: whether the outcome of the run itself is inconclusive.
+    """
 
     table: CaseTable
     measures: dict[str, CaseMeasure]
@@ -67,17 +127,19 @@ class ComparedRun:
 
     @classmethod
     def of(cls, run: RunData) -> ComparedRun:
-        """The tables of a run, one row a case."""
+        """Build the case table of a run; its measures are empty at first."""
         return cls(
             table=case_table(run.cases),
             measures={},
             scores=run.scores,
-            inconclusive=run.summary is not None and run.summary.outcome == _INCONCLUSIVE,
+            inconclusive=run.summary is not None and run.summary.outcome == "inconclusive",
         )
 
     def measure(self, name: str) -> CaseMeasure | None:
-        """A measure by its name: two are worked out of the cases whenever they are asked for, since
-        of a million cases each takes 40 MB; gating metrics are kept.
+        """The measure of this name; `None` where the run has none.
+
+        Pass rate and score are computed from the cases at each call, because each takes 40 MB for a
+        million cases.
         """
         if name == PASS_RATE:
             return pass_measure(self.table.cases)
@@ -86,19 +148,27 @@ class ComparedRun:
 
 @dataclass(frozen=True, slots=True)
 class StatisticalComparison:
-    """Both sides and how their cases are held against each other."""
+    """Two runs and their metrics for the statistical verdict.
+
+    Attributes:
+        before: the baseline.
+        after: the candidate.
+        pairing: how the cases of the two runs belong together.
+        limits: the settings of [comparison].
+        changes: the changes of the metrics that do not gate, in the order in which they were added.
+    """
 
     before: ComparedRun
     after: ComparedRun
     pairing: Pairing
     limits: ComparisonConfig
-    looks: list[MeasuredChange] = field(default_factory=list)
+    changes: list[MeasuredChange] = field(default_factory=list)
 
     @classmethod
     def of(
         cls, baseline: RunData, candidate: RunData, limits: ComparisonConfig
     ) -> StatisticalComparison:
-        """Two runs without their metrics: those are added one by one."""
+        """Pair two runs without their metrics, which are added one by one."""
         before, after = ComparedRun.of(baseline), ComparedRun.of(candidate)
         tables = (before.table.cases, after.table.cases)
         labels = None
@@ -107,7 +177,7 @@ class StatisticalComparison:
         return cls(before, after, Pairing.of(*tables, labels), limits)
 
     def add(self, metric: PairedMetric) -> None:
-        """Take a metric in: a gating one is kept, of any other what it came to."""
+        """Add a metric: keep its measures where it gates, else only its change."""
         gating = metric.name in self.limits.gating
         before = metric_measure(metric.name, metric.before, whole=gating)
         after = metric_measure(metric.name, metric.after, whole=gating)
@@ -116,11 +186,15 @@ class StatisticalComparison:
                 if measure is not None:
                     side.measures.setdefault(metric.name, measure)
         elif before is not None and after is not None:
-            self._note(metric_change((before, after), self.pairing, self.limits.alpha))
+            self._note(
+                _measured_change(
+                    "metric", metric.name, (before, after), self.pairing, self.limits.alpha
+                )
+            )
 
     def add_counted(self, metric: CountedMetric) -> None:
-        """Take in a metric that does not gate, by how often its values occur."""
-        self._note(counted_change(metric, self.limits.alpha))
+        """Add the change of a metric whose values are counted, and which does not gate."""
+        self._note(_counted_change(metric, self.limits.alpha))
 
     @property
     def is_unclustered(self) -> bool:
@@ -128,221 +202,196 @@ class StatisticalComparison:
         return all(bool((table["cluster"] == table["case_id"]).all()) for table in self.tables)
 
     @property
-    def tables(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+    def tables(self) -> Tables:
         """The case tables of both runs."""
         return self.before.table.cases, self.after.table.cases
 
     @property
     def repeat_sd(self) -> float | None:
-        """Standard deviation of a case's score over its repetitions; null when none was repeated."""
+        """Standard deviation of a case's score over its repetitions; `None` when none was repeated."""
         tables = (self.before.table, self.after.table)
         degrees = sum(table.degrees for table in tables)
         return sqrt(sum(table.squares for table in tables) / degrees) if degrees else None
 
-    def _note(self, look: MeasuredChange | None) -> None:
-        if look is not None:
-            self.looks.append(look)
+    def _note(self, change: MeasuredChange | None) -> None:
+        if change is not None:
+            self.changes.append(change)
 
 
-def statistical_verdict(
-    comparison: StatisticalComparison, differing: Sequence[Mismatch] = ()
-) -> StatisticalVerdict:
-    """The verdict on two runs.
+def compared_metrics(
+    runs: RunPair, names: Names, cases: PairedCases, statistics: StatisticalComparison | None
+) -> list[MetricAggregate]:
+    """The averages of every metric, sorted by name; each metric is added to `statistics` as well.
 
-    Args:
-        comparison: the runs.
-        differing: what was not alike; where the judge was another one the agent is not blamed.
+    Metrics are counted where counts are enough, else joined case by case.
     """
-    limits = comparison.limits
-    contrasts, absent = _contrasts(comparison)
-    metrics = _metric_verdicts(contrasts, limits)
-    doubts = list(_doubts(comparison, differing))
-    critical = () if doubts else critical_flips(*comparison.tables, limits.critical_cases)
-    notes = [*absent, *_too_few(comparison)]
-    words = [metric.verdict for metric in metrics] + [_INCONCLUSIVE for _ in notes]
-    word = _INCONCLUSIVE if doubts else "regressed" if critical else worst_of(words)
-    return StatisticalVerdict(
-        verdict=word,
-        reasons=(*doubts, *notes, *_reasons(word, metrics, critical)),
-        margin=limits.margin,
-        alpha=limits.alpha,
-        metrics=metrics,
-        exploratory=_exploratory(comparison),
-        mix=tuple(_mixes(contrasts, limits)),
-        critical_flips=critical,
+    aggregates: list[MetricAggregate | None] = []
+    counted = _countable_metrics(runs, names, cases, statistics)
+    for metric in counted:
+        aggregates.append(counted_aggregate(metric))
+        if statistics is not None:
+            statistics.add_counted(metric)
+    done = {metric.name for metric in counted}
+    left = {key: name for key, name in names.items() if name not in done}
+    for pair in paired_metrics(runs.scores, left, repeated=cases.repeated):
+        aggregates.append(metric_aggregate(pair, cases))
+        if statistics is not None:
+            statistics.add(pair)
+    return sorted(
+        (aggregate for aggregate in aggregates if aggregate is not None),
+        key=lambda aggregate: aggregate.metric,
     )
 
 
-def _contrasts(comparison: StatisticalComparison) -> tuple[list[Contrast], list[str]]:
-    """The gating measures, and why one of them could not be compared."""
-    contrasts, absent = [], []
-    for name in dict.fromkeys(comparison.limits.gating):
-        sides = [side.measure(name) for side in (comparison.before, comparison.after)]
-        if name == SCORE and all(side is not None and side.cases.is_empty() for side in sides):
-            continue  # judges that say yes or no give no score
-        before, after = sides
-        measure_contrast = None
-        if before is not None and after is not None:
-            measure_contrast = contrast(before, after, comparison.pairing, comparison.limits.alpha)
-        if measure_contrast is None or measure_contrast.effects["point"] is None:
-            absent.append(f"{LABELS.get(name, name)}: no case has it in both runs")
-        else:
-            contrasts.append(measure_contrast)
-    return contrasts, absent
+def _countable_metrics(
+    runs: RunPair, names: Names, cases: PairedCases, statistics: StatisticalComparison | None
+) -> list[CountedMetric]:
+    """The metrics for which counts are enough: none gates, and no case is repeated or clustered."""
+    plain = not cases.repeated and cases.keys is None
+    if not plain or (statistics is not None and not statistics.is_unclustered):
+        return []
+    gating = () if statistics is None else statistics.limits.gating
+    wanted = {key: name for key, name in names.items() if name not in gating}
+    return counted_metrics(runs.scores, wanted, sliceable=runs.is_sliceable) or []
 
 
-def _metric_verdicts(
-    contrasts: Sequence[Contrast], limits: ComparisonConfig
-) -> tuple[MetricVerdict, ...]:
-    """Each filling of what is missing is decided on its own, then the three are held together."""
-    words: list[list[Word]] = [[] for _ in contrasts]
-    adjusted: dict[str, list[float]] = {}
-    for filling in FILLINGS:
-        effects = [_effect(measure_contrast, filling) for measure_contrast in contrasts]
-        adjusted[filling] = _adjusted_p_values(effects)
-        for place, (effect, p_value) in enumerate(zip(effects, adjusted[filling], strict=True)):
-            words[place].append(decide(effect, p_value, limits.margin, limits.alpha))
-    return tuple(
-        _metric_verdict(measure_contrast, combined_word(*three), p_value, limits)
-        for measure_contrast, three, p_value in zip(
-            contrasts, words, adjusted["point"], strict=True
+def exploratory_changes(comparison: StatisticalComparison) -> tuple[Exploratory, ...]:
+    """Everything that moved and does not gate, with corrected p-values, the surest change first."""
+    tables, pairing = comparison.tables, comparison.pairing
+    limits = comparison.limits
+    fields = fields_of(tables[0]) if limits.slices is None else limits.slices
+    scores = (comparison.before.scores, comparison.after.scores)
+    changes = [
+        *comparison.changes,
+        *_slice_changes(tables, fields, pairing, limits.alpha),
+        *_code_changes(scores, tables, pairing, limits.alpha),
+    ]
+    return _ranked_changes(changes, limits.alpha)
+
+
+def _counted_change(metric: CountedMetric, alpha: float) -> MeasuredChange | None:
+    moves = counted_moves(metric)
+    if moves is None or moves.moved.clusters < MIN_CLUSTERS:
+        return None
+    effect = plain_effect(moves.moved, 1 - alpha, share=moves.share)
+    shown = in_points(effect) if moves.share else effect
+    return MeasuredChange("metric", metric.name, metric.name, moves.means, shown)
+
+
+def _slice_changes(
+    tables: Tables, fields: Sequence[str], pairing: Pairing, alpha: float
+) -> Iterator[MeasuredChange]:
+    """Pass rate and score over the cases with one value of a field or tag.
+
+    A paired case has the value of the baseline's case. Slices by tool overlap: a case is in the
+    slice of every tool that it called.
+    """
+    if not fields:
+        return
+    before, after = tables
+    measures: tuple[Sides, ...] = (
+        (pass_measure(before), pass_measure(after)),
+        (score_measure(before), score_measure(after)),
+    )
+    for field_name in fields:
+        for value, ids in label_slices(tables, field_name, paired=pairing.is_paired):
+            for sides in measures:
+                cut = [
+                    measure.cases.join(at, on="case_id", how="semi")
+                    for measure, at in zip(sides, ids, strict=True)
+                ]
+                part = (sides[0]._replace(cases=cut[0]), sides[1]._replace(cases=cut[1]))
+                name = f"{field_name}={value}"
+                if change := _measured_change("slice", name, part, pairing, alpha):
+                    yield change
+
+
+def _code_changes(
+    scores: Scores, tables: Tables, pairing: Pairing, alpha: float
+) -> Iterator[MeasuredChange]:
+    """The share of cases that have a failure code, for each frequent code; more is worse."""
+    code_cases = [_codes(side) for side in scores]
+    counted = pl.concat(code_cases).group_by("failure_code").agg(cases=pl.len())
+    often = counted.filter(pl.col("cases") >= CASES_OF_A_CODE)
+    ranked = often.sort("cases", "failure_code", descending=[True, False])
+    for code in ranked["failure_code"][:MAX_CODES]:
+        sides = [_share_with(code, *pair) for pair in zip(code_cases, tables, strict=True)]
+        if change := _measured_change("failure_code", code, (sides[0], sides[1]), pairing, alpha):
+            yield change
+
+
+def _codes(scores: pl.LazyFrame) -> pl.DataFrame:
+    coded = scores.filter(pl.col("part") == "").drop_nulls("failure_code")
+    return collect_rows(coded.select("failure_code", pl.col("case_id").hash()).unique())
+
+
+def _share_with(code: str, code_cases: pl.DataFrame, table: pl.DataFrame) -> CaseMeasure:
+    ids = code_cases.filter(pl.col("failure_code") == code)["case_id"]
+    has = pl.col("case_id").is_in(ids.implode()).cast(pl.Float64) * 100
+    return CaseMeasure("share of cases", share=True, cases=table.select("case_id", point=has))
+
+
+def _measured_change(
+    kind: Kind, name: str, sides: Sides, pairing: Pairing, alpha: float
+) -> MeasuredChange | None:
+    """The change of a measure; `None` where a run has fewer than `MIN_CLUSTERS` clusters."""
+    share = sides[0].share
+    if pairing.is_paired:
+        moved = differences(*sides, pairing)
+        if moved.clusters < MIN_CLUSTERS:
+            return None
+        shares = Sample(moved.values / 100, moved.codes) if share else moved
+        effect = plain_effect(shares, 1 - alpha, share=share)
+    else:
+        samples = side_samples(sides, pairing, "point")
+        if min(sample.clusters for sample in samples) < MIN_CLUSTERS:
+            return None
+        effect = unpaired_effect(*samples, 1 - alpha, share=share)
+    return MeasuredChange(
+        kind, name, sides[0].name, _means(sides, pairing), in_points(effect) if share else effect
+    )
+
+
+def _means(sides: Sides, pairing: Pairing) -> tuple[float, float]:
+    before, after = (side.cases.select("case_id", "point").drop_nulls() for side in sides)
+    if pairing.is_paired:
+        both = align_cases(before, after)
+        return float(both["point"].to_numpy().mean()), float(both["point_after"].to_numpy().mean())
+    return float(before["point"].to_numpy().mean()), float(after["point"].to_numpy().mean())
+
+
+def _ranked_changes(changes: Sequence[MeasuredChange], alpha: float) -> tuple[Exploratory, ...]:
+    """The changes with corrected p-values: the surest first, and of equally sure ones the largest."""
+    corrected = benjamini_hochberg([change.effect.p_value for change in changes])
+    results = [
+        _exploratory_row(change, q, alpha) for change, q in zip(changes, corrected, strict=True)
+    ]
+    results.sort(
+        key=lambda result: (
+            result.q_value,
+            -abs(result.delta),
+            result.kind,
+            result.name,
+            result.measure,
         )
     )
+    return tuple(results[:MAX_KEPT])
 
 
-def _adjusted_p_values(effects: Sequence[Effect]) -> list[float]:
-    """Holm's p-values, one-sided: of a drop among the drops, of a rise among the rises.
-
-    The chance of any false regression over all measures is held at alpha, and so is that of any
-    false improvement.
-    """
-    halves = [effect.p_value / 2 for effect in effects]
-    fell = [effect.delta < 0 for effect in effects]
-    drops = holm([p if down else 1 - p for p, down in zip(halves, fell, strict=True)])
-    rises = holm([1 - p if down else p for p, down in zip(halves, fell, strict=True)])
-    return [drop if down else rise for drop, rise, down in zip(drops, rises, fell, strict=True)]
-
-
-def _effect(measure_contrast: Contrast, filling: str) -> Effect:
-    effect = measure_contrast.effects[filling] or measure_contrast.effects["point"]
-    assert effect is not None
-    return effect
-
-
-def _metric_verdict(
-    measure_contrast: Contrast, word: Word, p_adjusted: float, limits: ComparisonConfig
-) -> MetricVerdict:
-    effect = _effect(measure_contrast, "point")
-    verdict = MetricVerdict(
-        measure=measure_contrast.measure.name,
-        verdict=word,
-        baseline=rounded_value(measure_contrast.means[0]),
-        candidate=rounded_value(measure_contrast.means[1]),
+def _exploratory_row(change: MeasuredChange, q_value: float, alpha: float) -> Exploratory:
+    effect = change.effect
+    return Exploratory(
+        kind=change.kind,
+        name=change.name,
+        measure=change.measure,
+        baseline=rounded_value(change.means[0]),
+        candidate=rounded_value(change.means[1]),
         delta=rounded_value(effect.delta),
-        low=_finite(effect.span.low),
-        high=_finite(effect.span.high),
-        worst=rounded_value(_effect(measure_contrast, "worst").delta),
-        best=rounded_value(_effect(measure_contrast, "best").delta),
+        low=rounded_value(effect.span.low),
+        high=rounded_value(effect.span.high),
         p_value=rounded_value(effect.p_value),
-        p_adjusted=rounded_value(p_adjusted),
-        method=effect.method,
-        paired=effect.method != "welch",
+        q_value=rounded_value(q_value),
         cases=effect.cases,
         clusters=effect.clusters,
-        baseline_coverage=rounded_value(measure_contrast.coverage[0]),
-        candidate_coverage=rounded_value(measure_contrast.coverage[1]),
-        mde=_finite(minimum_detectable(effect.error, limits.alpha)),
-        severe=word == "regressed" and effect.span.high < -limits.margin,
-        line="",
+        moved=q_value <= alpha,
     )
-    return verdict.model_copy(update={"line": verdict_line(verdict, limits.alpha)})
-
-
-def _finite(value: float) -> float | None:
-    return rounded_value(value) if isfinite(value) else None
-
-
-def critical_flips(
-    before: pl.DataFrame, after: pl.DataFrame, listed: Sequence[str]
-) -> tuple[str, ...]:
-    """The listed cases that most repetitions passed and now most fail; an error is no failure."""
-    if not listed:
-        return ()
-    ids = dict(zip(pl.Series(listed).hash(), listed, strict=True))
-    passed = pl.col("passes") * 2 > pl.col("runs")
-    failed = (pl.col("runs") - pl.col("passes") - pl.col("errors")) * 2 > pl.col("runs")
-    old = before.filter(pl.col("case_id").is_in(list(ids)) & passed)
-    turned = old.join(after.filter(failed), on="case_id", how="semi")["case_id"]
-    return tuple(sorted(ids[case_hash] for case_hash in turned))
-
-
-def _doubts(comparison: StatisticalComparison, differing: Sequence[Mismatch]) -> Iterator[str]:
-    """Why nothing can be said of the agent, whatever the numbers."""
-    if names := [mismatch.field for mismatch in differing if mismatch.of_judge]:
-        yield (
-            f"the runs were judged differently ({', '.join(names)}): "
-            "a change need not be the agent's"
-        )
-    for role, side in (("baseline", comparison.before), ("candidate", comparison.after)):
-        if side.inconclusive:
-            yield f"the {role} run is inconclusive by itself"
-
-
-def _too_few(comparison: StatisticalComparison) -> Iterator[str]:
-    fewest = min(
-        table.height if comparison.is_unclustered else table["cluster"].n_unique()
-        for table in comparison.tables
-    )
-    if fewest < MIN_CLUSTERS:
-        yield f"too few independent cases: {fewest}, and a verdict takes {MIN_CLUSTERS}"
-
-
-def worst_of(words: Sequence[Word]) -> Word:
-    """One word of all gating measures: any regression, then any doubt, then any improvement."""
-    if "regressed" in words:
-        return "regressed"
-    if not words or _INCONCLUSIVE in words:
-        return _INCONCLUSIVE
-    return "improved" if "improved" in words else "not_worse"
-
-
-def _reasons(
-    word: Word, metrics: Sequence[MetricVerdict], critical: Sequence[str]
-) -> tuple[str, ...]:
-    flips = [f"critical case {case_id} turned from pass to fail" for case_id in critical]
-    return (*flips, *(metric.line for metric in metrics if metric.verdict == word))
-
-
-def _exploratory(comparison: StatisticalComparison) -> tuple[Exploratory, ...]:
-    before, after, limits = comparison.before, comparison.after, comparison.limits
-    pairing, alpha = comparison.pairing, limits.alpha
-    chosen = fields_of(before.table.cases) if limits.slices is None else limits.slices
-    whole = (
-        [
-            (pass_measure(before.table.cases), pass_measure(after.table.cases)),
-            (score_measure(before.table.cases), score_measure(after.table.cases)),
-        ]
-        if chosen
-        else []
-    )
-    looks = [
-        *comparison.looks,
-        *slice_changes(whole, comparison.tables, chosen, pairing, alpha),
-        *code_changes((before.scores, after.scores), comparison.tables, pairing, alpha),
-    ]
-    return ranked_changes(looks, alpha)
-
-
-def _mixes(contrasts: Sequence[Contrast], limits: ComparisonConfig) -> list[Mix]:
-    return [
-        Mix(
-            measure=measure_contrast.measure.name,
-            by=limits.mix_by or "",
-            total=rounded_value(measure_contrast.mix.quality + measure_contrast.mix.mix),
-            quality=rounded_value(measure_contrast.mix.quality),
-            mix=rounded_value(measure_contrast.mix.mix),
-            strata=measure_contrast.strata,
-        )
-        for measure_contrast in contrasts
-        if measure_contrast.mix is not None
-    ]

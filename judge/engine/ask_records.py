@@ -1,4 +1,4 @@
-"""What one ask leaves in the `asks` table."""
+"""The record of one ask, as a row of table `asks`, and the result of a hearing."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ CostSource = Literal["free", "priced", "estimated", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class AskRecord:
-    """What one ask took; the fields are columns of the `asks` table.
+    """The record of one ask; the fields are columns of table `asks`.
 
-    A `cached` answer was paid for elsewhere: no attempts, no cost, tokens and latency as they were
-    then. What an interrupted sitting of the same run paid for is not cached: it is charged here.
-    A failure that was shared with the same ask in flight is not cached; it has no attempts,
-    no tokens and no cost of its own. Tokens and cost are null where any attempt's are not known;
-    a call that the provider turned away or that never reached it took none. `reply` is the raw text.
+    A `cached` answer was paid for elsewhere: it has no attempts and no cost, and its tokens and
+    latency are those of the original call. A reply that an interrupted execution of the same run
+    paid for does not count as cached: it is charged here. A failure that was shared with an
+    identical ask in flight is not cached; it has no attempts, no tokens and no cost.
 
-    `sample` numbers the repeats of a panel's model; `cost_source` is `priced`, `estimated` (tokens
-    were not metered), `unknown` (no price) or `free`; `waited_ms` is what limits and pauses took;
-    `flags` says what was done to get or read the reply; `trail` is JSON, one object a call, where
-    there was more than one or the last failed.
+    Tokens and cost are `None` where those of any attempt are not known; a call that the provider
+    turned away, or that never reached the provider, took none. `reply` is the raw text. `sample`
+    numbers the repeats of an ensemble's model. `cost_source` is `priced`, `estimated` (tokens were
+    not metered), `unknown` (no price) or `free`. `waited_ms` counts the waiting for limits and
+    pauses. `flags` names everything that was done to get or read the reply. `trail` is JSON with
+    one object for each call; it is there when there was more than one call or the last one failed.
     """
 
     judge: str
@@ -56,7 +57,7 @@ class AskRecord:
 
 @dataclass(frozen=True, slots=True)
 class HearingResult:
-    """A closed hearing: what the judge found and what its asks took."""
+    """The result of a hearing: the scores of the judge and the records of its asks."""
 
     judge: Judge
     scores: list[Score]
@@ -65,7 +66,7 @@ class HearingResult:
 
 @dataclass(frozen=True, slots=True)
 class AskKey:
-    """Where in a hearing an ask was put."""
+    """The place of an ask in a hearing: the round, and the index within the round."""
 
     judge: str
     round: int
@@ -73,13 +74,13 @@ class AskKey:
     sample: int = 0
 
     def claim_key(self, case: Case) -> str:
-        """The same in the whole run."""
+        """A text that identifies the ask in the whole run."""
         parts = [case.case_id, case.repetition, self.judge, self.round, self.index]
         return as_json([*parts, self.sample] if self.sample else parts)
 
 
 def ask_record(model: Model, answer: AskOutcome, prompt_hash: str, ask_key: AskKey) -> AskRecord:
-    """The row of an ask."""
+    """Build the record of an ask that was answered by `model`."""
     completion = answer.completion
     return AskRecord(
         judge=ask_key.judge,
@@ -100,7 +101,7 @@ def ask_record(model: Model, answer: AskOutcome, prompt_hash: str, ask_key: AskK
         sample=ask_key.sample,
         fingerprint=completion.fingerprint or None,
         cost_source=_cost_source(completion),
-        # Text rules are held to no limit, and runs of them are equal to the last byte.
+        # The offline judge has no limits, and its runs must be equal to the last byte.
         waited_ms=0.0 if model.provider == OFFLINE_PROVIDER else answer.waited_ms,
         flags=completion.flags,
         trail=answer.trail,

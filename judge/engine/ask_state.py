@@ -1,4 +1,4 @@
-"""One ask on its way to its answer: the calls made for it, its clock, and how it ended."""
+"""The state of one ask until it is answered: its calls, its deadline, and its outcome."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from assizes.judge.protocol import Ask, NoReply
 
 @dataclass(frozen=True, slots=True)
 class AskOutcome:
-    """How an ask ended.
+    """The outcome of an ask.
 
     Args:
-        reply: the reply that fits, or why there is none.
+        reply: the reply that fits, or the reason why there is none.
         completion: the text that counted, with the sums over all attempts.
-        attempts: model calls made for it.
-        settled: a reply that is worth keeping: asking once more would be of no use.
-        cached: it was paid for elsewhere.
-        waited_ms: what limits and pauses took.
-        trail: its calls as JSON; null where the first was good.
+        attempts: the number of model calls made for the ask.
+        is_cacheable: whether the reply may be cached, because another call would not improve it.
+        cached: whether the reply was paid for elsewhere.
+        waited_ms: milliseconds that the ask waited for limits and pauses.
+        trail: the calls as JSON; `None` where the first call was good.
     """
 
     reply: BaseModel | NoReply
@@ -41,18 +41,24 @@ class AskOutcome:
 
     @property
     def error(self) -> str | None:
-        """Code and reason where no reply came."""
+        """Code and reason of the failure; `None` where a reply came."""
         return (
             f"{self.reply.code}: {self.reply.reason}" if isinstance(self.reply, NoReply) else None
         )
 
 
 class AskState:
-    """An ask that is being put.
+    """An ask that is in progress.
 
-    `step` is how the next call is made, `open` whether there is to be one; `ended` is what kept the
-    ask from being put again where that is not the last call's failure. `place` is that of its first
-    permit, which it keeps.
+    Attributes:
+        deadline_s: seconds from the first call to the deadline.
+        deadline_at: the deadline on the event loop's clock; `None` before the first call.
+        place: the place of the ask's first permit, which the ask keeps; `None` before that.
+        attempts: the calls made so far.
+        next_call: how the next call is made.
+        is_open: whether there is to be another call.
+        end_error: the error that prevented another call; `None` where the failure of the last call
+            ends the ask.
     """
 
     def __init__(self, ask: Ask[Any], key: str, deadline_s: float) -> None:
@@ -69,19 +75,19 @@ class AskState:
 
     @property
     def remaining_s(self) -> float:
-        """Seconds to its deadline; the first call starts the clock."""
+        """Seconds until the deadline; the first call starts the clock."""
         if self.deadline_at is None:
             return self.deadline_s
         return self.deadline_at - asyncio.get_running_loop().time()
 
     def begin_call(self) -> float:
-        """A call begins; the milliseconds it had to wait."""
+        """Note that a call begins; return the milliseconds that the call had to wait."""
         if self.deadline_at is None:
             self.deadline_at = asyncio.get_running_loop().time() + self.deadline_s
         return (perf_counter() - self._since) * 1000
 
     def add_attempt(self, attempt: Attempt) -> None:
-        """Note a call, and decide what follows it."""
+        """Note a call that has ended, and decide what follows."""
         if self.next_call.cap > 1:
             attempt = replace(attempt, flags=(*attempt.flags, "longer"))
         self.attempts.append(attempt)
@@ -90,11 +96,11 @@ class AskState:
         self._since = perf_counter()
 
     def deadline_error(self) -> ModelError:
-        """What an ask fails of whose deadline cut a call or a wait."""
+        """The error of an ask whose deadline cut a call or a wait short."""
         return ModelError("deadline", f"no reply within {self.deadline_s:g} s of the first call")
 
     def outcome(self) -> AskOutcome:
-        """How it ended. A reply that fitted is never lost: the last of them counts."""
+        """The outcome of the ask: the last reply that fits, whatever failed after it."""
         calls = self.attempts
         counted = next((attempt for attempt in reversed(calls) if attempt.reply is not None), None)
         if counted is None or counted.reply is None:
@@ -103,14 +109,14 @@ class AskState:
             counted.reply,
             total_completion(counted, calls),
             len(calls),
-            # After a fault the doubts were never cleared up; a later run may still succeed in that.
+            # After a fault of the model the doubts are still open; a later run may clear them up.
             is_cacheable=self.end_error is None and not calls[-1].is_model_failure,
-            waited_ms=self._waited_ms(),
+            waited_ms=sum(attempt.waited_ms for attempt in calls),
             trail=trail(calls),
         )
 
     def _failed_outcome(self) -> AskOutcome:
-        """By its last failure, or by what kept it from being put again; with the last text."""
+        """The outcome without a reply: the failure, with the last text that any call returned."""
         calls = self.attempts
         texts = [
             attempt.failure.raw for attempt in calls if attempt.failure and attempt.failure.raw
@@ -121,7 +127,7 @@ class AskState:
             no_reply,
             replace(completion, text=no_reply.raw),
             len(calls),
-            waited_ms=self._waited_ms(),
+            waited_ms=sum(attempt.waited_ms for attempt in calls),
             trail=trail(calls),
         )
 
@@ -132,6 +138,3 @@ class AskState:
             return replace(last, code=EXHAUSTED.get(last.code, last.code))
         assert ended is not None, "an ask without a call has a reason"
         return NoReply(ended.code, ended.detail)
-
-    def _waited_ms(self) -> float:
-        return sum(attempt.waited_ms for attempt in self.attempts)

@@ -1,4 +1,8 @@
-"""Puts asks to one model: every call admitted, reserved, cut in time, and repeated if of use."""
+"""Puts asks to one model.
+
+Every call waits for the limits, is reserved in the budget, is cut at a timeout, and is repeated
+where another call may help.
+"""
 
 from __future__ import annotations
 
@@ -30,19 +34,19 @@ from assizes.judge.prompts.reply_request import worst_usd
 from assizes.judge.protocol import Ask
 
 FIRST_SHARE: Final = 0.25
-"""Share of its cap that a model's first answer is expected to take."""
+"""Share of the cap on tokens that is expected of a model's first answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallControls:
-    """What holds for every ask.
+    """The settings and services that are the same for every ask.
 
     Args:
-        limits: attempts, timeout, deadline.
+        limits: the number of attempts, the timeout of a call, the deadline of an ask.
         limiter: admits calls.
-        purse: who may still spend.
+        budget_gate: reserves the cost of calls.
         backoff: pauses between calls.
-        trip: when a provider is taken to be down.
+        breaker_policy: when a circuit breaker opens.
     """
 
     limits: LimitsConfig
@@ -53,7 +57,13 @@ class CallControls:
 
 
 class ModelCaller:
-    """Puts asks to one model. `calls` and `cost_usd` (known prices only) count what was spent."""
+    """Puts asks to one model.
+
+    Attributes:
+        calls: the number of calls made.
+        cost_usd: dollars that the calls cost; calls of unknown price are left out.
+        breaker: the circuit breaker of the model.
+    """
 
     def __init__(self, model: Model, controls: CallControls) -> None:
         self.calls = 0
@@ -68,15 +78,15 @@ class ModelCaller:
     async def answer(
         self, ask: Ask[Any], key: str, batch_reply: Completion | UnusableReply | None = None
     ) -> AskOutcome:
-        """The model's reply, or why there is none; in any case within the deadline.
+        """Get the model's reply, or the reason why there is none, within the deadline.
 
-        A call that failed for the provider's sake is made again; a reply that does not fit, or
-        leaves doubts, is asked for once more.
+        A call is retried after a fault of the provider; a reply that does not fit, or leaves
+        doubts, is asked for once more.
 
         Args:
             ask: the question.
-            key: what the ledger knows the ask by.
-            batch_reply: what a call made elsewhere came to; it takes the place of the first one.
+            key: the key of the ask in the ledger.
+            batch_reply: the reply of a call that was made in a batch; it counts as the first call.
         """
         ask_state = AskState(ask, key, self._controls.limits.deadline_s)
         if batch_reply is not None:
@@ -89,20 +99,20 @@ class ModelCaller:
         return ask_state.outcome()
 
     def stop(self, why: NotAsked) -> None:
-        """Make no more calls; asks that wait for one end at once, calls in flight are kept."""
+        """Make no more calls; asks that wait for a call end at once, calls in flight go on."""
         self._stop_reason = why
         for wait in self._waits:
             if not wait.expired():
                 wait.reschedule(0)
 
     def _retrying(self, ask_state: AskState) -> AsyncRetrying:
-        """Repeats a call while the inquiry is open and both attempts and time are left."""
+        """A retrier that repeats the call while the ask is open and attempts and time are left."""
         most, backoff = self._controls.limits.max_attempts, self._controls.backoff
 
         def pause_s(state: RetryCallState) -> float:
             if not ask_state.next_call.pauses:
                 return 0.0
-            # Half of what is left, so that there is time for the call itself.
+            # At most half of the time that is left, so that there is time for the call itself.
             return max(
                 ask_state.next_call.floor_s, min(backoff.pause_s(state), ask_state.remaining_s / 2)
             )
@@ -128,7 +138,7 @@ class ModelCaller:
         )
 
     async def _make_call(self, ask_state: AskState) -> bool:
-        """Make one call when it may be made; whether another one should follow.
+        """Wait until a call may be made, make it, and return whether another call should follow.
 
         Raises:
             ModelError: `NotAsked`, or `deadline` when no time was left to wait for a call.
@@ -143,10 +153,10 @@ class ModelCaller:
                         await self._make_reserved_call(ask_state, call, breaker_pass, permit)
                     )
                     return ask_state.is_open
-                permit.cancel()  # the breaker opened while this one waited for its slot
+                permit.cancel()  # the breaker opened while this call waited for its slot
 
     async def _ask_local_model(self, ask_state: AskState) -> bool:
-        """Ask a model that calls nobody: there is nothing to limit, to count or to wait for."""
+        """Ask a model that calls no provider: there is nothing to limit, to count or to wait for."""
         self._check_open()
         ask, step = ask_state.ask, ask_state.next_call
         completion = await self._model.complete(ask, complaint=step.complaint, cap=step.cap)
@@ -154,7 +164,7 @@ class ModelCaller:
         return ask_state.is_open
 
     def _planned_call(self, ask_state: AskState) -> tuple[PlannedCall, int]:
-        """What the ledger and the limits are told of the next call before it is made."""
+        """The next call for the ledger, and its estimated tokens for the limits."""
         model, step = self._model, ask_state.next_call
         sent, most = model.tokens(ask_state.ask, step.cap)
         if step.complaint is not None:
@@ -168,7 +178,7 @@ class ModelCaller:
     async def _hold_slot(
         self, ask_state: AskState, tokens: int
     ) -> AsyncIterator[tuple[BreakerPass, Permit]]:
-        """Hold a slot, once the breaker and the limits let the call through."""
+        """Wait for the breaker and for the limits, then hold a slot for the length of the block."""
         limiter, group = self._controls.limiter, _short_hash(ask_state.ask.prompt.system)
         async with AsyncExitStack() as stack:
             async with self._until_deadline(ask_state):
@@ -181,7 +191,12 @@ class ModelCaller:
 
     @asynccontextmanager
     async def _until_deadline(self, ask_state: AskState) -> AsyncIterator[None]:
-        """Wait no longer than to the ask's deadline, nor than until `stop`."""
+        """Bound the waiting inside the block: by the deadline of the ask, and by `stop`.
+
+        Raises:
+            NotAsked: when the run asks no more, or a shared limit is not available (`no_permit`).
+            ModelError: `deadline` when the deadline has passed.
+        """
         self._check_open()
         try:
             async with asyncio.timeout_at(ask_state.deadline_at) as wait:
@@ -206,7 +221,7 @@ class ModelCaller:
     async def _make_reserved_call(
         self, ask_state: AskState, call: PlannedCall, breaker_pass: BreakerPass, permit: Permit
     ) -> Attempt:
-        """Make a call whose worst case is set aside, and settle what it came to."""
+        """Reserve the worst cost of a call, make the call, and settle its actual cost."""
         ticket = await self._reserve_budget(ask_state, call, permit)
         self.calls += 1
         waited_ms = ask_state.begin_call()
@@ -216,7 +231,8 @@ class ModelCaller:
             spent = _attempt_spending(attempt)
         finally:
             self._controls.budget_gate.settle(ticket, spent)
-        permit.settle(_token_total(spent.input_tokens, spent.output_tokens))
+        known = spent.input_tokens is not None and spent.output_tokens is not None
+        permit.settle((spent.input_tokens or 0) + (spent.output_tokens or 0) if known else None)
         if failure is not None and failure.code == "rate_limited":
             permit.report_refusal(failure.retry_after_s)
         self._note(breaker_pass, failure)
@@ -225,13 +241,13 @@ class ModelCaller:
         return replace(attempt, waited_ms=waited_ms)
 
     def _note(self, breaker_pass: BreakerPass, failure: ModelError | None) -> None:
-        """Tell the breaker; once it opened for good nobody waits for limits any more."""
+        """Note the result of a call in the breaker; stop all waiting asks once it opened for good."""
         breaker_pass.note(failure)
         if self.breaker.given_up_reason is not None and self._stop_reason is None:
             self.stop(NotAsked("circuit_open", self.breaker.given_up_reason))
 
     async def _reserve_budget(self, ask_state: AskState, call: PlannedCall, permit: Permit) -> int:
-        """Set the worst case of a call aside, once there is enough left for it."""
+        """Reserve the worst cost of a call, as soon as the budget allows it; return the ticket."""
         budget_gate = self._controls.budget_gate
         ticket: int | None = None
         try:
@@ -245,7 +261,7 @@ class ModelCaller:
         return ticket
 
     async def _call_model(self, ask_state: AskState) -> tuple[Attempt, ModelError | None]:
-        """One model call, cut at the timeout or the deadline, and what it failed of."""
+        """Make one model call, cut at the timeout or the deadline; return it and its failure."""
         ask, step = ask_state.ask, ask_state.next_call
         limit_s = min(self._controls.limits.timeout_s, ask_state.remaining_s)
         started = perf_counter()
@@ -263,18 +279,18 @@ class ModelCaller:
 
 
 class _ReplyLengths:
-    """How long a model's answers are: the mean of what it gave so far, in tokens."""
+    """The mean length of a model's answers so far, in tokens."""
 
     def __init__(self) -> None:
         self._mean = 0.0
         self._seen = 0
 
     def expected_tokens(self, most: int) -> int:
-        """Of the next answer, which has so many tokens at most."""
+        """The expected tokens of the next answer, which has at most `most` tokens."""
         return min(most, math.ceil(self._mean if self._seen else most * FIRST_SHARE))
 
     def note(self, tokens: int | None) -> None:
-        """An answer came; the last hundred or so decide."""
+        """Note the tokens of an answer; the last hundred answers or so decide the mean."""
         if tokens:
             self._seen = min(self._seen + 1, 100)
             self._mean += (tokens - self._mean) / self._seen
@@ -289,10 +305,6 @@ def _attempt_spending(attempt: Attempt) -> CallSpending:
         output_tokens=completion.output_tokens,
         latency_ms=completion.latency_ms,
     )
-
-
-def _token_total(sent_tokens: int | None, reply_tokens: int | None) -> int | None:
-    return None if sent_tokens is None or reply_tokens is None else sent_tokens + reply_tokens
 
 
 @lru_cache(maxsize=1024)

@@ -1,4 +1,4 @@
-"""The model calls of one ask: what each came to, and what all of them took."""
+"""The model calls of one ask: the result of each, and the sums over all of them."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ from assizes.judge.rows import as_json
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One model call.
+    """One model call that has ended.
 
     Args:
-        completion: what came; without text where nothing did.
-        reply: what was read in it, where that fits.
-        failure: why there is no reply.
-        complaint: what to say when the question is put again; null where that is of no use.
+        completion: the text and the usage of the call; the text is empty where nothing came.
+        reply: the reply that was read from the text, where it fits.
+        failure: the reason why there is no reply.
+        complaint: what to tell the model when the question is asked again; `None` where asking
+            again is of no use.
         status: the HTTP status of a failure, where there was one.
-        retry_after_s: how long the provider asks to be left alone.
-        waited_ms: from the call before, or from the ask, to this call: limits and backoff.
-        flags: what was done to read the reply.
+        retry_after_s: seconds that the provider asks to wait before the next call.
+        waited_ms: milliseconds of waiting before this call, for limits and pauses.
+        flags: names of everything that was done to read the reply.
     """
 
     completion: Completion
@@ -46,19 +47,19 @@ class Attempt:
 
     @property
     def code(self) -> str | None:
-        """Why it was not the last: a failure's code, or `doubts`; null for a good reply."""
+        """The code of the failure, or `doubts` for a reply with doubts; `None` for a good reply."""
         if self.failure is not None:
             return self.failure.code
         return "doubts" if self.complaint is not None else None
 
     @property
     def is_model_failure(self) -> bool:
-        """The model failed, not its reply."""
+        """Whether the call itself failed, as opposed to a reply that does not fit."""
         return self.failure is not None and self.complaint is None
 
 
 def read_completion(ask: Ask[Any], raw_reply: Completion | UnusableReply) -> Attempt:
-    """What an answer is worth to the ask."""
+    """Read a completion as the reply of an ask; the attempt holds the reply or the failure."""
     if isinstance(raw_reply, UnusableReply):
         completion = _readable(raw_reply.completion)
         failure = NoReply(raw_reply.code, raw_reply.detail, completion.text)
@@ -75,18 +76,21 @@ def read_completion(ask: Ask[Any], raw_reply: Completion | UnusableReply) -> Att
 
 
 def failed_attempt(error: ModelError, started: float) -> Attempt:
-    """No answer came to a call that was `started` then (`perf_counter`)."""
+    """The attempt of a call that got no answer; `started` is its start by `perf_counter`."""
     latency_ms = (perf_counter() - started) * 1000
     if error.code in UNCHARGED or isinstance(error, ProviderUnreachable):
         nothing = Completion("", "", 0, 0, 0.0, latency_ms)
-    else:  # what it cost is not known
+    else:  # the cost of the call is not known
         nothing = Completion(text="", answered_by="", latency_ms=latency_ms)
     failure = NoReply(error.code, error.detail)
     return Attempt(nothing, failure=failure, status=error.status, retry_after_s=error.retry_after_s)
 
 
 def total_completion(counted_attempt: Attempt, attempts: Sequence[Attempt]) -> Completion:
-    """The text that counted and how it was read and got, with the sums over all calls."""
+    """The completion that counts for an ask, with tokens, cost, latency and flags of all calls.
+
+    Tokens and cost are `None` where those of any call are not known.
+    """
     completions = [attempt.completion for attempt in attempts]
     names = (
         completion.answered_by
@@ -106,7 +110,7 @@ def total_completion(counted_attempt: Attempt, attempts: Sequence[Attempt]) -> C
 
 
 def trail(attempts: Sequence[Attempt]) -> str | None:
-    """The calls as JSON; null where the first was good."""
+    """The calls as JSON; `None` where there was no call, or where the first one was good."""
     if len(attempts) == 1 and attempts[0].code is None:
         return None
     return as_json([_step(attempt) for attempt in attempts]) if attempts else None
@@ -126,7 +130,10 @@ def _step(attempt: Attempt) -> dict[str, Any]:
 
 
 def _readable(completion: Completion) -> Completion:
-    """With a text that can be stored; one character over the cap still fails to parse."""
+    """The completion with a text that can be stored: without surrogates, and cut.
+
+    The cut leaves one character more than a reply may have, so that parsing still refuses it.
+    """
     return replace(completion, text=without_surrogates(completion.text)[: MAX_REPLY_CHARS + 1])
 
 

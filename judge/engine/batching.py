@@ -1,7 +1,8 @@
-"""Asks by the file: what a round of hearings lacks, put to a provider's batch endpoint at half price.
+"""Batches: asks that lack a reply are sent to a provider's batch endpoint, at half the price.
 
-A batch fills the reply cache; judging then goes on over the cache as ever. Hearings advance round by
-round: a `Gatherer` hears every case with the replies there are, and notes what each would ask next.
+The replies of a batch fill the reply cache; judging then reads them from the cache as usual.
+Hearings advance round by round: an `AskCollector` hears every case with the replies that exist, and
+notes the asks that each hearing would put next.
 """
 
 from __future__ import annotations
@@ -28,67 +29,68 @@ from assizes.judge.protocol import Ask, Judge, NoReply, Steps
 from assizes.judge.score import Metric, Score
 
 PaidReply = Completion | UnusableReply
-"""What a line of a batch brought that was paid for."""
+"""A reply from a line of a batch, which was paid for whether it can be used or not."""
 
 
 class Batches(Protocol):
     """The batch endpoint of one model's provider."""
 
     def body(self, ask: Ask[Any]) -> dict[str, Any]:
-        """The request that a live call would send."""
+        """The body of the request that a live call would send."""
 
     async def submit(self, lines: BinaryIO, tag: Mapping[str, str]) -> str:
-        """Hand a file of requests in; the batch's id. Never repeated by itself.
+        """Submit a file of requests and return the id of the batch; this is never retried.
 
         Raises:
-            ModelError: when the provider did not take it, or it is not known whether it did.
+            ModelError: when the provider did not accept the file, or it is not known whether it
+                did.
         """
 
     async def find(self, tag: Mapping[str, str]) -> str | None:
-        """The id of the batch that was handed in with this tag, if there is one.
+        """Look for a batch that was submitted with this tag and return its id; `None` for none.
 
         Raises:
-            ModelError: when the provider cannot be asked.
+            ModelError: when the provider cannot be reached.
         """
 
     async def status(self, batch_id: str) -> BatchStatus:
-        """Where it stands.
+        """Ask the provider for the status of a batch.
 
         Raises:
-            ModelError: when the provider cannot be asked or does not know it.
+            ModelError: when the provider cannot be reached or does not know the batch.
         """
 
     def results(self, batch_id: str) -> AsyncIterator[tuple[str, Completion | ModelError]]:
-        """What came of the asks of a batch that has ended, by key; some may be missing.
+        """Read the results of a batch that has ended, as (key of the ask, result); some may be missing.
 
         Raises:
-            ModelError: when the provider cannot be asked.
+            ModelError: when the provider cannot be reached.
         """
 
 
 class BatchAnswers(Protocol):
-    """What batches of this run were asked and have answered."""
+    """The asks that batches of this run held, and the replies that came."""
 
     def has_asked(self, key: str) -> bool:
         """Whether an ask was ever part of a batch of this run."""
 
     async def take(self, key: str) -> PaidReply | None:
-        """What came of it, if anything did and it was not made use of yet."""
+        """Take the reply of an ask; `None` where none came, or where it was taken before."""
 
     def leave(self, key: str, reply: PaidReply) -> None:
-        """Note what does not fit: it is the first attempt when the ask is put by itself."""
+        """Keep a reply that does not fit: it is the first attempt when the ask is put live."""
 
 
 AskCallback = Callable[[Model, Ask[Any], str], None]
-"""Told of each ask that is to be part of the next batch: its model, the ask, its key."""
+"""Called with the model, the ask and its key for each ask that belongs in the next batch."""
 
 
 class AskCollector(Engine):
-    """Hears cases without calling a model, and notes what they would ask next.
+    """Hears cases without calling a model, and notes the asks that they would put next.
 
-    A hearing goes as far as there are replies, in the cache or from the last batch. It stops at the
-    first round that lacks one: later questions depend on it. An ask that a batch could not answer
-    is not noted again; it is left to be put by itself.
+    A hearing goes on as long as there are replies, in the cache or from the last batch. It stops at
+    the first round that lacks a reply, because later questions depend on it. An ask that a batch
+    could not answer is not noted again; it will be put by a live call.
     """
 
     def __init__(
@@ -104,14 +106,14 @@ class AskCollector(Engine):
         self._note = note
 
     async def hear(self, judge: Judge, case: Case) -> HearingResult:
-        """One judge on one case, as far as it goes; what it found is of no use."""
+        """Hear a case as far as there are replies; the result is empty where one was missing."""
         try:
             return await super().hear(_PausingJudge(judge), case)
         except RepliesMissing:
             return HearingResult(judge=judge, scores=[], asks=[])
 
     async def _new_answer(self, slot: Any, ask: Ask[Any], key: str) -> AskOutcome:
-        """From the last batch, or not at all."""
+        """The answer from the last batch; otherwise note the ask for the next one."""
         if self._answers.has_asked(key):
             reply = await self._answers.take(key)
             if reply is not None:
@@ -123,7 +125,7 @@ class AskCollector(Engine):
     async def _take_batch_reply(
         self, model: Model, ask: Ask[Any], key: str, reply: PaidReply
     ) -> AskOutcome:
-        """A reply that fits is kept as if it had been asked for by itself; others are left."""
+        """Cache a reply that fits, as if a live call had got it; leave any other for a live call."""
         reply = _completed_reply(reply, model, ask)
         attempt = read_completion(ask, reply)
         cache = self._dependencies.cache
@@ -136,20 +138,20 @@ class AskCollector(Engine):
             self._answers.leave(key, reply)
             return _UNANSWERED
         await cache.store(key, CachedReply(reply, 1, self._dependencies.run_id))
-        if await cache.get(key) is None:  # a cache that cannot be written loses no paid reply
+        if await cache.get(key) is None:  # the cache cannot be written: keep the paid reply
             self._answers.leave(key, reply)
         return AskOutcome(attempt.reply, reply, 1, cached=True)
 
 
 class RepliesMissing(Exception):
-    """A hearing cannot go on until the asks that it lacks have been answered."""
+    """A hearing cannot go on until the asks that lack a reply have been answered."""
 
 
 _UNANSWERED: Final = AskOutcome(NoReply(NOT_CACHED, "to be asked in a batch"), Completion("", ""))
 
 
 class _PausingJudge:
-    """A judge that does not take missing replies for failures: it adjourns."""
+    """A judge that stops at a missing reply instead of taking it for a failure."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
@@ -157,11 +159,11 @@ class _PausingJudge:
         self.metrics: tuple[Metric, ...] = tuple(judge.metrics)
 
     def missing(self, case: Case) -> str | None:
-        """The judge's."""
+        """What the wrapped judge lacks in the case; `None` where it lacks nothing."""
         return self._judge.missing(case)
 
     def judge(self, case: Case) -> list[Score] | Steps[list[Score]]:
-        """The judge's, up to the first round that is not answered."""
+        """The steps of the wrapped judge up to the first round that is not answered."""
         result = self._judge.judge(case)
         return result if isinstance(result, list) else _until_unanswered(result)
 
@@ -180,28 +182,25 @@ def _until_unanswered(steps: Steps[list[Score]]) -> Steps[list[Score]]:
 
 
 def _completed_reply(reply: PaidReply, model: Model, ask: Ask[Any]) -> PaidReply:
-    """With what only the ask can tell: its reply id, and its tokens where none were metered."""
+    """Add what only the ask tells: the reply id, and an estimate of tokens where none were metered."""
+    completion = reply.completion if isinstance(reply, UnusableReply) else reply
+    completion = replace(completion, reply_id=ask.reply_id)
+    completion = with_estimates(completion, model.tokens(ask)[0], model.price, batch=True)
     if isinstance(reply, UnusableReply):
-        completion = _with_tokens(reply.completion, model, ask)
         return UnusableReply(reply.code, reply.detail, completion)
-    return _with_tokens(reply, model, ask)
-
-
-def _with_tokens(completion: Completion, model: Model, ask: Ask[Any]) -> Completion:
-    reply_completion = replace(completion, reply_id=ask.reply_id)
-    return with_estimates(reply_completion, model.tokens(ask)[0], model.price, batch=True)
+    return completion
 
 
 def model_mark(model: Model) -> str:
-    """What tells a model with its parameters from others: 12 hex digits."""
+    """12 hex digits that identify a model with its parameters."""
     return hashlib.sha256((model.cache_key or "").encode()).hexdigest()[:12]
 
 
 def batches_of(model: Model) -> Batches | None:
-    """The batch endpoint of a model; null for one that calls nobody.
+    """The batch endpoint of a model; `None` for a model that calls no provider.
 
     Raises:
-        ConfigurationError: when its provider has none that can be used.
+        ConfigurationError: when the provider has no batch endpoint that can be used.
     """
     if model.cache_key is None:
         return None

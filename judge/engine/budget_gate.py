@@ -1,4 +1,8 @@
-"""Who waits for money: a call that does not fit beside those in flight may fit after them."""
+"""The budget of the calls of one process.
+
+A call whose worst cost does not fit into the budget beside the calls in flight waits for these: it
+may fit once they have been settled.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +20,15 @@ from assizes.judge.errors import LedgerBusy, NotAsked
 T = TypeVar("T")
 
 MAX_BUSY_S: Final = 30.0
-"""How long a process waits for the transaction of another; one takes well under a millisecond."""
+"""Seconds that a process waits for another's transaction, which takes well under a millisecond."""
 
 
 class BudgetGate:
-    """A ledger for the calls of one process: near its limit they follow one another.
+    """Reserves calls in a ledger; near the limit of the budget, calls wait for one another.
 
-    A call in flight is counted at its worst case, which is several times what it will cost. Without
-    waiting, a run would stop with much of its budget unspent, the sooner the more calls it makes at
-    once.
+    A call in flight counts with its worst cost, which is several times its actual cost. Without
+    waiting, a run would stop with much of its budget unspent, and the more calls it makes at once,
+    the sooner it would stop.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -34,11 +38,14 @@ class BudgetGate:
         self._settled = asyncio.Event()
 
     async def reserve(self, call: PlannedCall) -> int:
-        """Set the worst case aside, after calls in flight have been settled where need be.
+        """Reserve the worst cost of a call, waiting for calls in flight where need be.
+
+        Returns:
+            The ticket with which to settle the call.
 
         Raises:
-            NotAsked: when it cannot be had whatever they come to.
-            LedgerBusy: when another process writes to the ledger without end.
+            NotAsked: when the call does not fit even after all calls in flight have been settled.
+            LedgerBusy: when other processes keep the ledger busy for `MAX_BUSY_S`.
         """
         async with self._lock:
             while True:
@@ -63,16 +70,16 @@ class BudgetGate:
             return True
 
     def settle(self, ticket: int, spent: CallSpending) -> None:
-        """Put what it came to in the place of the worst case, and let the next one try."""
+        """Replace the worst cost of a call by what it spent, and let a waiting call try again."""
         try:
             self._ledger.settle(ticket, spent)
-        finally:  # who waits for it must not wait for ever
+        finally:  # a waiting call must not wait for ever
             self._open -= 1
             self._settled.set()
 
 
 async def _retry_while_busy(action: Callable[[], T]) -> T:
-    """Do it, once nobody else is in the way; meanwhile the event loop goes on."""
+    """Run the action, retrying while the ledger is busy; the event loop goes on meanwhile."""
     with suppress(LedgerBusy):
         return action()
 

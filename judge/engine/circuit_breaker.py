@@ -1,4 +1,4 @@
-"""A circuit breaker for one model: a provider that is down is asked seldom, then not at all."""
+"""A circuit breaker for one model: a provider that is down is called rarely, then not at all."""
 
 from __future__ import annotations
 
@@ -12,21 +12,24 @@ from assizes.judge.engine.faults import action_for
 from assizes.judge.errors import ModelError, NotAsked
 
 UNANSWERED_CODES: Final = frozenset({"unavailable", "timeout"})
-"""Codes of calls that a provider which works does not leave unanswered."""
+"""Codes of calls that the provider did not answer: a sign that it is down."""
 
 
 @dataclass(frozen=True, slots=True)
 class BreakerPolicy:
-    """When a breaker opens and for how long.
+    """When a circuit breaker opens, and for how long.
 
     Args:
-        refusals: calls in a row that failed of what all others will fail of: opens for good.
-        failures: calls in a row that the provider did not answer: opens for a cool-down.
-        cool_down_s: the first one; each probe that fails doubles it.
-        longest_s: no cool-down is longer.
-        probes: so many that fail in a row open the breaker for good.
-        refused_s: nothing but refusals for the rate (HTTP 429) for so long opens it for good; a
-            refusal that asks to be left alone for longer is one that all others will fail of.
+        refusals: the number of calls in a row with an error that all other calls will have too
+            (a wrong API key, for example), after which the breaker opens for good.
+        failures: the number of calls in a row without an answer of the provider, after which the
+            breaker opens for a cool-down.
+        cool_down_s: seconds of the first cool-down; each probe that fails doubles them.
+        longest_s: the most seconds of a cool-down.
+        probes: the number of failed probes in a row after which the breaker opens for good.
+        refused_s: seconds with nothing but rate limit refusals (HTTP 429) after which the breaker
+            opens for good. A refusal that asks to wait longer than that is an error that all other
+            calls will have too.
     """
 
     refusals: int = 3
@@ -38,14 +41,18 @@ class BreakerPolicy:
 
 
 class CircuitBreaker:
-    """Shared by all asks of one model. Rate limits trip it only where nothing is let through.
+    """The circuit breaker of one model, shared by all asks of the model.
 
-    Closed, it lets every call through. Open, it lets one probe through after each cool-down; any
-    call that is answered closes it. Open for good, it lets nothing through any more.
+    While closed, the breaker lets every call through. While open, it lets one probe through after
+    each cool-down, and any call that is answered closes it. Open for good, it lets no call through.
+    Rate limit refusals open the breaker only where no call at all is let through.
 
     Args:
-        trip: when it opens.
-        clock: seconds that only grow; by default those of the event loop.
+        policy: when the breaker opens.
+        clock: gives the time in seconds, monotonic; by default the clock of the event loop.
+
+    Attributes:
+        has_answered: whether the provider has ever answered, be it with a refusal of the content.
     """
 
     def __init__(self, policy: BreakerPolicy, clock: Callable[[], float] | None = None) -> None:
@@ -62,19 +69,20 @@ class CircuitBreaker:
 
     @property
     def given_up_reason(self) -> str | None:
-        """Why it is open for good; null while it is not."""
+        """The reason why the breaker is open for good; `None` while it is not."""
         return self._for_good
 
     @property
     def is_closed(self) -> bool:
-        """Whether calls go through."""
+        """Whether the breaker lets every call through."""
         return self._open_until is None and self._for_good is None
 
     async def wait_for_pass(self) -> BreakerPass:
         """Wait until a call may be made.
 
         Raises:
-            NotAsked: `circuit_open`, with what the last call failed of.
+            NotAsked: `circuit_open`, with the error of the last call, when the breaker is open for
+                good.
         """
         while True:
             if self._for_good is not None:
@@ -90,7 +98,12 @@ class CircuitBreaker:
                     await self._change.wait()
 
     def note(self, failure: ModelError | None, *, probe: bool) -> None:
-        """What became of a call; null: it was answered."""
+        """Note how a call ended.
+
+        Args:
+            failure: the error of the call; `None` when the call was answered.
+            probe: whether the call was a probe.
+        """
         code = failure.code if failure else None
         if failure and code in UNANSWERED_CODES:
             self._note_failure(failure, probe=probe)
@@ -112,21 +125,19 @@ class CircuitBreaker:
         self._close()
 
     def release(self) -> None:
-        """A probe was not made after all: someone else may."""
+        """Give back a probe that was not made, so that another call can be the probe."""
         self._probing = False
         self._wake_waiters()
 
     def _fails_all_calls(self, failure: ModelError) -> bool:
-        """Whether all other calls will fail of it."""
+        """Whether all other calls will fail with the same error."""
         if failure.code == "rate_limited":
             return (failure.retry_after_s or 0.0) > self._policy.refused_s
         return action_for(failure.code) == "abort"
 
     def _note_refusal(self, now: float) -> bool:
-        """A call was refused for its rate; whether nothing was let through for too long.
-
-        Where hardly anything is asked, refusals far apart say nothing of the time between them.
-        """
+        """Note a rate limit refusal; return whether no call was let through for too long."""
+        # Refusals that are far apart, because few calls are made, say nothing of the time between.
         if self._refused_since is None or now - self._refused_at > self._policy.refused_s / 2:
             self._refused_since = now
         self._refused_at = now
@@ -172,7 +183,13 @@ def _loop_s() -> float:
 
 
 class BreakerPass:
-    """Leave to make one call, used as a context: what came of the call is noted once, or not."""
+    """The permission to make one call, used as a context manager.
+
+    A probe whose result was not noted inside the context is given back to the breaker.
+
+    Attributes:
+        probe: whether the call is a probe.
+    """
 
     def __init__(self, breaker: CircuitBreaker, *, probe: bool) -> None:
         self.probe = probe
@@ -181,11 +198,11 @@ class BreakerPass:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the call may still be made; the breaker may have opened meanwhile."""
+        """Whether the call may still be made: the breaker may have opened in the meantime."""
         return self.probe or self._breaker.is_closed
 
     def note(self, failure: ModelError | None) -> None:
-        """What became of the call; null: it was answered."""
+        """Note the error of the call; `None` when the call was answered."""
         self._noted = True
         self._breaker.note(failure, probe=self.probe)
 

@@ -1,4 +1,4 @@
-"""Who answers a judge when it is more than one model, once: panels, repeats, a senior model."""
+"""Ensembles of models: the models, repeats and senior model that answer one judge."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from assizes.judge.config.run import OFFLINE_MODEL, JudgeConfig
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """The models that all hear a case for one judge.
+    """The models that all answer one judge.
 
     Args:
-        models: one [judge] table each; a single one where only repeats or escalation are wanted.
-        repeats: how often each is asked the same.
-        senior: who judges anew what they are unsure of; null for nobody.
+        models: the [judge] settings of each model; a single one where only repeats or escalation
+            are wanted.
+        repeats: how many times each model is asked the same.
+        senior: the [judge] settings of the model that judges again where the others are unsure;
+            `None` for no such model.
     """
 
     models: tuple[JudgeConfig, ...]
@@ -25,24 +27,24 @@ class Ensemble:
 
     @property
     def is_plain(self) -> bool:
-        """One model, asked once: nothing to vote on."""
+        """Whether there is one model that is asked once, so that there is nothing to vote on."""
         return len(self.models) == 1 and self.repeats == 1 and self.senior is None
 
     @property
     def members(self) -> tuple[JudgeConfig, ...]:
-        """Everyone who may be asked, the senior model last."""
+        """All models that may be asked, the senior model last."""
         return self.models if self.senior is None else (*self.models, self.senior)
 
 
 def ensemble_for(
     config: JudgeConfig, model: str | None = None, temperature: float | None = None
 ) -> Ensemble:
-    """Who answers a judge: a model of its own, else the panel, else the run's model.
+    """The ensemble that answers a judge: its own model, else the panel, else the run's model.
 
     Args:
-        config: [judge].
-        model: the judge's own; with one it leaves the panel, and nobody judges anew.
-        temperature: the judge's own, for whoever answers it.
+        config: the settings of [judge].
+        model: the judge's own model; with one, neither the panel nor the senior model is asked.
+        temperature: the judge's own temperature, for every model that answers it.
     """
     if temperature is not None:
         config = config.model_copy(update={"temperature": temperature})
@@ -55,7 +57,10 @@ def ensemble_for(
 
 
 def with_model(config: JudgeConfig, model: str, **changes: Any) -> JudgeConfig:
-    """[judge] with another model; provider and endpoint stay, the offline judge has neither."""
+    """The settings of [judge] with another model.
+
+    Provider and endpoint stay as they are, but the offline judge has neither.
+    """
     update: Mapping[str, Any] = {"model": model, **changes}
     if model == OFFLINE_MODEL:
         update = {**update, "provider": None, "api_base": None}

@@ -1,4 +1,4 @@
-"""A jury hears a case: every model, every repeat, and a senior model where they are unsure."""
+"""Hears a case with an ensemble: every model, every repeat, and a senior model where they are unsure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Final
 
 from assizes.judge.case import Case
 from assizes.judge.engine.ask_records import AskRecord, HearingResult
@@ -20,16 +20,18 @@ from assizes.judge.engine.votes import (
 from assizes.judge.hearing import Hearing
 from assizes.judge.heuristic.answers import plain_reply
 from assizes.judge.models.model import Model
-from assizes.judge.protocol import Ask, Judge, NoReply, Question
+from assizes.judge.protocol import Ask, Judge, NoReply
 from assizes.judge.score import Score
 
+_NO_QUERIES: Final = NoReply("no_clerk", "plain rules look nothing up")
+
 HearOnce = Callable[[Model, int], Awaitable[HearingResult]]
-"""One hearing before a model; the number tells repeats apart."""
+"""Hears the case with one model; the number is that of the repeat, from 0 on."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnsembleModels:
-    """A jury whose models can be asked (see `assizes.judge.engine.ensemble.Jury`)."""
+    """The models of an ensemble, ready to be called; see `assizes.judge.engine.ensemble.Ensemble`."""
 
     models: tuple[Model, ...]
     repeats: int = 1
@@ -37,12 +39,12 @@ class EnsembleModels:
 
     @property
     def members(self) -> tuple[Model, ...]:
-        """Everyone who may be asked, the senior model last."""
+        """All models that may be asked, the senior model last."""
         return self.models if self.senior is None else (*self.models, self.senior)
 
 
 def members(own: Iterable[Model | EnsembleModels]) -> list[Model]:
-    """Every model among models and panels."""
+    """All models among single models and ensembles."""
     return [
         model
         for entry in own
@@ -53,14 +55,16 @@ def members(own: Iterable[Model | EnsembleModels]) -> list[Model]:
 async def hear_ensemble(
     ensemble: EnsembleModels, judge: Judge, case: Case, hear: HearOnce
 ) -> HearingResult:
-    """What a jury finds. All first hearings are held at once; a senior model hears the case alone
-    and only where they leave doubts, and its finding then stands for theirs.
+    """Hear a case with every model and every repeat at once, and reduce the votes to one result.
+
+    Where the votes leave doubts, the senior model hears the case alone, and its scores replace
+    those of the others.
     """
     slots = [(model, sample) for model in ensemble.models for sample in range(ensemble.repeats)]
     outcomes = await asyncio.gather(*(hear(*slot) for slot in slots), return_exceptions=True)
     hearing_results = []
     for outcome in outcomes:
-        # Raised only when all have ended: none of them is left running behind.
+        # Raised only when all hearings have ended, so that none is left running.
         if isinstance(outcome, BaseException):
             raise outcome
         hearing_results.append(outcome)
@@ -79,8 +83,10 @@ async def hear_ensemble(
 
 
 def plain_evidence(judge: Judge, case: Case) -> list[Score]:
-    """What the offline rules find, where the expected tool calls are known and a metric can be read
-    off them; else nothing.
+    """The scores of the offline rules, as evidence beside the votes.
+
+    There are none unless the expected tool calls of the case are known and the judge has a metric
+    that can be read off them.
     """
     if case.expected.tool_calls is None or EVIDENT.isdisjoint(
         metric.name for metric in judge.metrics
@@ -88,18 +94,17 @@ def plain_evidence(judge: Judge, case: Case) -> list[Score]:
         return []
     hearing = Hearing(judge, case)
     while hearing.asks:
-        hearing.answer([_rule_reply(question) for question in hearing.asks])
+        hearing.answer(
+            [
+                plain_reply(question)[1] if isinstance(question, Ask) else _NO_QUERIES
+                for question in hearing.asks
+            ]
+        )
     return hearing.scores
 
 
-def _rule_reply(question: Question) -> Any:
-    if not isinstance(question, Ask):
-        return NoReply("no_clerk", "plain rules look nothing up")
-    return plain_reply(question)[1]
-
-
 def _number_asks(asks: Sequence[AskRecord]) -> list[AskRecord]:
-    """The asks of a round counted on over all hearings: rows are told apart by it."""
+    """Number the asks of each round over all hearings, so that every row has a key of its own."""
     counted: Counter[int] = Counter()
     numbered = []
     for ask in asks:

@@ -1,4 +1,4 @@
-"""What to do about a model call that gave no usable reply: one table, read by one retry layer.
+"""The action for each error code of a model call: one table, which one retry layer reads.
 
 The codes are those of `ModelError`, of `NoReply` and of the columns `asks.error` and
 `scores.failure_code` (spec/reliability.md, matrix L).
@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 Action = Literal["retry", "repair", "give_up", "abort"]
-"""`retry`: the same call again, later. `repair`: ask again with what was wrong. `give_up`: this
-ask has failed. `abort`: so will all others; after a few in a row the run asks no more."""
+"""`retry`: make the same call again, later. `repair`: ask again and say what was wrong with the
+reply. `give_up`: this ask has failed. `abort`: all other asks will fail as well; after a few such
+errors in a row the run asks no more."""
 
 ACTIONS: Final[Mapping[str, Action]] = {
     "rate_limited": "retry",
@@ -34,30 +35,30 @@ ACTIONS: Final[Mapping[str, Action]] = {
 }
 
 RETRIED_ONCE: Final = frozenset({"empty", "truncated_output"})
-"""Worth one more call, not more: what the model did once for no reason, or for want of room."""
+"""Codes that are retried once only: the model gave an empty answer, or one that was cut off."""
 
 AT_ONCE: Final = frozenset({"truncated_output", "unsupported_parameter"})
-"""Retried without a pause: waiting would change nothing about them."""
+"""Codes that are retried without a pause, because waiting would not help."""
 
 LONGER_CAP: Final = 2
-"""Times the usual number of tokens that an answer may take after one that was cut off."""
+"""Factor on the cap of tokens for the call after an answer that was cut off."""
 
 EXHAUSTED: Final[Mapping[str, str]] = {
     "unavailable": "transient_exhausted",
     "timeout": "deadline",
     "unsupported_parameter": "bad_request",
 }
-"""What an ask is said to have failed of when calls that failed of the first were not repeated any
-more; a code that is not listed keeps its name."""
+"""The code of an ask whose last call failed with the code on the left and was not retried any more;
+a code that is not listed stays the same."""
 
 STOPS: Final = frozenset({"budget", "halted", "circuit_open", "no_permit", "closing"})
-"""Codes of asks that were never put because the run asks no more; what is left of it is not
-attempted, never failed."""
+"""Codes of asks that were never put because the run asks no more; cases that are left count as not
+attempted, not as failed."""
 
 OUTAGES: Final = frozenset(
     {"transient_exhausted", "deadline", "rate_limited", "quota", "authentication", "not_found"}
 )
-"""Codes of asks that a provider that never answers at all leaves behind."""
+"""Codes of asks that fail where a provider never answers at all."""
 
 UNCHARGED: Final = frozenset(
     {
@@ -73,10 +74,11 @@ UNCHARGED: Final = frozenset(
         "unsupported_parameter",
     }
 )
-"""Codes of calls that were turned away before a model worked on them: they cost nothing. Whether
-one that was late, broke off or was refused for its content is charged, only the provider knows."""
+"""Codes of calls that cost nothing, because they were turned away before a model worked on them.
+Whether a call is charged that was late, broke off or was refused for its content, only the provider
+knows."""
 
 
 def action_for(code: str) -> Action:
-    """What to do about a code; one that is not in the table is the ask's own fault."""
+    """The action for a code; `give_up` for a code that is not in the table."""
     return ACTIONS.get(code, "give_up")

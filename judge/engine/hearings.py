@@ -1,4 +1,4 @@
-"""Drives hearings: one slot pool, one reply cache and one ledger for all of them."""
+"""Runs hearings to their end, with one pool of slots, one reply cache and one ledger for all."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ from assizes.judge.prompts.reply import PARSER_VERSION, parse_reply
 from assizes.judge.protocol import NO_SQL_RUNNER, Ask, Judge, NoReply, Query, QueryResult, SqlRunner
 
 HEARINGS_PER_SLOT: Final = 2
-"""Hearings that are open for each call that may be in flight.
+"""Number of hearings that may be open for each call that may be in flight.
 
-A hearing waits unopened until then: its prompts take memory, and making those of a whole shard at
-once would hold up the replies that come meanwhile.
+All other hearings wait unopened: prompts take memory, and making the prompts of a whole shard at
+once would delay the handling of replies.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class EngineDependencies:
-    """What an engine works with besides models; each may be left out.
+    """Everything that an engine works with besides models; each part may be left out.
 
     Args:
-        run_id: whose asks these are; kept replies say which run paid for them.
-        cache: where paid replies are kept.
-        turns: whose turn it is to ask for a reply; null: everybody's.
-        ledger: what may be spent; by default anything.
+        run_id: the run that the asks belong to; cached replies name the run that paid for them.
+        cache: stores paid replies.
+        request_locks: keep processes from asking for the same reply at once; `None` for no locks.
+        ledger: bounds what may be spent; by default nothing is bounded.
         leases: limits shared with other processes.
-        clerk: looks things up for judges.
-        given: by cache key, what a call that was made elsewhere, and paid for there, came to: it
+        sql_runner: runs queries for judges.
+        batch_replies: by cache key, the reply of a call that was made and paid for in a batch; it
             is the first attempt of its ask.
         backoff: pauses between the calls of an ask.
-        trip: when a provider is taken to be down; null: as usual, but after no fewer calls than
-            can be in flight.
+        breaker_policy: when a circuit breaker opens; `None` for the default policy, except that the
+            breaker needs no fewer failures than calls can be in flight.
     """
 
     run_id: str = ""
@@ -65,7 +65,7 @@ class EngineDependencies:
     breaker_policy: BreakerPolicy | None = None
 
     def call_controls(self, limits: LimitsConfig, limiter: Limiter) -> CallControls:
-        """What holds for every ask of an engine."""
+        """The settings and services that are the same for every ask of an engine."""
         policy = self.breaker_policy or BreakerPolicy(
             failures=max(BreakerPolicy().failures, limits.max_in_flight)
         )
@@ -73,7 +73,7 @@ class EngineDependencies:
 
 
 class _ModelSlot:
-    """A model and who puts questions to it."""
+    """A model and the caller that puts asks to it."""
 
     def __init__(self, model: Model, controls: CallControls) -> None:
         self.model = model
@@ -84,9 +84,14 @@ class Engine:
     """Answers the asks of any number of hearings at once.
 
     Calls in flight never exceed `max_in_flight`, however many hearings run and however many models
-    answer; identical asks in flight are answered once; a reply that does not fit is asked for once
-    more. `models` names the judges that have a model or a panel of their own; `model` answers all
-    others.
+    answer. Identical asks in flight are answered by one call. A reply that does not fit is asked
+    for once more.
+
+    Args:
+        model: answers every judge that has no model of its own.
+        limits: bounds on calls.
+        dependencies: cache, ledger and other services.
+        models: by the name of a judge, its own model or ensemble of models.
     """
 
     def __init__(
@@ -111,25 +116,25 @@ class Engine:
 
     @property
     def calls(self) -> int:
-        """Model calls made so far, re-asks included."""
-        return sum(slot.caller.calls for slot in self._all_slots())
+        """The number of model calls made so far, retries included."""
+        return sum(slot.caller.calls for slot in self._slots.values())
 
     @property
     def cost_usd(self) -> float:
-        """What they cost, where the price is known."""
-        return math.fsum(slot.caller.cost_usd for slot in self._all_slots())
+        """Dollars that the calls cost so far; calls of unknown price are left out."""
+        return math.fsum(slot.caller.cost_usd for slot in self._slots.values())
 
     @property
     def silent_models(self) -> frozenset[str]:
         """Names of the models that were called and never answered, not even with a refusal."""
-        slots = [slot for slot in self._all_slots() if slot.caller.calls]
+        slots = [slot for slot in self._slots.values() if slot.caller.calls]
         answered = {slot.model.name for slot in slots if slot.caller.breaker.has_answered}
         return frozenset(slot.model.name for slot in slots) - answered
 
     async def hear(self, judge: Judge, case: Case) -> HearingResult:
-        """One judge on one case, to the end. The asks of a round are answered together.
+        """Hear one case before one judge, to the end; the asks of a round are answered together.
 
-        An exception that a judge or a model did not mean to raise passes through.
+        An exception other than a `ModelError`, raised by a judge or a model, passes through.
         """
         own = self._own_models.get(judge.name, self._model)
         async with self._hearings:
@@ -142,7 +147,7 @@ class Engine:
     async def _hear_with_model(
         self, judge: Judge, case: Case, model: Model, sample: int
     ) -> HearingResult:
-        """Before one model; repeats of a model are told apart by `sample`, each is answered anew."""
+        """Hear a case with one model; each `sample`, a repeat of the same asks, is answered anew."""
         slot = self._slot_of(model)
         hearing = Hearing(judge, case)
         records: list[AskRecord] = []
@@ -164,39 +169,39 @@ class Engine:
         return HearingResult(judge=judge, scores=hearing.scores, asks=records)
 
     async def _replies(self, slot: _ModelSlot, questions: list[_PlacedQuestion]) -> list[Any]:
-        """What all questions of a round came to."""
+        """The answers to all questions of a round, in their order."""
         replies = await asyncio.gather(
             *(self._reply(slot, question) for question in questions), return_exceptions=True
         )
         for reply in replies:
-            # Raised only when all have ended: no call is left running behind.
+            # Raised only when all questions have ended, so that no call is left running.
             if isinstance(reply, BaseException):
                 raise reply
         return replies
 
     def stop(self, code: str, why: str) -> None:
-        """Ask no model any more. Asks that wait for a call end at once, with a `NoReply` of this
-        code; calls in flight are waited for and kept.
+        """Ask no model any more.
+
+        Asks that wait for a call end at once with a `NoReply` of this code; calls in flight are
+        waited for, and their replies are used.
         """
-        for slot in self._all_slots():
+        for slot in list(self._slots.values()):
             slot.caller.stop(NotAsked(code, why))
 
     async def aclose(self) -> None:
-        """Ask nothing more, keep what was paid for, and give back the models' connections.
+        """Stop asking, wait until paid replies are cached, and close the models' connections.
 
-        In the event loop that used them. An ask still waiting ends with a `NoReply`.
+        This must run in the event loop that used the models. An ask that still waits ends with a
+        `NoReply`.
         """
         self.stop("closing", "the run is ending, no model is asked any more")
         if self._cache_writes:
             await asyncio.wait(self._cache_writes)
-        for slot in self._all_slots():
+        for slot in list(self._slots.values()):
             await slot.model.aclose()
 
-    def _all_slots(self) -> list[_ModelSlot]:
-        return list(self._slots.values())
-
     def _slot_of(self, model: Model) -> _ModelSlot:
-        """The one seat of a model, whoever asks it: calls of a model share what is known of it."""
+        """The slot of a model, one for all judges: its calls share the breaker and the statistics."""
         if id(model) not in self._slots:
             self._slots[id(model)] = _ModelSlot(model, self._controls)
         return self._slots[id(model)]
@@ -213,12 +218,12 @@ class Engine:
     async def _answer(
         self, slot: _ModelSlot, ask: Ask[Any], placed_question: _PlacedQuestion
     ) -> AskOutcome:
-        """From the same ask in flight, else from the cache, else from the model."""
+        """The answer from the same ask in flight, else from the cache, else from the model."""
         key = placed_question.key
         if key is None:
             return await slot.caller.answer(ask, placed_question.hash)
         while (flight := self._flights.get(key)) is not None:
-            # wait() neither raises what befell the other ask nor cancels it with this one.
+            # wait() neither raises the other ask's exception nor cancels that ask with this one.
             await asyncio.wait([flight])
             if not flight.cancelled():
                 return _shared_answer(flight.result())
@@ -251,7 +256,7 @@ class Engine:
         )
 
     async def _locked_answer(self, slot: _ModelSlot, ask: Ask[Any], key: str) -> AskOutcome:
-        """From the model, unless another process has asked in the meantime."""
+        """The answer from the model, unless another process has cached one in the meantime."""
         if self._dependencies.request_locks is None:
             return await self._new_answer(slot, ask, key)
         async with self._dependencies.request_locks.lock(key):
@@ -267,19 +272,21 @@ class Engine:
             cache_write = asyncio.create_task(cache.store(key, cached_reply))
             self._cache_writes.add(cache_write)
             cache_write.add_done_callback(self._cache_writes.discard)
-            # Whoever cancels the ask does not undo that its answer came and was paid for.
+            # The answer is paid for: the cancellation of the ask must not stop the write.
             await asyncio.shield(cache_write)
         return answer
 
     async def _charge_answer(
         self, placed_question: _PlacedQuestion, answer: AskOutcome, case: Case
     ) -> AskOutcome:
-        """An answer that was just called for is charged; one that was kept, and that this run paid
-        for, to the first ask that claims it, once.
+        """Charge an answer to this ask, or mark it as free.
+
+        A new answer is charged to its ask. A cached answer that this run paid for is charged once,
+        to the first ask that claims it.
         """
         if placed_question.key is None or isinstance(answer.reply, NoReply):
             return answer
-        # Claimed also where it was just called for: whoever reads it from the cache pays nothing.
+        # A new answer is claimed as well, so that asks that read it from the cache pay nothing.
         claim_key = placed_question.ask_key.claim_key(case)
         mine = answer.attempts > 0 and await self._controls.budget_gate.claims(
             placed_question.key, claim_key
@@ -288,7 +295,10 @@ class Engine:
 
 
 class _PlacedQuestion:
-    """A question where it is put: `hash` is its prompt's, `key` the cache's (null: not kept)."""
+    """A question and its place in a hearing.
+
+    `hash` is that of the prompt; `key` is the cache key, `None` where the reply is not cached.
+    """
 
     def __init__(self, question: Ask[Any] | Query, model: Model, ask_key: AskKey) -> None:
         self.question = question
@@ -300,7 +310,11 @@ class _PlacedQuestion:
 
 
 def reply_key(model: Model, prompt_hash: str, sample: int) -> str | None:
-    """What decides an answer, as 64 hex digits; null where the model's answers are not kept."""
+    """The cache key of a reply, 64 hex digits; `None` where replies of the model are not cached.
+
+    The key depends on everything that decides the reply: the model with its parameters, the prompt,
+    the version of the parser, and the sample.
+    """
     if model.cache_key is None:
         return None
     parts = [model.cache_key, prompt_hash, str(PARSER_VERSION)]
@@ -310,9 +324,9 @@ def reply_key(model: Model, prompt_hash: str, sample: int) -> str | None:
 
 
 def _shared_answer(answer: AskOutcome) -> AskOutcome:
-    """The same answer for an ask that did not have to be put.
+    """The answer of an identical ask in flight, for an ask that made no call of its own.
 
-    A reply keeps the tokens of the ask that was, and is called cached; a failure used none itself.
+    A reply keeps its tokens and counts as cached; a failure used no tokens of this ask.
     """
     if answer.error is None:
         return _free_answer(answer)
@@ -321,5 +335,5 @@ def _shared_answer(answer: AskOutcome) -> AskOutcome:
 
 
 def _free_answer(answer: AskOutcome) -> AskOutcome:
-    """Paid for elsewhere."""
+    """The same answer without cost, as cached: it was paid for elsewhere."""
     return AskOutcome(answer.reply, replace(answer.completion, cost_usd=0.0), cached=True)

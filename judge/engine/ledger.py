@@ -1,4 +1,4 @@
-"""Who may still spend: every model call is reserved before it is made and settled after."""
+"""The budget ledger: every model call is reserved before it is made, and settled afterwards."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class PlannedCall:
-    """One model call about to be made.
+    """A model call that is about to be made.
 
     Args:
-        key: the ask's cache key, or its prompt hash where replies are not cached.
-        model: the model as requested.
-        worst_usd: the most it can cost; null where no price is known.
+        key: the cache key of the ask, or the hash of its prompt where replies are not cached.
+        model: the name of the model as requested.
+        worst_usd: the most dollars that the call can cost; `None` where no price is known.
     """
 
     key: str
@@ -23,9 +23,15 @@ class PlannedCall:
 
 @dataclass(frozen=True, slots=True)
 class CallSpending:
-    """What a call came to. `code` is null where a reply came.
+    """What a call spent.
 
-    `cost_usd` null: it is not known; the ledger then counts the worst case, never 0.
+    Attributes:
+        code: the error code; `None` where a reply came.
+        cost_usd: dollars; `None` where the cost is not known: the ledger then counts the worst
+            cost, never 0.
+        input_tokens: `None` where not known.
+        output_tokens: `None` where not known.
+        latency_ms: duration of the call.
     """
 
     code: str | None
@@ -37,14 +43,16 @@ class CallSpending:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What a run or a day came to so far.
+    """What a run, or a day, has spent so far.
 
     Args:
-        calls: model calls, those in flight included.
-        usd: what they cost; at the worst case where that is not known, or not yet.
-        open_calls: reserved and never settled: in flight, or lost with their process.
-        open_usd: the worst case of those, a part of `usd`.
-        unpriced: settled calls whose cost and worst case are both unknown; `usd` leaves them out.
+        calls: the number of model calls, those in flight included.
+        usd: dollars that the calls cost; a call whose cost is not known yet, or will never be
+            known, counts with its worst cost.
+        open_calls: calls that were reserved and never settled: they are in flight, or were lost
+            with their process.
+        open_usd: the worst cost of the open calls, a part of `usd`.
+        unpriced: settled calls whose cost and worst cost are both unknown; `usd` leaves them out.
     """
 
     calls: int
@@ -55,52 +63,53 @@ class Account:
 
 
 class Ledger(Protocol):
-    """Counts calls and dollars over all that share it: runs, shards, processes of a machine."""
+    """Counts calls and dollars over all runs, shards and processes that share the ledger."""
 
     def reserve(self, call: PlannedCall, *, wait: bool = True) -> int:
-        """Set the worst case aside; the ticket settles it.
+        """Reserve the worst cost of a call, and return the ticket with which to settle the call.
 
         Raises:
             NotAsked: `budget` when the call could exceed what may be spent, `halted` when the
                 kill switch was pulled.
-            LedgerBusy: where another process is writing and `wait` is false.
+            LedgerBusy: when another process is writing and `wait` is false.
         """
 
     def settle(self, ticket: int, spent: CallSpending, key: str | None = None) -> None:
-        """Put what it came to in the place of the worst case; a ticket of another run, or of
-        another ask than `key`, is left alone.
+        """Replace the reserved worst cost by what the call spent.
+
+        Nothing happens for a ticket of another run, or of an ask other than `key`.
         """
 
     def cancel(self, ticket: int, key: str) -> None:
-        """Take back a reservation of a call that was never made: it counts no more."""
+        """Take back the reservation of a call that was never made."""
 
     def claims(self, key: str, place: str, *, wait: bool = True) -> bool:
-        """Whether the ask at `place` is the one of this run that a paid reply is charged to.
+        """Whether a paid reply is charged to the ask at `place` of this run.
 
-        The first to claim a key has it, for ever; so a reply that was paid for in an interrupted
-        sitting is charged once when the run goes on.
+        The first ask that claims a key keeps the claim for ever. A reply that was paid for before
+        the run was interrupted is therefore charged once when the run goes on.
 
         Raises:
-            LedgerBusy: where another process is writing and `wait` is false.
+            LedgerBusy: when another process is writing and `wait` is false.
         """
 
 
 class OpenLedger:
-    """Nothing is limited and nothing is kept: for models that cost nothing, and for direct calls."""
+    """A ledger without limits that stores nothing: for free models, and for calls without a run."""
 
     def __init__(self) -> None:
         self._claims: dict[str, str] = {}
 
     def reserve(self, call: PlannedCall, *, wait: bool = True) -> int:
-        """Always granted."""
+        """Grant every call; all tickets are 0."""
         return 0
 
     def settle(self, ticket: int, spent: CallSpending, key: str | None = None) -> None:
-        """Nothing is kept."""
+        """Do nothing: spending is not stored."""
 
     def cancel(self, ticket: int, key: str) -> None:
-        """Nothing is kept."""
+        """Do nothing: reservations are not stored."""
 
     def claims(self, key: str, place: str, *, wait: bool = True) -> bool:
-        """Whoever comes first."""
+        """Whether the ask at `place` was the first to claim the key."""
         return self._claims.setdefault(key, place) == place

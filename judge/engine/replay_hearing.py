@@ -1,4 +1,4 @@
-"""A hearing told again from its rows: each question as it was put, beside the reply that came."""
+"""Replays a hearing from its rows: each question as it was put, with the reply that came."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from assizes.judge.models.model import OFFLINE_PROVIDER, Completion
 from assizes.judge.protocol import NO_SQL_RUNNER, Ask, Judge, NoReply, SqlRunner
 
 Row = Mapping[str, Any]
-"""A row of table asks."""
+"""A row of table `asks`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayedHearing:
-    """One question of a hearing that is over.
+    """One question of a hearing that is over, with its reply.
 
     Attributes:
         ask: the question, rendered anew from the case.
-        row: what the run kept of it.
-        exact: whether the prompt is the one that was sent, by its hash.
-        attempt: how the kept reply reads today; null where none came.
+        row: the stored row of the ask.
+        exact: whether the hash of the prompt equals that of the prompt that was sent.
+        attempt: the stored reply, read again by today's rules; `None` where no reply came.
     """
 
     ask: Ask[Any]
@@ -36,15 +36,16 @@ class ReplayedHearing:
 async def replay_hearing(
     judge: Judge, case: Case, rows: Sequence[Row], sql_runner: SqlRunner | None = None
 ) -> list[ReplayedHearing]:
-    """The questions a judge put for a case, in the order of their rows; no model is asked.
+    """Replay the questions that a judge put for a case, in the order of their rows.
 
-    A question that has no row any more ends its line: what follows from it cannot be told.
+    No model is asked. The replay of a model stops at a question without a row, because the later
+    questions depend on its reply.
 
     Args:
-        judge: as the run had it.
-        case: read again.
-        rows: of table asks, for this case and this judge.
-        sql_runner: runs statements on databases again, for judges that look things up.
+        judge: the judge as the run had it.
+        case: the case, read again.
+        rows: the rows of table `asks` for this case and this judge.
+        sql_runner: runs SQL statements again, for judges that use a database.
     """
     replays: list[ReplayedHearing] = []
     for line in _lines(rows):
@@ -54,7 +55,7 @@ async def replay_hearing(
 
 
 def _lines(rows: Iterable[Row]) -> list[dict[tuple[int, int], Row]]:
-    """The rows of one model's one hearing each, by round and index."""
+    """Group the rows by hearing (a model and a repeat), each group by (round, index)."""
     lines: dict[tuple[str, int], dict[tuple[int, int], Row]] = {}
     for row in rows:
         line = lines.setdefault((row["model"], row["sample"]), {})
@@ -76,7 +77,8 @@ async def _replay_line(
             row = rows.get((round_, index))
             if row is None:
                 return replays
-            replay = _replay_ask(question, row)
+            exact = row["prompt_hash"] == question.prompt_hash
+            replay = ReplayedHearing(question, row, exact, _attempt(question, row))
             replays.append(replay)
             replies.append(_reply(replay))
         hearing.answer(replies)
@@ -84,28 +86,21 @@ async def _replay_line(
     return replays
 
 
-def _replay_ask(ask: Ask[Any], row: Row) -> ReplayedHearing:
-    return ReplayedHearing(ask, row, row["prompt_hash"] == ask.prompt_hash, _attempt(ask, row))
-
-
 def _attempt(ask: Ask[Any], row: Row) -> Attempt | None:
     if row["reply"] is None:
         return None
-    reply_id = None if row["provider"] == OFFLINE_PROVIDER else _expected_id(ask, row["reply"])
+    reply_id: str | None = ask.reply_id
+    if row["provider"] == OFFLINE_PROVIDER:
+        reply_id = None
+    elif ask.prompt_hash[-12:] in row["reply"]:
+        # Before version 3 of the conversation judge, the id that a reply repeats was shorter.
+        reply_id = ask.prompt_hash[-12:]
     completion = Completion(row["reply"], row["answered_by"] or row["model"], reply_id=reply_id)
     return read_completion(ask, completion)
 
 
-def _expected_id(ask: Ask[Any], reply: str) -> str:
-    """The id that the model was told to repeat, which was a shorter one before version 3 of the
-    conversation judge.
-    """
-    former = ask.prompt_hash[-12:]
-    return former if former in reply else ask.reply_id
-
-
 def _reply(replay: ReplayedHearing) -> Any:
-    """What the judge was told: the reply as it reads today, or why there was none."""
+    """The answer for the judge: the reply, read by today's rules, or the reason why there was none."""
     if replay.row["error"] is None and replay.attempt is not None:
         return replay.attempt.reply or replay.attempt.failure
     code, _, reason = (replay.row["error"] or "no_reply: none is kept").partition(": ")

@@ -1,4 +1,4 @@
-"""Replies that were paid for, kept so that nobody pays for them twice."""
+"""The cache of paid replies, so that no reply is paid for twice."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from assizes.judge.models.model import Completion
 
 @dataclass(frozen=True, slots=True)
 class CachedReply:
-    """A reply that fitted, what it took, and the run that paid for it."""
+    """A cached reply that fits its ask.
+
+    Attributes:
+        completion: the text of the reply and its usage.
+        attempts: the number of calls that the reply took.
+        paid_by: id of the run that paid for the reply; empty where no run did.
+    """
 
     completion: Completion
     attempts: int = 1
@@ -19,19 +25,20 @@ class CachedReply:
 
 
 class ReplyCache(Protocol):
-    """Keeps what was paid for; only replies that fitted are put in."""
+    """Stores paid replies; only replies that fit their ask are stored."""
 
     async def get(self, key: str) -> CachedReply | None:
-        """What is kept under a key; null where there is nothing that can be read."""
+        """The reply under a key; `None` where there is none that can be read."""
 
     async def store(self, key: str, reply: CachedReply) -> None:
-        """Keep a reply; one that is there already is overwritten."""
+        """Store a reply; a reply that is there already is overwritten."""
 
 
 class RequestLocks(Protocol):
     """Keeps processes that share a reply cache from asking for the same reply at once."""
 
     def lock(self, key: str) -> AbstractAsyncContextManager[None]:
-        """Be the only one that asks for the reply of this key; whoever had to wait for it looks
-        into the cache first.
+        """A lock that only one process holds at a time while it asks for the reply of this key.
+
+        A process that had to wait for the lock must look into the cache first.
         """

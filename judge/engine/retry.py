@@ -1,4 +1,4 @@
-"""What follows a model call that was not good enough: the one place that decides to ask again."""
+"""Decides what follows a model call; this is the only place that decides to ask again."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from assizes.judge.engine.faults import AT_ONCE, LONGER_CAP, RETRIED_ONCE, actio
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Pauses between calls: random up to a bound that doubles from `base_s` to `cap_s`."""
+    """Pauses between calls: random seconds up to a bound that doubles from `base_s` to `cap_s`."""
 
     base_s: float = 0.5
     cap_s: float = 30.0
 
     def pause_s(self, state: RetryCallState) -> float:
-        """How long to wait after the call that `state` counts to."""
+        """Seconds to wait after the call that `state` describes."""
         return wait_random_exponential(multiplier=self.base_s, max=self.cap_s)(state)
 
 
@@ -28,10 +28,11 @@ class NextCall:
     """How the next call of an ask is made.
 
     Args:
-        complaint: what was wrong with the reply before; once there is one, it is put each time.
-        cap: times the usual number of tokens that the answer may take.
-        pauses: whether the provider is given time first.
-        floor_s: it asks for so much.
+        complaint: what was wrong with an earlier reply; it is repeated in every later call. `None`
+            where no reply was wrong.
+        cap: factor on the usual cap of tokens for the answer.
+        pauses: whether there is a pause before the call.
+        floor_s: seconds that the pause lasts at least, because the provider asked for them.
     """
 
     complaint: str | None = None
@@ -41,10 +42,14 @@ class NextCall:
 
 
 def next_call(call: NextCall, attempts: Sequence[Attempt]) -> NextCall | None:
-    """What follows the last attempt, which was made by `step`; null: nothing does.
+    """The call that follows the last attempt; `None` when no call follows.
 
-    A question is put again with a complaint at most once, however often that call is repeated for
-    the provider's faults.
+    A question is put again with a complaint at most once, however often that call is repeated
+    because of faults of the provider.
+
+    Args:
+        call: how the last attempt was made.
+        attempts: all attempts of the ask so far.
     """
     last = attempts[-1]
     if last.failure is None or action_for(last.failure.code) == "repair":

@@ -1,9 +1,9 @@
-"""A second look at cases that speak to their judge: the same asks once more, their data marked.
+"""A second look at cases whose transcripts try to instruct the judge: the same asks with marked data.
 
-In the data of the second look every blank is written as a sign, and the prompt says so: an order in
-a transcript then looks unlike any order to the model (spotlighting by data marking, arXiv
-2403.14720). The first look stays the finding; where the second one says otherwise, a person should
-read the case. A case in which nothing was found is looked at once.
+In the data of the second look every blank is written as a special sign, and the prompt says so: an
+instruction inside a transcript then does not look like an instruction to the model (spotlighting by
+data marking, arXiv 2403.14720). The scores are those of the first look; where the second look
+disagrees, a person should read the case. A case without signs of an attack is judged once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NEEDS_REVIEW: Final = "needs_review"
 """Key in the details of a score on which the two looks differ, and flag of its case."""
 
 MARKS: Final = ("\u02c6", "\u00a6", "\u00a4", "\u2021")
-"""Signs for a blank; the first that a prompt does not hold."""
+"""Signs that can stand for a blank; the first one that does not occur in the prompt is used."""
 
 _RULE: Final = """\
 
@@ -45,23 +45,25 @@ _SECTION: Final = re.compile(r"<data: [^\n]*>\n.*?\n</data>", re.DOTALL)
 
 
 class SecondLook:
-    """A judge that looks twice. Its asks are put in the rounds of the judge's own, so they are kept,
-    charged, batched and foreseen like any other.
+    """A judge that looks twice at each case.
+
+    The asks of the second look are put in the same rounds as those of the first, so that they are
+    cached, charged, batched and forecast like any other ask.
     """
 
     def __init__(self, judge: Judge) -> None:
-        """Look with this judge."""
+        """Wrap the judge that looks twice."""
         self._judge = judge
         self.name = judge.name
         self.version = judge.version
         self.metrics: Sequence[Metric] = judge.metrics
 
     def missing(self, case: Case) -> str | None:
-        """What the judge itself lacks."""
+        """What the wrapped judge lacks in the case; `None` where it lacks nothing."""
         return self._judge.missing(case)
 
     def judge(self, case: Case) -> list[Score] | Steps[list[Score]]:
-        """What the judge finds, with what the second look says otherwise."""
+        """The scores of the first look, marked `needs_review` where the second look disagrees."""
         findings = self._judge.judge(case)
         if isinstance(findings, list):
             return findings
@@ -70,12 +72,12 @@ class SecondLook:
 
 
 def with_second_look(judges: Sequence[Judge], case: Case) -> tuple[Judge, ...]:
-    """The judges of a case where a second look is wanted: each twice where it speaks to them."""
+    """The judges of a case; each looks twice where the case tries to instruct its judges."""
     return tuple(SecondLook(judge) for judge in judges) if flags(case) else tuple(judges)
 
 
 def mark_blanks(prompt: Prompt) -> Prompt:
-    """A prompt whose data hold no blank, and which says by what they are written instead."""
+    """The prompt with a sign for every blank in its data, and with a rule that explains the sign."""
     mark = next((sign for sign in MARKS if sign not in prompt.user), MARKS[0])
 
     def body(section: re.Match[str]) -> str:

@@ -1,8 +1,9 @@
-"""Several opinions on one case become one: juries of models, repeats of a model, escalation.
+"""Reduces several votes on one case to one: ensembles of models, repeats of a model, escalation.
 
-Every vote is a whole hearing. A metric's votes are reduced to the vote in the middle, so that the
-finding, its reason and its turns are always those of a hearing that took place: the median of
-ordered values, and for two-valued ones the majority; an even split goes to the worse half.
+Every vote is the result of a whole hearing. The votes on a metric are reduced to the vote in the
+middle, so that the score, its reason and its turns are always those of a hearing that took place:
+the median of ordered values, and the majority of two-valued ones; an even split goes to the worse
+half.
 """
 
 from __future__ import annotations
@@ -17,17 +18,24 @@ from assizes.judge.engine.faults import OUTAGES, STOPS
 from assizes.judge.score import ACCEPTABLE, Metric, Scale, Score
 
 EVIDENT: Final = frozenset({"tool_routing", "parameter_extraction"})
-"""Metrics that plain rules read off a transcript whose expected tool calls are known."""
+"""Metrics that the offline rules can read off a transcript whose expected tool calls are known."""
 
 _NO_DOUBT: Final = STOPS | OUTAGES | {"not_cached"}
+"""Codes of failures that are no reason to ask a stronger model."""
 
 NO_QUORUM: Final = "no_quorum"
-"""Code of a metric that at most half of the votes scored: the others could not be had."""
+"""Code of a metric that at most half of the votes scored, because the other hearings failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """What one hearing found: the model that answered it, and which of its repeats it was."""
+    """The scores of one hearing.
+
+    Attributes:
+        model: the name of the model that answered.
+        sample: the number of the repeat with this model, from 0 on.
+        scores: what the judge scored.
+    """
 
     model: str
     sample: int
@@ -35,10 +43,10 @@ class Vote:
 
 
 def reduce_votes(votes: Sequence[Vote]) -> list[Score]:
-    """One score for every metric and part that any vote found, in the order of the first votes.
+    """Reduce votes to one score for every metric and part, in the order in which these first occur.
 
-    A headline says in its details how each vote went (`votes`) and which share of the scored ones
-    agrees with the result (`agreement`, 0..1). Parts are reduced over the votes that have them.
+    The details of a headline score hold each vote (`votes`) and the share of the scored votes that
+    agree with the result (`agreement`, 0..1). A part is reduced over the votes that have the part.
     """
     if len(votes) == 1:
         return list(votes[0].scores)
@@ -72,7 +80,7 @@ def _why_failed(ballots: Iterable[tuple[Vote, Score]]) -> str:
 
 
 def _middle_score(ballots: Sequence[tuple[Vote, Score]]) -> Score:
-    """The vote in the middle; where none was scored, a failure before a skip."""
+    """The score in the middle; where none was scored, a failed score, else a skipped one."""
     scores = [score for _, score in ballots]
     scored = [score for score in scores if score.status == "scored"]
     if not scored:
@@ -84,7 +92,7 @@ def _middle_score(ballots: Sequence[tuple[Vote, Score]]) -> Score:
 
 
 def _number(score: Score) -> float:
-    """What votes are ordered by; amounts have no value."""
+    """The number that orders votes: the value, or the raw number of a metric without a value."""
     number = score.raw if score.value is None else score.value
     return 0.0 if number is None else number
 
@@ -107,18 +115,17 @@ def _vote_details(vote: Vote, score: Score) -> dict[str, Any]:
 def escalation_reason(
     votes: Sequence[Vote], metrics: Sequence[Metric], evidence: Sequence[Score]
 ) -> str | None:
-    """Why a stronger model should judge anew; null where the votes can stand.
+    """The reason why a stronger model should judge again; `None` where the votes can stand.
 
-    They cannot where a metric failed for the reply's sake (a provider that is down is no doubt),
-    where the votes of a headline differ in their verdict, where a level is the one just below what
-    is acceptable, or where the verdict of a metric that can be read off the transcript is the
-    opposite of what plain rules read there.
+    The reasons are: a metric failed because of a reply (a provider that is down is no reason); the
+    votes on a headline differ in their verdict; a level is the one just below acceptable; or the
+    verdict on a metric of `EVIDENT` is the opposite of what the offline rules read.
 
     Args:
         votes: the hearings of the first models.
-        metrics: what the judge promises; their scales say what a level means.
-        evidence: what the offline rules found for the same case where its expected tool calls are
-            known; only the metrics of `EVIDENT` count.
+        metrics: the metrics of the judge; their scales say what a level means.
+        evidence: the scores of the offline rules for the same case, where its expected tool calls
+            are known; only the metrics of `EVIDENT` count.
     """
     scales = {metric.name: metric.scale for metric in metrics}
     ruled = {
@@ -144,15 +151,17 @@ def escalation_reason(
 
 
 def is_good(score: Score) -> bool | None:
-    """Good or bad, where the score says so."""
+    """Whether a score is good; `None` where the score does not say."""
     if score.passed is not None:
         return score.passed
     return None if score.value is None else score.value >= ACCEPTABLE / 5
 
 
 def escalate_scores(scores: Sequence[Score], first: Sequence[Vote], why: str) -> list[Score]:
-    """The stronger model's scores; headlines hold why it was asked (`escalated`) and what was said
-    before (`first_votes`).
+    """The scores of the stronger model, with the reason and the earlier votes in their details.
+
+    The details of a headline score get `escalated` (the reason why the stronger model was asked)
+    and `first_votes`.
     """
 
     def with_first_votes(score: Score) -> Score:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import polars as pl
 
 from assizes.judge.calibration.fingerprint import judge_fingerprint
-from assizes.judge.comparison.labels import TOOL
+from assizes.judge.comparison.measures import TOOL
 from assizes.judge.config.calibration import VERDICT
 from assizes.judge.config.series import SeriesConfig
 from assizes.judge.errors import ConfigurationError, StoreError

@@ -8,7 +8,8 @@ from typing import Any, Final
 import polars as pl
 
 from assizes.judge.comparison.bridge import verdict_with_bridges
-from assizes.judge.comparison.compare import RunComparison, RunData, compare, gated_runs
+from assizes.judge.comparison.compare import RunComparison, compare, gated_runs
+from assizes.judge.comparison.runs import RunData
 from assizes.judge.config.diff import TRUTH
 from assizes.judge.config.run import ComparisonConfig
 from assizes.judge.rows import as_json

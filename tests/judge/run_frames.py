@@ -7,7 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from assizes.judge.comparison.compare import ComparisonVerdict, RunComparison, RunData, compare
+from assizes.judge.comparison.compare import ComparisonVerdict, RunComparison, compare
+from assizes.judge.comparison.runs import RunData
 from assizes.judge.config.run import (
     ComparisonConfig,
     RunConfig,

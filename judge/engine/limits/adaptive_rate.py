@@ -1,4 +1,4 @@
-"""How fast a model may be pressed when nobody said: found out from its refusals (HTTP 429)."""
+"""Finds the rate of a model that has no configured limit, from the provider's refusals (HTTP 429)."""
 
 from __future__ import annotations
 
@@ -9,61 +9,62 @@ from typing import Final
 from assizes.judge.engine.limits.rate_limiter import CATCH_UP_S, NEVER
 
 KEPT_RATE_SHARE: Final = 0.95
-"""Of the rate that was let through, after a refusal."""
+"""Share of the measured rate at which calls go on after a refusal."""
 
 GROWTH: Final = 0.01
 GROWTH_CALLS: Final = 400.0
-"""While nothing is refused, a share of that rate more each second, or of one in so many calls: each
-refusal is to be worth the calls that it takes to find out more."""
+"""While nothing is refused, the rate grows each second by the share `GROWTH`, or by rate /
+`GROWTH_CALLS` where that is less: a slow model is tried less often, because each refusal costs a
+call."""
 
 CALM_S: Final = 10.0
 CALM_CALLS: Final = 30.0
-"""Without a refusal for so long, and so many calls, the pace doubles in the same time again: what
-had set it is over."""
+"""After so many seconds and so many calls without a refusal, the rate doubles once in each such time:
+the cause of the refusals is over."""
 
 FIRST_RATE: Final = 1.0
 FIRST_CALM_S: Final = 1.0
-"""Calls a second, and how soon they double, where hardly one was let through yet."""
+"""Calls a second, and the seconds in which they double, while hardly any call was let through."""
 
 SLOWEST_RATE: Final = 0.1
-"""Calls a second, however few were let through: one in ten seconds finds out soon enough that a
-provider lets calls through again, or that it never will (see `assizes.judge.engine.circuit_breaker`)."""
+"""The lowest rate in calls a second. One call in ten seconds finds out soon enough whether a provider
+lets calls through again, or never will (see `assizes.judge.engine.circuit_breaker`)."""
 
 SLOWEST_CALM_S: Final = 30.0
-"""At that pace, which was not measured: three calls in a row that were let through."""
+"""Seconds in which the lowest rate doubles: the time of three calls in a row that are let through."""
 
 SHORTEST_PERIOD_S: Final = 5.0
 FEWEST_CALLS: Final = 10
-"""Less time and fewer calls say little about a rate."""
+"""Seconds and calls that a period needs at least to say anything about a rate."""
 
 LONGEST_PERIOD_S: Final = 60.0
-"""What was let through longer ago says nothing about the rate of today."""
+"""Seconds after which calls that were let through say nothing about the present rate."""
 
 FIRST_HOLD_S: Final = 0.5
-"""Where a refusal does not say when to come again; doubled while all that is tried is refused."""
+"""Seconds to wait after a refusal that does not say how long; doubled while every call is refused."""
 
 LONGEST_HOLD_S: Final = 8.0
-"""For such a refusal."""
+"""The most seconds to wait after a refusal that does not say how long."""
 
 LONGEST_HINT_S: Final = 60.0
-"""Limits that are worth waiting for have windows of a minute."""
+"""The most seconds to wait when the refusal says how long: usual limits have windows of a minute."""
 
 
 @dataclass(slots=True)
 class _Period:
-    """What was let through since a time."""
+    """The number of calls that were let through since a time."""
 
     since: float
     calls: int = 0
 
 
 class AdaptiveRate:
-    """Holds all starts of a model when one is refused, then goes on a little slower than calls were
-    let through, and faster again with time.
+    """Holds all calls of a model after a refusal, then goes on at a lower rate that grows with time.
 
-    The rate that was let through is measured over the time from the first start after a hold to the
-    end of the next hold: that is the provider's rate whether it counts in windows or refills a
-    bucket, and whether or not it says when to come again.
+    The rate after a hold is a little lower than the rate at which calls were let through. That rate
+    is measured from the first start after a hold to the end of the next hold, which gives the
+    provider's rate whether the provider counts in windows or refills a bucket, and whether or not
+    it says how long to wait. The time between two holds is called a spell, and spells are numbered.
     """
 
     def __init__(self) -> None:
@@ -81,11 +82,11 @@ class AdaptiveRate:
         self._before: _Period | None = None
 
     def ready_at(self) -> float:
-        """When the next call may start."""
+        """The time at which the next call may start."""
         return max(self._held_until, self._due)
 
     def rate(self, now: float) -> float | None:
-        """Calls a second, at most; null before the first refusal."""
+        """The most calls a second; `None` before the first refusal, when there is no limit."""
         if self._rate is None:
             return None
         since_s = max(0.0, now - self._resumed_at)
@@ -94,7 +95,7 @@ class AdaptiveRate:
         return self._rate * growth * math.exp2(doubled)
 
     def take(self, now: float) -> int:
-        """A call starts now; returns the spell between two holds that it belongs to."""
+        """Note that a call starts now, and return the number of its spell."""
         if self._refused:
             self._resume(now)
         rate = self.rate(now)
@@ -109,7 +110,14 @@ class AdaptiveRate:
         return self._spell
 
     def note_refusal(self, spell: int, at: float, now: float, retry_after_s: float | None) -> None:
-        """A call of this spell that had started then was refused."""
+        """Note that a call was refused.
+
+        Args:
+            spell: what `take` returned for the call.
+            at: when the call started.
+            now: the present time, on the same clock.
+            retry_after_s: seconds that the provider asks to wait; `None` where it does not say.
+        """
         if self._period is not None and at >= self._period.since:
             self._period.calls -= 1
         if spell != self._spell:
@@ -125,7 +133,7 @@ class AdaptiveRate:
             self._refused, self._refused_at = True, now
 
     def _resume(self, now: float) -> None:
-        """The hold is over: a new spell, slower than the one before."""
+        """End the hold and begin a new spell, at a lower rate than the one before."""
         calls, length_s = self._measured_calls(now)
         if calls <= 0 or (self._rate is None and calls < FEWEST_CALLS):
             self._rate, self._calm_s = FIRST_RATE, FIRST_CALM_S
@@ -143,8 +151,9 @@ class AdaptiveRate:
         self._resumed_at = self._due = now
 
     def _measured_calls(self, now: float) -> tuple[int, float]:
-        """Calls that were let through, and in which time; with the period before, where this one is
-        too short to say anything.
+        """The number of calls that were let through, and the seconds that they took.
+
+        The period before is counted as well where the present one is too short to say anything.
         """
         period = self._period or _Period(now)
         if self._refused_at - period.since >= SHORTEST_PERIOD_S and period.calls >= FEWEST_CALLS:

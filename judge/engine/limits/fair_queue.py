@@ -1,4 +1,4 @@
-"""Who waits for leave to call a model, and who is next."""
+"""The queue of calls that wait for permission to call a model."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 MAX_PLACES_OVERTAKEN: Final = 64
-"""Nobody is overtaken by who came more than so many places later."""
+"""The most places by which a call of the last group may overtake an older call."""
 
 _EMPTY_QUEUE: Final[deque[QueuedCall]] = deque()
 
 
 @dataclass(slots=True, eq=False)
 class QueuedCall:
-    """One who waits.
+    """One call that waits.
 
     Args:
-        place: numbers those who wait, of all models, as they come; who comes again keeps the first.
-        group: see `Limiter.admitted`.
-        tokens: what the call is estimated to take.
-        since: when the wait began.
-        turn: done when the call may start, with the permit for it.
-        again: it had its turn before, for the same ask.
+        place: the number of the ask in the order of arrival, over all models; the later calls of an
+            ask keep the place of its first call.
+        group: the group of the call, see `Limiter.admit`.
+        tokens: the estimated tokens of the call.
+        since: when the wait began, in seconds of the event loop's clock.
+        permit_future: gets the permit as its result when the call may start.
+        is_retry: whether the same ask had a permit before.
     """
 
     place: int
@@ -39,10 +40,11 @@ class QueuedCall:
 
 
 class FairQueue:
-    """Who comes again first, as the time of their asks is running; then first come, first served,
-    save that the group of the last call goes on while it can.
+    """Orders waiting calls: retries first, then calls in the order of arrival, group by group.
 
-    Joining, leaving and being served cost the same however many wait for their first turn.
+    Retries go first because the deadline of their asks is running. Calls of the group that was
+    served last go before older calls, up to `MAX_PLACES_OVERTAKEN` places. Joining, leaving and
+    being served take the same time however many calls wait.
     """
 
     def __init__(self) -> None:
@@ -56,7 +58,7 @@ class FairQueue:
         return self._trim_retries() or self._trim(self._order)
 
     def join(self, call: QueuedCall) -> None:
-        """Stand at the end, or before all who never had a turn."""
+        """Add a call: a retry before all calls that are no retry, any other call at the end."""
         self._waiting[call] = None
         if call.is_retry:
             heapq.heappush(self._retries, call)
@@ -65,22 +67,24 @@ class FairQueue:
         self._groups.setdefault(call.group, deque()).append(call)
 
     def leave(self, call: QueuedCall) -> None:
-        """Stand there no more, served or not."""
+        """Remove a call, whether it was served or not."""
         self._waiting.pop(call, None)
         group = self._groups.get(call.group)
         if group is not None and not self._trim(group):
             del self._groups[call.group]
 
     def oldest(self) -> QueuedCall:
-        """Who came first of those who come again, else of all, in a line that is not empty."""
+        """The oldest retry, or the oldest call where there is no retry; the queue must not be empty."""
         if self._trim_retries():
             return self._retries[0]
         self._trim(self._order)
         return self._order[0]
 
     def next(self) -> QueuedCall:
-        """Who is next: the eldest of the last group, where that overtakes nobody by too much, nor
-        anyone who comes again.
+        """The next call: the oldest retry, else the oldest call of the last group, else the oldest.
+
+        A call of the last group is passed over where it came more than `MAX_PLACES_OVERTAKEN`
+        places after the oldest call.
         """
         oldest = self.oldest()
         if oldest.is_retry:
@@ -91,7 +95,7 @@ class FairQueue:
         return oldest
 
     def pop(self) -> QueuedCall:
-        """Take the next one out."""
+        """Remove the next call and return it."""
         call = self.next()
         if not call.is_retry:
             self._last = call.group
@@ -99,25 +103,20 @@ class FairQueue:
         return call
 
     def waiting_calls(self) -> list[QueuedCall]:
-        """All who wait, as they joined."""
+        """All waiting calls, in the order in which they joined."""
         return list(self._waiting)
 
     def _trim(self, queue: deque[QueuedCall]) -> bool:
-        """Drop from the front who has left or was cancelled; false when that was everybody."""
-        while queue:
-            call = queue[0]
-            if self._is_waiting(call):
-                return True
+        """Drop calls that left or were cancelled from the front; return whether any call remains."""
+        while queue and not self._is_waiting(queue[0]):
             queue.popleft()
-        return False
+        return bool(queue)
 
     def _trim_retries(self) -> bool:
-        """The same for those who come again."""
-        while self._retries:
-            if self._is_waiting(self._retries[0]):
-                return True
+        """Do the same as `_trim` for the retries, which are a heap."""
+        while self._retries and not self._is_waiting(self._retries[0]):
             heapq.heappop(self._retries)
-        return False
+        return bool(self._retries)
 
     def _is_waiting(self, call: QueuedCall) -> bool:
         if call.permit_future.cancelled():

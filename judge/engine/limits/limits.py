@@ -1,42 +1,129 @@
-"""How hard models may be pressed: slots for calls in flight, requests and tokens a minute."""
+"""Limits on model calls: slots for calls in flight, and requests and tokens a minute."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from assizes.judge.config.run import LimitsConfig
-from assizes.judge.engine.limits.fair_queue import QueuedCall
-from assizes.judge.engine.limits.model_limiter import AdmittedCall, ModelLimiter
-from assizes.judge.engine.limits.rate_limiter import NEVER, RateLimit
+from assizes.judge.engine.limits.adaptive_rate import AdaptiveRate
+from assizes.judge.engine.limits.fair_queue import FairQueue, QueuedCall
+from assizes.judge.engine.limits.rate_limiter import NEVER, Charge, RateLimit, RateLimiter
 from assizes.judge.engine.limits.start_smoother import StartSmoother
 from assizes.judge.errors import AssizesError
 
 _TINY_S: Final = 1e-6
-"""A timer of the event loop may ring this much early."""
+"""Seconds by which a timer of the event loop may fire too early."""
 
 
 class Leases(Protocol):
-    """Limits that processes share."""
+    """Rate limits that several processes share."""
 
     def rate_limits(
         self, model: str, wake: Callable[[], None]
     ) -> tuple[RateLimit | None, RateLimit | None]:
-        """The shared paces of a model's requests and of its tokens; null where not limited.
+        """The shared limits of a model's requests and of its tokens; `None` where there is no limit.
 
         Args:
             model: the model's name.
-            wake: to be called when a pace is ready earlier than it last said, or never will be.
+            wake: to be called when a limit is ready earlier than it last said, or has failed.
         """
 
 
-class Permit:
-    """Leave to make one model call.
+@dataclass(slots=True, eq=False)
+class AdmittedCall:
+    """A call that was let start, and what the limits charged for it.
 
-    `waited_ms` is how long leave was waited for, `place` numbers who asked for leave as they came.
+    Args:
+        queued_call: the call as it waited.
+        at: when the call was let start, in seconds of the event loop's clock.
+        spell: the number that `AdaptiveRate.take` gave the call.
+        requests: what each limit of requests charged.
+        tokens: what each limit of tokens charged for the estimated tokens of the call.
+    """
+
+    queued_call: QueuedCall
+    at: float
+    spell: int
+    requests: Sequence[tuple[RateLimit, Charge]]
+    tokens: Sequence[tuple[RateLimit, Charge]]
+
+
+class ModelLimiter:
+    """The limits of one model and the queue of calls that wait for them; calls start one by one.
+
+    Args:
+        limits: the limits that this process has for itself.
+        shared: limits of requests and of tokens shared with other processes; `None` for none.
+    """
+
+    def __init__(
+        self, limits: LimitsConfig, shared: tuple[RateLimit | None, RateLimit | None] = (None, None)
+    ) -> None:
+        self.queue = FairQueue()
+        self.adaptive_rate = AdaptiveRate()
+        self._requests: list[RateLimit] = [limit for limit in shared[:1] if limit is not None]
+        self._tokens: list[RateLimit] = [limit for limit in shared[1:] if limit is not None]
+        if limits.requests_per_minute is not None:
+            self._requests.insert(0, RateLimiter.of_requests(limits.requests_per_minute))
+        if limits.tokens_per_minute is not None:
+            self._tokens.insert(0, RateLimiter.of_tokens(limits.tokens_per_minute))
+
+    def join(self, call: QueuedCall) -> None:
+        """Put a call into the queue."""
+        if not self.queue:
+            for rate_limit in (*self._requests, *self._tokens):
+                rate_limit.begin(call.since)
+        self.queue.join(call)
+
+    def ready_at(self, now: float) -> float:
+        """The time at which the next call of the queue may start.
+
+        Raises:
+            AssizesError: when a shared limit is not available.
+        """
+        tokens = self.queue.next().tokens
+        times = [self.adaptive_rate.ready_at()]
+        times += [rate_limit.ready_at(1, now) for rate_limit in self._requests]
+        times += [rate_limit.ready_at(tokens, now) for rate_limit in self._tokens]
+        return max(times)
+
+    def start(self, now: float) -> AdmittedCall:
+        """Take the next call from the queue and charge the limits for it."""
+        call = self.queue.pop()
+        return AdmittedCall(
+            queued_call=call,
+            at=now,
+            spell=self.adaptive_rate.take(now),
+            requests=[(rate_limit, rate_limit.take(1, now)) for rate_limit in self._requests],
+            tokens=[(rate_limit, rate_limit.take(call.tokens, now)) for rate_limit in self._tokens],
+        )
+
+    def settle(self, call: AdmittedCall, tokens: int) -> None:
+        """Replace the estimated tokens of a call by the tokens that it took."""
+        _settle(call.tokens, tokens)
+
+    def undo(self, call: AdmittedCall) -> None:
+        """Take back the charges for a call that was not made."""
+        _settle(call.requests, 0)
+        _settle(call.tokens, 0)
+
+
+def _settle(charges: Iterable[tuple[RateLimit, Charge]], cost: float) -> None:
+    for rate_limit, charge in charges:
+        rate_limit.settle(charge, cost)
+
+
+class Permit:
+    """The permission to make one model call.
+
+    Attributes:
+        place: the number of the ask in the order of arrival.
+        waited_ms: milliseconds between the request for permission and the permission.
     """
 
     def __init__(self, limiter: ModelLimiter, call: AdmittedCall) -> None:
@@ -46,30 +133,39 @@ class Permit:
         self._call = call
 
     def settle(self, tokens: int | None) -> None:
-        """Put what the call really took in the place of the estimate; null: that is not known."""
+        """Replace the estimate by the tokens that the call took; `None` when these are not known."""
         if tokens is not None:
             self._limiter.settle(self._call, tokens)
 
     def report_refusal(self, retry_after_s: float | None) -> None:
-        """The provider turned the call away for its rate: press it less."""
+        """Lower the rate of the model: the provider refused the call because of its rate.
+
+        Args:
+            retry_after_s: seconds that the provider asks to wait; `None` where it does not say.
+        """
         now = asyncio.get_running_loop().time()
         self._limiter.adaptive_rate.note_refusal(
             self._call.spell, self._call.at, now, retry_after_s
         )
 
     def cancel(self) -> None:
-        """No call was made."""
+        """Give the permission back: no call was made."""
         self._limiter.undo(self._call)
 
 
 class Limiter:
-    """Admits model calls: never more than `max_in_flight` at once over all models, and for each
-    model no more requests and tokens a minute than it may be sent.
+    """Admits model calls: at most `max_in_flight` at once, and each model at its own rate.
 
-    Where no limit is given, the provider's refusals say what it is. One limiter serves every
-    hearing of a run, whatever shard it belongs to: pools of their own would leave slots idle at the
-    end of each shard. Of the models that may be called, the one with the eldest in its line goes
-    first.
+    Each model gets no more requests and tokens a minute than its limits allow. Where no limit is
+    configured, the rate is found from the provider's refusals. One limiter serves every hearing of
+    a run, whatever shard the hearing belongs to: one pool for each shard would leave slots idle at
+    the end of each shard. Of the models that may be called now, the one whose oldest call has
+    waited longest goes first.
+
+    Attributes:
+        size: the number of slots.
+        in_flight: the number of slots in use.
+        peak: the highest `in_flight` so far.
     """
 
     def __init__(self, limits: LimitsConfig, leases: Leases | None = None) -> None:
@@ -87,17 +183,18 @@ class Limiter:
     async def admit(
         self, model: str, tokens: int, group: str = "", place: int | None = None
     ) -> AsyncIterator[Permit]:
-        """Wait for leave to call a model, and hold its slot for the length of the block.
+        """Wait until a model may be called, and hold a slot for the length of the block.
 
         Args:
-            model: the model's name; each has limits of its own.
-            tokens: what the call is estimated to take, answer included.
+            model: the model's name; each model has limits of its own.
+            tokens: the estimated tokens of the call, answer included.
             group: calls of the same group follow one another where they can, so that the provider
                 finds the beginning of their prompts in its cache.
-            place: of the permit that the same ask had before; those go before all who had none.
+            place: the place of an earlier permit for the same ask; such a call goes before all
+                calls that never had a permit. `None` for the first call of an ask.
 
         Raises:
-            AssizesError: when a limit shared with other processes cannot be had.
+            AssizesError: when a limit shared with other processes is not available.
         """
         permit = await self._permit(model, tokens, group, place)
         clock = asyncio.get_running_loop().time
@@ -134,7 +231,7 @@ class Limiter:
         return limiter
 
     def _start_ready_calls(self) -> None:
-        """Let start who may; have the clock ring for who may later."""
+        """Start every call that may start now, and set the timer for the next one."""
         loop = asyncio.get_running_loop()
         while self.in_flight < self.size:
             now = loop.time()
@@ -161,12 +258,12 @@ class Limiter:
         except AssizesError as error:
             for call in limiter.queue.waiting_calls():
                 limiter.queue.leave(call)
-                if not call.permit_future.cancelled():  # who was may still stand in line
+                if not call.permit_future.cancelled():  # a cancelled call may still be queued
                     call.permit_future.set_exception(error)
             return NEVER
 
     def _set_timer(self, at: float) -> None:
-        """Ring at that time, unless the clock rings earlier anyway."""
+        """Set the timer to that time, unless it fires earlier anyway."""
         if self._timer is not None:
             if self._timer.when() <= at:
                 return
@@ -184,7 +281,7 @@ class Limiter:
         self._start_ready_calls()
 
     def _withdraw(self, limiter: ModelLimiter, call: QueuedCall) -> None:
-        """Who waited was cancelled, perhaps when its turn had just come."""
+        """Take back a call that was cancelled while it waited, or just after it was admitted."""
         future = call.permit_future
         if not future.cancelled() and future.exception() is None:
             future.result().cancel()

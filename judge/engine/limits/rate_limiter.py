@@ -1,6 +1,6 @@
-"""How fast one model may be pressed: requests or tokens, spaced evenly under a limit.
+"""Rate limits of one model: requests or tokens, spaced evenly under a limit.
 
-Nothing here waits or reads a clock: callers hand in the time, in seconds of a monotonic clock.
+Nothing here waits or reads a clock: callers pass the time, in seconds of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -15,55 +15,70 @@ from assizes.judge.errors import AssizesError
 
 MINUTE_S: Final = 60.0
 USED_SHARE: Final = 0.985
-"""Share of a limit that is used: calls that were sent within a minute and a little may all arrive
-within a minute."""
+"""Share of a limit that is used: calls that were sent within a little more than a minute may all
+arrive at the provider within a minute."""
 
 FORESEEN_SHARE: Final = 0.99
-"""Share of a limit of tokens that calls may be estimated to take: some will take more."""
+"""Share of a limit of tokens that the estimates of calls may take up: some calls will take more."""
 
 CATCH_UP_S: Final = 0.3
-"""What is late because the event loop was busy starts at once up to this much."""
+"""Seconds by which calls may be late (because the event loop was busy) and still start at once."""
 
 MAX_LAG_S: Final = 3.0
 CATCH_UP_FACTOR: Final = 1.2
-"""What is later than that starts so many times as fast, up to this much; the rest is lost."""
+"""Calls that are later than `CATCH_UP_S` start `CATCH_UP_FACTOR` times as fast as the limit, until
+the lag is made up for; a lag of more than `MAX_LAG_S` seconds is not made up for."""
 
 NEVER: Final = math.inf
+"""The time of something that does not happen unless something else happens first."""
+
 _TINY: Final = 1e-9
 
 
 @dataclass(slots=True, eq=False)
 class Charge:
-    """What one call was charged, and when it started."""
+    """What a limit charged for one call.
+
+    Attributes:
+        at: when the call started.
+        cost: the requests or tokens charged.
+    """
 
     at: float
     cost: float
 
 
 class RateLimit(Protocol):
-    """Says when the next call may start. A cost is a number of requests, or of tokens."""
+    """A limit that says when the next call may start; costs are numbers of requests or of tokens."""
 
     def begin(self, now: float) -> None:
-        """Somebody waits again after nobody did: what was not used until now is gone."""
+        """Note that calls begin to wait again; what was not used before now is lost."""
 
     def ready_at(self, cost: float, now: float) -> float:
-        """When a call of this cost may start: a time in the past for at once, `NEVER` for not
-        before something else happens.
+        """The time at which a call of this cost may start.
+
+        A time in the past means at once; `NEVER` means not before something else happens.
 
         Raises:
-            AssizesError: when that can never be said.
+            AssizesError: when the limit is not available any more.
         """
 
     def take(self, cost: float, now: float) -> Charge:
-        """A call of this cost starts now."""
+        """Charge for a call of this cost that starts now."""
 
     def settle(self, charge: Charge, cost: float) -> None:
-        """The call really took so much; 0 for a call that was not made."""
+        """Replace the charge of a call by the cost that it really had; 0 for one that was not made."""
 
 
 @dataclass(slots=True)
 class _Schedule:
-    """When the next call is due, at a rate, and no longer ago than it may be late."""
+    """The time at which the next call is due.
+
+    Attributes:
+        rate: requests or tokens a second.
+        lag_s: the most seconds that `due` may lie in the past.
+        due: when the next call is due.
+    """
 
     rate: float
     lag_s: float
@@ -74,16 +89,17 @@ class _Schedule:
 
 
 class RateLimiter:
-    """The pace of a limit that this process has for itself.
+    """A limit that this process has for itself.
 
-    Starts are spaced by what they cost (GCRA, virtual schedules), the first at once and without a
-    burst: one schedule goes at the rate of the limit, and a faster one says how quickly what was
-    late may be made up for. Beside them, what was charged within the window never exceeds what is
-    allowed in it, whatever calls really took and however late some of them started.
+    The starts of calls are spaced by their costs (GCRA, the generic cell rate algorithm with
+    virtual schedules); the first call starts at once, and there is no burst. One schedule runs at
+    the rate of the limit; a faster one bounds how quickly a lag is made up for. In addition, the
+    charges within a window never exceed what is allowed, whatever calls really took and however
+    late some of them started.
 
     Args:
         allowed: requests, or tokens, in a window.
-        window_s: its length.
+        window_s: length of the window in seconds.
     """
 
     def __init__(self, allowed: float, window_s: float) -> None:
@@ -99,22 +115,24 @@ class RateLimiter:
 
     @classmethod
     def of_requests(cls, per_minute: int) -> RateLimiter:
-        """Keeps a limit of requests."""
+        """A limit of requests a minute."""
         return cls(per_minute, MINUTE_S / USED_SHARE)
 
     @classmethod
     def of_tokens(cls, per_minute: int) -> RateLimiter:
-        """Keeps a limit of tokens."""
+        """A limit of tokens a minute."""
         return cls(FORESEEN_SHARE * per_minute, MINUTE_S * FORESEEN_SHARE / USED_SHARE)
 
     def begin(self, now: float) -> None:
-        """Start the schedules anew where they lag behind."""
+        """Start the schedules from now where they lag behind."""
         for schedule in self._schedules:
             schedule.due = max(schedule.due, now)
 
     def ready_at(self, cost: float, now: float) -> float:
-        """When the schedules and the window allow it. A call of more than is allowed counts as one
-        of just that: it starts when no other was charged for a window's length.
+        """The time at which the schedules and the window allow a call of this cost.
+
+        A call that costs more than the window allows counts as one that costs just that much: it
+        starts when no other call was charged for the length of a window.
         """
         self._forget(now)
         excess = self._total + min(cost, self._allowed) - self._allowed
@@ -127,7 +145,7 @@ class RateLimiter:
         return max(free_at, *(schedule.due for schedule in self._schedules))
 
     def take(self, cost: float, now: float) -> Charge:
-        """Move the schedules on by the cost."""
+        """Charge for a call that starts now, and move the schedules on by its cost."""
         charge = Charge(now, min(cost, self._allowed))
         for schedule in self._schedules:
             schedule.take(charge.cost, now)
@@ -136,7 +154,10 @@ class RateLimiter:
         return charge
 
     def settle(self, charge: Charge, cost: float) -> None:
-        """Move the schedules by the difference; one that has left the window is settled."""
+        """Correct the charge, and move the schedules by the difference.
+
+        A charge that has left the window is not corrected any more.
+        """
         difference = min(cost, self._allowed) - charge.cost
         if self._charged and charge.at >= self._charged[0].at:
             self._total += difference
@@ -150,15 +171,21 @@ class RateLimiter:
 
 
 MAX_LATE_S: Final = 0.3
-"""A leased unit is lost when it was not used this long after its time."""
+"""Seconds after its time at which a leased unit that was not used is lost."""
 
 LEASE_AHEAD_S: Final = 1.0
-"""So far ahead units are leased, so that nobody waits for the server that grants them."""
+"""Seconds ahead for which units are leased, so that no call waits for the server that grants them."""
 
 
 @dataclass(slots=True)
 class LeaseBlock:
-    """Units leased together: the first may be used from `at`, the others at `rate` a second."""
+    """Units (requests or tokens) that were leased together.
+
+    Attributes:
+        at: the time from which the first unit may be used.
+        units: the number of units left.
+        rate: units a second at which the others may be used.
+    """
 
     at: float
     units: float
@@ -166,15 +193,15 @@ class LeaseBlock:
 
 
 class LeasedRate:
-    """The pace of a limit that processes share: what was leased is used by this process alone.
+    """A limit that processes share: each process uses only the units that it leased.
 
-    Each unit has its time, so the processes together keep the even spacing of one; a unit that is
-    late is lost, so that many processes cannot save up for a burst.
+    Each unit has a time of its own, so that all processes together keep the even spacing of a
+    single process; a unit that is late is lost, so that many processes cannot save up for a burst.
 
     Args:
-        most: a call of more units counts as one of so many.
-        want: told when more units are needed; who it is leases them, calls `add` and wakes up who
-            waits.
+        most: the most units of a call; a call that costs more counts as one of so many.
+        request_units: called when more units are needed; the owner then leases some, calls `add`
+            and wakes the waiting calls.
     """
 
     def __init__(self, most: float, request_units: Callable[[], None]) -> None:
@@ -187,24 +214,25 @@ class LeasedRate:
         self._error: AssizesError | None = None
 
     def begin(self, now: float) -> None:
-        """Units keep their times."""
+        """Do nothing: leased units keep their times."""
 
     def add(self, block: LeaseBlock) -> None:
-        """More units."""
+        """Add units that were leased."""
         self._blocks.append(block)
         self._held_units += block.units
 
     def counts_at_most(self, most: float) -> None:
-        """As `most` is from now on: the limit may be lower than it was, or rise again."""
+        """Set `most` anew, because the limit has fallen or risen."""
         self._most = most
 
     def fail(self, error: AssizesError) -> None:
-        """No units will come any more, for this reason."""
+        """Note that no more units will come; from now on `ready_at` raises this error."""
         self._error = error
 
     def missing_units(self, now: float) -> float:
-        """How many units the next call lacks; 0 when it lacks none but more should be leased ahead;
-        -1 when enough are.
+        """The number of units that the next call lacks.
+
+        0 when the call lacks none but more units should be leased ahead; -1 when enough are leased.
         """
         self._forget(now)
         lacks = self._needed_units + self._owed_units - self._held_units
@@ -215,7 +243,7 @@ class LeasedRate:
         return 0.0 if ends < now + LEASE_AHEAD_S else -1.0
 
     def ready_at(self, cost: float, now: float) -> float:
-        """The time of the first unit, where enough are there."""
+        """The time of the first unit; `NEVER` where there are too few units for the cost."""
         if self._error is not None:
             raise self._error
         self._needed_units = min(cost, self._most)
@@ -225,14 +253,14 @@ class LeasedRate:
         return NEVER if missing > 0 or not self._blocks else self._blocks[0].at
 
     def take(self, cost: float, now: float) -> Charge:
-        """Use the oldest units, for what calls before this one took beyond their estimate too."""
+        """Use up the oldest units for this call, and for what earlier calls took beyond estimate."""
         charge = Charge(now, min(cost, self._most))
         self._use(max(0.0, charge.cost + self._owed_units))
         self._owed_units = min(0.0, charge.cost + self._owed_units)
         return charge
 
     def settle(self, charge: Charge, cost: float) -> None:
-        """The difference is owed, or saved, by the next calls."""
+        """Add the difference between cost and charge to what the next calls use up, or save."""
         cost = min(cost, self._most)
         self._owed_units += cost - charge.cost
         charge.cost = cost

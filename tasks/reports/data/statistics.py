@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from assizes.judge.comparison.compare import ComparisonVerdict
-from assizes.judge.comparison.labels import TOOL
+from assizes.judge.comparison.measures import TOOL
+from assizes.judge.comparison.statistical import Exploratory
 from assizes.judge.comparison.statistical_verdict import (
     LABELS,
     SHOWN,
-    Exploratory,
     MetricVerdict,
     StatisticalVerdict,
 )

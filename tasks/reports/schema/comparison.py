@@ -7,7 +7,8 @@ from typing import Literal
 from pydantic import Field
 
 from assizes.judge.comparison.compare import Ending
-from assizes.judge.comparison.statistical_verdict import Exploratory, MetricVerdict, Mix
+from assizes.judge.comparison.statistical import Exploratory
+from assizes.judge.comparison.statistical_verdict import MetricVerdict, Mix
 from assizes.judge.statistics.effects import Word
 from assizes.tasks.reports.schema.parts import OfMany, ReportPart
 

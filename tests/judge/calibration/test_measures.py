@@ -1,4 +1,4 @@
-"""Every measure against a reference: scikit-learn, or the definition written out as loops."""
+"""Each measure against a reference: scikit-learn, or the definition written out as loops."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, cohen_kappa_score, confusion_matrix, f1_score
 
 from assizes.judge.calibration import measures
-from assizes.judge.calibration.tables import as_counts, coincidences, confusions
+from assizes.judge.calibration.measures import as_counts, coincidences, confusions
 
 LEVELS = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0)
 GRADES = st.sampled_from(LEVELS)

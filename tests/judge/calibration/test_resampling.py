@@ -3,9 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from assizes.judge.calibration.measures import accuracy, kappa
+from assizes.judge.calibration.measures import accuracy, confusions, kappa
 from assizes.judge.calibration.resampling import MIN_CLUSTERS, estimate
-from assizes.judge.calibration.tables import confusions
 
 LEVELS = (0.0, 1.0)
 

@@ -1,4 +1,4 @@
-"""What is left of a change once the change of the judge, as anchors show it, is taken off."""
+"""The change between two runs without the change of the judge, which anchors show."""
 
 from __future__ import annotations
 

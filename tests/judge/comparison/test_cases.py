@@ -4,8 +4,9 @@ from dataclasses import asdict
 
 import pytest
 
-from assizes.judge.comparison.cases import MetricAggregate, MetricDelta
+from assizes.judge.comparison.cases import MetricDelta
 from assizes.judge.comparison.compare import compare
+from assizes.judge.comparison.metrics import MetricAggregate
 from assizes.judge.config.run import ComparisonConfig
 from tests.judge.run_frames import (
     binary_row,

@@ -1,4 +1,4 @@
-"""What keeps two runs from being compared: every field that changes the judge, and nothing else."""
+"""The differences that keep two runs from being compared: fields that change the judge, no others."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from copy import deepcopy
 
 import pytest
 
-from assizes.judge.comparison.comparability import mismatches
 from assizes.judge.comparison.compare import compare
+from assizes.judge.comparison.runs import mismatches
 from assizes.judge.config.diff import TRUTH, config_diff
 from assizes.judge.config.run import ComparisonConfig
 from tests.judge.run_frames import case_row, config, run_of

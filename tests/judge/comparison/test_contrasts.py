@@ -1,4 +1,4 @@
-"""A measure of two runs held case by case: what is kept slim or counted says what rows would."""
+"""A measure of two runs, case by case: counted and short tables give the same result as full ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def measure(points: np.ndarray, *, share: bool) -> CaseMeasure:
 
 
 def sides(*, share: bool) -> tuple[CaseMeasure, CaseMeasure]:
-    """More cases moved than numbers are drawn of."""
+    """More cases moved than the number up to which differences are drawn one by one."""
     rows = RNG.random((2, CASES))
     found = (rows < [[0.7], [0.5]]) * 100.0 if share else np.round(rows * 60 + 20, 1)
     return measure(found[0], share=share), measure(found[1], share=share)

@@ -1,4 +1,4 @@
-"""Metrics whose values are counted say what joining them case by case says."""
+"""Counting the values of a metric gives the same averages as joining the cases one by one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assizes.judge.comparison.compare import compare
-from assizes.judge.comparison.counted_metrics import counted_metrics
-from assizes.judge.comparison.paired_metrics import metric_names
+from assizes.judge.comparison.metrics import counted_metrics, metric_names
 from assizes.judge.config.run import ComparisonConfig
 from tests.judge.run_frames import case_row, fraction_row, run_of, score_row
 

@@ -1,4 +1,4 @@
-"""How a comparison ends, by its mode, and what is counted."""
+"""How a comparison ends in each mode, and what it counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.judge.run_frames import binary_row, case_row, config, fraction_row, r
 
 
 def suite(*passed, **rest):
-    """Cases c0, c1 .. with these verdicts (null: errored)."""
+    """Cases c0, c1 .. with these verdicts (`None`: errored)."""
     return [case_row(f"c{i:03}", one, **rest) for i, one in enumerate(passed)]
 
 
@@ -152,7 +152,7 @@ def test_the_gating_measures_of_two_runs_can_be_had_by_themselves():
     ]
     assert points == [[100.0, 100.0], [0.0, 0.0]]
     assert both.before.measure("other") is both.after.measure("other") is None
-    assert (both.limits, both.looks) == (limits, [])
+    assert (both.limits, both.changes) == (limits, [])
 
 
 def test_the_gating_measures_of_repeated_cases_are_means_over_their_repetitions():

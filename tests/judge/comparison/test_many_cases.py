@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from assizes.judge.comparison.compare import RunComparison, compare
-from assizes.judge.comparison.paired_cases import MAX_LISTED
+from assizes.judge.comparison.rules import MAX_LISTED
 from assizes.judge.config.run import ComparisonConfig
 from tests.judge.run_frames import case_row, run_of, score_row
 

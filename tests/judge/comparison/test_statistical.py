@@ -1,4 +1,4 @@
-"""The statistical verdict on two runs, beside the documents' rules."""
+"""The statistical verdict on two runs, beside the three rules of seed 001."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FEW = settings(max_examples=25, deadline=None)
 
 
 def suite(passed, **rest):
-    """Cases c0, c1 .. with these verdicts (null: errored); 90 or 50 points."""
+    """Cases c0, c1 .. with these verdicts (`None`: errored) and 90 or 50 points."""
     return [
         case_row(f"c{i:03}", one, overall_score=None if one is None else 90.0 if one else 50.0)
         | rest

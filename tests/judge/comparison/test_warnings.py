@@ -1,4 +1,4 @@
-"""What a reader of a comparison must know before believing its verdict."""
+"""The warnings that a reader of a comparison must know before believing its verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that wait until they are let go."""
+"""Models that answer only when the test lets them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from assizes.judge.models.scripted import ScriptedModel
 
 
 class Gated(ScriptedModel):
-    """Answers only when the gate is opened; counts who waits."""
+    """A model that answers only when the gate is opened, and counts the waiting calls."""
 
     def __init__(self, replies, cache_key="gated"):
         super().__init__(replies, cache_key)

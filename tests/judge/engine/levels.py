@@ -1,4 +1,4 @@
-"""A judge that asks for levels, and what its asks leave behind, for tests of who answers them."""
+"""A judge that asks for levels, and readers of the records of its asks, for tests of the engine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Reply(BaseModel):
 
 
 class Asking:
-    """Asks rounds of questions, each given by its text; scores the sum of the replies."""
+    """A judge that asks rounds of questions, given by their texts, and scores the sum of the replies."""
 
     name = "asking"
     version = "1"
@@ -54,7 +54,10 @@ class Asking:
 
 
 def engine(model, cache=None, means=None, **limits):
-    """Limits are those of `[limits]`, `means` fields of `Means`; pauses are short."""
+    """An engine with short pauses.
+
+    `limits` are settings of [limits], `means` further fields of `EngineDependencies`.
+    """
     given = {"max_in_flight": 8, "timeout_s": 5.0} | limits
     rest = {"cache": cache, "backoff": Backoff(0.01, 0.02)} | (means or {})
     return Engine(model, LimitsConfig(**given), EngineDependencies(**rest))
@@ -91,7 +94,7 @@ def but(record: AskRecord, **fields: Any) -> AskRecord:
 
 
 def codes(record: AskRecord) -> list[str | None]:
-    """Why each call of an ask was not its last; None for a good reply."""
+    """The error code of each call of an ask; `None` for a good reply."""
     return [step["code"] for step in json.loads(record.trail or "[]")]
 
 

@@ -1,4 +1,4 @@
-"""One ask: what is asked again, what then counts, and what all of it took."""
+"""One ask: which calls are repeated, which reply counts, and what all calls took."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ async def test_a_repair_is_put_once_however_often_the_provider_fails_meanwhile()
 
 
 class Capped(ScriptedModel):
-    """Notes how many times the usual tokens each answer may take."""
+    """Records the factor on the cap of tokens of each call."""
 
     def __init__(self, replies):
         super().__init__(replies)
@@ -297,7 +297,7 @@ async def test_a_hint_that_does_not_fit_into_the_deadline_ends_the_ask_at_once()
 
 
 class Hanging(ScriptedModel):
-    """Never answers."""
+    """A model that never answers."""
 
     async def complete(self, ask, *, complaint=None, cap=1):
         self.asked.append((ask, complaint))
@@ -318,7 +318,7 @@ async def test_no_ask_outlives_its_deadline_however_many_calls_it_may_make():
 
 async def test_waiting_for_a_slot_to_ask_again_counts_against_the_deadline():
     class Busy(ScriptedModel):
-        """Takes its time for one question, fails the other."""
+        """Answer one question late, and fail the other."""
 
         async def complete(self, ask, *, complaint=None, cap=1):
             self.asked.append((ask, complaint))

@@ -1,4 +1,4 @@
-"""What surrounds each call: a permit, a reservation that is always settled, and the way to stop."""
+"""Around each call: a permit, a reservation that is always settled, and the way to stop."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Priced(ScriptedModel):
 
 
 class Book(OpenLedger):
-    """Grants so many calls, and writes down what it is told."""
+    """A ledger that grants so many calls and records every settlement."""
 
     def __init__(self, grants: int = 99) -> None:
         super().__init__()
@@ -191,7 +191,7 @@ async def test_a_completion_that_was_given_is_the_first_attempt(attempts):
 
 
 class Given(dict):
-    """The same for every key."""
+    """Batch replies that are the same for every key."""
 
     def __init__(self, came):
         self.came = came
@@ -240,7 +240,7 @@ async def test_a_stop_wakes_who_pauses_before_the_next_call():
 
 
 class Noting(Limiter):
-    """Notes how many tokens each call was said to take."""
+    """Records the estimated tokens of each call."""
 
     def __init__(self, limits):
         super().__init__(limits)
@@ -268,7 +268,7 @@ async def test_the_token_limit_expects_answers_as_long_as_those_before():
 
 
 class Timed(Priced):
-    """Notes when it is asked what."""
+    """Records each question with the time at which it was asked."""
 
     def __init__(self, replies):
         super().__init__(replies)
@@ -299,8 +299,8 @@ def test_a_call_that_is_repeated_goes_before_those_never_made():
     ],
 )
 def test_the_token_limit_is_told_what_failed_calls_took(failure, gap_s):
-    """Of 600 tokens a minute a call is expected to take 35; what failed took 10, none, or who
-    knows."""
+    """A call is expected to take 35 of 600 tokens a minute; the failed call took 10, none, or an
+    unknown number."""
     model = Timed([failure, priced(1)])
 
     async def main():

@@ -1,4 +1,4 @@
-"""Ends that meet: a stop with a permit, a refusal with a cancellation, a doom with a doom."""
+"""Two ends at the same moment: a stop and a permit, a refusal and a cancellation, two failures."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_the_first_reason_to_give_up_stands():
 
 
 class Stopping(OpenLedger):
-    """Grants a call at the very moment at which somebody stops all of them."""
+    """A ledger that grants a call at the very moment at which all calls are stopped."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -180,7 +180,7 @@ async def test_the_last_line_of_a_batch_counts_without_a_newline_behind_it():
 
 
 class Busy(OpenLedger):
-    """Somebody else writes to it the first few times."""
+    """A ledger that is busy the first few times."""
 
     def __init__(self, times: int) -> None:
         super().__init__()
@@ -210,7 +210,7 @@ async def test_a_ledger_that_others_write_to_is_waited_for_and_no_call_is_lost()
 
 
 class Full(OpenLedger):
-    """Lets one call through, and cannot write down what it came to."""
+    """A ledger that grants one call and fails to settle it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -251,7 +251,7 @@ async def test_a_ledger_that_is_never_free_is_an_error_and_a_paid_reply_is_then_
 
 
 class Narrow(OpenLedger):
-    """Has money for one call at a time."""
+    """A ledger with budget for one call at a time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -268,7 +268,7 @@ class Narrow(OpenLedger):
 
 
 class Slow(ScriptedModel):
-    """Is in flight for a moment."""
+    """A model whose calls take a moment."""
 
     async def complete(self, ask, *, complaint=None, cap=1):
         await asyncio.sleep(0.01)
@@ -282,7 +282,7 @@ async def test_a_call_that_does_not_fit_beside_another_follows_it():
 
 
 class Offline(ScriptedModel):
-    """Calls nobody, and so is under no limit and no clock."""
+    """A model that calls no provider, and so has no limit and no deadline."""
 
     provider = OFFLINE_PROVIDER
 
@@ -295,7 +295,7 @@ async def test_a_model_that_calls_nobody_is_asked_again_without_a_clock():
 
 
 class OneAtATime:
-    """Lets one process ask for a reply; meanwhile another one has got it."""
+    """Locks for which a process waits while `meanwhile` happens in another process."""
 
     def __init__(self, meanwhile) -> None:
         self.meanwhile = meanwhile

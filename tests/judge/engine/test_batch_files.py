@@ -1,4 +1,4 @@
-"""A file of answers on its way here: whole, in one piece, or broken off; and who carries it."""
+"""The download of a batch's file of results: complete, or broken off."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LINES = b'{"custom_id": "k0"}\n' * 1_000
 
 @asynccontextmanager
 async def file_server(promised: int):
-    """Answers every request with the lines, though so many bytes were promised."""
+    """Answer every request with the lines, whatever number of bytes the header promises."""
 
     async def answer(reader, writer):
         await reader.readuntil(b"\r\n\r\n")

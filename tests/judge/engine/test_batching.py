@@ -1,4 +1,4 @@
-"""What a round of hearings would ask next, found without a model."""
+"""The asks that a round of hearings would put next, found without a model."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.judge.engine.levels import CASE, Asking, doubts_below_3, engine, pric
 
 
 class Batched:
-    """Asks of a run as its batches leave them."""
+    """The asks of a run and the replies of its batches."""
 
     def __init__(self) -> None:
         self.noted: list[tuple[str, str, str]] = []
@@ -134,7 +134,7 @@ async def test_what_does_not_fit_is_left_and_never_noted_again(replies, came, do
 
 
 class Unwritable(FileReplyCache):
-    """A cache on a disk that is full."""
+    """A cache that cannot be written, because the disk is full."""
 
     async def store(self, key, kept):
         pass

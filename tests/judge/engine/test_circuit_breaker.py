@@ -24,7 +24,7 @@ SERVED: list[ModelError | None] = [
 
 
 class Clock:
-    """Seconds that pass when told."""
+    """A clock whose seconds pass only when the test says so."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -39,14 +39,14 @@ def breaker(**trip) -> tuple[CircuitBreaker, Clock]:
 
 
 async def call(one: CircuitBreaker, failure: ModelError | None) -> bool:
-    """Make one call; whether it was a probe."""
+    """Make one call and return whether it was a probe."""
     with await asyncio.wait_for(one.wait_for_pass(), 1) as turn:
         turn.note(failure)
     return turn.probe
 
 
 async def is_held(one: CircuitBreaker) -> bool:
-    """Whether whoever wants to call has to wait."""
+    """Whether a new call would have to wait."""
     waiting = asyncio.create_task(one.wait_for_pass())
     await asyncio.sleep(0.001)
     held = not waiting.done()

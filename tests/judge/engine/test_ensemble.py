@@ -1,4 +1,4 @@
-"""Panels, repeats and escalation: from the configuration to the rows."""
+"""Ensembles, repeats and escalation: from the configuration to the rows."""
 
 from __future__ import annotations
 

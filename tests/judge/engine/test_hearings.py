@@ -1,4 +1,4 @@
-"""The engine: rounds, slots, asks that are shared, deadlines."""
+"""The engine: rounds, slots, shared asks, deadlines."""
 
 from __future__ import annotations
 

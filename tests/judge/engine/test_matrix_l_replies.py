@@ -38,7 +38,7 @@ async def hear(server: OpenAIServer, fault: str) -> HearingResult:
 
 
 def headlines(heard: HearingResult) -> dict[str, float | str | None]:
-    """By metric its level, or why it has none."""
+    """The level of each metric, or the code of its failure."""
     return {
         one.metric: one.raw if one.status == "scored" else one.details.get("error")
         for one in heard.scores
@@ -149,7 +149,7 @@ async def test_l19_a_rationale_of_a_megabyte_is_cut(judge_server):
     assert details[METRICS[0]]["justification"].endswith("…")
 
 
-# What the model server has no fault for
+# Faults that the model server cannot produce
 
 
 def finding(score: Any = 4, **rest: Any) -> dict[str, Any]:

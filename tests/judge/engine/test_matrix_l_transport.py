@@ -35,7 +35,7 @@ PATIENT = BreakerPolicy(failures=10_000)
 
 
 class Questions(Asking):
-    """Only asks."""
+    """A judge that puts all its questions in one round."""
 
     def judge(self, case):
         yield [Ask(Prompt("s", text), Reply) for texts in self.rounds for text in texts]
@@ -53,7 +53,7 @@ async def _warm(openai_server: OpenAIServer) -> None:
 async def put(
     judge: JudgeConfig, texts=("q",), *, cache=None, trip=None, **limits
 ) -> list[AskRecord]:
-    """Put questions to a model at once; what became of each."""
+    """Put questions to a model at once and return the record of each ask."""
     bounds = LimitsConfig(**{"timeout_s": 5.0, "max_in_flight": 32} | limits)
     means = EngineDependencies(cache=cache, backoff=QUICK, breaker_policy=trip)
     engine = Engine(model_for(judge, bounds), bounds, means)
@@ -64,7 +64,7 @@ async def put(
 
 
 async def one(server: OpenAIServer, behaviour: str, **limits) -> AskRecord:
-    """Put one question to a model that behaves like that."""
+    """Put one question to a model with this behaviour."""
     (record,) = await put(config(server, f"m-{behaviour}"), **limits)
     return record
 
@@ -75,7 +75,7 @@ def code(record: AskRecord) -> str | None:
 
 @contextmanager
 def lasting(at_least_s: float, at_most_s: float):
-    """What is done in it takes so long."""
+    """Check that the block takes at least, and at most, so many seconds."""
     started = time.monotonic()
     yield
     assert at_least_s <= time.monotonic() - started < at_most_s
@@ -142,7 +142,7 @@ async def test_l2_without_a_hint_a_refusal_that_lasts_is_still_a_rate_limit(judg
 
 
 def nobody() -> str:
-    """The address of a port where nobody listens."""
+    """The address of a port on which no server listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{probe.getsockname()[1]}/v1"
@@ -164,7 +164,7 @@ async def test_l2_a_provider_that_cannot_be_reached_costs_nothing(judge_server, 
     assert " at 0x" not in record.error
 
 
-# L3: what all other calls would fail of too
+# L3: errors that all other calls would have too
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ async def until(holds, within_s: float = 2.0) -> None:
         await asyncio.sleep(0.05)
 
 
-# L8, L9: answers that hold nothing to read
+# L8, L9: answers without a readable reply
 
 
 async def test_l8_an_answer_that_was_cut_off_gets_twice_the_room_once(judge_server):

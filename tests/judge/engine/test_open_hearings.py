@@ -1,4 +1,4 @@
-"""Hearings open as slots come free: their prompts are not all made at once."""
+"""Hearings are opened as slots become free: their prompts are not all made at once."""
 
 from __future__ import annotations
 

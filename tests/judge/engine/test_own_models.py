@@ -1,4 +1,4 @@
-"""Judges that are answered by a model of their own, beside those that share the run's."""
+"""Judges with a model of their own, beside judges that share the run's model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.judge.engine.levels import CASE, Asking, priced
 
 
 class Named(ScriptedModel):
-    """A scripted model of another name."""
+    """A scripted model with a name of its own."""
 
     def __init__(self, name: str, replies, cache_key: str | None = "scripted"):
         super().__init__(replies, cache_key)

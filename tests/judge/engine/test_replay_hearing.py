@@ -1,4 +1,4 @@
-"""A hearing told again: the same questions, from the rows it left."""
+"""The replay of a hearing: the same questions, from the rows that the hearing left."""
 
 from __future__ import annotations
 

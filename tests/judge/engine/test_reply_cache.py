@@ -1,4 +1,4 @@
-"""Replies that are kept, look-ups, and how an engine closes."""
+"""Cached replies, queries, and the closing of an engine."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ async def test_models_without_connections_are_closed_all_the_same(model):
 
 
 class LookingUp(Asking):
-    """Looks something up and says what became of it."""
+    """A judge that runs a query and scores its result."""
 
     def judge(self, case):
         found = yield from look_up(Query("orders.db", ("select 1",)))

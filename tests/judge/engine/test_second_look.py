@@ -1,4 +1,4 @@
-"""The second look: the same asks with their data marked, and what is said where it says otherwise."""
+"""The second look: the same asks with marked data, and the mark on scores that it contradicts."""
 
 from __future__ import annotations
 

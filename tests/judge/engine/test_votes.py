@@ -1,4 +1,4 @@
-"""Votes become one finding: the one in the middle, of a hearing that took place."""
+"""Votes are reduced to the one in the middle, which is that of a hearing that took place."""
 
 from __future__ import annotations
 

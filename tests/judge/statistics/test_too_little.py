@@ -7,12 +7,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from assizes.judge.comparison import counted_metrics as counting
+from assizes.judge.comparison import metrics as counting
 from assizes.judge.comparison.compare import compare
-from assizes.judge.comparison.counted_metrics import counted_metrics
-from assizes.judge.comparison.labels import case_labels
-from assizes.judge.comparison.measures import case_table
-from assizes.judge.comparison.paired_metrics import metric_names
+from assizes.judge.comparison.measures import case_labels, case_table
+from assizes.judge.comparison.metrics import counted_metrics, metric_names
 from assizes.judge.config.run import ComparisonConfig
 from assizes.judge.statistics.clusters import Sample
 from assizes.judge.statistics.counted import CountedSample
@@ -126,7 +124,7 @@ def test_values_that_are_too_many_to_count_are_joined_case_by_case(monkeypatch):
     (metric,) = counted_metrics(scores, names)
     assert metric.rows.height == 3
     before = compare(*sides, ComparisonConfig()).aggregate.per_metric_aggregate_deltas
-    monkeypatch.setattr(counting, "MOST", 2)
+    monkeypatch.setattr(counting, "MAX_PAIRS", 2)
     assert counted_metrics(scores, names) is None
     assert compare(*sides, ComparisonConfig()).aggregate.per_metric_aggregate_deltas == before
 

@@ -8,7 +8,7 @@ from assizes.judge.calibration.calibrate import CalibrationSubject, calibrate
 from assizes.judge.calibration.fingerprint import judge_fingerprint
 from assizes.judge.calibration.grades import RatedItem
 from assizes.judge.comparison.compare import compare
-from assizes.judge.comparison.paired_cases import MAX_LISTED
+from assizes.judge.comparison.rules import MAX_LISTED
 from assizes.judge.config.calibration import CalibrationConfig
 from assizes.judge.config.privacy import PrivacyConfig
 from assizes.judge.config.run import ComparisonConfig

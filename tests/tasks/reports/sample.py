@@ -11,7 +11,8 @@ from typing import Any
 import jsonschema_rs
 import polars as pl
 
-from assizes.judge.comparison.compare import RunComparison, RunData, compare
+from assizes.judge.comparison.compare import RunComparison, compare
+from assizes.judge.comparison.runs import RunData
 from assizes.judge.config.run import RunConfig
 from assizes.judge.rows import SHARD_TABLES, as_json, frame
 from assizes.judge.score import LABELS

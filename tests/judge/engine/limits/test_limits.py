@@ -1,4 +1,4 @@
-"""Slots, lines and permits: who may call a model, and when."""
+"""Slots, queues and permits: which call may start, and when."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def limiter(slots: int = 64, **limits: int) -> Limiter:
 
 @dataclass
 class Calls:
-    """Starts of calls that all take the same time."""
+    """The start times of calls that all take the same time."""
 
     limiter: Limiter
     latency_s: float = 1.0
@@ -156,7 +156,7 @@ def test_nobody_is_overtaken_by_more_than_a_few():
     came = ["rare"] + ["common"] * 300 + ["rare"] * 2
     order = simulated(started(["common", *came]))
     assert order.index("rare") <= MAX_PLACES_OVERTAKEN + 1
-    # The two that came last are too far behind the eldest to follow their own group.
+    # The two last calls came too long after the oldest one to follow their own group.
     assert order[-2:] == ["rare", "rare"]
 
 
@@ -207,7 +207,7 @@ def test_who_is_cancelled_when_the_turn_has_just_come_gives_slot_and_place_back(
             first = asyncio.create_task(calls.call("a", 0, "first"))
             second = asyncio.create_task(calls.call("a", 0, "second"))
             await asyncio.sleep(2)
-        # The first has its turn now and does not know yet.
+        # The first call is admitted now, but its task has not run yet.
         assert calls.limiter.in_flight == 1
         first.cancel()
         await asyncio.gather(first, second, return_exceptions=True)
@@ -241,7 +241,7 @@ async def test_ten_thousand_who_wait_share_one_timer():
     began = loop.time()
     await asyncio.sleep(0)
 
-    # One of the limiter, one of the call that sleeps in its slot.
+    # One timer of the limiter, one of the call that sleeps in its slot.
     assert len(loop._scheduled) - timers <= 2
     assert one.in_flight == 1
     for task in tasks:
@@ -273,7 +273,7 @@ def test_a_refusal_paces_a_model_that_has_no_limit_below_what_was_let_through():
         return [at for at, _ in calls.starts[100:]]
 
     times = simulated(main())
-    # 99 calls in the second and a bit that they took, and 0.95 of that.
+    # 99 calls in a little more than a second, and 0.95 of that rate.
     assert times[-1] - times[0] == pytest.approx(19 / (0.95 * 99), rel=0.2)
 
 
@@ -369,7 +369,7 @@ def test_who_had_a_permit_before_goes_before_all_who_had_none_eldest_first():
         assert one.in_flight == 0
         return order[2:]
 
-    # The first fresh one found the slot free; its group goes on, whoever came between.
+    # The first call that is no retry found the slot free; its group goes on before later groups.
     assert simulated(main()) == ["fresh 0", "first", "second", "fresh 2", "fresh 1"]
 
 

@@ -1,4 +1,4 @@
-"""Spacing under a known limit."""
+"""The spacing of calls under a configured limit."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from assizes.judge.engine.limits.rate_limiter import (
 from assizes.judge.errors import AssizesError
 
 Event = tuple[float, float]
-"""When, and how much."""
+"""The time of a call, and its cost."""
 
 
 def most_in(window_s: float, events: list[Event]) -> float:
-    """The most that happened in any window of this length."""
+    """The highest sum of costs in any window of this length."""
     held: deque[Event] = deque()
     total = most = 0.0
     for event in events:
@@ -40,7 +40,7 @@ def most_in(window_s: float, events: list[Event]) -> float:
 
 
 def driven(pacer: RateLimiter, costs: list[float], delays: list[float]) -> list[Event]:
-    """Calls that always wait, each let start so much after it might have."""
+    """Start calls that always wait, each by a given delay after the time at which it might start."""
     now = 0.0
     events = []
     pacer.begin(now)
@@ -147,7 +147,7 @@ def test_a_call_of_more_than_the_limit_starts_in_an_empty_minute():
 
 
 class Wanted:
-    """Counts how often more units were asked for."""
+    """Counts how often the limiter asked for more units."""
 
     def __init__(self) -> None:
         self.times = 0

@@ -1,4 +1,4 @@
-"""Finding out a limit that nobody named."""
+"""A model without a configured limit: the rate is found from the provider's refusals."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from assizes.judge.engine.limits.adaptive_rate import AdaptiveRate
 from assizes.judge.engine.limits.limits import Limiter
 from tests.judge.clock import simulated
 
-# A limit that nobody told
+# A limit that is not configured
 
 
 @dataclass
 class Windowed:
-    """Refuses what exceeds so many in any window."""
+    """A provider that refuses calls beyond a number in any sliding window."""
 
     limit: int
     window_s: float
@@ -28,7 +28,7 @@ class Windowed:
     held: deque[float] = field(default_factory=deque)
 
     def refusal(self, now: float) -> float | None:
-        """In how many seconds it would be let through; null: it is, now."""
+        """Seconds until a call would be let through; `None` when it is let through now."""
         while self.held and self.held[0] <= now - self.window_s:
             self.held.popleft()
         if len(self.held) >= self.limit:
@@ -42,7 +42,7 @@ class Windowed:
 
 @dataclass
 class Counted(Windowed):
-    """Counts anew at the beginning of each window."""
+    """A provider that counts calls from 0 at the beginning of each window."""
 
     number: int = -1
 
@@ -59,7 +59,7 @@ class Counted(Windowed):
 
 @dataclass
 class Bucket:
-    """Refills at a rate, holds so many, and takes one for each call."""
+    """A provider with a token bucket: it refills at a rate up to a size, and each call takes one."""
 
     rate: float
     size: float
@@ -82,7 +82,7 @@ class Bucket:
 
 @dataclass
 class Run:
-    """What asking as fast as allowed came to."""
+    """The result of asking as fast as the limiter allows."""
 
     use: float
     refused: int
@@ -91,7 +91,7 @@ class Run:
 
 
 async def pressed(server: Windowed | Bucket, latency_s: float, seconds: float, slots: int) -> Run:
-    """Three times as many callers as slots, each putting its ask again when it was refused."""
+    """Ask with three times as many callers as slots; each caller asks again when it was refused."""
     loop, chance = asyncio.get_running_loop(), random.Random(7)
     limiter = Limiter(LimitsConfig(max_in_flight=slots))
     run = Run(0.0, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""Calls that move in waves wait for one another; spread starts draw the waves out."""
+"""Calls that move in waves wait for one another; the smoother spreads their starts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.judge.clock import JumpingLoop, simulated
 
 SLOTS = 64
 STEPS = 6
-"""A call's work is cut in so many pieces, between which other calls are worked on."""
+"""Number of pieces of a call's work, between which other calls are worked on."""
 
 
 async def of_ceiling(latency_s: float, work_s: float, spread: float, calls: int = 3_000) -> float:
@@ -45,7 +45,7 @@ async def of_ceiling(latency_s: float, work_s: float, spread: float, calls: int 
     ("latency_s", "work_s"), [(0.3, 0.001), (0.3, 0.002), (0.3, 0.004), (1.0, 0.004)]
 )
 def test_slots_are_busy_though_every_call_takes_the_same_time(latency_s: float, work_s: float):
-    # All at once again and again, they would come to latency / (latency + 64 * work) of it.
+    # If all calls always started at once, the share would be latency / (latency + 64 * work).
     assert simulated(of_ceiling(latency_s, work_s, 0.0)) >= 0.93
 
 
@@ -72,7 +72,7 @@ def test_starts_follow_at_twice_the_rate_at_which_slots_become_free():
         starts.append(now)
         spread.note_start(now)
         now = max(now, spread.due)
-    # One goes ahead: who is a little late is not held up further.
+    # One call has started: a call that is a little late is not delayed any further.
     assert starts == pytest.approx([10.0, 10.0, 10.25, 10.5, 10.75])
 
 
