@@ -1,4 +1,4 @@
-"""The report of a run as it stands in the store."""
+"""Makes the report of a run from what the store holds."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from assizes.tasks.store import RunRecord, Store
 
 @dataclass(frozen=True, slots=True)
 class StoredReport:
-    """The report of a run as read from its store, which may be closed since.
+    """The report of a run as read from its store; the store may be closed afterwards.
 
     Attributes:
         record: the run.
-        data: all that it shows but what was said.
-        heard: rows of table cases of those to read first, in their order.
+        data: the data of the report, without any conversation.
+        first_case_rows: rows of table `cases` of the cases to read first, in their order; `None`
+            where a row could not be found.
     """
 
     record: RunRecord
@@ -32,7 +33,7 @@ class StoredReport:
     first_case_rows: list[dict[str, Any] | None]
 
     def with_conversations(self) -> dict[str, Any]:
-        """The data with what was said in the cases to read first: fetches their transcripts."""
+        """The data with the conversations of the cases to read first; fetches their transcripts."""
         first = self.data["cases"]["read_first"]
         return {
             **self.data,
@@ -41,7 +42,7 @@ class StoredReport:
 
 
 def read_report(store: Store, record: RunRecord, comparison: RunComparison | None) -> StoredReport:
-    """The report of a stored, summed-up run; no transcript is fetched."""
+    """Read the report of a run that has a summary; no transcript is fetched."""
     data = stored_report_data(store, record, comparison)
     cases = store.scan(record.run_id, "cases")
     return StoredReport(record, data, case_table_rows(data["cases"]["read_first"], cases))
@@ -50,7 +51,7 @@ def read_report(store: Store, record: RunRecord, comparison: RunComparison | Non
 def stored_report_data(
     store: Store, record: RunRecord, comparison: RunComparison | None
 ) -> dict[str, Any]:
-    """Everything the report of a stored, summed-up run shows, but what was said in its cases."""
+    """The data of the report of a run that has a summary, without any conversation."""
     cases, scores, asks = (store.scan(record.run_id, name) for name in ("cases", "scores", "asks"))
     summary = RunSummary.model_validate(record.summary)
     cited = [formatting.clean(one, 500) for one in citation_lines(citations(store, record))]
@@ -66,13 +67,13 @@ def stored_report_data(
 
 
 def write_report_files(report: StoredReport, target: ReportConfig) -> dict[str, str]:
-    """Write the report; where the files lie, by suffix.
+    """Write the files of a report; returns where each file is, by its suffix.
 
-    The JSON and Markdown files of one run are the same bytes however often they are written; the
-    HTML file is as long as the transcripts of the cases to read first are there.
+    The JSON and the Markdown file of a run are the same bytes each time they are written. The HTML
+    file is the same as long as the transcripts of the cases to read first can be fetched.
 
     Raises:
-        ConfigurationError: when they cannot be written there.
+        ConfigurationError: the files cannot be written to the configured place.
     """
     return write_report(report.with_conversations(), target.uri, target.storage_options)
 
@@ -80,10 +81,10 @@ def write_report_files(report: StoredReport, target: ReportConfig) -> dict[str, 
 def render_stored_report(
     store: Store, record: RunRecord, comparison: RunComparison | None, target: ReportConfig
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Read and write the report of a run in a store that stays open: its data, and where it lies.
+    """Read and write the report of a run; returns its data, and where each file is, by suffix.
 
     Raises:
-        ConfigurationError: when it cannot be written there.
+        ConfigurationError: the files cannot be written to the configured place.
     """
     report = read_report(store, record, comparison)
     return report.data, write_report_files(report, target)

@@ -45,17 +45,3 @@ def _note(comparison: RunComparison) -> str | None:
 def _change(diff: PromptDiff) -> dict[str, Any]:
     lines = [formatting.clean(one.replace("\r", "\u240d"), LINE_CHARS) for one in diff.lines]
     return {"judge": formatting.name_of(diff.judge), "lines": lines, "more": diff.more}
-
-
-def prompt_blocks(changes: Mapping[str, Any]) -> Iterator[Block]:
-    """The same as Markdown, without the lines around those that differ."""
-    if changes["note"]:
-        yield plain(changes["note"], LINE_CHARS)
-    sides = {"-": "baseline", "+": "candidate"}
-    for judge in changes["judges"]:
-        lines = [line for line in judge["lines"] if line[:1] in sides]
-        rows = [[sides[line[0]], plain(line[1:], MARKDOWN_CHARS)] for line in lines]
-        yield f"Prompts of {code(judge['judge'])}:"
-        yield table(["Run", "Line"], rows[:MARKDOWN_LINES])
-        if len(rows) > MARKDOWN_LINES or judge["more"]:
-            yield "report.html shows more lines."

@@ -75,7 +75,7 @@ def _measure_row(metric: MetricVerdict) -> dict[str, Any]:
 def span(low: float | None, high: float | None) -> str:
     """An interval of a change, or a dash."""
     if low is None or high is None:
-        return formatting.NONE
+        return formatting.DASH
     return f"{formatting.signed_number(low, 1)} .. {formatting.signed_number(high, 1)}"
 
 

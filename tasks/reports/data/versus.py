@@ -148,7 +148,7 @@ def _rules(comparison: RunComparison) -> list[dict[str, str]]:
         _rule(
             "Average latency",
             _sides(comparison, lambda run: formatting.duration(run.latency_avg_ms)),
-            formatting.NONE if latency is None else f"{formatting.signed_number(latency, 0)} ms",
+            formatting.DASH if latency is None else f"{formatting.signed_number(latency, 0)} ms",
             f"may grow by {limits['max_latency_increase_pct'] * 100:g} %",
         ),
     ]
@@ -216,9 +216,9 @@ def _moved_metrics(deltas: Sequence[MetricDelta]) -> str:
 def _step(delta: MetricDelta) -> str:
     if delta.is_binary:
         labels = (delta.baseline_label, delta.candidate_label)
-        return " → ".join(formatting.name_of(label or formatting.NONE) for label in labels)
+        return " → ".join(formatting.name_of(label or formatting.DASH) for label in labels)
     sides = (delta.baseline_score, delta.candidate_score)
-    return " → ".join(formatting.NONE if side is None else f"{round(side, 2):g}" for side in sides)
+    return " → ".join(formatting.DASH if side is None else f"{round(side, 2):g}" for side in sides)
 
 
 def _unmatched_cases(ids: Sequence[str], total: int) -> dict[str, Any]:
