@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Final
 
 UNKNOWN: Final = "unknown"
@@ -108,6 +109,11 @@ def duration(milliseconds: float | None) -> str:
     if abs(milliseconds) < 1000:
         return f"{milliseconds:,.0f} ms"
     return f"{milliseconds / 1000:,.2f} s"
+
+
+def utc_time(moment: datetime | None) -> str | None:
+    """A time such as `2026-03-02 01:00:00 UTC`; `None` for `None`."""
+    return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def turns(indices: list[int]) -> str:

@@ -7,11 +7,14 @@ from typing import Any
 
 from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.config.run import ReportConfig
+from assizes.judge.history.anchors import Attribution
 from assizes.judge.summary.summary import RunSummary
 from assizes.tasks.reports import formatting
 from assizes.tasks.reports.data.case_page import case_table_rows, conversations
-from assizes.tasks.reports.data.report import report_data, verdict_with_attribution
+from assizes.tasks.reports.data.report import report_data
+from assizes.tasks.reports.data.verdict import verdict_with_attribution
 from assizes.tasks.reports.render.files import write_report
+from assizes.tasks.reports.schema.report import Attributed
 from assizes.tasks.runs.anchor_runs import stored_attribution
 from assizes.tasks.runs.calibrations import citation_lines, citations
 from assizes.tasks.store import RunRecord, Store
@@ -54,16 +57,20 @@ def stored_report_data(
     """The data of the report of a run that has a summary, without any conversation."""
     cases, scores, asks = (store.scan(record.run_id, name) for name in ("cases", "scores", "asks"))
     summary = RunSummary.model_validate(record.summary)
-    cited = [formatting.clean(one, 500) for one in citation_lines(citations(store, record))]
+    cited = [formatting.clean(line, 500) for line in citation_lines(citations(store, record))]
     attribution = stored_attribution(store, record, comparison)
     data = report_data(record, summary, cases, scores, asks, comparison)
     return {
         **data,
         "verdict": verdict_with_attribution(data["verdict"], attribution),
         "calibration": cited,
-        "attribution": attribution
-        and {**attribution.model_dump(mode="json"), "sentence": attribution.sentence()},
+        "attribution": None if attribution is None else _attribution_part(attribution),
     }
+
+
+def _attribution_part(attribution: Attribution) -> dict[str, Any]:
+    fields = {**attribution.model_dump(), "sentence": attribution.sentence()}
+    return Attributed.model_validate(fields).model_dump()
 
 
 def write_report_files(report: StoredReport, target: ReportConfig) -> dict[str, str]:
