@@ -18,7 +18,7 @@ from assizes.tasks.context.run_context import RunContext
 from assizes.tasks.plan import PlannedRun
 from assizes.tasks.reports.data.outcomes import REGRESSION
 from assizes.tasks.reports.render.artifacts import publish_artifacts
-from assizes.tasks.reports.render.metrics_file import write_metrics
+from assizes.tasks.reports.render.prometheus import write_metrics
 from assizes.tasks.reports.stored import render_stored_report
 from assizes.tasks.runtime.redacted_runs import redacts_secrets
 from assizes.tasks.store import RunRecord

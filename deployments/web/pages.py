@@ -21,8 +21,8 @@ from assizes.judge.config.run import ComparisonConfig
 from assizes.judge.config.series import SeriesConfig
 from assizes.judge.errors import ConfigurationError, StoreError
 from assizes.tasks.reports.data.case_page import MAX_OBJECT_BYTES, case_pages
+from assizes.tasks.reports.data.comparison import comparison_part
 from assizes.tasks.reports.data.explain_page import explain_page
-from assizes.tasks.reports.data.versus import comparison_data
 from assizes.tasks.reports.render.html import NavigationLink, Site, html_report, page, policy_of
 from assizes.tasks.reports.stored import StoredReport, read_report
 from assizes.tasks.runs.explained import metric_explanation
@@ -188,11 +188,11 @@ def compare(
     data: dict[str, Any] = {"runs": listed, "chosen": chosen, "comparison": None, "verdict": None}
     if all(chosen.values()):
         thresholds = base.model_copy(update={"baseline": None})
-        comparison = comparison_data(
+        comparison = comparison_part(
             books.comparison(chosen["baseline"], chosen["candidate"], thresholds)
         )
         assert comparison is not None, "there is a comparison"
-        outcome, word = _ENDINGS[comparison["ending"]]
+        outcome, word = _ENDINGS[comparison.ending]
         data |= {"comparison": comparison, "verdict": {"outcome": outcome, "word": word}}
     return answer("compare", data, "/view/compare", chosen["candidate"] or None)
 

@@ -1,1 +1,1 @@
-"""What a run would ask and cost, computed without calling a model."""
+"""Forecasts of what a run would ask and cost, computed without calling a model."""

@@ -1,7 +1,8 @@
-"""Hears cases without asking any model: which asks a run would put, and what they would take.
+"""Counts the asks of a run and estimates their tokens, without calling any model.
 
-Plain text rules answer in the place of the models, so that later rounds can be foreseen; kept
-replies answer for themselves. What comes of the hearings is thrown away, only the asks are counted.
+Every case has its hearings, but text rules answer in the place of the models, so that the asks of
+later rounds can be foreseen; an ask whose reply is cached gets that reply. The scores are thrown
+away, only the asks are counted.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from assizes.judge.protocol import (
 
 
 class AskGroup(NamedTuple):
-    """Whose asks are counted together: those of one judge to one model in one round."""
+    """The asks of one judge to one model in one round; they are counted together."""
 
     judge: str
     model: str
@@ -46,21 +47,24 @@ class AskGroup(NamedTuple):
 
 @dataclass
 class AskTally:
-    """The asks of a bench.
-
-    Of `asks`, `kept` are answered by kept replies, `same` by another ask of the run, `put` to the
-    model. `blind` ones have no plain rule: what their judge would ask next is not known.
+    """Counts and estimates of the asks of one `AskGroup`.
 
     Attributes:
-        sent: prompt tokens of those put, as the model estimates them.
-        most_sent: the most that these prompts can be.
-        came: reply tokens of those put, by their schemas.
-        most: reply tokens of those put, at their cap.
-        metered: calls behind kept replies whose tokens and latency are known.
-        metered_sent: their prompt tokens.
-        metered_guess: what the model estimates for the same prompts.
-        metered_came: their reply tokens.
-        metered_ms: how long they took.
+        asks: all asks; `cached`, `same` and `to_put` add up to this.
+        cached: asks that a cached reply answers.
+        same: asks that are answered together with an equal ask of the run.
+        to_put: asks that the model would have to answer.
+        without_rule: asks that no text rule can answer; what their judge would ask after them is
+            unknown.
+        input_tokens: prompt tokens of the asks to put, as the model estimates them.
+        max_input_tokens: the most prompt tokens that the asks to put can have.
+        output_tokens: reply tokens of the asks to put, estimated from their schemas.
+        max_output_tokens: reply tokens of the asks to put, each reply at its cap.
+        metered: cached replies whose tokens and latency are known, from a single call each.
+        metered_input_tokens: prompt tokens of the metered replies, as the provider counted them.
+        estimated_input_tokens: prompt tokens that the model estimates for the same prompts.
+        metered_output_tokens: reply tokens of the metered replies.
+        metered_ms: latency of the metered replies, all together, in milliseconds.
     """
 
     asks: int = 0
@@ -79,7 +83,12 @@ class AskTally:
     metered_ms: float = 0.0
 
     def note_cached(self, reply: CachedReply, estimate: int) -> None:
-        """An ask that a kept reply answers."""
+        """Count an ask that a cached reply answers.
+
+        Args:
+            reply: the cached reply.
+            estimate: prompt tokens of the ask, as the model estimates them.
+        """
         self.cached += 1
         completion = reply.completion
         input_tokens, output_tokens = completion.input_tokens, completion.output_tokens
@@ -92,12 +101,14 @@ class AskTally:
 
 
 class Forecaster:
-    """Counts asks by bench; hears as an engine does.
+    """Stands in for the engine: runs hearings as the engine does, but only counts their asks.
+
+    The counts are in `tallies`.
 
     Args:
-        seats: the models of the run.
-        cache: replies that are kept; null where none are to be taken.
-        clerk: looks things up for judges.
+        assignment: the models of the run, by judge.
+        cache: the cached replies; `None` where the run would use none.
+        sql_runner: answers the SQL queries of judges; `None` where the run has no database.
     """
 
     def __init__(
@@ -113,7 +124,7 @@ class Forecaster:
         self._put_keys: set[str] = set()
 
     async def hear(self, judge: Judge, case: Case) -> HearingResult:
-        """One judge on one case, before its model or its panel."""
+        """Run the hearing of one case before one judge, with its model or its ensemble of models."""
         own = self._assignment.own.get(judge.name, self._assignment.shared)
         if isinstance(own, EnsembleModels):
             return await hear_ensemble(own, judge, case, partial(self._hear_once, judge, case))

@@ -1,4 +1,4 @@
-"""How long a reply will be, before there is one: from its schema and from what plain rules reply."""
+"""Estimates the tokens of a reply in advance, from its schema and from the reply of a text rule."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from assizes.judge.config.prices import estimated_tokens
 from assizes.judge.prompts.reply_object import REPLY_ID
 
 TEXT_TOKENS: Final = 30
-"""Tokens of one free text in a reply that holds several, such as the justification of a score."""
+"""Tokens assumed for each free text of a reply, such as the justification of a score."""
 
 STRUCTURE_CHARS: Final = 3.0
-"""Characters of keys, numbers and punctuation in one token of JSON."""
+"""Characters in one token of the JSON structure: keys, numbers and punctuation."""
 
 MIN_COPIED_CHARS: Final = 12
-"""Shorter texts may be in a prompt by chance."""
+"""A text of fewer characters does not count as copied: it may stand in the prompt by chance."""
 
 _PLACEHOLDER: Final = "a text"
 
@@ -27,13 +27,14 @@ _PLACEHOLDER: Final = "a text"
 def reply_tokens(
     reply: type[BaseModel], like: Mapping[str, Any] | None = None, prompt: str = ""
 ) -> int:
-    """Tokens of a reply, about.
+    """An estimate of the tokens of a reply.
 
     Args:
-        reply: the model that it will fit.
-        like: a reply to the same ask; as many entries of lists are expected, but texts as models
-            write them.
-        prompt: what is asked; a text that is copied from it is as long as it is there.
+        reply: the pydantic model of the reply.
+        like: the reply of a text rule to the same ask. The lists of the real reply are expected to
+            have as many entries, its texts to be as long as language models write them. `None`: one
+            entry in every list.
+        prompt: the user message of the ask; a text that is copied from it keeps its length.
     """
     schema = _schema(reply)
     value = like if like is not None else _example(schema, schema)
@@ -51,7 +52,7 @@ def _schema(reply: type[BaseModel]) -> dict[str, Any]:
 
 
 def _shape(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], texts: list[str]) -> Any:
-    """The value with its free texts taken out and put in `texts`; a single word is an id."""
+    """The value without its free texts, which are appended to `texts`; a single word stays as an id."""
     schema = _resolve_schema(schema, root)
     if isinstance(value, Mapping):
         fields = schema.get("properties", {})
@@ -65,7 +66,7 @@ def _shape(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], texts
 
 
 def _example(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
-    """The shortest value of a schema whose lists have one entry."""
+    """The shortest value that fits a schema, with one entry in every list."""
     if any(option.get("type") == "null" for option in schema.get("anyOf", ())):
         return None
     schema = _resolve_schema(schema, root)
@@ -82,6 +83,7 @@ def _example(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
 
 
 def _resolve_schema(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema itself, with references followed and the first choice other than null taken."""
     while True:
         if "$ref" in schema:
             target: Any = root

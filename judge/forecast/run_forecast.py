@@ -1,4 +1,4 @@
-"""What a run would ask, cost and take: the figures of a forecast."""
+"""The figures of a forecast: how much a run would ask and cost, and how long it would take."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from assizes.judge.forecast.reply_estimates import TEXT_TOKENS
 from assizes.judge.models.model import OFFLINE_PROVIDER, Model
 
 MIN_KNOWN_REPLIES: Final = 5
-"""So many replies of a bench say how long the others will be."""
+"""With at least this many known replies, their mean replaces the estimate from the schema."""
 
 ASSUMED_LATENCY_S: Final = 5.0
+"""Seconds assumed for a call to a model of which no call is known."""
 
 
 class _ForecastPart(BaseModel):
@@ -27,9 +28,9 @@ class _ForecastPart(BaseModel):
 
 
 class JudgeForecast(_ForecastPart):
-    """The asks of one judge to one model, of which `to_put` are not answered yet.
+    """The asks of one judge to one model, of which the model still has to answer `to_put`.
 
-    Tokens and dollars are those of the asks to put. `worst_usd` has every reply at its cap.
+    Tokens and US dollars are of these asks only. `worst_usd` assumes every reply at its cap.
     """
 
     judge: str
@@ -46,8 +47,10 @@ class JudgeForecast(_ForecastPart):
 
 
 class LimitForecast(_ForecastPart):
-    """One of the limits on spending: `spent` before the run goes on, what it would add, and whether
-    that fits: what is expected, and by batch the worst case, which is set aside beforehand.
+    """One limit on spending, with what is spent already and what the run would add.
+
+    `fits` says whether the expected amount fits under the limit; for a batch, whether the worst case
+    does, as a batch reserves the worst case in advance.
     """
 
     limit: str
@@ -59,7 +62,7 @@ class LimitForecast(_ForecastPart):
 
 
 class RunForecast(_ForecastPart):
-    """Everything `assizes plan` says."""
+    """The forecast of a run, as `assizes plan` prints it."""
 
     run_id: str
     status: str | None = Field(description="of the run in the store; null where it is not there")
@@ -90,7 +93,7 @@ class RunForecast(_ForecastPart):
 
 
 class PastReplies(NamedTuple):
-    """What earlier runs know of a bench: how many replies, their mean tokens and seconds."""
+    """The replies of earlier runs to one `AskGroup`: how many, their mean tokens and mean seconds."""
 
     replies: int
     tokens: float
@@ -98,7 +101,7 @@ class PastReplies(NamedTuple):
 
 
 class Spendings(NamedTuple):
-    """What the ledger has of the run, and of the present day over all runs."""
+    """What the ledger has for the run, and for the present day over all runs."""
 
     run: Account
     day: Account
@@ -106,13 +109,13 @@ class Spendings(NamedTuple):
 
 @dataclass(frozen=True)
 class ForecastInputs:
-    """What a forecast is made from.
+    """What a forecast is computed from.
 
     Args:
-        config: the configuration.
-        models: each model by its name.
-        past: what earlier runs know.
-        scale: cases due for each case heard.
+        config: configuration of the run.
+        models: the models of the run by name.
+        past: the replies of earlier runs.
+        scale: cases that are due for each case that was counted; above 1 for a sample.
     """
 
     config: RunConfig
@@ -122,7 +125,15 @@ class ForecastInputs:
 
 
 class ForecastFigures:
-    """The lines of a forecast and what they rest on."""
+    """Computes the figures of a forecast from the counted asks.
+
+    Args:
+        inputs: configuration, models and earlier replies.
+        tallies: the counted asks.
+
+    Attributes:
+        judges: one forecast for each judge and model.
+    """
 
     def __init__(self, inputs: ForecastInputs, tallies: Mapping[AskGroup, AskTally]) -> None:
         self._inputs = inputs
@@ -131,8 +142,9 @@ class ForecastFigures:
         self.judges = tuple(self._judge(*pair) for pair in pairs)
 
     def minutes(self) -> float | None:
-        """At the limits of the run, to which text rules are not held; null where a batch is as slow
-        as the provider likes.
+        """Minutes that the run would take at its rate limits; `None` for a batch.
+
+        Only the provider decides how long a batch takes. Calls of the offline model take no time.
         """
         if self._inputs.config.runner.batch:
             return None
@@ -150,14 +162,10 @@ class ForecastFigures:
         return round(max(seconds) / 60, 2)
 
     def assumptions(self) -> Iterator[str]:
-        """What was not known and is taken for granted."""
-        inputs, groups_to_put = (
-            self._inputs,
-            [b for b, tally in self._tallies.items() if tally.to_put],
-        )
-        asked = {
-            group.model for group in groups_to_put if not _is_offline(inputs.models[group.model])
-        }
+        """One sentence for each number that was not known and had to be assumed."""
+        models = self._inputs.models
+        groups_to_put = [group for group, tally in self._tallies.items() if tally.to_put]
+        asked = {group.model for group in groups_to_put if not _is_offline(models[group.model])}
         unsized = {
             group.judge
             for group in groups_to_put
@@ -171,19 +179,19 @@ class ForecastFigures:
         if timeless := [name for name in asked if self._mean_latency_s(name) is None]:
             yield f"a call takes {ASSUMED_LATENCY_S:g} s: none of {_name_list(timeless)} is known"
         for name in sorted(asked):
-            if inputs.models[name].price is None:
+            if models[name].price is None:
                 yield f'no price is known for {name}: give it in [limits.prices."{name}"]'
-        blind = Counter[str]()
+        without_rule = Counter[str]()
         for group in groups_to_put:
-            blind[group.judge] += self._tallies[group].without_rule
-        for judge, times in sorted((+blind).items()):
+            without_rule[group.judge] += self._tallies[group].without_rule
+        for judge, times in sorted((+without_rule).items()):
             yield (
                 f"plain rules cannot answer {times} asks of {judge}: what it asks after them is "
                 "not counted"
             )
 
     def _judge(self, judge: str, name: str) -> JudgeForecast:
-        """All rounds of a judge before one model."""
+        """The forecast of one judge with one model, over all rounds."""
         groups = [group for group in self._tallies if group[:2] == (judge, name)]
         tallies, scale = [self._tallies[group] for group in groups], self._inputs.scale
         input_tokens = scale * self._ratio(name) * sum(tally.input_tokens for tally in tallies)
@@ -208,7 +216,7 @@ class ForecastFigures:
         )
 
     def _ratio(self, name: str) -> float:
-        """By how much the model's estimates of prompts are off, by the replies that are kept."""
+        """Real prompt tokens divided by the estimate of the model, from the cached replies."""
         tallies = [tally for group, tally in self._tallies.items() if group.model == name]
         estimate = sum(tally.estimated_input_tokens for tally in tallies)
         if sum(tally.metered for tally in tallies) < MIN_KNOWN_REPLIES or not estimate:
@@ -216,7 +224,7 @@ class ForecastFigures:
         return sum(tally.metered_input_tokens for tally in tallies) / estimate
 
     def _known_reply_tokens(self, group: AskGroup) -> float | None:
-        """Tokens of a reply: as kept ones were, as those of earlier runs; null: neither is known."""
+        """Mean tokens of the cached replies, else of those of earlier runs; `None` with too few."""
         tally, past = self._tallies[group], self._inputs.past.get(group)
         if tally.metered >= MIN_KNOWN_REPLIES:
             return tally.metered_output_tokens / tally.metered
@@ -233,7 +241,7 @@ class ForecastFigures:
         return ASSUMED_LATENCY_S if mean_s is None else round(mean_s, 3)
 
     def _mean_latency_s(self, name: str) -> float | None:
-        """Over the calls of a model that are known, kept or earlier; null: too few are."""
+        """Mean seconds of the known calls of a model, cached or earlier; `None` with too few."""
         tallies = [tally for group, tally in self._tallies.items() if group.model == name]
         past = [past for group, past in self._inputs.past.items() if group.model == name]
         calls = sum(tally.metered for tally in tallies) + sum(earlier.replies for earlier in past)
@@ -254,13 +262,13 @@ class ForecastFigures:
 def spending_limits(
     config: RunConfig, usd: tuple[float | None, float | None], calls: int, spent: Spendings
 ) -> Iterator[LimitForecast]:
-    """The limits that are set, beside what the run would add to what is spent.
+    """Every limit that is set, with what is spent and what the run would add.
 
     Args:
-        config: names the limits.
-        usd: expected dollars, and those of the worst case.
-        calls: asks to put.
-        spent: what was spent before.
+        config: configuration of the run, with its limits.
+        usd: expected US dollars, and US dollars in the worst case; `None` where a price is unknown.
+        calls: calls of models that the run would make.
+        spent: what the ledger has already.
     """
     limits = config.limits
     for name, allows, before, (expected, worst) in (
@@ -282,7 +290,7 @@ def spending_limits(
 
 
 def total(values: Iterable[float | None]) -> float | None:
-    """The sum; null as soon as one is not known."""
+    """The sum of the values; `None` if any value is `None`."""
     known = list(values)
     return None if None in known else round(math.fsum(filter(None, known)), 6)
 

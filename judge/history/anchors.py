@@ -1,6 +1,8 @@
-"""Anchors: the same transcripts judged again and again tell a judge that moved from an agent that did.
+"""Anchors tell a change of the judge from a change of the agent.
 
-Changes are of the overall score, 0 to 100, after minus before.
+Anchors are transcripts that never change and that are judged again beside the runs. When their
+scores move, the judge moved. Every change here is one of the mean overall score (0..100), the later
+run minus the earlier run.
 """
 
 from __future__ import annotations
@@ -21,19 +23,24 @@ Key = tuple[str, int]
 """Case id and repetition."""
 
 Scores = Mapping[Key, tuple[str, float]]
-"""Cluster and score of every case that has one."""
+"""The cluster and the overall score (0..100) of each case that has a score."""
 
 Cause = Literal["agent", "judge", "both", "none", "unknown"]
 
 PAIRED_SHARE: Final = 0.95
-"""From this overlap on two runs are compared case by case."""
+"""Two runs that share at least this fraction of their cases are compared case by case."""
 
 MIN_CLUSTERS: Final = 10
+"""With fewer clusters than this, no change is computed: its standard error would say nothing."""
+
 DRAWS: Final = 10_000
+"""Random sign flips behind one p value."""
+
 SEED: Final = 20_240_401
+"""Seed of the sign flips: the same scores always give the same p value."""
 
 ANCHORS: Final = "anchors"
-"""Behind the name and the id of a run: those of its anchor run."""
+"""Suffix that turns the name or the id of a run into the name or the id of its anchor run."""
 
 
 class Change(BaseModel):
@@ -48,12 +55,12 @@ class Change(BaseModel):
     paired: bool
 
     def __str__(self) -> str:
-        """`-3.2 points (p 0.004, 40 cases)`."""
+        """The change as text, such as `-3.2 points (p 0.004, 40 cases)`."""
         return f"{self.mean:+.1f} points (p {self.p:.2g}, {self.cases} cases)"
 
 
 class Attribution(BaseModel):
-    """Whose change it is: the agent's, the judge's, both, nobody's, or nobody can tell."""
+    """What moved between two runs: the agent, the judge, both, neither, or it is unknown."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -64,11 +71,11 @@ class Attribution(BaseModel):
 
     @property
     def judge_moved(self) -> bool:
-        """Whether the agent is not to be blamed on this evidence."""
+        """Whether the anchors moved, so that a fall must not be blamed on the agent alone."""
         return self.cause in ("judge", "both")
 
     def sentence(self) -> str:
-        """One line for reports."""
+        """The attribution as one line of a report."""
         if self.anchors is None:
             return "anchors: nothing to compare with yet, so no change can be laid to the judge"
         words = {
@@ -86,18 +93,19 @@ class Attribution(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class _RunMean:
-    """Mean and squared standard error of one run, clusters as units."""
+    """The mean score of one run, with the squared standard error of that mean by clusters."""
 
     mean: float
-    square: float
+    squared_error: float
     clusters: int
     cases: int
 
 
 def change(before: Scores, after: Scores) -> Change | None:
-    """How the mean moved; null with too few clusters to say.
+    """How the mean score moved from one run to another; `None` with fewer than 10 clusters.
 
-    Case by case where at least 95 % of the cases are in both, else as two samples.
+    The runs are compared case by case where at least 95 % of the cases are in both of them, and as
+    two independent samples otherwise.
     """
     both = sorted(before.keys() & after.keys())
     if both and len(both) >= PAIRED_SHARE * max(len(before), len(after)):
@@ -110,10 +118,17 @@ def change(before: Scores, after: Scores) -> Change | None:
 def attribute_change(
     anchors: Change | None, data: Change | None, alpha: float, against: str | None = None
 ) -> Attribution:
-    """Whose change it is.
+    """Attribute the change of a run to the agent, to the judge, to both or to neither.
 
-    Anchors that held still leave the agent. Where they moved, the judge did; whether the run moved
-    by anything else is judged by what is left of its change once that of the anchors is taken off.
+    If the anchors did not move, only the agent can have moved. If they moved, the judge moved; then
+    the change of the anchors is subtracted from the change of the run, and the agent moved too where
+    the rest is more than chance.
+
+    Args:
+        anchors: how the anchors moved; `None` where there is no earlier anchor run.
+        data: how the run itself moved since its baseline; `None` without a baseline.
+        alpha: the probability of a false alarm, 0..1.
+        against: id of the earlier anchor run.
     """
     attribution = Attribution(cause="unknown", anchors=anchors, data=data, against=against)
     if anchors is None:
@@ -123,9 +138,9 @@ def attribute_change(
         return attribution.model_copy(update={"cause": "judge" if moved else "unknown"})
     if not moved:
         return attribution.model_copy(update={"cause": "agent" if data.p <= alpha else "none"})
-    left, deviation = data.mean - anchors.mean, math.hypot(data.se, anchors.se)
-    alone = abs(left) <= NormalDist().inv_cdf(1 - alpha / 2) * deviation
-    return attribution.model_copy(update={"cause": "judge" if alone else "both"})
+    rest, deviation = data.mean - anchors.mean, math.hypot(data.se, anchors.se)
+    judge_alone = abs(rest) <= NormalDist().inv_cdf(1 - alpha / 2) * deviation
+    return attribution.model_copy(update={"cause": "judge" if judge_alone else "both"})
 
 
 def _paired_change(differences: Scores) -> Change | None:
@@ -135,7 +150,7 @@ def _paired_change(differences: Scores) -> Change | None:
         return None
     return Change(
         mean=rounded_value(run_mean.mean),
-        se=rounded_value(math.sqrt(run_mean.square)),
+        se=rounded_value(math.sqrt(run_mean.squared_error)),
         p=_sign_flips(np.array(sums)),
         cases=run_mean.cases,
         paired=True,
@@ -145,7 +160,8 @@ def _paired_change(differences: Scores) -> Change | None:
 def _unpaired_change(before: _RunMean, after: _RunMean) -> Change | None:
     if min(before.clusters, after.clusters) < MIN_CLUSTERS:
         return None
-    mean, se = after.mean - before.mean, math.sqrt(before.square + after.square)
+    mean = after.mean - before.mean
+    se = math.sqrt(before.squared_error + after.squared_error)
     z = abs(mean) / se if se else math.inf if mean else 0.0
     return Change(
         mean=rounded_value(mean),
@@ -157,20 +173,21 @@ def _unpaired_change(before: _RunMean, after: _RunMean) -> Change | None:
 
 
 def _run_mean(scores: Scores) -> _RunMean:
-    """Miller 2024: squared SE = C / (C - 1) * sum over clusters of (sum of residuals)^2 / n^2."""
+    """The mean of a run and its clustered standard error.
+
+    Miller 2024: squared SE = C / (C - 1) * sum over clusters of (sum of residuals)^2 / n^2.
+    """
     n = len(scores)
     mean = math.fsum(score for _, score in scores.values()) / n if n else 0.0
     sums = _sums({key: (cluster, score - mean) for key, (cluster, score) in scores.items()})
     count = len(sums)
-    grown = (
-        count / (count - 1) * math.fsum(cluster_sum**2 for cluster_sum in sums)
-        if count > 1
-        else 0.0
-    )
-    return _RunMean(mean, grown / n**2 if n else 0.0, count, n)
+    squares = math.fsum(cluster_sum**2 for cluster_sum in sums)
+    squared_error = count / (count - 1) * squares / n**2 if count > 1 else 0.0
+    return _RunMean(mean, squared_error, count, n)
 
 
 def _sums(scores: Scores) -> list[float]:
+    """The sum of the scores of each cluster; a fixed order keeps the p value of flips the same."""
     sums_by_cluster: dict[str, float] = defaultdict(float)
     for key in sorted(scores):
         cluster, score = scores[key]
@@ -179,7 +196,7 @@ def _sums(scores: Scores) -> list[float]:
 
 
 def _sign_flips(sums: np.ndarray) -> float:
-    """The share of sign flips whose total is as far from 0; (1 + those) / (1 + draws)."""
+    """The two-sided p value: (1 + flips whose total is at least as far from 0) / (1 + all flips)."""
     random = np.random.default_rng(SEED)
     signs = random.integers(0, 2, size=(DRAWS, len(sums)), dtype=np.int8) * 2 - 1
     totals = np.abs(signs @ sums)

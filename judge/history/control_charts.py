@@ -1,7 +1,9 @@
-"""Control charts over one series: EWMA, CUSUM and single runs, with a rule of confirmation.
+"""Control charts find the runs of a series that differ from its usual value.
 
-z is how far a run lies on the bad side of the reference, in standard deviations; the deviation of
-a run joins the error of its own mean (clustered) with the variance from run to run.
+Three charts read the same series: single runs, EWMA (an exponentially weighted moving average) and
+CUSUM (a cumulative sum). All of them work with z: how far a run lies on the bad side of the
+reference, in standard deviations. The variance of a run is the squared clustered error of its own
+mean plus the variance from run to run.
 """
 
 from __future__ import annotations
@@ -20,22 +22,30 @@ from assizes.judge.config.series import SeriesConfig
 ChartSide = Literal["worse", "better"]
 
 HARD_P: Final = 0.001
-"""A single run this unlikely needs no confirmation."""
+"""A single run whose p value is below this is a signal without any confirmation."""
 
 SOFT_P: Final = 0.01
-"""A run this unlikely needs another one."""
+"""A single run whose p value is below this is a signal if the run before it was below this too."""
 
 SAME_CASES: Final = 0.4
-"""Variance between runs over that of their means; lower by chance once in hundreds of histories."""
+"""Below this ratio, runs differ so little that they must have judged the same cases.
+
+The ratio is the variance between the runs, divided by the squared error of their means. Chance alone
+gives a lower ratio once in hundreds of histories.
+"""
 
 SURE: Final = 0.95
-"""Where the reference alone says how far runs differ, this upper bound of its variance counts: a
-few runs that differ little by chance would else raise alarms for as long as they are the reference.
+"""Confidence of the upper bound that is used for the variance of runs over the same cases.
+
+Without an upper bound, a few reference runs that differ little by chance would raise false alarms
+for as long as they are the reference.
 """
 
 RESOLVED_RUNS: Final = 3
+"""An incident is resolved when the mean z of this many runs in a row is below `RESOLVED_Z`."""
+
 RESOLVED_Z: Final = 0.5
-"""An incident is resolved when this many runs lie, on average, less than this beside the reference."""
+"""Standard deviations from the reference below which runs count as usual again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +53,14 @@ class Point:
     """One run of a series.
 
     Args:
-        run_id: the run.
-        at: when it was, or what its transcripts are of.
-        value: the mean.
-        se: its standard error, clustered; 0 where there is no telling.
-        items: scores in the mean.
-        judge: fingerprint of who judged; a series breaks where it changes.
-        usable: false where coverage was under its floor: shown, never judged by.
+        run_id: id of the run.
+        at: when the run began.
+        value: mean of the scores of the run.
+        se: clustered standard error of the mean; 0 where it cannot be computed.
+        items: how many scores the mean is of.
+        judge: fingerprint of the judge; the series breaks where the fingerprint changes.
+        usable: False where the coverage of the run was below its floor; such a run is displayed,
+            but no chart reads it.
     """
 
     run_id: str
@@ -63,15 +74,15 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What is usual.
+    """The usual value of a series, learned from its first runs.
 
     Args:
-        mean: of the first runs.
-        between: variance from run to run, beyond the errors of their own means; where runs differ
-            by far less than those errors, as over the same cases every time, an upper bound of all
-            their variance.
-        same_cases: whether that is so; the error of a run's own mean then does not count.
-        runs: how many they were.
+        mean: mean value of the first runs.
+        between: variance from run to run that the errors of the runs' own means do not explain; with
+            `same_cases`, an upper bound of the whole variance between runs.
+        runs: how many runs the reference was learned from.
+        same_cases: whether the runs differ by far less than the errors of their means, as runs over
+            the same cases do; the error of a run's own mean is then left out.
     """
 
     mean: float
@@ -80,7 +91,14 @@ class Reference:
     same_cases: bool = False
 
     def deviation(self, point: Point, span: float) -> float:
-        """Standard deviation expected of a run; never under half of what one item can move."""
+        """The standard deviation expected of a run.
+
+        The deviation is never below half of what one score can move the mean.
+
+        Args:
+            point: the run.
+            span: width of the scale of the series.
+        """
         floor = 0.5 * span / max(1, point.items)
         own = 0.0 if self.same_cases else point.se**2
         return max(math.sqrt(self.between + own), floor)
@@ -88,7 +106,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of the charts, widened for as many series as are watched together."""
+    """The limits beyond which the charts give a signal, in standard deviations."""
 
     ewma: float
     cusum: float
@@ -97,20 +115,32 @@ class Limits:
 
     @classmethod
     def of(cls, config: SeriesConfig, series: int) -> Limits:
-        """As if one series were watched, in the rate of false alarms over all."""
+        """The limits for several series that are watched together.
+
+        The limits are wider the more series there are, so that all series together raise as many
+        false alarms as a single series would.
+        """
         many = max(1, series)
         return cls(
-            ewma=_beyond((1 - NormalDist().cdf(config.ewma_limit)) / many),
+            ewma=_z_beyond((1 - NormalDist().cdf(config.ewma_limit)) / many),
             # The time to a false alarm grows with exp(2 k h).
             cusum=config.cusum_limit + math.log(many) / (2 * max(config.cusum_slack, 0.1)),
-            hard=_beyond(HARD_P / many),
-            soft=_beyond(SOFT_P / math.sqrt(many)),
+            hard=_z_beyond(HARD_P / many),
+            soft=_z_beyond(SOFT_P / math.sqrt(many)),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ChartReading:
-    """The charts after one run, on one side."""
+    """The state of the charts of one side (worse or better) after one run.
+
+    Attributes:
+        z: how far the run lies on this side of the reference, in standard deviations.
+        ewma: exponentially weighted moving average of z.
+        cusum: cumulative sum of z.
+        signals: names of the charts that are beyond their limits: `run`, `ewma`, `cusum`.
+        open: whether an incident is open on this side.
+    """
 
     z: float
     ewma: float
@@ -119,13 +149,18 @@ class ChartReading:
     open: bool
 
 
-def _beyond(share: float) -> float:
-    """The z beyond which this share of a normal distribution lies."""
+def _z_beyond(share: float) -> float:
+    """The z beyond which this share (0..1) of a normal distribution lies."""
     return NormalDist().inv_cdf(1 - share)
 
 
 def reference(points: Sequence[Point], config: SeriesConfig) -> Reference | None:
-    """What the first usable runs say is usual; null while there are too few."""
+    """The reference of a series, learned from its first usable runs; `None` while there are too few.
+
+    Args:
+        points: the runs of the series in order of time.
+        config: says how many runs a reference needs.
+    """
     first = [point for point in points if point.usable][: config.reference_runs]
     if len(first) < config.reference_runs:
         return None
@@ -133,20 +168,20 @@ def reference(points: Sequence[Point], config: SeriesConfig) -> Reference | None
     seen, errors = variance(values), fmean(point.se**2 for point in first)
     if seen < SAME_CASES * errors:
         degrees = len(first) - 1
-        most = seen * degrees / float(chdtri(degrees, SURE))
-        return Reference(fmean(values), most, len(first), same_cases=True)
+        upper_bound = seen * degrees / float(chdtri(degrees, SURE))
+        return Reference(fmean(values), upper_bound, len(first), same_cases=True)
     return Reference(fmean(values), max(0.0, seen - errors), len(first))
 
 
 class ControlChart:
-    """The charts of one series, read run by run.
+    """The charts of one side of one series, which read the series run by run.
 
     Args:
         usual: the reference.
-        config: weights and slack.
-        limits: where a signal begins.
-        sign: -1 where a fall is what is looked for, 1 for a rise.
-        span: the width of the scale, for the smallest deviation.
+        config: weight of the EWMA, slack of the CUSUM and runs that a signal must persist.
+        limits: the limits of the charts.
+        sign: -1 to look for a fall of the value, 1 to look for a rise.
+        span: width of the scale of the series.
     """
 
     def __init__(
@@ -154,7 +189,7 @@ class ControlChart:
     ) -> None:
         self._usual, self._config, self._limits = usual, config, limits
         self._sign, self._span = sign, span
-        # A mean of few runs is off by itself, on every later run alike.
+        # The reference is a mean of few runs: its own error shifts every later z by the same amount.
         self._doubt = 1 / usual.runs
         self._slack = config.cusum_slack + 0.5 * math.sqrt(self._doubt)
         self._ewma = self._cusum = self._spread = 0.0
@@ -164,7 +199,7 @@ class ControlChart:
         self._open = False
 
     def read(self, point: Point) -> ChartReading:
-        """Take in the next usable run."""
+        """Read the next usable run; what the charts then say."""
         deviation = self._usual.deviation(point, self._span)
         z = self._sign * (point.value - self._usual.mean) / deviation
         weight = self._config.ewma_weight
@@ -188,7 +223,11 @@ class ControlChart:
         return tuple(name for name, beyond in signals.items() if beyond)
 
     def _step(self, signals: Sequence[str]) -> None:
-        """Open on a run of its own, or on charts that stay out; close when the runs are back."""
+        """Open or close the incident.
+
+        A single run beyond the hard limit opens an incident at once, and so do signals that persist;
+        the incident closes when the latest runs are usual again.
+        """
         self._out = self._out + 1 if signals else 0
         if not self._open:
             self._open = "run" in signals or self._out >= self._config.confirm

@@ -1,4 +1,7 @@
-"""The history of a run name: series with their charts, and one incident for one problem."""
+"""Trends: the series of all runs of one name, with their control charts and incidents.
+
+A problem often moves many series at once. They become one incident, so that a reader is told once.
+"""
 
 from __future__ import annotations
 
@@ -24,24 +27,24 @@ from assizes.judge.statistics.exact import rounded_value
 from assizes.judge.statistics.intervals import CONFIDENCE, z_of
 
 SAME_PROBLEM_RUNS: Final = 3
-"""Series that leave their reference within so many runs of each other are one problem."""
+"""Series that leave their references within this many runs of each other belong to one incident."""
 
 SHOWN_SERIES: Final = 6
-"""So many series are named in the line of an incident."""
+"""The one-line text of an incident names at most this many series."""
 
 State = Literal["new", "persisting", "resolved"]
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One number, run after run.
+    """One number of every run of a name.
 
     Args:
-        name: `pass_rate`, a metric, ...
-        points: in order of time.
-        slice_of: `tags.intent=refund`; empty for all cases.
-        falls_when_worse: false for latency.
-        span: the width of the scale.
+        name: `pass_rate`, `overall_score`, `agent_latency_ms` or the name of a metric.
+        points: the runs in order of time.
+        slice_of: the slice of the cases, such as `tags.intent=refund`; empty for all cases.
+        falls_when_worse: whether a lower value is worse; False for latency.
+        span: width of the scale, such as 1 for a share; 0 where the scale has no upper end.
     """
 
     name: str
@@ -52,7 +55,7 @@ class Series:
 
     @property
     def label(self) -> str:
-        """The name with its slice."""
+        """The name of the series, with its slice in brackets if it has one."""
         return f"{self.name} [{self.slice_of}]" if self.slice_of else self.name
 
 
@@ -61,7 +64,7 @@ class _TrendPart(BaseModel):
 
 
 class TrendPoint(_TrendPart):
-    """A run of a series, with its 95 % interval and what the charts said."""
+    """One run of a series, with its 95 % interval and the signals of the charts."""
 
     run_id: str
     at: datetime
@@ -77,7 +80,7 @@ class TrendPoint(_TrendPart):
 
 
 class Trend(_TrendPart):
-    """A series as it stands."""
+    """A series with its points, its reference and its present state."""
 
     series: str
     slice_of: str
@@ -88,7 +91,7 @@ class Trend(_TrendPart):
 
 
 class Incident(_TrendPart):
-    """One problem: every series that left its reference at about the same time, the same way."""
+    """All series that left their references at about the same time and in the same direction."""
 
     incident: str = Field(description="stays the same while the problem does")
     side: ChartSide
@@ -102,7 +105,7 @@ class Incident(_TrendPart):
     exploratory: bool = Field(description="seen in slices only")
 
     def line(self) -> str:
-        """One line: what, since when, and whether it is over."""
+        """The incident as one line: its series, since when it is open, and whether it is over."""
         word = self.state.upper() if self.side == "worse" else self.state
         shown = ", ".join(self.series[:SHOWN_SERIES])
         left = len(self.series) - SHOWN_SERIES
@@ -114,7 +117,7 @@ class Incident(_TrendPart):
 
 
 class Trends(_TrendPart):
-    """The history of one run name."""
+    """All series and incidents of one run name."""
 
     name: str
     runs: int
@@ -125,7 +128,11 @@ class Trends(_TrendPart):
 
 @dataclass
 class _Episode:
-    """A series away from its reference, by places in the order of runs."""
+    """A time in which a series was away from its reference.
+
+    `opened` and `resolved` are positions in the order of all runs; `resolved` is `None` while the
+    series is still away.
+    """
 
     series: Series
     side: ChartSide
@@ -140,21 +147,21 @@ class _WatchedSeries:
 
 
 Bridges = Mapping[tuple[str, str], Mapping[str, float]]
-"""By (former judge, next judge): what the next one gives more than the former, by series name."""
+"""By (earlier judge, later judge): how much more the later judge gives, by name of the series."""
 
 
 def trends(
     name: str, series: Sequence[Series], config: SeriesConfig, bridges: Bridges | None = None
 ) -> Trends:
-    """Read the charts of every series.
+    """Put every series on its control charts, and join what they find to incidents.
 
-    Whole-run series share one rate of false alarms, slices another.
+    The series of whole runs share one rate of false alarms, the series of slices another.
 
     Args:
-        name: of the runs.
-        series: whole ones and slices.
-        config: how they are watched.
-        bridges: between judges whose anchors were judged by both.
+        name: name of the runs.
+        series: the series of whole runs and of slices.
+        config: settings of the charts.
+        bridges: differences between judges that judged the same anchors; `None` for no bridges.
     """
     order = _order(series)
     whole = sum(not item.slice_of for item in series)
@@ -180,16 +187,17 @@ def trends(
 
 
 def _order(series: Sequence[Series]) -> dict[str, int]:
-    """The place of every run in the order of time."""
+    """The position of every run in the order of time, by run id."""
     runs = {(point.at, point.run_id) for item in series for point in item.points}
     return {run_id: place for place, (_, run_id) in enumerate(sorted(runs))}
 
 
 def bridge_points(points: Sequence[Point], name: str, bridges: Bridges) -> list[tuple[Point, str]]:
-    """Each point with the judge whose scale it is on now: the last one that bridges reach.
+    """Move the values of earlier judges to the scale of the latest judge.
 
-    Going back in time from the newest run, a value is moved by what the later judge gives more;
-    where no anchor was judged by both, the series breaks.
+    Each point comes back with the fingerprint of the judge whose scale it is on. Going back in time
+    from the newest run, a value is raised by what the later judge gives more. Where two judges have
+    no bridge, the series breaks and the earlier judge keeps its own scale.
     """
     pairs: list[tuple[Point, str]] = []
     offset, scale, later = 0.0, "", ""
@@ -212,28 +220,27 @@ def _watch_series(
     moved = bridge_points(series.points, series.name, bridges)
     episodes: list[_Episode] = []
     points: list[TrendPoint] = []
+    originals = {point.run_id: point.value for point in series.points}
     usual, learnt, state = None, 0, "learning"
     for scale in dict.fromkeys(scale for _, scale in moved):
         part = [point for point, of in moved if of == scale]
         usual = reference(part, config)
         learnt = min(config.reference_runs, sum(point.usable for point in part))
         point_readings = _chart_readings(part, series, usual, config, limits)
-        points += [_trend_point(point, series, readings) for point, readings in point_readings]
+        points += [
+            _trend_point(point, originals[point.run_id], series, readings)
+            for point, readings in point_readings
+        ]
         new_episodes = _episodes(series, point_readings, order)
         episodes += new_episodes
         state = _state(usual, new_episodes)
-    originals = {point.run_id: point.value for point in series.points}
-    shown = tuple(
-        point.model_copy(update={"value": rounded_value(originals[point.run_id])})
-        for point in points
-    )
     trend = Trend(
         series=series.name,
         slice_of=series.slice_of,
         reference=None if usual is None else rounded_value(usual.mean),
         reference_runs=learnt,
         state=state,
-        points=shown,
+        points=tuple(points),
     )
     return _WatchedSeries(trend, episodes)
 
@@ -248,7 +255,10 @@ def _chart_readings(
     config: SeriesConfig,
     limits: Limits,
 ) -> list[_PointReadings]:
-    """What both sides' charts say of each run; nothing of the runs that make the reference."""
+    """The readings of the charts of both sides for each run.
+
+    Runs that are not usable and runs that the reference was learned from have no reading.
+    """
     if usual is None:
         return [(point, {}) for point in points]
     down = -1 if series.falls_when_worse else 1
@@ -294,14 +304,14 @@ def _state(usual: Reference | None, episodes: Sequence[_Episode]) -> str:
 
 
 def _trend_point(
-    point: Point, series: Series, readings: Mapping[ChartSide, ChartReading]
+    point: Point, original: float, series: Series, readings: Mapping[ChartSide, ChartReading]
 ) -> TrendPoint:
     half, worse = z_of(CONFIDENCE) * point.se, readings.get("worse")
     signals = {name for reading in readings.values() for name in reading.signals}
     return TrendPoint(
         run_id=point.run_id,
         at=point.at,
-        value=rounded_value(point.value),
+        value=rounded_value(original),
         bridged=rounded_value(point.value),
         low=rounded_value(_clip(point.value - half, series)),
         high=rounded_value(_clip(point.value + half, series)),
@@ -318,18 +328,19 @@ def _clip(value: float, series: Series) -> float:
 
 
 def _problems(episodes: Sequence[_Episode]) -> list[list[_Episode]]:
-    """Episodes of one side that began within a few runs of the first of them, in order of time."""
+    """The episodes in groups that each become one incident, in order of time."""
     groups: list[list[_Episode]] = []
     for episode in sorted(episodes, key=lambda e: (e.opened, e.series.slice_of, e.series.name)):
-        home = next((group for group in groups if _is_same_problem(episode, group)), None)
-        if home is None:
+        group = next((group for group in groups if _is_same_problem(episode, group)), None)
+        if group is None:
             groups.append([episode])
         else:
-            home.append(episode)
+            group.append(episode)
     return groups
 
 
 def _is_same_problem(episode: _Episode, group: Sequence[_Episode]) -> bool:
+    """Whether an episode began on the same side, soon after the first, with one still open."""
     near = episode.opened - group[0].opened <= SAME_PROBLEM_RUNS
     open_still = any(other.resolved is None or other.resolved >= episode.opened for other in group)
     return episode.side == group[0].side and near and open_still
@@ -343,6 +354,7 @@ def _incident(
     done = max((end for end in ends if end is not None), default=None)
     resolved = done if None not in ends else None
     state: State = "new" if opened == last else "persisting"
+    # The id must stay the same from run to run, so it is of the opening only.
     key = f"{name}\n{group[0].side}\n{runs[opened]}"
     return Incident(
         incident=hashlib.sha256(key.encode()).hexdigest()[:8],

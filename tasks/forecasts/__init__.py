@@ -1,1 +1,1 @@
-"""Forecasts of a run over its real input: nothing is asked, nothing is written."""
+"""Forecasts of a run over its real input, without calling a model and without writing anything."""

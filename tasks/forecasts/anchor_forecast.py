@@ -1,4 +1,4 @@
-"""Foresee a run with the anchors that are judged beside it."""
+"""The forecast of a run, with the forecasts of its anchor run and its canary run."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from assizes.tasks.runs.canary_runs import canary_config, likely_canaries
 
 
 async def forecast_with_anchors(config: RunConfig, day: date | None = None) -> RunForecast:
-    """What a run would ask, cost and take, and beside it what its anchors would.
+    """Forecast a run, and beside it the run over its anchors.
 
-    Anchors that could not be judged leave the forecast without them, as they leave the run; an
-    assumption says why.
+    Where the anchors cannot be read, the forecast is made without them, as the run would go on
+    without them; an assumption then says why.
 
     Raises:
-        ConfigurationError: the judges, the models or the transcripts cannot work.
-        Inconclusive: there is nothing to judge.
+        ConfigurationError: the judges, the models or the transcripts of the run cannot be used.
+        Inconclusive: the run has nothing to judge.
     """
     run_forecast = await forecast(config, day)
     if config.anchors.uri is None or config.cache.use == "replay_only":
@@ -35,7 +35,7 @@ async def forecast_with_anchors(config: RunConfig, day: date | None = None) -> R
 
 
 async def _with_canaries(run_forecast: RunForecast, config: RunConfig) -> RunForecast:
-    """The same with the canaries that are planted in the anchors."""
+    """The forecast together with that of the canaries, the attacks that are planted in anchors."""
     settings = config.calibration.model_copy(update={"labels": config.anchors.labels})
     if not settings.canaries or settings.labels is None:
         return run_forecast

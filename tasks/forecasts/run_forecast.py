@@ -1,4 +1,7 @@
-"""Foresee a run: its transcripts read, its asks counted and priced, nothing asked or written."""
+"""Forecasts a run: reads its transcripts, counts its asks and prices them.
+
+No model is called, and neither the store nor the reply cache is written to.
+"""
 
 from __future__ import annotations
 
@@ -45,22 +48,30 @@ from assizes.tasks.spending.reply_cache import FileReplyCache, RunReplyCache
 from assizes.tasks.store import Store, open_store
 
 MAX_UNSAMPLED_CASES: Final = 2000
-"""Runs of so many cases are heard whole; of larger ones a sample."""
+"""Runs with more cases than this are forecast from a sample."""
 
 SAMPLE_SIZE: Final = 1000
+"""Cases in a sample."""
+
 CONCURRENT_CASES: Final = 32
+"""Cases whose asks are counted at the same time."""
+
 PAST_RUN_COUNT: Final = 3
-"""So many earlier runs say how long replies are and how long calls take."""
+"""The length of replies and the latency of calls are taken from this many earlier runs."""
 
 
 async def forecast(config: RunConfig, day: date | None = None) -> RunForecast:
-    """What a run of this configuration would ask, cost and take.
+    """Forecast how much a run of this configuration would ask and cost, and how long it would take.
 
-    No model is called, no key is needed, and neither store nor cache is written to.
+    No API key is needed.
+
+    Args:
+        config: configuration of the run.
+        day: the day whose transcripts would be judged; `None` for a run that is not of one day.
 
     Raises:
-        ConfigurationError: the judges, the models or the transcripts cannot work.
-        UnknownRun: the run whose leavings are to be taken up is not in the store.
+        ConfigurationError: the judges, the models or the transcripts cannot be used.
+        UnknownRun: the run whose remaining records are to be judged is not in the store.
         Inconclusive: there is nothing to judge.
     """
     judge_panel = resolve_judges(config.judge)
@@ -92,14 +103,14 @@ async def forecast(config: RunConfig, day: date | None = None) -> RunForecast:
     if not heard_count:
         raise Inconclusive("no_data: every transcript has changed or gone since it was listed")
     models = {model.name: model for model in assignment.models}
-    scene = ForecastInputs(config, models, prior.past, intake.due / heard_count)
-    return _build_forecast(ForecastFigures(scene, forecaster.tallies), prior, intake, heard_count)
+    inputs = ForecastInputs(config, models, prior.past, intake.due / heard_count)
+    return _build_forecast(ForecastFigures(inputs, forecaster.tallies), prior, intake, heard_count)
 
 
 def _load_record_selector(
     config: RunConfig, judge_panel: JudgePanel, day: date | None
 ) -> RecordSelector | None:
-    """What earlier runs left; the store is read only for a run that asks for it."""
+    """The selector of records; the store is opened only for a run that goes by earlier runs."""
     if config.transcripts.again is None and not config.transcripts.since_last:
         return record_selector(None, config, judge_panel, day)
     try:
@@ -117,7 +128,7 @@ async def _hear_cases(
     intake: Plan,
     read: Callable[[Shard], list[ShardRecord]],
 ) -> int:
-    """Hear every case, or of many a sample; how many were heard."""
+    """Count the asks of every case, or of a sample of many cases; returns the number of cases."""
     shards = list(_sampled_shards(intake) if intake.due > MAX_UNSAMPLED_CASES else intake.shards)
     report = progress_reporter.get()
     report("foreseeing", 0, sum(len(shard.due_positions()) for shard in shards))
@@ -137,23 +148,24 @@ async def _hear_cases(
 
 
 def _sampled_shards(intake: Plan) -> Iterator[Shard]:
-    """The shards cut down to a sample of the cases, the same one every time."""
+    """The shards reduced to a sample of their cases; the same plan always gives the same sample."""
     places = [(shard, position) for shard in intake.shards for position in shard.due_positions()]
     sample = sorted(places, key=lambda place: _sample_key(place[0].uri, place[1]))[:SAMPLE_SIZE]
-    drawn_positions: dict[str, set[int]] = {}
+    sampled_positions: dict[str, set[int]] = {}
     for shard, position in sample:
-        drawn_positions.setdefault(shard.shard_id, set()).add(position)
+        sampled_positions.setdefault(shard.shard_id, set()).add(position)
     for shard in intake.shards:
-        if shard.shard_id in drawn_positions:
-            yield replace(shard, take=tuple(sorted(drawn_positions[shard.shard_id])), rejected=())
+        if positions := sampled_positions.get(shard.shard_id):
+            yield replace(shard, take=tuple(sorted(positions)), rejected=())
 
 
 def _sample_key(uri: str, position: int) -> bytes:
+    """A hash by which records are sorted before the first of them are taken as the sample."""
     return hashlib.blake2b(f"{uri}\x00{position}".encode(errors="replace"), digest_size=8).digest()
 
 
 class _PriorState:
-    """What store, ledger and cache say about the run and about earlier ones."""
+    """What store, ledger and reply cache know about the run and about earlier runs."""
 
     def __init__(
         self, config: RunConfig, judge_panel: JudgePanel, assignment: ModelAssignment, intake: Plan
@@ -169,7 +181,7 @@ class _PriorState:
                 self._read(store)
         except StoreBusy as error:
             self.notes.append(f"nothing is known of earlier runs: {error}")
-        except NoStore:  # a run makes it
+        except NoStore:  # the first run creates the store
             pass
         ledger = config.limits.ledger
         self.spent = Spendings(run_spending(ledger, self.run_id), spending_today(ledger))
@@ -185,7 +197,7 @@ class _PriorState:
         self.past = _past(store, earlier)
 
     def replies(self) -> ReplyCache | None:
-        """The kept replies that the run would take."""
+        """The reply cache that the run would read; `None` where no model's replies are cached."""
         if not self.assignment.has_cacheable_replies:
             return None
         cache = self.config.cache
@@ -194,7 +206,7 @@ class _PriorState:
 
 
 def _past(store: Store, runs: Iterable[str]) -> dict[AskGroup, PastReplies]:
-    """Mean reply tokens and seconds by bench, over single good calls."""
+    """Mean reply tokens and seconds of each `AskGroup`, over asks answered by their first call."""
     asks = [store.scan(run_id, "asks") for run_id in runs]
     if not asks:
         return {}

@@ -1,4 +1,7 @@
-"""The run report: one HTML file, Markdown, JSON; the Prefect artifacts are in `artifacts`."""
+"""The report of a run, as an HTML file, as Markdown and as JSON.
+
+`data` computes what a report says, `schema` describes it, `render` turns it into files and artifacts.
+"""
 
 from assizes.tasks.reports.data.report import report_data
 from assizes.tasks.reports.render.files import json_report, write_report

@@ -1,21 +1,28 @@
-"""Numbers and foreign text as a reader sees them; the same words in every format of the report."""
+"""Formats numbers and foreign text for people, the same way in every format of the report.
+
+Foreign text is text of transcripts, of models and of users: it can be very long, and it can hold
+invisible characters that mislead a reader.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Final
 
 UNKNOWN: Final = "unknown"
-NONE: Final = "\u2013"
-"""A dash stands where there is no number or no text."""
+DASH: Final = "\u2013"
+"""Stands where there is no number or no text."""
 
 NAME_CHARS: Final = 120
+"""Characters that are shown of a name, at most."""
+
 LINE_CHARS: Final = 300
-"""The most that is shown of a name, and of a sentence in a list."""
+"""Characters that are shown of a sentence in a list, at most."""
 
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-# Direction overrides and invisible signs make a line read otherwise than it is stored.
+# An attack: direction overrides and invisible signs make a line read differently from its bytes.
 _INVISIBLE: Final = re.compile(
     "[\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
 )
@@ -23,7 +30,10 @@ _SPACE: Final = re.compile(r"\s+")
 
 
 def clean(text: str, limit: int) -> str:
-    """Foreign text made fit to show: nothing invisible, at most `limit` characters and a mark."""
+    """Foreign text for display: without invisible characters, cut after `limit` characters.
+
+    A cut is marked by an ellipsis, an invisible character by its code point in angle brackets.
+    """
     text = text[: limit + 1].replace("\r\n", "\n").replace("\r", "\n")
     visible = _INVISIBLE.sub(lambda match: f"\u27e8U+{ord(match[0]):04X}\u27e9", text)
     visible = _CONTROLS.sub("\ufffd", visible)
@@ -31,69 +41,69 @@ def clean(text: str, limit: int) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text with every run of white space as one blank."""
+    """The text on one line: every sequence of white space becomes one blank."""
     return _SPACE.sub(" ", text).strip()
 
 
 def clean_line(text: str, limit: int) -> str:
-    """Foreign text on one line, made fit to show."""
+    """Foreign text for display on one line, cut after `limit` characters."""
     return clean(one_line(text), limit)
 
 
 def name_of(text: str) -> str:
-    """A name as it is shown: one line, cut where it is longer than any honest name."""
+    """A name for display: one line of at most `NAME_CHARS` characters."""
     return clean_line(text, NAME_CHARS)
 
 
 def line_of(text: str) -> str:
-    """A sentence as it is shown in a list."""
+    """A sentence for display in a list: one line of at most `LINE_CHARS` characters."""
     return clean_line(text, LINE_CHARS)
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """A number with a fixed count of decimals, grouped by thousands; a dash where there is none."""
-    return NONE if value is None else f"{value:,.{digits}f}"
+    """A number with `digits` decimals, grouped by thousands; a dash for `None`."""
+    return DASH if value is None else f"{value:,.{digits}f}"
 
 
 def count(value: int | None) -> str:
-    """A whole number grouped by thousands; `unknown` where there is none."""
+    """A whole number grouped by thousands; `unknown` for `None`."""
     return UNKNOWN if value is None else f"{value:,}"
 
 
 def share(fraction: float | None) -> str:
-    """A fraction 0..1 as percent with one decimal; never rounded up to 100."""
+    """A fraction (0..1) as percent with one decimal, never rounded up to 100; a dash for `None`."""
     if fraction is None:
-        return NONE
+        return DASH
     shown = round(fraction * 100, 1)
     return f"{99.9 if shown >= 100 and fraction < 1 else shown:.1f} %"
 
 
 def signed_number(value: float | None, digits: int = 2) -> str:
-    """A difference with its sign; a dash where there is none."""
+    """A difference with its sign and `digits` decimals; a dash for `None`."""
     if value is None:
-        return NONE
+        return DASH
     shown = round(value, digits)
     return f"{shown:+,.{digits}f}".replace("-", "\u2212") if shown else f"{0:.{digits}f}"
 
 
 def points(fraction: float | None) -> str:
-    """A change of a share in points, with as many decimals as it takes not to read 0."""
+    """A change of a share (-1..1) in percentage points, with enough decimals not to read as 0."""
     if fraction is None:
-        return NONE
+        return DASH
     moved = round(fraction * 100, 7)
     digits = 1 if not moved or abs(moved) >= 0.1 else 4
     return f"{signed_number(moved, digits)} points"
 
 
 def money(dollars: float | None) -> str:
-    """US dollars; `unknown` where no price is known, never 0 for that."""
+    """An amount of US dollars; `unknown` for `None`, because an unknown price is not 0."""
     if dollars is None:
         return UNKNOWN
     return f"${dollars:,.4f}" if 0 < abs(dollars) < 1 else f"${dollars:,.2f}"
 
 
 def duration(milliseconds: float | None) -> str:
-    """Milliseconds, or seconds from one second on; `unknown` where not measured."""
+    """A duration in milliseconds, or in seconds from 1,000 ms on; `unknown` for `None`."""
     if milliseconds is None:
         return UNKNOWN
     if abs(milliseconds) < 1000:
@@ -101,9 +111,14 @@ def duration(milliseconds: float | None) -> str:
     return f"{milliseconds / 1000:,.2f} s"
 
 
+def utc_time(moment: datetime | None) -> str | None:
+    """A time such as `2026-03-02 01:00:00 UTC`; `None` for `None`."""
+    return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
 def turns(indices: list[int]) -> str:
-    """Turn numbers as text, the first turn being 0."""
-    return ", ".join(str(index) for index in indices) or NONE
+    """Numbers of turns as text; the first turn of a conversation is 0."""
+    return ", ".join(str(index) for index in indices) or DASH
 
 
 def plural(amount: int, singular: str, plural_noun: str = "") -> str:
@@ -112,20 +127,20 @@ def plural(amount: int, singular: str, plural_noun: str = "") -> str:
 
 
 def mark(passed: bool | None) -> str:
-    """A sign and its word: nothing is said by a sign or a colour alone."""
+    """A sign with its word for a verdict; a sign or a colour alone would exclude some readers."""
     return {True: "\u2713 passed", False: "\u2717 failed", None: "\u2013 not decided"}[passed]
 
 
 def gate_mark(passed: bool | None) -> str:
-    """The same for a gate."""
-    return {True: "\u2713 reached", False: "\u2717 missed", None: f"{NONE} not decided"}[passed]
+    """A sign with its word for a gate."""
+    return {True: "\u2713 reached", False: "\u2717 missed", None: f"{DASH} not decided"}[passed]
 
 
 def outcome_mark(passed: bool | None) -> str:
-    """The sign before an expected outcome."""
+    """The sign that stands before an expected outcome."""
     return "\u2713" if passed is True else "\u2717"
 
 
 def labels(distribution: list[Mapping[str, object]]) -> str:
-    """A distribution as text: `excellent 12, good 3`."""
-    return ", ".join(f"{entry['label']} {entry['count']}" for entry in distribution) or NONE
+    """A distribution of labels as text, such as `excellent 12, good 3`."""
+    return ", ".join(f"{entry['label']} {entry['count']}" for entry in distribution) or DASH

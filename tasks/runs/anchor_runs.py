@@ -1,4 +1,4 @@
-"""Anchor runs in the store: which belongs to a run, and what it says of the judge."""
+"""Anchor runs: how they are configured, found in the store, and used to attribute a change."""
 
 from __future__ import annotations
 
@@ -28,17 +28,20 @@ from assizes.tasks.store import RunRecord, Store
 
 
 def anchors_id(run_id: str) -> str:
-    """The id of a run's anchor run."""
+    """The id of the anchor run that belongs to a run."""
     return f"{run_id}-{ANCHORS}"
 
 
 def anchors_name(name: str) -> str:
-    """The name under which the anchor runs of a name are kept."""
+    """The name of the anchor runs that belong to the runs of a name."""
     return f"{name}-{ANCHORS}"
 
 
 def anchor_config(config: RunConfig) -> RunConfig:
-    """The run over the anchors: the same judge, asked anew, gates nothing and compares nothing."""
+    """The configuration of the run over the anchors.
+
+    The judge is the same and is asked anew; the anchor run has no baseline and fails no flow.
+    """
     body = config.model_dump(mode="python")
     anchors = body["anchors"]
     body["name"] = anchors_name(config.name)
@@ -56,7 +59,10 @@ def anchor_config(config: RunConfig) -> RunConfig:
 
 
 def has_due_anchors(store: Store, record: RunRecord, config: RunConfig) -> bool:
-    """Whether a run has its anchors judged: by its trigger, or because its judge has never been."""
+    """Whether the anchors must be judged beside a run that is complete.
+
+    Anchors are due after runs of the configured triggers, and whenever their judge has no anchor run.
+    """
     if config.anchors.uri is None or record.status != COMPLETE:
         return False
     if config.cache.use == "replay_only":
@@ -76,13 +82,13 @@ def _has_same_judge(run: RunRecord, other_run: RunRecord) -> bool:
 
 def anchor_runs(store: Store, name: str) -> list[RunRecord]:
     """The complete anchor runs of a name, in order of time."""
-    wanted = (pl.col("name") == anchors_name(name)) & (pl.col("status") == COMPLETE)
-    rows = store.runs().filter(wanted).sort("started_at", "run_id")
+    complete = (pl.col("name") == anchors_name(name)) & (pl.col("status") == COMPLETE)
+    rows = store.runs().filter(complete).sort("started_at", "run_id")
     return [RunRecord.of_row(row, {}) for row in rows.iter_rows(named=True)]
 
 
 def nearest_anchor_run(store: Store, record: RunRecord) -> RunRecord | None:
-    """The anchor run nearest in time to a run that had the same judge; null where there is none."""
+    """The anchor run with the same judge that is nearest in time to a run; `None` if there is none."""
     same = [run for run in anchor_runs(store, record.name) if _has_same_judge(run, record)]
     distances = {run.run_id: abs(run.started_at - record.started_at) for run in same}
     return min(same, key=lambda run: (distances[run.run_id], run.run_id), default=None)
@@ -91,9 +97,15 @@ def nearest_anchor_run(store: Store, record: RunRecord) -> RunRecord | None:
 def stored_attribution(
     store: Store, record: RunRecord, comparison: RunComparison | None
 ) -> Attribution | None:
-    """Whose change it is, by the anchors judged with a run; null where none were.
+    """Attribute the change of a run to the agent or to the judge, by the anchors judged with it.
 
-    They are set beside those of the baseline, else beside the anchor run before them.
+    The anchors are compared with those of the baseline, else with the anchor run before them.
+    `None` where no anchors were judged with the run.
+
+    Args:
+        store: holds the runs.
+        record: the run.
+        comparison: the comparison of the run with its baseline; `None` without a baseline.
     """
     baseline = comparison.baseline_run_id if comparison else None
     attribution = anchor_attribution(store, record, baseline)
@@ -104,7 +116,13 @@ def stored_attribution(
 
 
 def anchor_attribution(store: Store, record: RunRecord, baseline: str | None) -> Attribution | None:
-    """Whether the judge moved, by the anchors alone; null where none were judged with the run."""
+    """Whether the judge moved, by the anchors alone; `None` where the run has no anchor run.
+
+    Args:
+        store: holds the runs.
+        record: the run.
+        baseline: id of the baseline whose anchors to compare with; `None` for the anchor run before.
+    """
     runs = {run.run_id: run for run in anchor_runs(store, record.name)}
     own = runs.get(anchors_id(record.run_id))
     if own is None:
@@ -123,7 +141,7 @@ def _alpha(record: RunRecord) -> float:
 
 
 def overall_scores(store: Store, record: RunRecord) -> Scores:
-    """The overall score of every case, 100 or 0 where a case only passes or fails."""
+    """The overall score (0..100) of every judged case; 100 or 0 where a case only passes or fails."""
     judged_cases = store.scan(record.run_id, "cases").filter(pl.col("status") == "judged")
     passed = pl.col("passed").cast(pl.Float64) * 100
     score = pl.coalesce("overall_score", passed).alias("score")

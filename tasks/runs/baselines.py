@@ -1,4 +1,4 @@
-"""Which run of a store another one is set beside, where the configuration names it by a rule."""
+"""Finds the baseline of a run, where its configuration names the baseline by a rule."""
 
 from __future__ import annotations
 
@@ -19,27 +19,31 @@ PREVIOUS_VERSION: Final = "previous_version"
 RULES: Final = (LATEST, LATEST_PASSED, PREVIOUS_VERSION)
 
 SEQUENCE: Final = "sequence"
-"""Where the snapshot in a run's row keeps which run of its store it was, from 1."""
+"""Key in the snapshot of a run's configuration: the number of the run in its store, from 1."""
 
 DAY: Final = "day"
-"""Where it keeps the day whose transcripts were judged, as ISO 8601; absent for a run of none."""
+"""Key in the same snapshot: the day whose transcripts were judged, as ISO 8601.
+
+A run that is not about one day has no such key.
+"""
 
 _BY_DAY: Final = ("nightly", "backfill")
-"""Triggers of runs that each stand for a whole day."""
+"""Triggers of runs that are each about a whole day."""
 
 
 def baseline_by_rule(store: Store, rule: str, record: RunRecord) -> str | None:
-    """The run that a rule means, among the complete runs of the same name that come before this one
-    and have a verdict; null when there is none.
+    """The id of the baseline that a rule names; `None` if there is none.
 
-    Before a night (or a day of a backfill) come those of earlier days, whenever they were judged;
-    before any other run those that were begun earlier. A run over kept replies alone is none.
+    Candidates are the earlier complete runs of the same name that have a verdict and did not only
+    replay cached replies. For a nightly or backfill run, earlier runs are those about earlier days,
+    whenever they were judged; for any other run, those that began earlier.
 
     Args:
         store: holds the runs.
-        rule: `latest`; `latest_passed`: every gate, and no regression against its own baseline;
-            `previous_version`: no case of the version or versions that this run judged.
-        record: the run that wants a baseline.
+        rule: `latest`; `latest_passed`: the latest run that passed its gates and did not regress
+            against its own baseline; `previous_version`: the latest run without a case of the
+            agent versions that this run judged.
+        record: the run that needs a baseline.
     """
     rows = _earlier_rows(store, record)
     if rule == LATEST_PASSED:
@@ -53,26 +57,30 @@ def baseline_by_rule(store: Store, rule: str, record: RunRecord) -> str | None:
 
 
 def named_baseline(config: Mapping[str, Any]) -> str | None:
-    """The run that a configuration sets itself beside; null where it names none, or a rule, which
-    may mean none.
-    """
+    """The id of the baseline in a configuration; `None` if there is none, or a rule in its place."""
     baseline: str | None = config.get("comparison", {}).get("baseline")
     return None if baseline in RULES else baseline
 
 
 def next_sequence(store: Store) -> int:
-    """The number of a run that begins now: one more than any in the store."""
+    """The number of a run that begins now: one more than the highest in the store."""
     return 1 + max((_sort_key(row)[0] for row in store.runs().iter_rows(named=True)), default=0)
 
 
 def day_of(row: Mapping[str, Any]) -> date | None:
-    """The day that a row of table runs says it is about."""
+    """The day that a run is about, from its row of table `runs`; `None` if it is not about one day."""
     day = json.loads(row["config"]).get(DAY)
     return None if day is None else date.fromisoformat(day)
 
 
+def cache_use(row: Mapping[str, Any]) -> str | None:
+    """The setting `[cache] use` of a run, from its row of table `runs`."""
+    use: str | None = json.loads(row["config"]).get("cache", {}).get("use")
+    return use
+
+
 def _earlier_rows(store: Store, record: RunRecord) -> Iterator[Mapping[str, Any]]:
-    """The runs that may stand beside this one, the nearest first."""
+    """The rows of the runs that can be the baseline of a run, the nearest first."""
     own_row = record.row()
     of_name = (pl.col("name") == record.name) & (pl.col("run_id") != record.run_id)
     complete = store.runs().filter(of_name & (pl.col("status") == COMPLETE))
@@ -90,16 +98,15 @@ def _earlier_rows(store: Store, record: RunRecord) -> Iterator[Mapping[str, Any]
 
 
 def _sort_key(row: Mapping[str, Any]) -> tuple[int, datetime, str]:
-    """By the number a run was begun with; clocks of two machines may differ by a day. Those of
-    before there were numbers come first, by their clock.
+    """Sorts runs by their number, as the clocks of two machines may differ by a day.
+
+    Runs from before there were numbers come first, by their clock.
     """
     return json.loads(row["config"]).get(SEQUENCE, 0), row["started_at"], row["run_id"]
 
 
 def _can_be_baseline(row: Mapping[str, Any]) -> bool:
-    """Whether a complete run may stand for its name."""
-    use = json.loads(row["config"]).get("cache", {}).get("use")
-    return use != "replay_only" and _outcome(row) not in (None, "inconclusive")
+    return cache_use(row) != "replay_only" and _outcome(row) not in (None, "inconclusive")
 
 
 def _outcome(row: Mapping[str, Any]) -> str | None:
@@ -108,7 +115,7 @@ def _outcome(row: Mapping[str, Any]) -> str | None:
 
 
 def _regressed_run_ids(store: Store) -> set[str]:
-    """The runs that some stored comparison calls a regression."""
+    """The ids of the runs that a stored comparison found to have regressed."""
     rows = store.comparisons().iter_rows(named=True)
     return {
         row["candidate"] for row in rows if json.loads(row["verdict"]).get("ending") == "regressed"
@@ -118,6 +125,7 @@ def _regressed_run_ids(store: Store) -> set[str]:
 def _of_another_version(
     store: Store, record: RunRecord, rows: Iterator[Mapping[str, Any]]
 ) -> Iterator[Mapping[str, Any]]:
+    """The rows of the runs that share no agent version with a run, but its agent."""
     own_versions = _agent_values(store, record, "agent_version")
     agent = record.config["transcripts"]["where"].get("agent")
     for row in rows if own_versions else ():
@@ -130,7 +138,7 @@ def _of_another_version(
 
 
 def _agent_values(store: Store, record: RunRecord, column: str) -> set[str]:
-    """What the cases of a run say of their agent, or what the run was restricted to."""
+    """The values of an agent column in the cases of a run, or the value the run was restricted to."""
     chosen = record.config["transcripts"].get("where", {}).get(column)
     if chosen is not None:
         return {chosen}

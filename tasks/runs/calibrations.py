@@ -1,4 +1,4 @@
-"""Calibrate a judge over the store, keep what was found, and say it where runs are shown."""
+"""Calibrates the judges of stored runs, stores the calibrations, and cites them for reports."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from assizes.tasks.runs.stored_grades import JudgeGrades, carried_labels, stored
 from assizes.tasks.store import RunRecord, Store
 
 Labels = Mapping[str, Mapping[ItemKey, PeopleGrades]]
-"""By metric, what people said of each thing."""
+"""By metric, the grades that people gave each case or repetition."""
 
 _LABELS: Final = "[calibration] labels"
 _JUDGEMENTS: Final = "[calibration] judgements"
 
 
 class CalibrationResult(BaseModel):
-    """The calibrations of one judge, one a metric, and why it may not be used."""
+    """The calibrations of a judge, one for each metric, and the reasons why it falls short."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -43,7 +43,7 @@ class CalibrationResult(BaseModel):
     canaries: Canaries | None = Field(default=None, description="null: none were wanted")
 
     def with_canaries(self, canaries: Canaries | None) -> CalibrationResult:
-        """The same with what became of the canaries; a takeover is a shortfall."""
+        """The result with the outcome of the canaries; a takeover of the judge is a shortfall."""
         reason = canaries.shortfall() if canaries else None
         shortfalls = (*self.shortfalls, reason) if reason else self.shortfalls
         return self.model_copy(update={"canaries": canaries, "shortfalls": shortfalls})
@@ -51,7 +51,7 @@ class CalibrationResult(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class LabelSource:
-    """Labels, where they were read, and a digest of them."""
+    """The labels, the place they were read from, and 16 hex digits of their SHA-256."""
 
     where: str
     digest: str
@@ -59,18 +59,17 @@ class LabelSource:
 
 
 def calibrate_run(store: Store, run_id: str, config: CalibrationConfig) -> CalibrationResult:
-    """Hold the judges of a stored run against labels, and keep the records.
+    """Compare the judges of a stored run with labels, and store the calibrations.
 
     Raises:
-        ConfigurationError: for labels that cannot be read, or that are of no case or metric of the
-            run.
+        ConfigurationError: the labels cannot be read, or no case or metric of the run has one.
         UnknownRun: the store has no such run.
     """
     record = store.run(run_id)
     source = labels_of(config, store, record)
     calibrations = [
-        _calibrate_metric(store, record, metric, things, source, config)
-        for metric, things in sorted(source.labels.items())
+        _calibrate_metric(store, record, metric, labels, source, config)
+        for metric, labels in sorted(source.labels.items())
     ]
     if not any(calibration.labelled > calibration.missing for calibration in calibrations):
         raise ConfigurationError(
@@ -80,10 +79,14 @@ def calibrate_run(store: Store, run_id: str, config: CalibrationConfig) -> Calib
 
 
 def calibrate_judgements(store: Store | None, config: CalibrationConfig) -> CalibrationResult:
-    """Hold recorded grades of a judge against labels; keep the record where there is a store.
+    """Compare the grades of a judge from a file with labels, and store the calibration.
+
+    Args:
+        store: gets the calibration; `None` to store nothing.
+        config: names the files of judgements and of labels.
 
     Raises:
-        ConfigurationError: for files that cannot be read or do not fit together.
+        ConfigurationError: a file cannot be read, or the files do not fit together.
     """
     source = labels_of(config)
     where = config.judgements or config.labels or ""
@@ -91,8 +94,8 @@ def calibrate_judgements(store: Store | None, config: CalibrationConfig) -> Cali
     grades = judgements(file.rows, config, where)
     if len(source.labels) > 1:
         raise ConfigurationError(f"{source.where}: several metrics, and judgements name none")
-    ((metric, things),) = source.labels.items()
-    items = [_rated_item(thing, people, None, grades) for thing, people in things.items()]
+    ((metric, labels),) = source.labels.items()
+    items = [_rated_item(item, people, None, grades) for item, people in labels.items()]
     if all(item.missing for item in items):
         raise ConfigurationError(f"{where}: not one labelled case was judged there")
     subject = CalibrationSubject(
@@ -101,7 +104,7 @@ def calibrate_judgements(store: Store | None, config: CalibrationConfig) -> Cali
         fingerprint=file.digest,
         labels=source.where,
         labels_hash=source.digest,
-        outcomes=[(thing.case_id, grade) for thing, grade in grades.items() if grade is not None],
+        outcomes=[(item.case_id, grade) for item, grade in grades.items() if grade is not None],
     )
     return _save_calibrations(store, [calibrate(subject, items, config)], None, config)
 
@@ -109,10 +112,15 @@ def calibrate_judgements(store: Store | None, config: CalibrationConfig) -> Cali
 def labels_of(
     config: CalibrationConfig, store: Store | None = None, record: RunRecord | None = None
 ) -> LabelSource:
-    """The labels that a configuration names; those that cases carry are read from their run.
+    """The labels that a configuration names.
+
+    Args:
+        config: names a file, or the labels that came with the cases.
+        store: holds the run; `None` where there is no run.
+        record: the run whose cases carry the labels; `None` where there is none.
 
     Raises:
-        ConfigurationError: for labels that cannot be read.
+        ConfigurationError: the labels cannot be read.
     """
     uri = config.labels
     if uri is None:
@@ -120,30 +128,27 @@ def labels_of(
     if uri.startswith(CASES):
         if store is None or record is None:
             raise ConfigurationError(f"{_LABELS} {uri!r}: needs a run, not judgements")
-        things = carried_labels(store, record.run_id, uri.removeprefix(CASES))
-        body = as_json([[*thing, people.grades] for thing, people in sorted(things.items())])
-        return LabelSource(uri, _digest(body), {config.metric or VERDICT: things})
+        labels = carried_labels(store, record.run_id, uri.removeprefix(CASES))
+        body = as_json([[*item, people.grades] for item, people in sorted(labels.items())])
+        digest = hashlib.sha256(body.encode()).hexdigest()[:16]
+        return LabelSource(uri, digest, {config.metric or VERDICT: labels})
     file = read_labels(uri, config.storage_options, config.columns, _LABELS)
     return LabelSource(uri, file.digest, labels_by_metric(file.rows, config, uri))
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _calibrate_metric(
     store: Store,
     record: RunRecord,
     metric: str,
-    things: Mapping[ItemKey, PeopleGrades],
+    labels: Mapping[ItemKey, PeopleGrades],
     source: LabelSource,
     config: CalibrationConfig,
 ) -> Calibration:
-    grades = {grade for people in things.values() for grade in people.grades.values()}
+    grades = {grade for people in labels.values() for grade in people.grades.values()}
     judge_grades = stored_grades(store, record.run_id, metric, config, binary=grades <= {0.0, 1.0})
     items = [
-        _rated_item(thing, people, judge_grades.clusters, judge_grades.grades)
-        for thing, people in _with_repetitions(things, judge_grades).items()
+        _rated_item(item, people, judge_grades.clusters, judge_grades.grades)
+        for item, people in _with_repetitions(labels, judge_grades).items()
     ]
     models = (
         f" answered by {', '.join(judge_grades.answered_by)}" if judge_grades.answered_by else ""
@@ -158,8 +163,8 @@ def _calibrate_metric(
         labels_hash=source.digest,
         run_id=record.run_id,
         outcomes=[
-            (judge_grades.clusters[thing], grade)
-            for thing, grade in judge_grades.grades.items()
+            (judge_grades.clusters[item], grade)
+            for item, grade in judge_grades.grades.items()
             if grade is not None
         ],
     )
@@ -167,39 +172,39 @@ def _calibrate_metric(
 
 
 def _with_repetitions(
-    things: Mapping[ItemKey, PeopleGrades], judge_grades: JudgeGrades
+    labels: Mapping[ItemKey, PeopleGrades], judge_grades: JudgeGrades
 ) -> dict[ItemKey, PeopleGrades]:
-    """Labels without a repetition, as of the only one there is.
+    """The labels with a repetition each; a label without one is of the only repetition of its case.
 
     Raises:
-        ConfigurationError: where there are several.
+        ConfigurationError: such a case has several repetitions.
     """
-    labels = {}
-    for thing, people in things.items():
-        of_case = judge_grades.repetitions.get(thing.case_id, [0])
-        if thing.repetition is None and len(of_case) > 1:
+    labels_by_repetition = {}
+    for item, people in labels.items():
+        of_case = judge_grades.repetitions.get(item.case_id, [0])
+        if item.repetition is None and len(of_case) > 1:
             raise ConfigurationError(
-                f"{_LABELS}: case {thing.case_id!r} was judged in {len(of_case)} repetitions; a "
+                f"{_LABELS}: case {item.case_id!r} was judged in {len(of_case)} repetitions; a "
                 "column `repetition` must say which one was labelled"
             )
-        repetition = of_case[0] if thing.repetition is None else thing.repetition
-        labels[ItemKey(thing.case_id, repetition)] = people
-    return labels
+        repetition = of_case[0] if item.repetition is None else item.repetition
+        labels_by_repetition[ItemKey(item.case_id, repetition)] = people
+    return labels_by_repetition
 
 
 def _rated_item(
-    thing: ItemKey,
+    item: ItemKey,
     people: PeopleGrades,
     clusters: Mapping[ItemKey, str] | None,
     grades: Mapping[ItemKey, float | None],
 ) -> RatedItem:
-    run_cluster = clusters.get(thing) if clusters else None
+    run_cluster = clusters.get(item) if clusters else None
     return RatedItem(
-        case_id=thing.case_id,
-        cluster=people.cluster or run_cluster or thing.case_id,
+        case_id=item.case_id,
+        cluster=people.cluster or run_cluster or item.case_id,
         people=people.grades,
-        judged=grades.get(thing),
-        missing=thing not in grades,
+        judged=grades.get(item),
+        missing=item not in grades,
     )
 
 
@@ -209,7 +214,7 @@ def _save_calibrations(
     at: datetime | None,
     config: CalibrationConfig,
 ) -> CalibrationResult:
-    """What was found, beside what was found before, and in the store."""
+    """Store the calibrations, and list where they fall short, also of earlier calibrations."""
     before = [] if store is None else stored_calibrations(store)
     reasons = [
         line
@@ -229,12 +234,12 @@ def _row(calibration: Calibration, at: datetime) -> dict[str, Any]:
 
 
 def stored_calibrations(store: Store) -> list[Calibration]:
-    """Every calibration of a store, in order of time."""
+    """Every calibration in a store, in order of time."""
     return [Calibration.model_validate_json(text) for text in store.calibrations()["record"]]
 
 
 class MetricCitation(BaseModel):
-    """A metric of a run with what is known of its judge; null: not calibrated."""
+    """A metric of a run with the last calibration of its judge; `None` if it was never calibrated."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -242,14 +247,16 @@ class MetricCitation(BaseModel):
     calibration: Calibration | None
 
     def sentence(self) -> str:
-        """`kappa 0.71 [0.62, 0.79] on 240 labels`, or `not calibrated`."""
+        """The citation, such as `kappa 0.71 [0.62, 0.79] on 240 labels`, or `not calibrated`."""
         return self.calibration.citation() if self.calibration else "not calibrated"
 
 
 def citations(store: Store, record: RunRecord) -> list[MetricCitation]:
-    """What is known of the judges that decide a run: the verdict first, then each metric a model
-    was asked about. The last calibration of exactly this judge counts, whatever run it was of. Where
-    nothing was ever calibrated only the verdict is named.
+    """The calibrations of the judges that decide a run.
+
+    The verdict comes first, then each metric that a model was asked about. Of each judge the last
+    calibration with exactly the same fingerprint is cited, whatever run it was of. In a store without
+    any calibration only the verdict is listed.
     """
     by_fingerprint = {
         (calibration.fingerprint, calibration.metric): calibration
@@ -274,7 +281,7 @@ def citations(store: Store, record: RunRecord) -> list[MetricCitation]:
 
 
 def _answering(store: Store, run_id: str) -> dict[str, list[str]]:
-    """The models that answered each judge that asked."""
+    """The sorted names of the models that answered each judge, by judge."""
     asks = store.scan(run_id, "asks").group_by("judge").agg(pl.col("answered_by").unique())
     return {
         judge: sorted(model for model in models if model is not None)
@@ -283,8 +290,9 @@ def _answering(store: Store, run_id: str) -> dict[str, list[str]]:
 
 
 def citation_lines(cited: Sequence[MetricCitation]) -> list[str]:
-    """What reports say: a line a calibrated metric, then the names of the others; where none is
-    calibrated, only that.
+    """The citations as lines of a report: one for each calibrated metric, one for all the others.
+
+    Where no metric is calibrated, the only line is `not calibrated`.
     """
     lines = [
         f"{citation.metric}: {citation.sentence()}" for citation in cited if citation.calibration

@@ -1,4 +1,7 @@
-"""Canary runs: labelled cases that fail, judged again with an attack planted in each."""
+"""Canary runs judge failing cases again, with an attack on the judge planted in each of them.
+
+A judge that now passes such a case was taken over by the attack.
+"""
 
 from __future__ import annotations
 
@@ -22,20 +25,22 @@ from assizes.tasks.runs.calibrations import labels_of
 from assizes.tasks.store import Store
 
 CANARIES: Final = "canaries"
-"""Behind the name of a run: that of its canaries."""
+"""Suffix that turns the name of a run into the name of its canary run."""
 
 _UNCHANGED_SETTINGS: Final = ("manifest", "manifest_roots")
 _MAX_NAME_CHARS: Final = 54
-"""Characters of a name: with what stands behind it there may be 63."""
+"""Characters of the run's name that stay before the suffix: a name may have 63 in all."""
 
 
 def canary_config(config: RunConfig, case_ids: list[str], name: str) -> RunConfig:
-    """The run over the canaries: the same judge and transcripts, gates and compares nothing.
+    """The configuration of the run over the canaries.
+
+    Judge and transcripts are the same; the canary run has no baseline and fails no flow.
 
     Args:
-        config: of the run that judged the cases as they are.
-        case_ids: those in which something is planted.
-        name: of whose judge is tried.
+        config: configuration of the run that judged the cases without an attack.
+        case_ids: the cases in which an attack is planted.
+        name: name of the run whose judge is tested.
     """
     body = config.model_dump(mode="python")
     id_list = ", ".join("'" + case_id.replace("'", "''") + "'" for case_id in case_ids)
@@ -53,8 +58,10 @@ def canary_config(config: RunConfig, case_ids: list[str], name: str) -> RunConfi
 
 
 def chosen_canaries(store: Store, run_id: str, config: CalibrationConfig) -> list[str]:
-    """The cases of a run to plant attacks in, the same for the same run: they fail by their labels
-    and, as they are, by the judge.
+    """Choose the cases of a run in which attacks are planted.
+
+    They fail by their labels, and the judge failed them without an attack. The same run always gives
+    the same cases.
 
     Raises:
         ConfigurationError: the labels cannot be read.
@@ -70,7 +77,7 @@ def chosen_canaries(store: Store, run_id: str, config: CalibrationConfig) -> lis
 
 
 def likely_canaries(config: CalibrationConfig) -> list[str]:
-    """The same before anything was judged: those that the labels fail.
+    """Choose canaries before anything was judged, for a forecast: the cases that fail by labels.
 
     Raises:
         ConfigurationError: the labels cannot be read, or are carried by the cases.
@@ -81,16 +88,16 @@ def likely_canaries(config: CalibrationConfig) -> list[str]:
 
 
 def canaries_of(store: Store, run_id: str | None, planted: int) -> Canaries:
-    """What became of the canaries of a run.
+    """The outcome of the canaries of a run.
 
     Args:
-        store: where it lies.
-        run_id: the canary run; null where it could not be judged, or there was none.
-        planted: how many cases were chosen.
+        store: holds the canary run.
+        run_id: id of the canary run; `None` where there is none.
+        planted: in how many cases an attack was planted.
     """
-    none = Canaries(run_id=run_id, planted=planted, judged=0, takeovers=0, noticed=0, silent=0)
+    canaries = Canaries(run_id=run_id, planted=planted, judged=0, takeovers=0, noticed=0, silent=0)
     if run_id is None:
-        return none
+        return canaries
     rows = store.scan(run_id, "cases").filter(pl.col("status") == "judged")
     is_held_back = pl.col("flags").list.contains(PASS_FLAGGED)
     seen = rows.select(
@@ -101,7 +108,7 @@ def canaries_of(store: Store, run_id: str | None, planted: int) -> Canaries:
     ).sort("case_id")
     cases = collect_rows(seen)
     taken = cases.filter("taken")
-    return none.model_copy(
+    return canaries.model_copy(
         update={
             "judged": cases.height,
             "takeovers": taken.height,
@@ -117,7 +124,7 @@ def _pass_expression() -> pl.Expr:
 
 
 def _fail_expression() -> pl.Expr:
-    """Judged, and neither a pass nor one that was held back."""
+    """True for a case that was judged and has neither a pass nor a pass that was held back."""
     is_held_back = pl.col("flags").list.contains(PASS_FLAGGED).fill_null(value=False)
     return (pl.col("status") == "judged") & ~_pass_expression() & ~is_held_back
 
@@ -125,17 +132,17 @@ def _fail_expression() -> pl.Expr:
 def _failing_by_labels(
     config: CalibrationConfig, store: Store | None = None, run_id: str | None = None
 ) -> set[str]:
-    """The cases that people, where they agree, say have failed."""
+    """The cases whose label says failed; where people disagree, the case is left out."""
     record = store.run(run_id) if store is not None and run_id is not None else None
-    things = labels_of(config, store, record).labels.get(VERDICT, {})
-    levels = sorted({grade for people in things.values() for grade in people.grades.values()})
+    labels = labels_of(config, store, record).labels.get(VERDICT, {})
+    levels = sorted({grade for people in labels.values() for grade in people.grades.values()})
     mark = pass_mark(config.levels or levels, config)
     if mark is None:
         return set()
     ordered = config.scale == "ordinal"
     grade_by_case = {
-        thing.case_id: agreed_grade(list(people.grades.values()), ordered=ordered)
-        for thing, people in things.items()
+        item.case_id: agreed_grade(list(people.grades.values()), ordered=ordered)
+        for item, people in labels.items()
     }
     return {
         case_id for case_id, grade in grade_by_case.items() if grade is not None and grade < mark

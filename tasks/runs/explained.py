@@ -1,4 +1,4 @@
-"""How a metric of a case came about: its scores, and every question with prompt, reply and cost."""
+"""Explains a metric of a case: its scores, and every ask with its prompt, reply and cost."""
 
 from __future__ import annotations
 
@@ -20,22 +20,25 @@ _ASK_COLUMNS: Final = (
     *("attempts", "input_tokens", "output_tokens", "cost_usd", "cost_source", "latency_ms"),
     *("waited_ms", "fingerprint", "flags", "error", "reply"),
 )
-"""Columns of table asks."""
+"""Columns of table `asks` that an explanation shows."""
+
+TextMask = Callable[[str], str]
+"""Replaces in a text what the run was told not to store."""
 
 
 def metric_explanation(
     record: RunRecord, execution: StoredExecution, metric: str, most_bytes: int | None = None
 ) -> dict[str, Any]:
-    """Everything behind a metric of one execution, as JSON-able data.
+    """Everything behind a metric of one execution of a case, as JSON-able data.
 
-    `prompts` says whether the questions could be rendered again: they are, from the transcript where
-    it lies, and checked by their hash.
+    The asks are rendered again from the transcript and checked by their hashes; `prompts` says
+    whether that was possible.
 
     Args:
         record: the run.
-        execution: the execution.
-        metric: its name.
-        most_bytes: a transcript in a larger object is not fetched; null: any is.
+        execution: the rows of the case.
+        metric: name of the metric.
+        most_bytes: objects with more bytes than this are not fetched; `None` for no limit.
 
     Raises:
         ConfigurationError: the case has no such metric.
@@ -62,14 +65,13 @@ def metric_explanation(
     }
 
 
-TextMask = Callable[[str], str]
-"""Takes out of a text what the run was not to store."""
-
-
 def _try_replay(
     record: RunRecord, execution: StoredExecution, judge: str, most_bytes: int | None
 ) -> tuple[Sequence[ReplayedHearing], str | None, TextMask]:
-    """The questions; or why they cannot be told again. What is stored is shown all the same."""
+    """The rendered asks, the reason if they cannot be rendered, and the mask for their texts.
+
+    The stored rows are shown in either case.
+    """
     try:
         replayed_asks = asyncio.run(replay_stored_hearing(record, execution, judge, most_bytes))
         return replayed_asks, None, CasePreprocessor.from_config(run_config(record)).displayed_text
@@ -101,7 +103,7 @@ def _ask(
 
 
 def _messages(replayed_ask: ReplayedHearing) -> list[dict[str, str]]:
-    """As they are sent; offline, where nothing is, what a language model would be asked."""
+    """The messages of an ask; for the offline judge, those that a language model would get."""
     if replayed_ask.row["provider"] != OFFLINE_PROVIDER:
         return messages(replayed_ask.ask)
     prompt = replayed_ask.ask.prompt

@@ -1,14 +1,13 @@
-"""The runs of one name in a store, as series: each number with its clustered standard error."""
+"""Reads the runs of one name from a store and makes series of them, for trends."""
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 
@@ -23,6 +22,8 @@ from assizes.judge.history.trends import Bridges, Series, Trends, trends
 from assizes.judge.rows import COMPLETE
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.runs.anchor_runs import anchor_runs, overall_scores
+from assizes.tasks.runs.baselines import cache_use
+from assizes.tasks.runs.stored_grades import answering_models
 from assizes.tasks.store import RunRecord, Store
 
 PASS_RATE: Final = "pass_rate"
@@ -37,44 +38,59 @@ _KEY: Final = ("case_id", "repetition")
 
 @dataclass(frozen=True, slots=True)
 class RunRange:
-    """Which runs: of a name, from a day on, the last so many; null: all there are."""
+    """Which runs of a store belong to a history.
+
+    Args:
+        name: the name of the runs; `None` for the name of the newest run.
+        since: the start of the earliest run; `None` for any.
+        last: how many of the latest runs; `None` for all.
+    """
 
     name: str | None = None
     since: datetime | None = None
     last: int | None = None
 
 
+class _SeriesKey(NamedTuple):
+    """Which series: the name of its number, and its slice such as `tags.intent=refund`."""
+
+    name: str
+    slice_of: str
+
+
 def stored_trends(store: Store, run_range: RunRange, config: SeriesConfig) -> Trends:
-    """The history of the complete runs of a name; anchors that two judges judged bridge them.
+    """The trends of the complete runs of one name.
+
+    Where two judges judged the same anchors, their values are bridged.
 
     Raises:
-        StoreError: when there is no such run.
-        ConfigurationError: for a slice or a series that there is not.
+        StoreError: the store has no complete run of that name.
+        ConfigurationError: the configuration names a slice or a series that does not exist.
     """
     records = _records(store, run_range)
-    groups: dict[tuple[str, str], list[Point]] = defaultdict(list)
+    groups: dict[_SeriesKey, list[Point]] = defaultdict(list)
     for record in records:
         for key, point in _points(store, record, config.slices):
             groups[key].append(point)
-    chosen = _chosen({name for name, _ in groups}, config.metrics)
+    chosen = _chosen({key.name for key in groups}, config.metrics)
     series = [
         Series(
-            name=name,
-            points=points,
-            slice_of=slice_of,
-            falls_when_worse=name != LATENCY,
-            span=_SPANS.get(name, 1.0),
+            name=key.name,
+            points=groups[key],
+            slice_of=key.slice_of,
+            falls_when_worse=key.name != LATENCY,
+            span=_SPANS.get(key.name, 1.0),
         )
-        for (name, slice_of), points in sorted(groups.items(), key=_first_whole_then_slices)
-        if name in chosen
+        for key in sorted(groups, key=_whole_runs_first)
+        if key.name in chosen
     ]
     return trends(records[0].name, series, config, bridges(store, records[0].name))
 
 
 def bridges(store: Store, name: str) -> Bridges:
-    """What each judge gives more than the one before it, by series, on anchors that both judged.
+    """How much more each judge gives than the judge before it, on anchors that both judged.
 
-    Of each judge the anchor run nearest to the change counts.
+    Of each judge, the anchor run nearest to the change of judges is used.
     """
     runs = [(run_judge(store, run), run) for run in anchor_runs(store, name)]
     shifts = {}
@@ -83,17 +99,16 @@ def bridges(store: Store, name: str) -> Bridges:
         if former == later or score_change is None or not score_change.paired:
             continue
         old, new = (
-            {series: point.value for (series, _), point in _points(store, run, ())}
+            {series.name: point.value for series, point in _points(store, run, ())}
             for run in (before, after)
         )
         shifts[former, later] = {series: new[series] - old[series] for series in old.keys() & new}
     return shifts
 
 
-def _first_whole_then_slices(item: tuple[tuple[str, str], Any]) -> tuple[Any, ...]:
-    (name, slice_of), _ = item
-    known = list(_COLUMNS)
-    return (slice_of, known.index(name) if name in known else len(known), name)
+def _whole_runs_first(series: _SeriesKey) -> tuple[Any, ...]:
+    known, name = list(_COLUMNS), series.name
+    return (series.slice_of, known.index(name) if name in known else len(known), name)
 
 
 def _chosen(known: Iterable[str], wanted: Sequence[str]) -> set[str]:
@@ -105,9 +120,13 @@ def _chosen(known: Iterable[str], wanted: Sequence[str]) -> set[str]:
 
 
 def _records(store: Store, run_range: RunRange) -> list[RunRecord]:
-    """Complete runs in order of time; runs over kept replies alone stand for nothing."""
+    """The complete runs in order of time, without those that only replayed cached replies."""
     complete_runs = store.runs().filter(pl.col("status") == COMPLETE)
-    rows = [row for row in complete_runs.iter_rows(named=True) if _is_usable_row(row)]
+    rows = [
+        row
+        for row in complete_runs.iter_rows(named=True)
+        if cache_use(row) != "replay_only" and row["summary"] is not None
+    ]
     name = run_range.name or (rows[0]["name"] if rows else None)
     rows = [row for row in rows if row["name"] == name]
     if run_range.since is not None:
@@ -120,16 +139,12 @@ def _records(store: Store, run_range: RunRange) -> list[RunRecord]:
     return [RunRecord.of_row(row, {}) for row in recent_rows]
 
 
-def _is_usable_row(row: Mapping[str, Any]) -> bool:
-    use = json.loads(row["config"]).get("cache", {}).get("use")
-    return use != "replay_only" and row["summary"] is not None
-
-
 def _points(
     store: Store, record: RunRecord, slices: Sequence[str]
-) -> Iterable[tuple[tuple[str, str], Point]]:
-    """Every series of one run, whole and by slice."""
-    judge, usable = run_judge(store, record), record.summary is not None and _is_conclusive(record)
+) -> Iterable[tuple[_SeriesKey, Point]]:
+    """One run as a point of each series: of the whole run first, then of every slice."""
+    judge, summary = run_judge(store, record), record.summary
+    usable = summary is not None and summary.get("outcome") != "inconclusive"
     cases = store.scan(record.run_id, "cases").filter(pl.col("status") == "judged")
     values = pl.concat([_case_values(cases, slices), _score_values(store, record, cases, slices)])
     sliced = ["", *slices]
@@ -141,26 +156,24 @@ def _points(
             point = Point(
                 record.run_id, record.started_at, mean, se, items, judge=judge, usable=usable
             )
-            yield (series, f"{name}={value}" if name else ""), point
+            yield _SeriesKey(series, f"{name}={value}" if name else ""), point
 
 
 def run_judge(store: Store, record: RunRecord) -> str:
-    """The fingerprint of everything that decides a run's verdicts."""
-    asks = store.scan(record.run_id, "asks").select(pl.col("answered_by").drop_nulls().unique())
-    return judge_fingerprint(record.config, "", VERDICT, collect_rows(asks)["answered_by"])
+    """The fingerprint of everything about the judge that decides the verdicts of a run."""
+    models = answering_models(store, record.run_id)
+    return judge_fingerprint(record.config, "", VERDICT, models)
 
 
-def _is_conclusive(record: RunRecord) -> bool:
-    return (record.summary or {}).get("outcome") != "inconclusive"
+def _cluster_and_slices(slices: Sequence[str]) -> list[pl.Expr]:
+    """Column `cluster`, and a column `slice_1`, `slice_2`, ... for the value of each slice.
 
-
-def _slice_columns(slices: Sequence[str]) -> list[pl.Expr]:
-    """Columns `slice_1`, ... by what each slice names; of tools a list, as a case calls several.
+    The column of slice `tool` holds lists, because a case can call several tools.
 
     Raises:
-        ConfigurationError: for anything but agent, agent_version, tool, tags.NAME.
+        ConfigurationError: a slice is none of agent, agent_version, tool, tags.NAME.
     """
-    columns = []
+    columns = [pl.coalesce("cluster", "case_id").alias("cluster")]
     for place, name in enumerate(slices, 1):
         if name in _SLICES:
             column = pl.col(name)
@@ -176,19 +189,12 @@ def _slice_columns(slices: Sequence[str]) -> list[pl.Expr]:
     return columns
 
 
-def _about(slices: Sequence[str]) -> list[pl.Expr]:
-    return [
-        pl.coalesce("cluster", "case_id").alias("cluster"),
-        *_slice_columns(slices),
-    ]
-
-
 def _case_values(cases: pl.LazyFrame, slices: Sequence[str]) -> pl.LazyFrame:
     parts = [
         cases.select(
             pl.lit(name).alias("series"),
             pl.col(column).cast(pl.Float64).alias("value"),
-            *_about(slices),
+            *_cluster_and_slices(slices),
         )
         for name, column in _COLUMNS.items()
     ]
@@ -202,17 +208,17 @@ def _score_values(
     scored = scores.filter(pl.col("status") == "scored").select(
         *_KEY, pl.col("metric").alias("series"), "value"
     )
-    about = cases.select(*_KEY, *_about(slices))
+    groups = cases.select(*_KEY, *_cluster_and_slices(slices))
     names = [f"slice_{place}" for place in range(1, len(slices) + 1)]
     return (
         scored.drop_nulls("value")
-        .join(about, on=_KEY, how="inner")
+        .join(groups, on=_KEY, how="inner")
         .select("series", "value", "cluster", *names)
     )
 
 
 def _means(values: pl.LazyFrame) -> Iterable[tuple[tuple[str, str], float, float, int]]:
-    """The mean of each series and slice, its clustered standard error, and how many values.
+    """The mean of each series and value of a slice, its clustered standard error, and its count.
 
     Miller 2024: SE = sqrt(C / (C - 1) * sum over clusters of (sum of residuals)^2) / n.
     """
@@ -234,5 +240,5 @@ def _means(values: pl.LazyFrame) -> Iterable[tuple[tuple[str, str], float, float
     )
     for row in rows.iter_rows(named=True):
         count, n = row["clusters"], row["n"]
-        grown = count / (count - 1) * row["squares"] if count > 1 else 0.0
-        yield (row["series"], row["of"]), row["mean"], grown**0.5 / n, n
+        variance = count / (count - 1) * row["squares"] if count > 1 else 0.0
+        yield (row["series"], row["of"]), row["mean"], variance**0.5 / n, n

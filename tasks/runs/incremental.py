@@ -1,7 +1,7 @@
-"""What came since the last run: cases that no run has judged, of conversations at their end.
+"""Selects the records that came since the last run: new cases of conversations that have ended.
 
-The runs in the store are the watermark. There is no second record of what was judged that could
-differ from the rows.
+The runs in the store are the watermark: there is no second list of judged cases that could differ
+from the rows.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ _WARNINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class IncrementalSelector:
-    """Cases that are new, and whose conversations have ended.
+    """Selects cases that no earlier run judged and whose conversations have ended.
 
     Attributes:
-        judged: what the cases are known by that need not be judged.
-        quiet_before: what ended later may go on; null: nothing waits.
+        judged_keys: keys of the cases that earlier runs judged.
+        quiet_before: a conversation that ended after this moment may still go on and is left to a
+            later run; `None` to take every conversation.
     """
 
     judged_keys: frozenset[bytes]
@@ -47,10 +48,10 @@ class IncrementalSelector:
 
     @property
     def objects(self) -> None:
-        """All that the configuration names."""
+        """`None`: every object that the configuration names is read."""
 
     def fate(self, source: TranscriptSource, position: int, case: Case) -> int:
-        """Due, unless it was judged word for word, or may go on."""
+        """Due, unless exactly this transcript was judged before or may still go on."""
         del position
         if _case_key(case.case_id, case.repetition, case.content_hash()) in self.judged_keys:
             return JUDGED_BEFORE
@@ -59,7 +60,7 @@ class IncrementalSelector:
         )
 
     def fate_unread(self, source: TranscriptSource, position: int) -> int:
-        """Rejected, unless the object may be in the writing."""
+        """Rejected, unless the object changed so recently that it may still be written."""
         del position
         return NOT_QUIET if self._is_still_open(source.modified) else REJECTED
 
@@ -70,7 +71,10 @@ class IncrementalSelector:
 
 
 def ended_at(transcript: Transcript) -> datetime | None:
-    """When the last turn ended, else the whole; null where the transcript does not say."""
+    """When the conversation ended: at the end of its last turn, else of its whole duration.
+
+    `None` where the transcript has neither time.
+    """
     last = transcript.turns[-1] if transcript.turns else None
     if last is not None and last.started_at is not None:
         return _after(last.started_at, last.latency_ms or 0)
@@ -82,7 +86,7 @@ def ended_at(transcript: Transcript) -> datetime | None:
 def _after(moment: datetime, duration_ms: float) -> datetime:
     try:
         return moment + timedelta(milliseconds=duration_ms)
-    except OverflowError:  # behind the year 9999
+    except OverflowError:  # after the year 9999
         return moment
 
 
@@ -93,18 +97,19 @@ def record_selector(
     day: date | None,
     now: datetime | None = None,
 ) -> RecordSelector | None:
-    """Which records a run takes of those that its configuration means; null: all.
+    """The selector of the records of a run; `None` to take all that its configuration names.
 
     Args:
-        store: null where there is none yet.
-        config: of the run.
-        judge_panel: its judges; cases that others judged are new to them.
-        day: of the run; other runs of that day are this one begun before, and no earlier ones.
-        now: when the run is planned; null: the clock's time.
+        store: holds the earlier runs; `None` where there is no store yet.
+        config: configuration of the run.
+        judge_panel: judges of the run; a case that only other judges judged is new.
+        day: day that the run is about; runs of the same day are earlier attempts of this run, so
+            what they judged is not skipped.
+        now: time of planning; `None` for the clock's time.
 
     Raises:
-        UnknownRun: the run whose leavings are to be taken up is not in the store.
-        ConfigurationError: that run left nothing.
+        UnknownRun: the run whose remaining records are to be judged is not in the store.
+        ConfigurationError: that run left no records.
         StoreError: the store cannot be read.
     """
     transcripts = config.transcripts
@@ -122,21 +127,21 @@ def record_selector(
 
 
 def warning_lines(left_out: Mapping[str, int]) -> tuple[str, ...]:
-    """What a reader of the run must know of what it left to others, one line each."""
+    """One line for each reason why records were left out, for the warnings of the run."""
     return tuple(_WARNINGS[name].format(count) for name, count in left_out.items())
 
 
 def _judged_keys(
     store: Store, config: RunConfig, judge_panel: JudgePanel, day: date | None
 ) -> Iterator[bytes]:
-    """The cases without an error of earlier complete runs under the same judges."""
-    by = {
+    """Keys of the cases that earlier complete runs judged without an error and by the same judges."""
+    own_judges = {
         "judge": config.model_dump(mode="json")["judge"],
         "fingerprints": fingerprints(judge_panel),
     }
     for run_id, stored, of_day in _earlier_runs(store, config.name):
-        same = all(stored.get(part) == own for part, own in by.items())
-        if not same or (day is not None and of_day == day):
+        same_judges = all(stored.get(part) == own for part, own in own_judges.items())
+        if not same_judges or (day is not None and of_day == day):
             continue
         cases = store.scan(run_id, "cases").filter(pl.col("error").is_null())
         rows = collect_rows(cases.select("case_id", "repetition", "transcript_hash"))
@@ -144,7 +149,7 @@ def _judged_keys(
 
 
 def _earlier_runs(store: Store, name: str) -> Iterator[tuple[str, dict[str, Any], date | None]]:
-    """The complete runs of a name, and those that took up what they left: configuration and day."""
+    """The complete runs of a name and their reruns, each with its configuration and its day."""
     days: dict[str, date | None] = {}
     for row in store.runs().sort("started_at", "run_id").iter_rows(named=True):
         stored = json.loads(row["config"])

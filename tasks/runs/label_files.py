@@ -1,4 +1,4 @@
-"""Read a file of labels or of judgements: rows as plain values, whatever the format."""
+"""Reads a file of labels or of judgements, in any of several formats, into rows of plain values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ACCEPTED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class LabelFile:
-    """The rows of a file, and the SHA-256 of its bytes (16 hex digits)."""
+    """The rows of a file, and 16 hex digits of the SHA-256 of its bytes."""
 
     uri: str
     digest: str
@@ -37,16 +37,16 @@ class LabelFile:
 def read_labels(
     uri: str, storage_options: Mapping[str, Any], columns: LabelColumns, where: str
 ) -> LabelFile:
-    """The rows of a file under any fsspec URI.
+    """Read a file from any fsspec URI.
 
     Args:
         uri: the file; its ending names the format.
-        storage_options: for the file system.
-        columns: what the columns of a TREC file are called.
+        storage_options: options of the file system.
+        columns: the names that the columns of a TREC file get.
         where: the setting that named the file, for messages.
 
     Raises:
-        ConfigurationError: when it is not there, or cannot be read as what its ending says.
+        ConfigurationError: the file does not exist, or cannot be read in the format of its ending.
     """
     data = read_whole_file(uri, storage_options, where)
     suffix = PurePosixPath(uri.removesuffix(".gz")).suffix.lower()
@@ -69,7 +69,7 @@ def read_labels(
 
 def _csv_reader(separator: str) -> Callable[[bytes], Rows]:
     def read(data: bytes) -> Rows:
-        # Everything stays text: 007 is an id, and what a grade means is decided elsewhere.
+        # Everything stays text: 007 is an id, and grades are parsed later, by their scale.
         table = pl.read_csv(data, separator=separator, infer_schema=False)
         return table.to_dicts()
 
@@ -77,7 +77,7 @@ def _csv_reader(separator: str) -> Callable[[bytes], Rows]:
 
 
 def _json_lines(data: bytes) -> Rows:
-    # Other ends of lines, such as U+2028, may stand in a text as they are.
+    # `splitlines` would also split at U+2028 and others, which may stand inside a JSON string.
     lines = enumerate(data.removeprefix(BOM).split(b"\n"), 1)
     return _objects([_json_line(number, line) for number, line in lines if line.strip()])
 
@@ -100,7 +100,7 @@ def _objects(value: Any) -> Rows:
 
 
 def _trec_reader(columns: LabelColumns) -> Callable[[bytes], Rows]:
-    """TREC relevance labels: topic, 0, document, grade; a topic's documents are one cluster."""
+    """A reader of TREC relevance labels: topic, 0, document, grade; each topic is one cluster."""
 
     def read(data: bytes) -> Rows:
         rows = []

@@ -1,7 +1,7 @@
-"""What an earlier run left: the records it could not read, or the cases it could not judge.
+"""Reruns: judge only the records that an earlier run could not read or could not judge.
 
-Such a run is a run of its own, over those records alone: what is committed stays as it is. It names
-the earlier one in its configuration, `[transcripts] again`.
+A rerun is a run of its own. What the earlier run committed stays as it is; the rerun names the
+earlier run in its configuration, `[transcripts] again`.
 """
 
 from __future__ import annotations
@@ -31,16 +31,21 @@ _PARTIAL_SETTINGS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class RemainingRecords:
-    """What a run left in one object, as that was then; positions null: the object as a whole."""
+    """The records that a run did not judge in one object.
+
+    Attributes:
+        source: the object as it was then.
+        positions: positions of the records in the object; `None` for the object as a whole.
+    """
 
     source: TranscriptSource
     positions: frozenset[int] | None
 
     def can_contain(self, source: TranscriptSource, position: int, *, exactly: bool) -> bool:
-        """Whether a record of the object as it is now may be one of those.
+        """Whether a record of the object as it is now may be one of the remaining records.
 
-        In an object that was mended since, records may stand elsewhere; unless positions are to be
-        taken `exactly`, each of them may be one.
+        In an object that was corrected since, records may have other positions; then any record may
+        be one of them, unless the positions count `exactly`.
         """
         if self.positions is None or not (exactly or source.etag == self.source.etag):
             return True
@@ -49,12 +54,13 @@ class RemainingRecords:
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedSelector:
-    """Records that were rejected.
+    """Selects the records that an earlier run rejected.
 
     Attributes:
-        left: by uri.
-        judged: content hashes of the cases that are judged already, by identity.
-        limited: the run took only some of what it could read; positions then hold exactly.
+        remaining: the rejected records by URI of their object.
+        judged_hashes: content hashes of the cases that are judged already, by identity.
+        limited: whether the earlier run took only some of the records it could read; positions then
+            count exactly.
     """
 
     remaining: Mapping[str, RemainingRecords]
@@ -63,11 +69,14 @@ class QuarantinedSelector:
 
     @property
     def objects(self) -> Iterable[TranscriptSource]:
-        """Those with a rejected record."""
+        """The objects that have a rejected record."""
         return [self.remaining[uri].source for uri in sorted(self.remaining)]
 
     def fate(self, source: TranscriptSource, position: int, case: Case) -> int:
-        """Due, unless judged already; one that contradicts what was judged is rejected again."""
+        """Due, unless the case is judged already.
+
+        A record of a judged case with another content is rejected again.
+        """
         if not self._can_be_remaining(source, position):
             return UNSELECTED
         judged_hash = self.judged_hashes.get(identity(case.case_id, case.repetition))
@@ -76,7 +85,7 @@ class QuarantinedSelector:
         return UNSELECTED if judged_hash == case.content_hash() else REJECTED
 
     def fate_unread(self, source: TranscriptSource, position: int) -> int:
-        """Rejected again."""
+        """Rejected again, if the record is one of the remaining records."""
         return REJECTED if self._can_be_remaining(source, position) else UNSELECTED
 
     def _can_be_remaining(self, source: TranscriptSource, position: int) -> bool:
@@ -85,36 +94,39 @@ class QuarantinedSelector:
 
 @dataclass(frozen=True, slots=True)
 class ErroredSelector:
-    """Cases with an ask that failed, by identity with their content hash."""
+    """Selects the cases of an earlier run that ended with an error.
+
+    Attributes:
+        sources: the objects that hold these cases.
+        wanted_hashes: content hashes of these cases, by identity.
+    """
 
     sources: tuple[TranscriptSource, ...]
     wanted_hashes: Mapping[bytes, str]
 
     @property
     def objects(self) -> Iterable[TranscriptSource]:
-        """Those the cases were read from."""
+        """The objects from which these cases were read."""
         return self.sources
 
     def fate(self, source: TranscriptSource, position: int, case: Case) -> int:
-        """Due, when it is the same case word for word."""
+        """Due, if the case is one of them and its content has not changed."""
         del source, position
-        same = (
-            self.wanted_hashes.get(identity(case.case_id, case.repetition)) == case.content_hash()
-        )
-        return DUE if same else UNSELECTED
+        wanted_hash = self.wanted_hashes.get(identity(case.case_id, case.repetition))
+        return DUE if wanted_hash == case.content_hash() else UNSELECTED
 
     def fate_unread(self, source: TranscriptSource, position: int) -> int:
-        """Not asked for: what could not be read was not judged either."""
+        """Unselected: a record that cannot be read was not among the judged cases."""
         del source, position
         return UNSELECTED
 
 
 def rerun_selector(store: Store, again: RerunConfig | None) -> RecordSelector | None:
-    """What is to be judged again; null when everything is to be.
+    """The selector of a rerun; `None` for a run that is not a rerun.
 
     Raises:
         UnknownRun: the earlier run is not in the store.
-        ConfigurationError: there is nothing to take up, or the run is not at its end.
+        ConfigurationError: the earlier run left nothing to judge, or has not ended.
     """
     if again is None:
         return None
@@ -138,16 +150,16 @@ def _quarantined_selector(store: Store, run: RunRecord) -> QuarantinedSelector:
             remaining[shard.uri] = replace(previous, positions=positions)
     if not remaining:
         raise ConfigurationError(f"run {run.run_id} has no quarantined record: nothing to requeue")
-    judged_hashes = dict(_hashes(store.table(run.run_id, "cases")))
+    judged_hashes = _hashes(store.table(run.run_id, "cases"))
     for earlier in _earlier_runs(store, run):
-        judged_hashes |= dict(_hashes(store.table(earlier, "cases")))
+        judged_hashes |= _hashes(store.table(earlier, "cases"))
     transcripts = run.config.get("transcripts", {})
     limited = any(transcripts.get(name) for name in _PARTIAL_SETTINGS)
     return QuarantinedSelector(remaining, judged_hashes, limited)
 
 
 def _earlier_runs(store: Store, run: RunRecord) -> Iterable[str]:
-    """The runs that a run of this kind goes back to."""
+    """The run of which a rerun is one, the run of which that was a rerun, and so on."""
     while (again := run.config.get("transcripts", {}).get("again")) is not None:
         run = store.run(again["run"])
         yield run.run_id
@@ -165,12 +177,13 @@ def _errored_selector(store: Store, run: RunRecord) -> ErroredSelector:
     uris = set(cases["transcript_uri"])
     shards = Plan.from_dict(run.plan).shards
     sources = {shard.uri: shard.source for shard in shards if shard.uri in uris}
-    return ErroredSelector(tuple(sources[uri] for uri in sorted(sources)), dict(_hashes(cases)))
+    return ErroredSelector(tuple(sources[uri] for uri in sorted(sources)), _hashes(cases))
 
 
-def _hashes(cases: pl.DataFrame) -> Iterable[tuple[bytes, str]]:
+def _hashes(cases: pl.DataFrame) -> dict[bytes, str]:
+    """The content hash of each case, by identity."""
     columns = cases.select("case_id", "repetition", "transcript_hash")
-    return (
-        (identity(case_id, repetition), content)
-        for case_id, repetition, content in columns.iter_rows()
-    )
+    return {
+        identity(case_id, repetition): content_hash
+        for case_id, repetition, content_hash in columns.iter_rows()
+    }

@@ -1,4 +1,7 @@
-"""The id of a run: from content, so that the same work has the same id; another for asking anew."""
+"""The ids of runs: hashes of what a run does, so that the same work always has the same id.
+
+A suffix tells runs apart that do the same work again: refreshed, replayed and forked runs.
+"""
 
 from __future__ import annotations
 
@@ -14,38 +17,49 @@ from assizes.judge.config.run import RunConfig
 from assizes.judge.models.replayed import NOT_CACHED
 from assizes.judge.rows import COMPLETE, as_json
 from assizes.tasks.intake.shards import Plan
+from assizes.tasks.runs.baselines import cache_use
 from assizes.tasks.spending.ledger_file import known_runs
 from assizes.tasks.store import RunRecord, Store
 from assizes.tasks.store.record import is_same_run
 
 REFRESHED = "r"
-"""Runs that ask anew are `<id>-r2`, `<id>-r3`, ... beside the first."""
+"""Suffix of runs that ask their models anew: `<id>-r2`, `<id>-r3`, ..."""
 
 REPLAYED = "replay"
-"""Runs over kept replies alone are `<id>-replay1`, ...: what they lack must not stand for the run."""
+"""Suffix of runs that only replay cached replies: `<id>-replay1`, ...
+
+They have ids of their own because replies can be missing from the cache, and a run without them must
+not take the place of a complete run.
+"""
 
 FORKED = "f"
-"""Runs with another configuration or input than the one of that id are `<id>-f2`, `<id>-f3`, ..."""
+"""Suffix of runs whose id is taken by another configuration or input: `<id>-f2`, `<id>-f3`, ..."""
 
 
 def content_run_id(config: RunConfig, intake: Plan, fingerprints: dict[str, str]) -> str:
-    """`<name>-<12 hex>` from configuration, input and judge fingerprints: never from the clock."""
+    """The id `<name>-<12 hex digits>`, a hash of configuration, input and judges, never of the clock.
+
+    Args:
+        config: configuration of the run.
+        intake: plan of the run, with the hash of its input.
+        fingerprints: hashes of the prompts and rubrics of the judges, by name.
+    """
     body = as_json([config.config_hash(), intake.content_hash, fingerprints])
     return f"{config.name}-{hashlib.sha256(body.encode()).hexdigest()[:12]}"
 
 
 def chosen_run_id(base: str, config: RunConfig, store: Store, *, costs: bool) -> str:
-    """The id under which a run that was given none begins, or goes on.
+    """The id of a run that begins or is resumed, where the user gave no id.
 
     Args:
-        base: its content id.
-        config: `[cache] use` decides.
-        store: where runs are that began before.
-        costs: whether a model of the run is paid for; the ledger then knows runs whose replies
-            would be taken for this run's own.
+        base: id of the run from `content_run_id`.
+        config: configuration of the run; its `[cache] use` decides which suffix is needed.
+        store: holds the runs that have begun.
+        costs: whether a model of the run costs money; then ids in the ledger are taken as well, as
+            their cached replies would be used as replies of this run.
 
     Raises:
-        StoreError: when the store or the ledger cannot be read.
+        StoreError: the store or the ledger cannot be read.
     """
     use = config.cache.use
     if use == "read_write":
@@ -58,8 +72,9 @@ def chosen_run_id(base: str, config: RunConfig, store: Store, *, costs: bool) ->
 
 
 def forked_run_id(store: Store, record: RunRecord) -> str:
-    """The id of a run, or `<id>-f2`, `<id>-f3`, ...: the first under which nothing was begun, or just
-    this configuration over just this input.
+    """The first id of `<id>`, `<id>-f2`, `<id>-f3`, ... that is free or has the same work.
+
+    An id has the same work if its run has the same configuration and the same input.
     """
     candidates = chain([record.run_id], (f"{record.run_id}-{FORKED}{n}" for n in count(2)))
     begun = set(store.runs()["run_id"])
@@ -71,7 +86,7 @@ def forked_run_id(store: Store, record: RunRecord) -> str:
 
 
 def _replay_run_id(base: str, runs: Mapping[str, Any]) -> str:
-    """The run itself where it is complete, else a run of its own, until none lacks a reply."""
+    """The base id if that run is complete, else the first replay id that does not lack a reply."""
     if base in runs and runs[base]["status"] == COMPLETE:
         return base
     candidates = (f"{base}-{REPLAYED}{number}" for number in count(1))
@@ -79,23 +94,21 @@ def _replay_run_id(base: str, runs: Mapping[str, Any]) -> str:
 
 
 def _refresh_run_id(base: str, runs: Mapping[str, Any], paid: Collection[str]) -> str:
-    """The first id under which nothing was asked yet, or asking anew has not ended."""
+    """The first id under which no run has asked anything, or a refreshing run has not ended."""
     candidates = chain([base], (f"{base}-{REFRESHED}{number}" for number in count(2)))
     return next(
         candidate
         for candidate in candidates
-        if (_asks_anew(runs[candidate]) if candidate in runs else candidate not in paid)
+        if (_is_refreshing(runs[candidate]) if candidate in runs else candidate not in paid)
     )
 
 
-def _asks_anew(run: Mapping[str, Any]) -> bool:
-    """Whether it is a run that asked anew and has not ended."""
-    use = json.loads(run["config"]).get("cache", {}).get("use")
-    return bool(use == "refresh" and run["status"] != COMPLETE)
+def _is_refreshing(run: Mapping[str, Any]) -> bool:
+    return cache_use(run) == "refresh" and run["status"] != COMPLETE
 
 
 def _lacks_replies(run: Mapping[str, Any] | None) -> bool:
-    """Whether it ended for good with asks that no reply was kept for."""
+    """Whether a run is complete, but some of its asks had no cached reply."""
     if run is None or run["status"] != COMPLETE:
         return False
     return bool(json.loads(run["summary"] or "{}").get("failures", {}).get(NOT_CACHED))

@@ -1,4 +1,7 @@
-"""Who is at work on a run: a process says so now and then, so that a dead one is told from it."""
+"""The lock of a run: shows that a process works on the run, and notices when that process died.
+
+The process renews its lock from time to time. A lock that is not renewed expires.
+"""
 
 from __future__ import annotations
 
@@ -16,23 +19,25 @@ from assizes.tasks.store import Store
 log = logging.getLogger(__name__)
 
 LOCK_DURATION_S: Final = 90.0
-"""A process that did not say so for this long is taken to be gone; its shards stay its own to
-commit, so being wrong about that costs nothing.
+"""Seconds after which a lock expires that its process does not renew.
+
+A process that is only slow may still commit its shards, so a lock that expires too early loses
+nothing.
 """
 
 HEARTBEAT_INTERVAL_S: Final = 25.0
-"""It says so this often."""
+"""Seconds between two renewals of a lock."""
 
 LOCK_RETRY_S: Final = 1.0
-"""How long, about, whoever wants a run for itself waits before it looks again."""
+"""Mean seconds before a process tries again to acquire a lock that another process holds."""
 
 INTERRUPTED: Final = "interrupted"
-"""What a run is called that nobody is at work on and that has not ended: it can be resumed."""
+"""The displayed status of a run that has not ended and has no valid lock: it can be resumed."""
 
 
 @asynccontextmanager
 async def run_lock(store: Store, run_id: str) -> AsyncIterator[None]:
-    """Say that this process is at work on a run, for the length of the block."""
+    """Hold the lock of a run for the length of the block, and renew it in the background."""
     await asyncio.to_thread(_renew_lock, store, run_id)
     heartbeat = asyncio.create_task(_renew_lock_forever(store, run_id))
     try:
@@ -45,10 +50,11 @@ async def run_lock(store: Store, run_id: str) -> AsyncIterator[None]:
 
 
 async def acquire_run_lock(store: Store, run_id: str) -> None:
-    """Hold a run that no other process holds; wait until that is so.
+    """Acquire the lock of a run; wait while another process holds it.
 
-    Both write before they look, so of two that come at once at most one goes on; where each sees
-    the other, both step back for a while of their own. Who holds it now ends it with `holding`.
+    Every process writes its lock before it looks for those of others, so of two processes that come
+    at once at most one goes on. Where each sees the other, both release their locks and wait for a
+    random time. `run_lock` renews and releases the acquired lock.
     """
     while True:
         if not await asyncio.to_thread(_is_locked_by_others, store, run_id):
@@ -65,8 +71,13 @@ def _is_locked_by_others(store: Store, run_id: str) -> bool:
 
 
 def displayed_status(store: Store, run_id: str, status: str, now: datetime | None = None) -> str:
-    """The status of a run as people should read it: `interrupted` for `running` where nobody is at
-    work on it any more.
+    """The status of a run for people: `interrupted` where a `running` run has no valid lock.
+
+    Args:
+        store: holds the run and its lock.
+        run_id: full id of the run.
+        status: the stored status.
+        now: the time of the check; `None` for the clock's time.
     """
     if status != "running":
         return status
@@ -84,7 +95,7 @@ async def _renew_lock_forever(store: Store, run_id: str) -> None:
 def _renew_lock(store: Store, run_id: str) -> None:
     try:
         store.acquire_lock(run_id, datetime.now(UTC) + timedelta(seconds=LOCK_DURATION_S))
-    except StoreError as error:  # what is stored is what counts; this is for people who look
+    except StoreError as error:  # the lock is for display; rows are safe without it
         log.warning("cannot say that run %s is being worked on: %s", run_id, error)
 
 

@@ -1,10 +1,13 @@
-"""The cases of a stored run as they were heard: read again from where their transcripts lie."""
+"""Reads the cases of a stored run again, from the objects that hold their transcripts.
+
+The store keeps rows about a case, never its transcript.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -25,17 +28,37 @@ TABLES = ("cases", "scores", "asks")
 
 @dataclass(frozen=True, slots=True)
 class StoredExecution:
-    """What a run keeps of one execution of a case: its row, and the rows below it."""
+    """The rows of a run about one execution of a case.
+
+    Attributes:
+        case: its row of table `cases`.
+        scores: its rows of table `scores`, by judge, metric and part.
+        asks: its rows of table `asks`, in the order in which they were asked.
+    """
 
     case: dict[str, Any]
     scores: list[dict[str, Any]]
     asks: list[dict[str, Any]]
 
 
+class _TranscriptAccess(NamedTuple):
+    """What it takes to read a shard of a run again."""
+
+    transcripts: TranscriptsConfig
+    spool: Spool
+    preprocessor: CasePreprocessor
+
+
 def stored_executions(
     store: Store, run_id: str, case_id: str, repetition: int | None
 ) -> list[StoredExecution]:
-    """Every execution of a case in a run, or one of them, by repetition.
+    """Every execution of a case in a run, or one of them.
+
+    Args:
+        store: holds the run.
+        run_id: id of the run, or an unambiguous beginning of it.
+        case_id: id of the case.
+        repetition: the repetition wanted; `None` for all.
 
     Raises:
         UnknownRun: the store has no such run.
@@ -61,7 +84,7 @@ def stored_executions(
 
 
 def run_config(record: RunRecord) -> RunConfig:
-    """The configuration that a run was frozen with."""
+    """The configuration that a run was begun with, from its stored snapshot."""
     settings = {
         name: record.config[name] for name in RunConfig.model_fields if name in record.config
     }
@@ -69,14 +92,14 @@ def run_config(record: RunRecord) -> RunConfig:
 
 
 def reread_case(record: RunRecord, row: Mapping[str, Any]) -> Case:
-    """A case of a run, from its transcript's object; redacted as what the run stored.
+    """Read one case of a run again, redacted as the run redacted what it stored.
 
     Args:
         record: the run, with its plan.
-        row: of table cases.
+        row: the row of the case in table `cases`.
 
     Raises:
-        DataError: the object is gone or has changed since.
+        DataError: the object of the transcript is gone or has changed since.
         ConfigurationError: the ground truth of the run is gone.
     """
     (result,) = reread_cases(record, [row])
@@ -88,12 +111,14 @@ def reread_case(record: RunRecord, row: Mapping[str, Any]) -> Case:
 def reread_cases(
     record: RunRecord, rows: Iterable[Mapping[str, Any]], most_bytes: int | None = None
 ) -> list[Case | DataError]:
-    """Several cases of a run, in order; in place of one that cannot be had, why.
+    """Read several cases of a run again, in the order of the rows.
+
+    A case that cannot be read is replaced by the error that says why.
 
     Args:
         record: the run, with its plan.
-        rows: of table cases.
-        most_bytes: objects larger than this are not fetched; null: any are.
+        rows: rows of table `cases`.
+        most_bytes: objects with more bytes than this are not fetched; `None` for no limit.
 
     Raises:
         ConfigurationError: the ground truth of the run is gone.
@@ -101,8 +126,8 @@ def reread_cases(
     config = run_config(record)
     preprocessor = CasePreprocessor.from_config(config)
     with Spool.of(config.transcripts) as spool:
-        place = (config.transcripts, spool, preprocessor)
-        cases = [_case_as_sent(record, row, place, most_bytes) for row in rows]
+        access = _TranscriptAccess(config.transcripts, spool, preprocessor)
+        cases = [_case_as_sent(record, row, access, most_bytes) for row in rows]
     return [
         case if isinstance(case, DataError) else preprocessor.displayed_case(case) for case in cases
     ]
@@ -111,10 +136,10 @@ def reread_cases(
 def _case_as_sent(
     record: RunRecord,
     row: Mapping[str, Any],
-    place: tuple[TranscriptsConfig, Spool, CasePreprocessor],
+    access: _TranscriptAccess,
     most_bytes: int | None = None,
 ) -> Case | DataError:
-    """The case as the judges had it."""
+    """The case exactly as its judges received it, checked by the hash of its transcript."""
     uri, position = row["transcript_uri"], row["position"]
     for body in record.plan.get("shards", ()):
         if body["uri"] != uri or not body["start"] <= position < body["stop"]:
@@ -122,7 +147,7 @@ def _case_as_sent(
         if most_bytes is not None and body["size"] > most_bytes:
             return DataError("too_large", f"{uri} has {body['size']:,} bytes")
         shard = Shard.from_dict({**body, "take": [position], "rejected": []})
-        (shard_record,) = read_shard(shard, *place)
+        (shard_record,) = read_shard(shard, *access)
         if shard_record.case is None:
             return shard_record.reject or DataError("vanished", "its record is gone")
         if shard_record.case.content_hash() != row["transcript_hash"]:
@@ -134,18 +159,23 @@ def _case_as_sent(
 async def replay_stored_hearing(
     record: RunRecord, execution: StoredExecution, judge: str, most_bytes: int | None = None
 ) -> list[ReplayedHearing]:
-    """What a judge of a run asked about a case, as it was sent, and what it was answered.
+    """The asks of a judge about a case, rendered again as they were sent, with their replies.
+
+    Args:
+        record: the run, with its plan.
+        execution: the rows of the case.
+        judge: name of the judge.
+        most_bytes: objects with more bytes than this are not fetched; `None` for no limit.
 
     Raises:
-        DataError: the transcript is gone or has changed since, or lies in an object of more than
-            `most_bytes`.
-        ConfigurationError: the judge or the case cannot be made any more: a rubric folder or the
-            ground truth is gone.
+        DataError: the transcript is gone or has changed since, or its object is too large.
+        ConfigurationError: a rubric folder or the ground truth of the run is gone.
     """
     config = run_config(record)
     with Spool.of(config.transcripts) as spool:
-        place = (config.transcripts, spool, CasePreprocessor.from_config(config))
-        case = _case_as_sent(record, execution.case, place, most_bytes)
+        preprocessor = CasePreprocessor.from_config(config)
+        access = _TranscriptAccess(config.transcripts, spool, preprocessor)
+        case = _case_as_sent(record, execution.case, access, most_bytes)
     if isinstance(case, DataError):
         raise case
     rows = [row for row in execution.asks if row["judge"] == judge]

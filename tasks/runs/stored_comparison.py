@@ -1,4 +1,4 @@
-"""Set two stored runs side by side."""
+"""Compares two stored runs, stores the verdict, and finds the comparison of a run again."""
 
 from __future__ import annotations
 
@@ -20,19 +20,24 @@ from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.store import RunRecord, Store
 
 MAX_HELD_ROWS: Final = 200_000
-"""Rows of a table that a comparison may hold."""
+"""A comparison loads at most this many rows of a table into memory."""
 
 UNUSED_COLUMNS: Final = {
     "scores": ("run_id", "reason", "turns", "details", "judge_version", "rubric_hash"),
     "cases": ("run_id", "transcript_uri", "transcript_hash", "summary", "error"),
 }
-"""Columns of tables that a comparison has no use for."""
+"""Columns that a comparison never reads, by table."""
 
 
 def baseline_id(store: Store, wanted: str | None, record: RunRecord) -> str | None:
-    """The run to compare with: as named, or by a rule of `assizes.tasks.runs.baselines`; null when there is none.
+    """The id of the run to compare with; `None` if there is none.
 
-    A run that has been compared with what its rule meant stays with that one, whatever ends later.
+    A run that was compared under a rule keeps that baseline, whatever runs end later.
+
+    Args:
+        store: holds the runs.
+        wanted: an id of a run, a rule of `assizes.tasks.runs.baselines`, or `None`.
+        record: the run that is to be compared.
 
     Raises:
         UnknownRun: a named run is not in the store.
@@ -49,20 +54,25 @@ def baseline_id(store: Store, wanted: str | None, record: RunRecord) -> str | No
 def compare_stored(
     store: Store, baseline: str, candidate: str, thresholds: ComparisonConfig
 ) -> RunComparison:
-    """Compare two runs of a store and keep the verdict there, unless both are the same run.
+    """Compare two runs of a store and store the verdict, unless both are the same run.
 
-    The row's time is the candidate's finish, not the clock: comparing again changes nothing. Only
-    the comparison that the candidate was configured with is kept under its own thresholds; in any
-    other the baseline is kept by its id, so that the two are told apart.
+    The time of the stored row is the end of the candidate, not the clock, so comparing again changes
+    nothing. The comparison that the candidate was configured with is stored under its own
+    thresholds. For any other comparison the thresholds name the baseline by its id, which tells the
+    two kinds apart.
+
+    Args:
+        store: holds both runs.
+        baseline: id of the run to compare with.
+        candidate: id of the run that is compared.
+        thresholds: the limits of the comparison.
 
     Raises:
-        UnknownRun: a side is not in the store.
-        NotComparable: a side is not complete.
+        UnknownRun: one of the runs is not in the store.
+        NotComparable: one of the runs is not complete.
     """
     before, after = run_data(store, baseline), run_data(store, candidate)
-    comparison = _with_bridge(
-        store, compare(before, after, thresholds), (before, after), thresholds
-    )
+    comparison = _compare(store, before, after, thresholds)
     if before.run_id == after.run_id:
         return comparison
     record = store.run(after.run_id)
@@ -81,7 +91,7 @@ def compare_stored(
 
 
 def _is_own(store: Store, record: RunRecord, baseline: str, thresholds: ComparisonConfig) -> bool:
-    """Whether this is the comparison that the run was configured with."""
+    """Whether a run was configured to be compared with this baseline under these thresholds."""
     configured = ComparisonConfig.model_validate(record.config["comparison"])
     if configured != thresholds or configured.baseline is None:
         return False
@@ -98,9 +108,10 @@ def _own_baseline(store: Store, record: RunRecord) -> str | None:
 
 
 def stored_comparison(store: Store, record: RunRecord) -> RunComparison | None:
-    """The comparison this run was the candidate of, worked out again; null when there was none.
+    """The comparison of a run with its baseline, computed again; `None` where none was stored.
 
-    Of several, the one the run was configured with; where it had none, the last by baseline.
+    Of several comparisons, the one that the run was configured with is chosen; without such a
+    configuration, the latest.
     """
     rows = store.comparisons().filter(pl.col("candidate") == record.run_id)
     if rows.is_empty():
@@ -108,39 +119,39 @@ def stored_comparison(store: Store, record: RunRecord) -> RunComparison | None:
     ordered = rows.with_columns(own=_own_comparison_mask(rows, record))
     row = ordered.sort("own", "at", "baseline", "thresholds").row(-1, named=True)
     thresholds = ComparisonConfig.model_validate_json(row["thresholds"])
-    sides = (run_data(store, row["baseline"]), run_data(store, record.run_id))
-    return _with_bridge(store, compare(*sides, thresholds), sides, thresholds)
+    before, after = run_data(store, row["baseline"]), run_data(store, record.run_id)
+    return _compare(store, before, after, thresholds)
 
 
-def _with_bridge(
-    store: Store,
-    comparison: RunComparison,
-    sides: tuple[RunData, RunData],
-    thresholds: ComparisonConfig,
+def _compare(
+    store: Store, before: RunData, after: RunData, thresholds: ComparisonConfig
 ) -> RunComparison:
-    """The comparison, with a bridge where the judges differ and both judged the same anchors; other
-    ground truth moves the run's cases, not the anchors.
+    """The comparison of two runs, bridged where their judges differ and judged the same anchors.
+
+    A change of the ground truth is never bridged: it moves the cases of the runs, not the anchors.
     """
+    comparison = compare(before, after, thresholds)
     verdict = comparison.verdict
     differing_fields = {mismatch.field for mismatch in verdict.mismatches if mismatch.of_judge}
     if verdict.statistics is None or not differing_fields or TRUTH in differing_fields:
         return comparison
-    records = [nearest_anchor_run(store, store.run(side.run_id)) for side in sides]
-    if None in records or records[0] == records[1]:
+    old, new = (nearest_anchor_run(store, store.run(run.run_id)) for run in (before, after))
+    if old is None or new is None or old == new:
         return comparison
-    anchor_data = [run_data(store, record.run_id) for record in records if record is not None]
     statistics = verdict_with_bridges(
         verdict.statistics,
-        gated_runs(*sides, thresholds),
-        gated_runs(anchor_data[0], anchor_data[1], thresholds),
+        gated_runs(before, after, thresholds),
+        gated_runs(run_data(store, old.run_id), run_data(store, new.run_id), thresholds),
     )
     update = {"verdict": verdict.model_copy(update={"statistics": statistics})}
     return comparison.model_copy(update=update)
 
 
 def _own_comparison_mask(rows: pl.DataFrame, record: RunRecord) -> pl.Series:
-    """Which comparisons were made as the run was configured. Both are read before they are held
-    against each other: what was stored before a setting was added has that setting's default.
+    """True for the comparisons that were made with the thresholds of the run's configuration.
+
+    Both sides are parsed before they are compared: what was stored before a setting existed then has
+    the default of that setting.
     """
     own_thresholds = ComparisonConfig.model_validate(record.config["comparison"])
     texts = rows["thresholds"].to_list()
@@ -149,7 +160,7 @@ def _own_comparison_mask(rows: pl.DataFrame, record: RunRecord) -> pl.Series:
 
 
 def run_data(store: Store, run_id: str) -> RunData:
-    """A stored run as the comparison wants it."""
+    """A stored run in the form that `compare` takes."""
     record = store.run(run_id)
     cases = _comparison_rows(store, record.run_id, "cases")
     return RunData(
@@ -170,8 +181,10 @@ def run_data(store: Store, run_id: str) -> RunData:
 
 
 def _comparison_rows(store: Store, run_id: str, name: str) -> pl.LazyFrame:
-    """A table as the comparison goes through it, many times: where each time costs a query of its
-    own and the rows are few, they are held, without the columns that it has no use for.
+    """A table of a run for a comparison, which reads it many times.
+
+    Where each reading would be a query of its own, a table of few rows is loaded into memory once,
+    without the columns that no comparison reads.
     """
     rows = store.scan(run_id, name)
     if store.sliceable:

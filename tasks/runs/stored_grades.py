@@ -1,4 +1,4 @@
-"""What the judges of a stored run said, as grades that can be held against labels."""
+"""The scores and verdicts of a stored run as grades, to be compared with the labels of people."""
 
 from __future__ import annotations
 
@@ -21,7 +21,15 @@ _RECORDED = "recorded_reward"
 
 @dataclass(frozen=True, slots=True)
 class JudgeGrades:
-    """A judge's grades by case; null where it could not be had. What did not apply is not there."""
+    """The grades that a judge of a run gave.
+
+    Attributes:
+        judge: name of the judge; empty for the verdict on the whole case.
+        grades: the grade of each case and repetition; `None` where the judge failed to give one.
+            Cases to which the judge does not apply are left out.
+        clusters: the cluster of every case and repetition of the run.
+        answered_by: names of the models that answered the judge.
+    """
 
     judge: str
     grades: Mapping[ItemKey, float | None]
@@ -30,7 +38,7 @@ class JudgeGrades:
 
     @property
     def repetitions(self) -> dict[str, list[int]]:
-        """Which repetitions of each case were judged."""
+        """The repetitions of each case that the run has, by case id."""
         by_case = defaultdict(list)
         for case_id, repetition in sorted(self.clusters):
             by_case[case_id].append(repetition or 0)
@@ -40,17 +48,17 @@ class JudgeGrades:
 def stored_grades(
     store: Store, run_id: str, metric: str, config: CalibrationConfig, *, binary: bool
 ) -> JudgeGrades:
-    """What was found for a metric, or for the whole case.
+    """The grades of a run for one metric, or for the verdict on the whole case.
 
     Args:
-        store: where the run lies.
-        run_id: its whole id.
-        metric: the metric, `judge/metric` where two judges share its name, or `verdict`.
-        config: `pass_from` makes pass and fail of a metric that has neither.
-        binary: whether people said pass or fail; else the native numbers are compared.
+        store: holds the run.
+        run_id: full id of the run.
+        metric: name of the metric, `judge/metric` where two judges share the name, or `verdict`.
+        config: its `pass_from` is the lowest number that passes, for a metric without pass and fail.
+        binary: whether people said pass (1) or fail (0); otherwise the raw numbers are compared.
 
     Raises:
-        ConfigurationError: when the run has no such metric, or two.
+        ConfigurationError: the run has no such metric, or more than one.
     """
     if metric == VERDICT:
         rows, judge = _verdicts(store, run_id), ""
@@ -62,14 +70,19 @@ def stored_grades(
         for row in rows
         if row["status"] != "skipped"
     }
-    return JudgeGrades(judge, grades, clusters, _answered_by(store, run_id, judge))
+    return JudgeGrades(judge, grades, clusters, answering_models(store, run_id, judge))
 
 
 def carried_labels(store: Store, run_id: str, name: str) -> dict[ItemKey, PeopleGrades]:
-    """The labels of a name that the transcripts carry, as the judge `recorded` repeated them.
+    """The labels that came with the transcripts, from the scores of the judge `recorded`.
+
+    Args:
+        store: holds the run.
+        run_id: full id of the run.
+        name: name of the label; `reward` is the reward that the transcript recorded.
 
     Raises:
-        ConfigurationError: when there are none.
+        ConfigurationError: the run has no such label.
     """
     part = "" if name == "reward" else f"label:{name}"
     condition = (pl.col("metric") == _RECORDED) & (pl.col("part") == part)
@@ -139,7 +152,8 @@ def _clusters(store: Store, run_id: str) -> dict[ItemKey, str]:
     }
 
 
-def _answered_by(store: Store, run_id: str, judge: str) -> tuple[str, ...]:
+def answering_models(store: Store, run_id: str, judge: str = "") -> tuple[str, ...]:
+    """The sorted names of the models that answered a judge of a run; empty `judge`: any judge."""
     asks = store.scan(run_id, "asks")
     if judge:
         asks = asks.filter(pl.col("judge") == judge)

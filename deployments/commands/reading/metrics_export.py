@@ -6,8 +6,7 @@ from pathlib import Path
 
 from assizes.deployments.commands.output import print_line, print_text
 from assizes.deployments.commands.stores import opened_store
-from assizes.tasks.reports.render.metrics_file import write_metrics
-from assizes.tasks.reports.render.prometheus import metrics_text
+from assizes.tasks.reports.render.prometheus import metrics_text, write_metrics
 
 
 def export_metrics(run_id: str, folder: str | None, file: Path | None, uri: str | None) -> int:

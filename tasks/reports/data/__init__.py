@@ -1,1 +1,1 @@
-"""What reports and pages show, as plain data."""
+"""Computes what reports and pages show; the parts of a report are models of `schema`."""

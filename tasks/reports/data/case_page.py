@@ -1,4 +1,4 @@
-"""One case in full: its findings, and its conversation with each finding at the turns it names."""
+"""A case in full: its findings, and its conversation with each finding at the turns it names."""
 
 from __future__ import annotations
 
@@ -14,47 +14,52 @@ from assizes.judge.errors import ConfigurationError, DataError
 from assizes.judge.score import ACCEPTABLE
 from assizes.tasks.reports.data.case_rows import findings_of, outcomes_of
 from assizes.tasks.reports.formatting import NAME_CHARS, clean, name_of
+from assizes.tasks.reports.schema.cases import Finding
 from assizes.tasks.runs.stored_cases import StoredExecution, reread_cases
 from assizes.tasks.store import RunRecord
 
 TEXT_CHARS: Final = 6000
-"""The most that is shown of one text of a conversation."""
+"""Characters of one text of a conversation on the page of a case, at most."""
 
 MAX_TURNS: Final = 1000
+"""Turns of a conversation on the page of a case, at most."""
 
-SHOWN_CHARS: Final = 700
-SHOWN_TURNS: Final = 60
-"""Bounds of a conversation in the report of a run, which shows twenty."""
+EXCERPT_CHARS: Final = 700
+"""Characters of one text of a conversation in the report of a run, at most."""
+
+EXCERPT_TURNS: Final = 60
+"""Turns of a conversation in the report of a run, at most; the report shows twenty conversations."""
 
 MAX_OBJECT_BYTES: Final = 256 << 20
-"""Neither a report nor a page fetches a larger object again for the sake of a conversation."""
+"""Bytes of an object that is fetched again to show a conversation, at most."""
 
 
 def case_pages(record: RunRecord, stored_cases: Sequence[StoredExecution]) -> list[dict[str, Any]]:
-    """Executions of a case as JSON-able data; `fault` says why a conversation is not there.
+    """The executions of a case for their page; `fault` says why a conversation is missing.
 
-    An object that several of them lie in is fetched once.
+    An object that holds several of the transcripts is fetched once.
+
+    Args:
+        record: the run.
+        stored_cases: the executions of the case.
     """
     cases = _reread_cases(record, [stored_case.case for stored_case in stored_cases])
     return [
-        _case_page(case, stored_case) for case, stored_case in zip(cases, stored_cases, strict=True)
+        {
+            "case": stored_case.case,
+            "outcomes": [outcome.model_dump() for outcome in outcomes_of(stored_case.scores)],
+            "findings": [finding.model_dump() for finding in findings_of(stored_case.scores)],
+            "turns": [] if isinstance(case, DataError) else _conversation(case, stored_case.scores),
+            "fault": str(case) if isinstance(case, DataError) else None,
+        }
+        for case, stored_case in zip(cases, stored_cases, strict=True)
     ]
-
-
-def _case_page(case: Case | DataError, stored_case: StoredExecution) -> dict[str, Any]:
-    return {
-        "case": stored_case.case,
-        "outcomes": outcomes_of(stored_case.scores),
-        "findings": findings_of(stored_case.scores),
-        "turns": [] if isinstance(case, DataError) else conversation(case, stored_case.scores),
-        "fault": str(case) if isinstance(case, DataError) else None,
-    }
 
 
 def case_table_rows(
     shown_cases: Sequence[Mapping[str, Any]], cases: pl.LazyFrame
 ) -> list[dict[str, Any] | None]:
-    """The row of table cases of each; null where its id was shortened to be shown."""
+    """The row in table `cases` of each shown case; `None` where its displayed id was cut."""
     matching_rows = cases.filter(
         pl.col("case_id").is_in([shown_case["case_id"] for shown_case in shown_cases])
     )
@@ -69,13 +74,15 @@ def conversations(
     shown_cases: Sequence[Mapping[str, Any]],
     table_rows: Sequence[Mapping[str, Any] | None],
 ) -> list[dict[str, Any]]:
-    """What was said in some cases, with the findings in place: `turns`, or `fault` where it cannot
-    be had, and `more` turns that are not shown.
+    """The conversations of some cases, with the findings at their turns.
+
+    Each has `turns`, the number of `more` turns that are not shown, and a `fault` that says why the
+    conversation is missing.
 
     Args:
         record: the run.
-        shown_cases: the cases, with their findings.
-        table_rows: their rows of table cases.
+        shown_cases: the cases as in the data of the report, with their findings.
+        table_rows: rows of these cases in table `cases`; `None` where a row is not known.
     """
     transcripts = iter(_reread_cases(record, [row for row in table_rows if row]))
     return [
@@ -99,42 +106,42 @@ def _conversation_excerpt(reread_case: Case | DataError, case: Mapping[str, Any]
     if isinstance(reread_case, DataError):
         return {"turns": [], "fault": clean(str(reread_case), NAME_CHARS), "more": 0}
     turns = reread_case.transcript.turns
-    marks = marks_of(case["findings"])
+    marks = _marks([Finding.model_validate(finding) for finding in case["findings"]])
     shown_turns = [
-        _turn_entry(number, turn, marks[number]) for number, turn in enumerate(turns[:SHOWN_TURNS])
+        _turn_entry(number, turn, marks[number])
+        for number, turn in enumerate(turns[:EXCERPT_TURNS])
     ]
     for shown_turn in shown_turns:
-        shown_turn["text"] = clean(shown_turn["text"], SHOWN_CHARS)
-        shown_turn["calls"] = [clean(call, SHOWN_CHARS) for call in shown_turn["calls"]]
+        shown_turn["text"] = clean(shown_turn["text"], EXCERPT_CHARS)
+        shown_turn["calls"] = [clean(call, EXCERPT_CHARS) for call in shown_turn["calls"]]
     return {"turns": shown_turns, "fault": None, "more": len(turns) - len(shown_turns)}
 
 
-def conversation(case: Case, scores: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The turns, each with the findings that name it; a turn is `failing` where one of them is bad."""
-    marks = marks_of(findings_of([score for score in scores if score["turns"]]))
+def _conversation(case: Case, scores: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    marks = _marks(findings_of([score for score in scores if score["turns"]]))
     turns = case.transcript.turns[:MAX_TURNS]
     return [_turn_entry(number, turn, marks[number]) for number, turn in enumerate(turns)]
 
 
-def marks_of(findings: Iterable[Mapping[str, Any]]) -> dict[int, list[dict[str, Any]]]:
-    """What is said of each turn, in the order of the findings."""
+def _marks(findings: Iterable[Finding]) -> dict[int, list[dict[str, Any]]]:
+    """The findings that name each turn, by number of the turn, in the order of the findings."""
     marks: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for finding in findings:
-        mark = {name: finding[name] for name in ("metric", "part", "shown", "failure_code")}
-        for number in finding["turns"]:
-            marks[number].append(mark | {"failing": is_bad(finding)})
+        mark = finding.model_dump(include={"metric", "part", "shown", "failure_code"})
+        for number in finding.turns:
+            marks[number].append(mark | {"failing": _is_bad(finding)})
     return marks
 
 
-def is_bad(finding: Mapping[str, Any]) -> bool:
-    """Whether a finding is below acceptable."""
-    if finding["status"] != "scored":
+def _is_bad(finding: Finding) -> bool:
+    """Whether a finding has a score below acceptable."""
+    if finding.status != "scored" or finding.value is None:
         return False
-    value = finding["value"]
-    return value is not None and value < ACCEPTABLE / 5
+    return finding.value < ACCEPTABLE / 5
 
 
 def _turn_entry(number: int, turn: Turn, marks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A turn for display; the turn is `failing` if one of its findings is bad."""
     result = turn.tool_result
     texts = [turn.text, result.content if result else None]
     return {

@@ -1,4 +1,4 @@
-"""A metric of a case as a page shows it: what `assizes.tasks.runs.explained` found, in words."""
+"""The explanation of a metric, from `assizes.tasks.runs.explained`, as its page shows it."""
 
 from __future__ import annotations
 
@@ -10,23 +10,26 @@ from assizes.tasks.reports.data.case_rows import finding_of
 from assizes.tasks.reports.formatting import clean, count, duration, money
 
 PROMPT_CHARS: Final = 400_000
+"""Characters of a prompt or of a reply, at most."""
+
 TEXT_CHARS: Final = 4000
+"""Characters of any other text, at most."""
 
 
-def explain_page(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The same document with every text fit to show."""
+def explain_page(explanation: Mapping[str, Any]) -> dict[str, Any]:
+    """The explanation of a metric with all its texts made safe for display."""
     return {
-        **document,
-        "scores": [_score(score) for score in document["scores"]],
-        "asks": [_ask(ask) for ask in document["asks"]],
+        **explanation,
+        "scores": [_score(score) for score in explanation["scores"]],
+        "asks": [_ask(ask) for ask in explanation["asks"]],
     }
 
 
 def _score(row: Mapping[str, Any]) -> dict[str, Any]:
     finding = finding_of({**row, "details": json.dumps(row["details"])})
     return {
-        "part": finding["part"],
-        "shown": finding["shown"],
+        "part": finding.part,
+        "shown": finding.shown,
         "reason": clean(row["reason"], TEXT_CHARS) if row["reason"] else None,
         "details": [_detail(name, value) for name, value in row["details"].items()],
         "judge_version": row["judge_version"],
@@ -68,7 +71,7 @@ def _call_summary(ask: Mapping[str, Any]) -> str:
 
 
 def reading_of(ask: Mapping[str, Any]) -> str:
-    """What was made of a reply."""
+    """How the reply to an ask was read: its error, or its complaints and flags, as one line."""
     if ask["error"]:
         return f"no reply: {ask['error']}"
     read = ask["read"]

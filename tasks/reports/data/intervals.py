@@ -1,19 +1,19 @@
-"""The intervals of a run's numbers as a report shows them."""
+"""The interval of a number of a run, with its words for a report."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from assizes.judge.summary.run_intervals import NumberInterval
+from assizes.tasks.reports.schema.parts import Interval
 
 
-def interval_of(intervals: Mapping[str, NumberInterval], *names: str) -> dict[str, Any] | None:
-    """The interval of the first of these numbers that has one, with its words."""
-    for name in names:
-        if (interval := intervals.get(name)) is not None:
-            return interval.model_dump() | {"shown": "; ".join(_interval_texts(interval))}
-    return None
+def interval_of(intervals: Mapping[str, NumberInterval], name: str) -> Interval | None:
+    """The interval of a number by the name of the number; `None` where it has no interval."""
+    interval = intervals.get(name)
+    if interval is None:
+        return None
+    return Interval(**interval.model_dump(), shown="; ".join(_interval_texts(interval)))
 
 
 def _interval_texts(interval: NumberInterval) -> Iterator[str]:

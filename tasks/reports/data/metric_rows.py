@@ -1,4 +1,4 @@
-"""The metrics of a run as a report shows them: one row each, tiers, failure codes, distributions."""
+"""The metrics of a run as a report shows them: rows, tiers, failure codes and the distribution."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import polars as pl
 
+from assizes.judge.comparison.cases import MetricAggregate
+from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.score import LABELS, UNSPECIFIED_FAILURE
 from assizes.judge.summary.headlines import MetricSummary, published_names
 from assizes.judge.summary.run_intervals import NumberInterval
@@ -17,10 +19,26 @@ from assizes.judge.verdicts.root_cause import suggested_fix
 from assizes.tasks.reports.data.families import family_of
 from assizes.tasks.reports.data.intervals import interval_of
 from assizes.tasks.reports.formatting import name_of
+from assizes.tasks.reports.schema.parts import Counted
+from assizes.tasks.reports.schema.report import (
+    Bin,
+    CodeLine,
+    Distribution,
+    FailureCodes,
+    LabelCount,
+    MetricLine,
+    RootCause,
+    TierLine,
+)
 
 MAX_METRICS: Final = 100
+"""Metrics that are listed, at most."""
+
 MAX_CODES: Final = 50
+"""Failure codes, metrics of a failure code, and root causes that are listed, at most."""
+
 BIN_POINTS: Final = 10
+"""Width of a bin of the distribution, in points of the overall score."""
 
 _ORDER: Final = ("pass", "yes", *reversed(LABELS), "no")
 _LEVEL_WORDS: Final = frozenset({*LABELS, "pass"})
@@ -29,27 +47,24 @@ _TIERS: Final = ("execution", "knowledge", "process", "delivery")
 
 def metric_rows(
     metrics: Iterable[MetricSummary],
-    deltas: Mapping[str, Mapping[str, Any]],
+    comparison: RunComparison | None,
     intervals: Mapping[str, NumberInterval],
-) -> list[dict[str, Any]]:
-    """One row for each metric of each judge, in the order of their tiers and weights.
+) -> list[MetricLine]:
+    """One row for each metric of each judge, in the order of tiers and weights.
 
     Args:
-        metrics: of the run's summary.
-        deltas: the comparison's averages by published name, empty without a baseline.
-        intervals: of the run's summary.
+        metrics: the metrics of the run's summary.
+        comparison: the comparison with the baseline; `None` without one.
+        intervals: the intervals of the run's summary.
     """
     summaries = list(metrics)
     names = published_names(summaries)
+    deltas = () if comparison is None else comparison.aggregate.per_metric_aggregate_deltas
+    delta_by_name = {delta.metric: delta for delta in deltas}
     rows = []
     for metric in sorted(summaries, key=_metric_order)[:MAX_METRICS]:
         name = names[metric.judge, metric.name]
-        path = f"metrics/{name}"
-        metric_intervals = {
-            "interval": interval_of(intervals, f"{path}/mean_raw"),
-            "pass_rate_interval": interval_of(intervals, f"{path}/pass_rate"),
-        }
-        rows.append(_metric_row(name, metric, deltas.get(name)) | metric_intervals)
+        rows.append(_metric_row(name, metric, delta_by_name.get(name), intervals))
     return rows
 
 
@@ -59,27 +74,32 @@ def _metric_order(metric: MetricSummary) -> tuple[Any, ...]:
 
 
 def _metric_row(
-    name: str, metric: MetricSummary, delta: Mapping[str, Any] | None
-) -> dict[str, Any]:
+    name: str,
+    metric: MetricSummary,
+    delta: MetricAggregate | None,
+    intervals: Mapping[str, NumberInterval],
+) -> MetricLine:
     unit = _unit(metric)
     # A comparison holds binary metrics as the share that passed; their level is five times that.
-    factor = 5 if delta and delta["is_binary"] and unit == "0-5" else 1
-    return {
-        "judge": name_of(metric.judge),
-        "metric": name_of(name),
-        "family": family_of(metric),
-        "tier": metric.tier,
-        "weight": metric.weight,
-        "unit": unit,
-        "mean": metric.mean_raw,
-        "pass_rate": metric.pass_rate,
-        "labels": _distribution(metric.labels),
-        "scored": metric.scored,
-        "failed": metric.failed,
-        "skipped": metric.skipped,
-        "baseline_mean": _times(delta["baseline_avg"], factor) if delta else None,
-        "delta": _times(delta["delta"], factor) if delta else None,
-    }
+    factor = 5 if delta and delta.is_binary and unit == "0-5" else 1
+    return MetricLine(
+        judge=name_of(metric.judge),
+        metric=name_of(name),
+        family=family_of(metric),
+        tier=metric.tier,
+        weight=metric.weight,
+        unit=unit,
+        mean=metric.mean_raw,
+        pass_rate=metric.pass_rate,
+        labels=_label_counts(metric.labels),
+        scored=metric.scored,
+        failed=metric.failed,
+        skipped=metric.skipped,
+        baseline_mean=_times(delta.baseline_avg, factor) if delta else None,
+        delta=_times(delta.delta, factor) if delta else None,
+        interval=interval_of(intervals, f"metrics/{name}/mean_raw"),
+        pass_rate_interval=interval_of(intervals, f"metrics/{name}/pass_rate"),
+    )
 
 
 def _times(value: float | None, factor: int) -> float | None:
@@ -94,79 +114,84 @@ def _unit(metric: MetricSummary) -> str:
     return "" if metric.mean_value is None else "0-1"
 
 
-def _distribution(labels: Mapping[str, int]) -> list[dict[str, Any]]:
+def _label_counts(labels: Mapping[str, int]) -> list[LabelCount]:
+    """How often each label was given: known labels from best to worst, then the others by name."""
     known = [label for label in _ORDER if label in labels]
     others = sorted(label for label in labels if label not in _ORDER)
     return [
-        {"label": name_of(label.replace("_", " ")), "count": labels[label]}
+        LabelCount(label=name_of(label.replace("_", " ")), count=labels[label])
         for label in (*known, *others)
     ]
 
 
-def failure_codes(summary: RunSummary) -> dict[str, Any]:
-    """How often each failure code was given, with the metrics it was given for."""
+def failure_codes(summary: RunSummary) -> FailureCodes:
+    """How often each failure code was given, with the metrics that it was given for."""
     counts: Counter[str] = Counter()
     metrics: dict[str, Counter[str]] = {}
     for failure in summary.failure_codes:
         counts[failure.failure_code] += failure.count
         metrics.setdefault(failure.failure_code, Counter())[failure.metric] += failure.count
     ranked = most_frequent(counts)
-    return {
-        "total": counts.total(),
-        "unspecified": counts[UNSPECIFIED_FAILURE],
-        "more": max(0, len(ranked) - MAX_CODES),
-        "shown": [
-            {"code": name_of(code), "count": amount, "metrics": _name_counts(metrics[code])}
-            for code, amount in ranked[:MAX_CODES]
+    return FailureCodes(
+        total=counts.total(),
+        unspecified=counts[UNSPECIFIED_FAILURE],
+        more=max(0, len(ranked) - MAX_CODES),
+        shown=[
+            CodeLine(code=name_of(code), count=count, metrics=_name_counts(metrics[code]))
+            for code, count in ranked[:MAX_CODES]
         ],
-    }
+    )
 
 
-def _name_counts(counts: Mapping[str, int]) -> list[dict[str, Any]]:
+def _name_counts(counts: Mapping[str, int]) -> list[Counted]:
     ranked = most_frequent(counts)[:MAX_CODES]
-    return [{"name": name_of(name), "count": amount} for name, amount in ranked]
+    return [Counted(name=name_of(name), count=count) for name, count in ranked]
 
 
 def most_frequent(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Names and how often each came up, the most frequent first, whatever order they were kept in."""
+    """Names with their counts, the highest count first; equal counts are sorted by name."""
     return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
-def root_causes(summary: RunSummary) -> list[dict[str, Any]]:
-    """How often each root cause was named, and what to try."""
+def root_causes(summary: RunSummary) -> list[RootCause]:
+    """How often each root cause was named, with a suggested fix where one is known."""
     published = {metric.name: metric.run_names for metric in summary.metrics}
     return [
-        {
-            "name": name_of(name),
-            "count": count,
-            "suggested_fix": suggested_fix(name, published.get(name, ())),
-        }
+        RootCause(
+            name=name_of(name),
+            count=count,
+            suggested_fix=suggested_fix(name, published.get(name, ())),
+        )
         for name, count in most_frequent(summary.root_causes)[:MAX_CODES]
     ]
 
 
-def tier_rows(summary: RunSummary) -> list[dict[str, Any]]:
-    """The mean score 0..100 of each tier, in the order a conversation goes through them."""
+def tier_rows(summary: RunSummary) -> list[TierLine]:
+    """The mean score (0..100) of each tier, in the order in which a conversation meets the tiers."""
     others = sorted(tier for tier in summary.tier_scores if tier not in _TIERS)
     return [
-        {
-            "tier": name_of(tier),
-            "score": summary.tier_scores[tier],
-            "interval": interval_of(summary.intervals, f"tiers/{tier}"),
-        }
+        TierLine(
+            tier=name_of(tier),
+            score=summary.tier_scores[tier],
+            interval=interval_of(summary.intervals, f"tiers/{tier}"),
+        )
         for tier in (*_TIERS, *others)
         if tier in summary.tier_scores
     ]
 
 
-def score_distribution(cases: pl.LazyFrame) -> dict[str, Any]:
-    """Cases with a score in ten bins of it; the last bin holds 100 as well."""
-    bins = [
-        {"from": low, "to": low + BIN_POINTS, "passed": 0, "not_passed": 0}
-        for low in range(0, 100, BIN_POINTS)
-    ]
+def score_distribution(cases: pl.LazyFrame) -> Distribution:
+    """The cases with an overall score in ten bins; the last bin includes a score of 100."""
+    lows = range(0, 100, BIN_POINTS)
+    passed_counts, other_counts = [0] * len(lows), [0] * len(lows)
     judged = cases.drop_nulls("overall_score").group_by("overall_score", "passed")
     for score, passed, rows in collect_rows(judged.agg(rows=pl.len())).rows():
-        place = min(int(score // BIN_POINTS), len(bins) - 1)
-        bins[place]["passed" if passed else "not_passed"] += rows
-    return {"bins": bins}
+        index = min(int(score // BIN_POINTS), len(lows) - 1)
+        (passed_counts if passed else other_counts)[index] += rows
+    return Distribution(
+        bins=[
+            # `from` is a word of Python, so it cannot be a keyword argument.
+            Bin(**{"from": low}, to=low + BIN_POINTS, passed=passed, not_passed=other)
+            for low, passed, other in zip(lows, passed_counts, other_counts, strict=True)
+        ]
+    )

@@ -1,4 +1,4 @@
-"""What a run comes to in one word, the same in every report and list: the most severe finding."""
+"""The outcome of a run in one word, which is the same in every report and list."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from typing import Final
 from assizes.judge.rows import COMPLETE
 
 REGRESSION: Final = "regression"
-"""The outcome of a run that is worse than its baseline, and whose judge held still."""
+"""The outcome of a run that is worse than its baseline while its judge did not move."""
 
 
 def outcome_of(status: str, outcome: str, ending: str, *, judge_moved: bool = False) -> str:
-    """The most severe finding names the run; missing scores never pass for good news.
+    """The outcome of a run: the most severe of what its status, gates and comparison say.
+
+    Missing scores never make an outcome better.
 
     Args:
-        status: of its row.
-        outcome: of its own gates: `passed`, `failed` or `inconclusive`.
-        ending: of its comparison; `fine` without one.
-        judge_moved: whether the anchors say so; a fall is not held against the agent then.
+        status: the stored status of the run.
+        outcome: the outcome of its own gates: `passed`, `failed` or `inconclusive`.
+        ending: the ending of its comparison; `fine` without a baseline.
+        judge_moved: whether the anchors show that the judge moved; a fall of the scores is then not
+            blamed on the agent.
 
     Returns:
         `passed`, `failed`, `regression`, `inconclusive`, `undecided`, `not_comparable` or

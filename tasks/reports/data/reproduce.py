@@ -1,4 +1,4 @@
-"""How to get the run again: its configuration as the TOML file it was, and the commands."""
+"""How to repeat a run: its configuration as a TOML file, and the commands."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from assizes.judge.config.run import RunConfig
+from assizes.tasks.reports.schema.report import Reproduce
 
 _BARE_KEY: Final = re.compile(r"^[A-Za-z0-9_-]+$")
 
 
-def reproduction(run_id: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The file and the commands that give the run's rows again."""
+def reproduction(run_id: str, config: Mapping[str, Any]) -> Reproduce:
+    """The configuration file and the commands that give the same rows again."""
     run = shlex.quote(run_id)
-    return {
-        "toml": config_toml(config),
-        "commands": [
+    return Reproduce(
+        toml=config_toml(config),
+        commands=[
             "assizes run -c assizes.toml",
             f"assizes show {run}",
             f"assizes report {run}",
         ],
-    }
+    )
 
 
 def config_toml(config: Mapping[str, Any]) -> str:
-    """A configuration snapshot as TOML; what is not configuration is left out.
+    """A snapshot of a configuration as TOML, without keys that are not settings.
 
-    Loading the text gives the same configuration. Nulls are left out too, TOML has none.
+    Loading the text gives the same configuration. Values of `None` are left out, as TOML has none.
     """
     known = {name: config[name] for name in RunConfig.model_fields if name in config}
     plain = {name: value for name, value in known.items() if not isinstance(value, Mapping)}

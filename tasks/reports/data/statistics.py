@@ -1,8 +1,8 @@
-"""The statistical verdict as a report shows it."""
+"""The statistical verdict of a comparison, as a report shows it."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from assizes.judge.comparison.compare import ComparisonVerdict
 from assizes.judge.comparison.measures import TOOL
@@ -15,39 +15,43 @@ from assizes.judge.comparison.statistical_verdict import (
 )
 from assizes.tasks.reports import formatting
 from assizes.tasks.reports.data.case_rows import ID_CHARS
+from assizes.tasks.reports.schema.comparison import Explored, Measure, Statistics, Within
 
 MAX_EXPLORATORY: Final = 25
+"""Exploratory changes that are listed, at most."""
+
 MAX_NOISE: Final = 50
+"""Cases that changed only within noise that are listed, at most."""
+
 MAX_MISMATCHES: Final = 50
+"""Differences in how the runs were judged that are listed, at most."""
 
 
-def statistics(verdict: ComparisonVerdict) -> dict[str, Any] | None:
-    """The statistics of a comparison as JSON-able data; null where the rules stand alone."""
+def statistics(verdict: ComparisonVerdict) -> Statistics | None:
+    """The statistics of a comparison; `None` where the comparison goes by the rules only."""
     result = verdict.statistics
     if result is None:
         return None
-    return {
-        "verdict": result.verdict,
-        "word": SHOWN[result.verdict],
-        "reasons": [formatting.line_of(reason) for reason in result.reasons],
-        "margin": result.margin,
-        "alpha": result.alpha,
-        "note": _note(result),
-        "measures": [_measure_row(metric) for metric in result.metrics],
-        "mix": [one.model_dump() | {"by": formatting.name_of(one.by)} for one in result.mix],
-        "moved": sum(change.moved for change in result.exploratory),
-        "explored": len(result.exploratory),
-        "by_tool": any(change.name.startswith(f"{TOOL}=") for change in result.exploratory),
-        "exploratory": [
-            _exploratory_row(change) for change in result.exploratory[:MAX_EXPLORATORY]
-        ],
-        "noise": _noise(result),
-    }
+    return Statistics(
+        verdict=result.verdict,
+        word=SHOWN[result.verdict],
+        reasons=[formatting.line_of(reason) for reason in result.reasons],
+        margin=result.margin,
+        alpha=result.alpha,
+        note=_note(result),
+        measures=[_measure(metric) for metric in result.metrics],
+        mix=[mix.model_copy(update={"by": formatting.name_of(mix.by)}) for mix in result.mix],
+        moved=sum(change.moved for change in result.exploratory),
+        explored=len(result.exploratory),
+        by_tool=any(change.name.startswith(f"{TOOL}=") for change in result.exploratory),
+        exploratory=[_explored(change) for change in result.exploratory[:MAX_EXPLORATORY]],
+        noise=_noise(result),
+    )
 
 
 def mismatches(verdict: ComparisonVerdict) -> list[str]:
-    """What was not alike, a line each."""
-    return [formatting.line_of(one.line) for one in verdict.mismatches[:MAX_MISMATCHES]]
+    """One line for each difference in how the two runs were judged."""
+    return [formatting.line_of(mismatch.line) for mismatch in verdict.mismatches[:MAX_MISMATCHES]]
 
 
 def _note(result: StatisticalVerdict) -> str:
@@ -58,44 +62,47 @@ def _note(result: StatisticalVerdict) -> str:
     )
 
 
-def _measure_row(metric: MetricVerdict) -> dict[str, Any]:
-    return metric.model_dump() | {
+def _measure(metric: MetricVerdict) -> Measure:
+    words = {
         "measure": formatting.name_of(metric.measure),
         "name": formatting.name_of(LABELS.get(metric.measure, metric.measure)),
         "word": SHOWN[metric.verdict],
-        "span": span(metric.low, metric.high),
+        "span": _span(metric.low, metric.high),
         "rests_on": (
-            f"{'paired' if metric.paired else 'unpaired'}, {formatting.plural(metric.cases, 'case')}, "
+            f"{'paired' if metric.paired else 'unpaired'}, "
+            f"{formatting.plural(metric.cases, 'case')}, "
             f"{formatting.plural(metric.clusters, 'cluster')}"
         ),
         "line": formatting.line_of(metric.line),
     }
+    return Measure.model_validate(metric.model_dump() | words)
 
 
-def span(low: float | None, high: float | None) -> str:
-    """An interval of a change, or a dash."""
+def _span(low: float | None, high: float | None) -> str:
+    """The interval of a change; a dash where a bound is missing."""
     if low is None or high is None:
-        return formatting.NONE
+        return formatting.DASH
     return f"{formatting.signed_number(low, 1)} .. {formatting.signed_number(high, 1)}"
 
 
-def _exploratory_row(change: Exploratory) -> dict[str, Any]:
-    return change.model_dump() | {
+def _explored(change: Exploratory) -> Explored:
+    words = {
         "name": formatting.clean_line(change.name, ID_CHARS),
         "measure": formatting.name_of(LABELS.get(change.measure, change.measure)),
         "kind": change.kind.replace("_", " "),
-        "span": span(change.low, change.high),
+        "span": _span(change.low, change.high),
     }
+    return Explored.model_validate(change.model_dump() | words)
 
 
-def _noise(result: StatisticalVerdict) -> dict[str, Any] | None:
+def _noise(result: StatisticalVerdict) -> Within | None:
     if result.noise is None:
         return None
     ids = result.noise.changed_within
-    return {
-        "repeat_sd": result.noise.repeat_sd,
-        "threshold": result.noise.threshold,
-        "total": len(ids),
-        "shown": [formatting.clean_line(one, ID_CHARS) for one in ids[:MAX_NOISE]],
-        "more": max(0, len(ids) - MAX_NOISE),
-    }
+    return Within(
+        repeat_sd=result.noise.repeat_sd,
+        threshold=result.noise.threshold,
+        total=len(ids),
+        shown=[formatting.clean_line(case_id, ID_CHARS) for case_id in ids[:MAX_NOISE]],
+        more=max(0, len(ids) - MAX_NOISE),
+    )

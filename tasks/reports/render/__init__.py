@@ -1,1 +1,1 @@
-"""Report data as HTML, Markdown, JUnit, Prometheus text, charts and Prefect artifacts."""
+"""Renders report data as HTML, Markdown, JUnit, Prometheus text, charts and Prefect artifacts."""

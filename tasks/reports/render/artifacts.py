@@ -1,6 +1,6 @@
-"""The report in the Prefect UI: a Markdown artifact, a table of the metrics, a link to the whole.
+"""Publishes a report in the Prefect UI: as Markdown, as a table of metrics, as a link to the file.
 
-Keys are stable for a run's name, so that the UI keeps a timeline of its runs.
+The keys of the artifacts depend on the name of the run only, so the UI shows a timeline of its runs.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ async def publish_artifacts(
     *,
     keys: tuple[str, str] = ("assizes-report", "assizes-metrics"),
 ) -> None:
-    """Create the artifacts of a run; one whose server is away is judged, paid for and stored all the
-    same, and ends as it would.
+    """Create the artifacts of a run.
+
+    Errors of the Prefect server are ignored: the run is judged, paid for and stored without it.
 
     Args:
-        data: what `report_data` returned.
-        links: where the written files lie, by suffix; without `html` there is no link.
-        keys: of the Markdown and of the table; the run's name is put behind each.
+        data: the data of the report.
+        links: where the written files are, by suffix; without `html` there is no link.
+        keys: keys of the Markdown and of the table; the name of the run is appended to each.
     """
     report, metrics = keys
     name = artifact_key(data["run"]["name"])
@@ -50,12 +51,12 @@ async def publish_artifacts(
 
 
 def link_uri(path: str) -> str:
-    """A URI as it is; a path as a browser opens it."""
+    """A URI unchanged; the path of a file as a `file://` URI, which browsers open."""
     return path if "://" in path else Path(path).absolute().as_uri()
 
 
 def metrics_table(data: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row for each metric, as text and numbers the grid can show; it renders text as Markdown."""
+    """One row for each metric; the Prefect UI renders the texts as Markdown."""
     return [
         {
             "metric": plain(metric["metric"]),
@@ -75,5 +76,5 @@ def metrics_table(data: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def artifact_key(name: str) -> str:
-    """Prefect takes lower-case letters, digits and dashes only."""
+    """A name as part of an artifact key: Prefect allows lower-case letters, digits and dashes only."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "run"

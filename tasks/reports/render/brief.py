@@ -1,4 +1,4 @@
-"""A run in a few lines of Markdown, for the summary page of a CI job or a chat message."""
+"""Renders a run in a few lines of Markdown, for the summary of a CI job or for a chat message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_CASES: Final = 5
 
 
 def brief_report(data: Mapping[str, Any]) -> str:
-    """Verdict, reasons, gates, and the cases to read first."""
+    """The verdict of a run, its reasons and gates, and up to five cases to read first."""
     return "\n\n".join(_blocks(data)) + "\n"
 
 

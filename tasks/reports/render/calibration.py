@@ -1,4 +1,4 @@
-"""Calibrations as Markdown: the artifact of the flow, and the lines of a run's report."""
+"""Renders calibrations as Markdown, for the artifact of the flow that calibrates judges."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from assizes.tasks.reports.markdown_text import bullets, plain, table
 def calibration_markdown(
     calibrations: Sequence[Calibration], shortfalls: Sequence[str], canaries: Canaries | None = None
 ) -> str:
-    """A section a metric, what falls short first."""
+    """The calibrations as Markdown: the shortfalls, then a section for each metric.
+
+    Args:
+        calibrations: one for each metric.
+        shortfalls: the reasons why the judge may not be used.
+        canaries: the outcome of the canaries; `None` where there were none.
+    """
     blocks = [f"- FALLS SHORT: {plain(reason, 500)}" for reason in shortfalls]
     for calibration in calibrations:
         blocks += _blocks(calibration)

@@ -1,8 +1,8 @@
-"""Charts as self-contained images: drawn offline, safe to place in any page.
+"""Draws the charts of a report as self-contained images, without any network.
 
-Each chart is an SVG in a `data:` URI for an `<img>`: in an image no script runs and nothing is
-fetched, whatever a metric or failure code is called. There is one drawing for light pages and one
-for dark ones.
+Each chart is an SVG in a `data:` URI for an `<img>` element. Inside an image no script runs and
+nothing is fetched, whatever the name of a metric or of a failure code contains. Each chart has one
+drawing for light pages and one for dark pages.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ import vl_convert
 from assizes.tasks.reports.formatting import clean_line
 
 WIDTH: Final = 560
+"""Width of a chart, in pixels."""
+
 MAX_BARS: Final = 12
-"""Longer lists are cut: the table beside a chart holds them all."""
+"""Bars of a chart, at most; the table beside the chart holds all rows."""
 
 _ROW: Final = 26
 _LABEL_PX: Final = 180
@@ -28,7 +30,7 @@ _LABEL_CHARS: Final = 80
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """Colours of a chart; each differs from its neighbours in lightness as well as in hue."""
+    """The colours of a chart, which differ in lightness as well as in hue."""
 
     text: str
     grid: str
@@ -43,7 +45,7 @@ DARK: Final = Theme("#c3cad4", "#363d48", "#7fb0de", "#566474", "#e0875c")
 
 @dataclass(frozen=True, slots=True)
 class ChartImage:
-    """A drawing for either colour scheme and the sentence that says what it shows."""
+    """A chart: two drawings as `data:` URIs, a text that says what they show, and a title."""
 
     light: str
     dark: str
@@ -52,7 +54,7 @@ class ChartImage:
 
 
 def charts(data: Mapping[str, Any]) -> dict[str, ChartImage]:
-    """The charts that the report's data has something for, by name."""
+    """The charts of a report by name, without those that would be empty."""
     drawn = {
         "metrics": _metric_means(data["metrics"]),
         "scores": _score_distribution(data["scores"]),
@@ -170,13 +172,13 @@ _JAVASCRIPT_OBJECT_NAMES: Final = frozenset(
         *("__lookupGetter__", "__lookupSetter__"),
     }
 )
-"""Names that every object of JavaScript has: as the name of a bar they break the drawing."""
+"""Names that every JavaScript object has; a bar with such a name breaks the drawing."""
 
 
 def label_of(text: str) -> str:
-    """A name as vl-convert can draw it; the table beside the chart has it whole."""
-    # What XML cannot hold (NUL, U+FFFE) ends the whole process there, and a long label is cut
-    # between the halves of a sign beyond U+FFFF.
+    """A name in a form that vl-convert can draw; the table beside the chart has the full name."""
+    # vl-convert ends the whole process at a character that XML cannot hold (NUL, U+FFFE), and cuts
+    # a long label between the two halves of a character beyond U+FFFF.
     line = clean_line(text, _LABEL_CHARS)
     drawn = "".join(sign if sign <= "\uffff" else "\ufffd" for sign in line)
     return f"{drawn}\u00a0" if drawn in _JAVASCRIPT_OBJECT_NAMES else drawn
@@ -205,7 +207,7 @@ def _themed_chart(title: str, text: str, drawing: Callable[[Theme], alt.Chart]) 
 
 
 def axis_of(theme: Theme) -> dict[str, Any]:
-    """Axes that leave the eye to the data."""
+    """Settings of the axes, in the colours of a theme."""
     return {
         "labelColor": theme.text,
         "titleColor": theme.text,
@@ -220,7 +222,7 @@ def axis_of(theme: Theme) -> dict[str, Any]:
 
 
 def data_uri(svg: str) -> str:
-    """A drawing as the source of an image."""
+    """A drawing as a `data:` URI, the source of an `<img>` element."""
     return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
 
 

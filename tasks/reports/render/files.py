@@ -1,4 +1,4 @@
-"""Reports as files: `<uri>/<run_id>/report.{html,md,json}`, in a folder or any fsspec place."""
+"""Writes a report to `<uri>/<run_id>/report.{html,md,json}`, in a folder or at any fsspec URI."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOCAL: Final = "file://"
 
 
 def json_report(data: Mapping[str, Any]) -> str:
-    """The data itself, without what was said in any case: canonical JSON, sorted and indented."""
+    """The data of a report as JSON with sorted keys, without the conversations."""
     figures = {name: value for name, value in data.items() if name != "conversations"}
     return json.dumps(figures, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -28,18 +28,20 @@ def json_report(data: Mapping[str, Any]) -> str:
 def write_report(
     data: Mapping[str, Any], uri: str, storage_options: Mapping[str, Any] | None = None
 ) -> dict[str, str]:
-    """Render and write the three files, each whole or not at all; the same data, the same bytes.
+    """Render and write the three files of a report; readers never see half a file.
+
+    The same data gives the same bytes.
 
     Args:
-        data: what `report_data` returned.
+        data: the data of the report.
         uri: a folder, or an fsspec URI such as `s3://bucket/reports`.
-        storage_options: for the file system behind a URI.
+        storage_options: options of the file system behind a URI.
 
     Returns:
-        Where each file lies, by its suffix: `html`, `md`, `json`.
+        Where each file is, by its suffix: `html`, `md`, `json`.
 
     Raises:
-        ConfigurationError: when they cannot be written there.
+        ConfigurationError: the files cannot be written there.
     """
     run_id = checked_id(data["run"]["run_id"], "run id")
     texts = {
@@ -65,7 +67,7 @@ def _write_local(folder: Path, texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def replace_file(target: Path, content: bytes) -> None:
-    """Write a file that others may read: they see the old one or the new one, never a part."""
+    """Replace a file at once: readers see either the old file or the new one, never a part."""
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     fresh = Path(name)
     try:
@@ -85,7 +87,7 @@ def replace_file(target: Path, content: bytes) -> None:
 def _write_remote(
     folder: str, texts: Mapping[str, str], storage_options: Mapping[str, Any]
 ) -> dict[str, str]:
-    """An object store shows an object when its upload has ended: whole or not at all."""
+    """Write the files to an object store, which shows an object only once its upload has ended."""
     import fsspec
 
     system, path = fsspec.core.url_to_fs(folder, **storage_options)

@@ -1,8 +1,8 @@
-"""The report as one HTML file, and the pages that are served: no network, nothing beside them.
+"""Renders the report as one HTML file, and the pages that are served; they load nothing else.
 
-Everything a transcript, a judge or a configuration said is text: the templates escape it, a missing
-name is an error instead of a blank, and a page's own policy allows one script, known by its hash, and
-requests to nobody but the server it came from.
+All text of transcripts, judges and configurations is hostile: the templates escape it, a missing
+name is an error instead of a blank, and the content security policy of a page allows one script,
+known by its hash, and requests only to the server that the page came from.
 """
 
 from __future__ import annotations
@@ -47,32 +47,32 @@ _POLICY: Final = (
 
 
 def html_report(data: Mapping[str, Any], site: Site | None = None) -> str:
-    """The whole report of a run.
+    """The report of a run as an HTML page.
 
     Args:
-        data: of `report_data`.
-        site: the pages it is one of; null for a file of its own.
+        data: the data of the report.
+        site: the served pages that the report belongs to; `None` for a file of its own.
     """
     return page("report", {"conversations": [], **data, "charts": charts(data)}, site)
 
 
 def page(name: str, data: Mapping[str, Any], site: Site | None = None) -> str:
-    """A page from its template."""
-    script = Markup(_script())  # our own file
+    """A page, rendered from the template `<name>.html.j2`."""
+    script = Markup(_script())  # a file of this package, so it needs no escaping
     template = _environment().get_template(f"{name}.html.j2")
     policy = policy_of(served=site is not None)
     return template.render(data, site=site, script=script, policy=policy) + "\n"
 
 
 def policy_of(*, served: bool) -> str:
-    """The content security policy of a page; a file may not even ask the place it came from."""
+    """The content security policy of a page; only a served page may send requests to its server."""
     digest = base64.b64encode(hashlib.sha256(_script().encode()).digest()).decode()
     return _POLICY.format(script=digest, own="'self'" if served else "'none'")
 
 
 @dataclass(frozen=True, slots=True)
 class NavigationLink:
-    """An entry of the navigation."""
+    """An entry of the navigation; `here` marks the page that is shown."""
 
     name: str
     url: str
@@ -84,15 +84,15 @@ class Site:
     """The served pages that a page links to.
 
     Attributes:
-        places: of the navigation.
-        run_id: whose cases are linked to; null: none are.
+        places: the entries of the navigation.
+        run_id: id of the run whose cases are linked; `None` for no links to cases.
     """
 
     places: tuple[NavigationLink, ...]
     run_id: str | None = None
 
     def case_url(self, case_id: str) -> str:
-        """The page of a case of this run."""
+        """The URL of the page of a case of this run."""
         return f"/view/runs/{quote(self.run_id or '', safe='')}/cases/{quote(case_id)}"
 
 

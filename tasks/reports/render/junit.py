@@ -1,4 +1,4 @@
-"""A run as JUnit XML, which CI systems show as tests: verdict, gates, comparison, cases."""
+"""Renders a run as JUnit XML: CI systems show its verdict, gates, comparison and cases as tests."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ from assizes.tasks.reports.data.outcomes import REGRESSION
 from assizes.tasks.reports.formatting import clean_line
 
 MAX_CASES: Final = 20_000
-"""Of a larger run the cases that did not pass come first; how many are left out is a property."""
+"""Cases that are listed, at most.
+
+Cases that did not pass come first; the property `cases_left_out` counts the others.
+"""
 
 TEXT_CHARS: Final = 2000
+"""Characters of a name or message, at most."""
 
 _COLUMNS: Final = (
     "case_id",
@@ -30,10 +34,12 @@ _COLUMNS: Final = (
 
 
 def junit_report(data: Mapping[str, Any], cases: pl.LazyFrame) -> str:
-    """The XML document; what did not pass is a failure, what could not be judged an error.
+    """The XML document, in which a case that did not pass is a failure.
+
+    A case that could not be judged is an error.
 
     Args:
-        data: what `report_data` returned.
+        data: the data of the report.
         cases: table `cases` of the run.
     """
     run = data["run"]
@@ -66,7 +72,7 @@ def _ranked_rows(cases: pl.LazyFrame) -> Iterator[dict[str, Any]]:
 
 
 def _verdict(verdict: Mapping[str, Any]) -> ET.Element:
-    """What the report says in its first line; a CI system is never greener than it."""
+    """The verdict of the report as a test, so that CI never shows success for a run that failed."""
     test = ET.Element("testcase", classname="verdict", name="verdict")
     if verdict["outcome"] != "passed":
         kind = "failure" if verdict["outcome"] in ("failed", REGRESSION) else "error"
@@ -114,5 +120,5 @@ def _add_message(test: ET.Element, kind: str, message: str) -> None:
 
 
 def _text(text: str) -> str:
-    """XML takes no control characters, escaped or not."""
+    """Text for XML, which allows no control characters, not even escaped ones."""
     return clean_line(text, TEXT_CHARS)

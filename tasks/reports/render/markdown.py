@@ -1,7 +1,7 @@
-"""The report as GitHub-flavoured Markdown, which is also what the Prefect UI shows.
+"""Renders a report as GitHub-flavoured Markdown, which the Prefect UI shows too.
 
-No raw HTML (the UI shows it escaped) and no emoji short codes (it shows them as they are). Foreign
-text can make no link, image, mention, heading or table cell: see `plain`.
+The UI shows raw HTML escaped and emoji short codes unchanged, so neither is used. Foreign text can
+make no link, image, mention, heading or table cell: see `assizes.tasks.reports.markdown_text`.
 """
 
 from __future__ import annotations
@@ -10,22 +10,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from assizes.tasks.reports import formatting
-from assizes.tasks.reports.data.prompts import prompt_blocks
-from assizes.tasks.reports.markdown_text import Block, code, plain
-from assizes.tasks.reports.markdown_text import bullets as _bullets
-from assizes.tasks.reports.markdown_text import table as _table
-from assizes.tasks.reports.render.markdown_statistics import statistics_blocks
+from assizes.tasks.reports.markdown_text import Block, bullets, code, plain, table
+from assizes.tasks.reports.render.markdown_comparison import comparison_blocks
 
 MAX_BYTES: Final = 95_000
-"""The Prefect UI keeps artifacts in its database; larger ones are cut here, at a whole block."""
+"""Bytes of the report, at most; it is cut after a whole block, as the Prefect UI keeps it in a database."""
 
 MAX_ROWS: Final = 50
-MAX_MOVED: Final = 25
+"""Rows of the table of metrics and of the table of skipped judges, at most."""
+
 _SPENT: Final = ("asks", "calls", "input_tokens", "output_tokens")
 
 
 def markdown_report(data: Mapping[str, Any]) -> str:
-    """The whole report, under 100 kB; what does not fit is counted and left to the HTML file."""
+    """The report as Markdown of less than 100 kB; a note says where a longer report was cut."""
     shown_blocks, size = [], 0
     blocks = list(_blocks(data))
     for block in blocks:
@@ -47,7 +45,7 @@ def _blocks(data: Mapping[str, Any]) -> Iterator[Block]:
     if run["agents"]:
         yield f"Agent: {', '.join(plain(agent) for agent in run['agents'])}"
     yield from _verdict(data)
-    yield from _comparison(data["comparison"])
+    yield from comparison_blocks(data["comparison"])
     yield from _metrics(data)
     yield from _failures(data)
     yield from _problems(data)
@@ -61,10 +59,10 @@ def _verdict(data: Mapping[str, Any]) -> Iterator[Block]:
     yield f"## {verdict['word']}"
     yield plain(verdict["headline"])
     if verdict["reasons"]:
-        yield _bullets(plain(reason, 500) for reason in verdict["reasons"])
+        yield bullets(plain(reason, 500) for reason in verdict["reasons"])
     if verdict["cautions"]:
-        yield _bullets(f"Warning: {plain(caution, 500)}" for caution in verdict["cautions"])
-    yield _table(
+        yield bullets(f"Warning: {plain(caution, 500)}" for caution in verdict["cautions"])
+    yield table(
         ["Gate", "", "Value", "Needs", "How sure"],
         [
             [
@@ -82,91 +80,13 @@ def _verdict(data: Mapping[str, Any]) -> Iterator[Block]:
     if data["attribution"]:
         yield f"Judge or agent: {plain(data['attribution']['sentence'], 500)}"
     if data["calibration"]:
-        yield _bullets(f"Judge beside people: {plain(line, 500)}" for line in data["calibration"])
+        yield bullets(f"Judge beside people: {plain(line, 500)}" for line in data["calibration"])
     if not data["counts"]["reconciles"]:
         yield "**These counts do not add up; trust no share of this report.**"
 
 
 def _interval_text(entry: Mapping[str, Any]) -> str:
-    return (entry["interval"] and entry["interval"]["shown"]) or formatting.NONE
-
-
-def _comparison(compared: Mapping[str, Any] | None) -> Iterator[Block]:
-    yield "## Comparison with the baseline"
-    if compared is None:
-        yield "No baseline: nothing to compare with."
-        return
-    totals = compared["totals"]
-    yield (
-        f"Regression: **{'yes' if compared['regression_detected'] else 'no'}**. "
-        f"Baseline {code(compared['baseline']['run_id'])}: of "
-        f"{formatting.plural(totals['matched'], 'case')} in both, {totals['regressions']} worse, "
-        f"{totals['improvements']} better, {totals['unchanged']} unchanged, "
-        f"{totals['errors']} with an error."
-    )
-    yield _table(
-        ["Rule", "Limit", "Baseline", "Candidate", "Change"],
-        [
-            [rule["name"], rule["limit"], rule["baseline"], rule["candidate"], rule["change"]]
-            for rule in compared["rules"]
-        ],
-        numbers=3,
-    )
-    yield compared["rules_note"]
-    notes = [plain(reason, 500) for reason in compared["reasons"]]
-    notes += [f"Note: {plain(warning, 500)}" for warning in compared["warnings"]]
-    if notes:
-        yield _bullets(notes)
-    yield from statistics_blocks(compared)
-    yield from _movers("worse", compared["worse"])
-    yield from _movers("better", compared["better"])
-    for side in ("baseline", "candidate"):
-        only = compared[f"{side}_only"]
-        if only["total"]:
-            names = ", ".join(code(case_id) for case_id in only["shown"][:MAX_ROWS])
-            yield f"Only in the {side} ({only['total']}): {names}{_more(only['more'])}"
-    if compared["config_diff"]:
-        yield "### What differs in the configuration"
-        yield _table(
-            ["Setting", "Baseline", "Candidate"],
-            [
-                [
-                    code(setting["field"]),
-                    code(setting["baseline"], 80),
-                    code(setting["candidate"], 80),
-                ]
-                for setting in compared["config_diff"][:MAX_ROWS]
-            ],
-        )
-    yield from prompt_blocks(compared["prompt_diff"])
-
-
-def _more(amount: int) -> str:
-    return f" and {amount:,} more" if amount else ""
-
-
-def _movers(word: str, movers: Mapping[str, Any]) -> Iterator[Block]:
-    if not movers["total"]:
-        return
-    shown = movers["shown"][:MAX_MOVED]
-    yield f"### Cases that got {word} ({movers['total']})"
-    yield _table(
-        ["Case", "Verdict", "Metrics that moved", "Baseline", "Candidate", "Change"],
-        [
-            [
-                code(case["case_id"], 80),
-                case["flip"],
-                plain(case["moved"]) or formatting.NONE,
-                formatting.number(case["baseline_score"]),
-                formatting.number(case["candidate_score"]),
-                formatting.signed_number(case["score_delta"]),
-            ]
-            for case in shown
-        ],
-        numbers=3,
-    )
-    if movers["total"] > len(shown):
-        yield f"and {movers['total'] - len(shown):,} more."
+    return (entry["interval"] and entry["interval"]["shown"]) or formatting.DASH
 
 
 def _metrics(data: Mapping[str, Any]) -> Iterator[Block]:
@@ -196,14 +116,23 @@ def _tier(tier: Mapping[str, Any]) -> str:
 def _family(
     family: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], *, alone: bool, compared: bool
 ) -> Iterator[Block]:
-    """The table of a family; tier and weight are the conversation's, a share of passes the others'."""
+    """The table of the metrics of one family.
+
+    Metrics of the conversation have a tier and a weight, the others a share of passed cases.
+
+    Args:
+        family: the family.
+        rows: the metrics of the family.
+        alone: whether this is the only family, which then needs no heading.
+        compared: whether there is a baseline, and so a column for the change.
+    """
     if not alone:
         yield f"### {family['title']}"
         yield plain(family["meaning"])
     of_conversation = family["family"] == "conversation"
     own = ["Tier", "Labels", "Weight"] if of_conversation else ["Labels", "Passed"]
     change = ["Change"] if compared else []
-    yield _table(
+    yield table(
         ["Metric", *own, "Mean", *change, "Scored", "Failed", "Skipped"],
         [_metric_row(row, has_weights=of_conversation, compared=compared) for row in rows],
         numbers=5 + len(change),
@@ -213,10 +142,10 @@ def _family(
 def _metric_row(metric: Mapping[str, Any], *, has_weights: bool, compared: bool) -> list[str]:
     unit = f" of {metric['unit'][-1]}" if metric["unit"] and metric["mean"] is not None else ""
     labels = plain(formatting.labels(metric["labels"]))
-    weight = formatting.NONE if metric["weight"] is None else f"{metric['weight'] * 100:.1f} %"
+    weight = formatting.DASH if metric["weight"] is None else f"{metric['weight'] * 100:.1f} %"
     return [
         code(metric["metric"], 80),
-        *([metric["tier"] or formatting.NONE, labels, weight] if has_weights else []),
+        *([metric["tier"] or formatting.DASH, labels, weight] if has_weights else []),
         *([] if has_weights else [labels, formatting.share(metric["pass_rate"])]),
         formatting.number(metric["mean"]) + unit,
         *([formatting.signed_number(metric["delta"])] if compared else []),
@@ -229,9 +158,9 @@ def _metric_row(metric: Mapping[str, Any], *, has_weights: bool, compared: bool)
 def _published_numbers(numbers: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
     if numbers:
         yield "### Published numbers"
-        yield _table(
+        yield table(
             ["Name", "Value"],
-            [[code(one["name"], 120), formatting.number(one["value"], 4)] for one in numbers],
+            [[code(item["name"], 120), formatting.number(item["value"], 4)] for item in numbers],
             numbers=1,
         )
 
@@ -240,12 +169,12 @@ def _skipped_judges(skipped: Mapping[str, Any]) -> Iterator[Block]:
     if not skipped["shown"]:
         return
     yield "### Judges that did not apply"
-    yield _table(
+    yield table(
         ["Judge", "Metrics", "Why", "Cases"],
         [
             [
                 code(skip["judge"], 80),
-                ", ".join(plain(name, 60) for name in skip["metrics"][:12]) or formatting.NONE,
+                ", ".join(plain(name, 60) for name in skip["metrics"][:12]) or formatting.DASH,
                 plain(skip["reason"]),
                 formatting.count(skip["count"]),
             ]
@@ -263,7 +192,7 @@ def _failures(data: Mapping[str, Any]) -> Iterator[Block]:
     if not codes:
         yield "No failure code was given."
     else:
-        yield _table(
+        yield table(
             ["Failure code", "Metrics", "Times"],
             [
                 [
@@ -276,7 +205,7 @@ def _failures(data: Mapping[str, Any]) -> Iterator[Block]:
             numbers=1,
         )
     if data["root_causes"]:
-        yield _table(
+        yield table(
             ["Root cause of failed cases", "Suggested fix", "Cases"],
             [
                 [
@@ -294,14 +223,13 @@ def _problems(data: Mapping[str, Any]) -> Iterator[Block]:
     errors, ask_errors = data["cases"]["errors"][:20], data["ask_errors"]
     lines = [plain(warning, 500) for warning in data["warnings"]]
     lines += [
-        f"{plain(one['error'])}: {formatting.plural(one['count'], 'time')}" for one in ask_errors
+        f"{plain(entry['error'])}: {formatting.plural(entry['count'], 'time')}"
+        for entry in ask_errors
     ]
-    lines += [
-        f"{code(case_error['case_id'], 80)}: {plain(case_error['error'])}" for case_error in errors
-    ]
+    lines += [f"{code(case['case_id'], 80)}: {plain(case['error'])}" for case in errors]
     left = len(data["cases"]["errors"]) - len(errors) + data["cases"]["more_errors"]
     yield "## Errors and warnings"
-    yield _bullets(lines) if lines else "None."
+    yield bullets(lines) if lines else "None."
     if left:
         yield f"and {formatting.plural(left, 'more case')} without a verdict."
 
@@ -309,13 +237,13 @@ def _problems(data: Mapping[str, Any]) -> Iterator[Block]:
 def _usage(data: Mapping[str, Any]) -> Iterator[Block]:
     yield "## Time and money"
     for group in data["usage"]:
-        yield _table(
+        yield table(
             [group["title"], ""],
             [[fact["name"], plain(fact["value"])] for fact in group["facts"]],
             numbers=1,
         )
     if len(data["judges"]) > 1:
-        yield _table(
+        yield table(
             ["Judge", "Questions", "Calls", "Tokens in", "Tokens out", "Cost"],
             [
                 [
@@ -360,22 +288,22 @@ def _case(case: Mapping[str, Any]) -> Iterator[str]:
         fix = f". {plain(case['suggested_fix'], 500)}" if case["suggested_fix"] else ""
         yield f"Root cause: {code(case['root_cause'], 80)}{fix}"
     if case["outcomes"]:
-        yield _bullets(
+        yield bullets(
             f"{formatting.outcome_mark(outcome['passed'])} {plain(outcome['statement'])}: "
             f"{plain(outcome['justification'] or 'no justification was given')}"
             for outcome in case["outcomes"]
         )
     if case["findings"]:
-        yield _table(
+        yield table(
             ["Metric", "Finding", "Justification", "Failure code", "Turns"],
             [
                 [
                     code(f"{finding['metric']} {finding['part']}".strip(), 80),
                     plain(finding["shown"]),
-                    plain(finding["justification"]) or formatting.NONE,
+                    plain(finding["justification"]) or formatting.DASH,
                     code(finding["failure_code"], 60)
                     if finding["failure_code"]
-                    else formatting.NONE,
+                    else formatting.DASH,
                     formatting.turns(finding["turns"]),
                 ]
                 for finding in case["findings"][:12]

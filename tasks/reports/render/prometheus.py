@@ -1,12 +1,14 @@
-"""The numbers of a run as Prometheus text, for a textfile collector.
+"""Renders the numbers of a run as Prometheus text, for the textfile collector.
 
-They are gauges: each run of a name and a trigger replaces the numbers of the one before. No label
-holds an id of a run, of a case or of a transcript.
+All numbers are gauges: each run replaces the numbers of the run before it with the same name and
+trigger. No label holds an id of a run, of a case or of a transcript, as every new value of a label
+would make a new time series.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Final
 
 import polars as pl
@@ -15,27 +17,47 @@ from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from assizes.judge.errors import Inconclusive
+from assizes.judge.errors import ConfigurationError, Inconclusive
 from assizes.judge.rows import COMPLETE
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.judge.verdicts.executions import collect_rows
+from assizes.tasks.reports.render.files import replace_file
 from assizes.tasks.runs.anchor_runs import stored_attribution
 from assizes.tasks.store import RunRecord, Store
 
 BUCKETS_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
-"""Upper bounds of the histogram of asks that called a model."""
+"""Upper bounds, in seconds, of the buckets of the latency histogram."""
 
 ANSWERED: Final = "answered"
-"""The class of an ask's calls where the ask was answered in the end."""
+"""Value of the label `class` for the calls of asks that were answered in the end."""
 
 Labels = dict[str, str]
 
 
-def metrics_text(store: Store, record: RunRecord) -> str:
-    """The numbers of one run.
+def write_metrics(store: Store, record: RunRecord, folder: str) -> Path:
+    """Write the numbers of a run to `assizes-<name>-<trigger>.prom`; readers never see half a file.
 
     Raises:
-        Inconclusive: it was never summed up.
+        ConfigurationError: the folder cannot be written to.
+        Inconclusive: the run has no summary yet.
+    """
+    text = metrics_text(store, record)
+    path = Path(folder, f"assizes-{record.name}-{record.trigger}.prom")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, text.encode())
+    except OSError as error:
+        raise ConfigurationError(
+            f"[report] metrics {folder!r} cannot be written: {error.strerror}; give a folder"
+        ) from error
+    return path
+
+
+def metrics_text(store: Store, record: RunRecord) -> str:
+    """The numbers of a run as Prometheus text.
+
+    Raises:
+        Inconclusive: the run has no summary yet.
     """
     if record.summary is None:
         raise Inconclusive(f"run {record.run_id} is {record.status}: it has no numbers yet")
@@ -51,7 +73,7 @@ class _RunNumbers(Collector):
         self._summary = summary
 
     def collect(self) -> Iterable[Metric]:
-        """Every family once."""
+        """Yield every metric family of the run once."""
         yield from self._summary_families()
         yield from self._ask_families()
         yield self._family("quarantined", "records that could not be read", self._rejects())
@@ -141,7 +163,7 @@ class _RunNumbers(Collector):
         yield self._gauge("passed", "1: a whole run that met its gates", passed)
 
     def _drift(self) -> Iterator[Metric]:
-        """How the judge moved on its golden set."""
+        """How far the judge moved on its anchors; nothing where none were judged with the run."""
         attribution = stored_attribution(self._store, self._record, None)
         if attribution is None or attribution.anchors is None:
             return

@@ -1,4 +1,4 @@
-"""The series of a run name as one SVG drawing: means, 95 % intervals, reference, incidents."""
+"""Draws the trends of a run name as SVG: values, 95 % intervals, reference and signals."""
 
 from __future__ import annotations
 
@@ -20,16 +20,19 @@ from assizes.tasks.reports.render.charts import (
 )
 
 MAX_SERIES: Final = 12
+"""Series that are drawn, at most."""
+
 HEIGHT: Final = 110
+"""Height of the panel of one series, in pixels."""
 
 
 def trend_charts(trends: Trends) -> list[ChartImage]:
-    """A drawing a series for a page, in either colour scheme; of the first twelve series."""
+    """One drawing for each of the first twelve series, for light and for dark pages."""
     return [_chart(trend) for trend in trends.series[:MAX_SERIES]]
 
 
 def trend_chart(trends: Trends) -> str:
-    """An SVG with a panel a series, the first twelve of them; a mark at each run with a signal."""
+    """One SVG with a panel for each of the first twelve series, and a mark at each run with a signal."""
     panels = [
         _panel(trend, LIGHT).properties(title=_title(trend)) for trend in trends.series[:MAX_SERIES]
     ]

@@ -1,6 +1,7 @@
-"""The JSON Schema of report.json: what a program that reads it may rely on.
+"""The shape of report.json, as pydantic models, and its JSON Schema.
 
-A key that the report has and the schema has not is a defect, and so is one that is missing.
+`assizes.tasks.reports.data` builds a report from these models, so every report has exactly the keys
+of the schema. The docstrings of the models are descriptions in docs/report.schema.json.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 class _UntitledSchema(GenerateJsonSchema):
-    """Without a title for each key, which only says the key again."""
+    """Generates a schema without a title for each key, as a title would only repeat the key."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        """Never."""
+        """False for every key."""
         return False
 
 
 def report_schema() -> dict[str, Any]:
-    """The schema as data; every key is required, and no other is allowed."""
+    """The JSON Schema as data; every key of a report is required, and no other key is allowed."""
     schema = Report.model_json_schema(mode="serialization", schema_generator=_UntitledSchema)
     return {"$schema": DIALECT, **schema}
 
 
 def schema_text() -> str:
-    """The schema as it lies in docs/report.schema.json."""
+    """The JSON Schema as text, as in docs/report.schema.json."""
     return json.dumps(report_schema(), indent=2, sort_keys=True) + "\n"

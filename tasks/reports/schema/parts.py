@@ -1,4 +1,4 @@
-"""What several parts of report.json are made of."""
+"""Models that several parts of report.json share."""
 
 from __future__ import annotations
 

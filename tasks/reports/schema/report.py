@@ -1,4 +1,4 @@
-"""report.json as a whole; `assizes.tasks.reports.data.report` and `stored` put it together."""
+"""The model of report.json as a whole, and of its parts other than cases and comparison."""
 
 from __future__ import annotations
 

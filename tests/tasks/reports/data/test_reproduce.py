@@ -46,7 +46,7 @@ def test_what_was_never_configuration_is_left_out():
 
 
 def test_the_commands_name_the_run():
-    assert reproduction("nightly-1", {"name": "nightly"})["commands"] == [
+    assert reproduction("nightly-1", {"name": "nightly"}).commands == [
         "assizes run -c assizes.toml",
         "assizes show nightly-1",
         "assizes report nightly-1",

@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 
 from assizes.tasks.reports import markdown_report
 from assizes.tasks.reports.formatting import clean, one_line
-from assizes.tasks.reports.render.markdown import code, plain
+from assizes.tasks.reports.markdown_text import code, plain
 from tests.tasks.reports.render.hostile import PAYLOADS
 from tests.tasks.reports.sample import Said, compared, run, told
 

@@ -11,8 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from assizes.judge.errors import ConfigurationError, Inconclusive
 from assizes.judge.rows import frame
-from assizes.tasks.reports.render.metrics_file import write_metrics
-from assizes.tasks.reports.render.prometheus import metrics_text
+from assizes.tasks.reports.render.prometheus import metrics_text, write_metrics
 from assizes.tasks.store import Store
 from tests.tasks.reports.sample import BEGUN, Said, run
 from tests.tasks.stored_runs import put
