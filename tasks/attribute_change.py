@@ -10,8 +10,8 @@ from prefect.events import emit_event
 
 from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.history.anchors import Attribution
+from assizes.tasks.context.planned_run import PlannedRun
 from assizes.tasks.context.run_context import RunContext
-from assizes.tasks.plan import PlannedRun
 from assizes.tasks.publish_report import run_resource
 from assizes.tasks.runs.anchor_runs import stored_attribution
 from assizes.tasks.runtime.log_redaction import redacts_secrets

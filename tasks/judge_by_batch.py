@@ -21,11 +21,11 @@ from assizes.tasks.batch.batch_calls import PollInterval
 from assizes.tasks.batch.batch_client import BatchClient, BatchDependencies
 from assizes.tasks.batch.batch_files import BatchLimits, Draft, Drafts
 from assizes.tasks.batch.batch_log import BatchLog
+from assizes.tasks.context.planned_run import PlannedRun
 from assizes.tasks.context.run_context import RunContext, progress_reporter
-from assizes.tasks.intake.shard import Shard
+from assizes.tasks.intake.plan import Shard
 from assizes.tasks.intake.shards import read_shard
 from assizes.tasks.judge_shard import hear_all
-from assizes.tasks.plan import PlannedRun
 from assizes.tasks.runtime.log_redaction import redacts_secrets
 
 log = logging.getLogger(__name__)

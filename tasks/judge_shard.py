@@ -26,7 +26,7 @@ from assizes.judge.rows import SHARD_TABLES, frame
 from assizes.judge.score import Score
 from assizes.judge.verdicts.case_rows import Findings, RowKey, findings
 from assizes.tasks.context.run_context import RunContext, progress_reporter
-from assizes.tasks.intake.shard import Shard
+from assizes.tasks.intake.plan import Shard
 from assizes.tasks.intake.shards import ShardRecord, read_shard
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.log_redaction import redacts_secrets

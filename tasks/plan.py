@@ -18,10 +18,11 @@ from assizes.judge.config.run import StartMode, Trigger
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.prompts.prompt_texts import prompt_snapshot
 from assizes.judge.rows import COMPLETE
+from assizes.tasks.context.planned_run import PlannedRun
 from assizes.tasks.context.run_context import RunContext, progress_reporter
-from assizes.tasks.intake.days import NothingDue
-from assizes.tasks.intake.scan import RecordSelector, ScanPolicy
-from assizes.tasks.intake.shards import Plan, plan_intake
+from assizes.tasks.intake.plan import NothingDue, Plan
+from assizes.tasks.intake.selection import RecordSelector, ScanPolicy
+from assizes.tasks.intake.shards import plan_intake
 from assizes.tasks.runs.baselines import DAY, SEQUENCE, next_sequence
 from assizes.tasks.runs.incremental import record_selector
 from assizes.tasks.runs.run_ids import chosen_run_id, content_run_id, forked_run_id
@@ -47,25 +48,6 @@ class RunRequest:
         asked: nobody looks at what a schedule or an event begins.
         """
         return self.trigger != "adhoc"
-
-
-class PlannedRun:
-    """A run as it stands in the store, with the input it is bound to."""
-
-    def __init__(self, record: RunRecord, intake: Plan) -> None:
-        """Bind the row to its input."""
-        self.record = record
-        self.intake = intake
-
-    @property
-    def run_id(self) -> str:
-        """The id every row carries."""
-        return self.record.run_id
-
-    @property
-    def is_finished(self) -> bool:
-        """True when every shard was committed and summed up before."""
-        return self.record.status == COMPLETE
 
 
 @redacts_secrets

@@ -14,8 +14,8 @@ from prefect.events import emit_event
 from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.errors import AssizesError
 from assizes.judge.summary.summary import RunSummary
+from assizes.tasks.context.planned_run import PlannedRun
 from assizes.tasks.context.run_context import RunContext
-from assizes.tasks.plan import PlannedRun
 from assizes.tasks.reports.data.outcomes import REGRESSION
 from assizes.tasks.reports.render.artifacts import publish_artifacts
 from assizes.tasks.reports.render.metrics_file import write_metrics

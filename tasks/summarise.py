@@ -28,11 +28,10 @@ from assizes.judge.summary.reconcile import reconcile
 from assizes.judge.summary.spending import with_ledger
 from assizes.judge.summary.summary import RunSummary, summarise
 from assizes.judge.verdicts.executions import collect_rows
+from assizes.tasks.context.planned_run import PlannedRun
 from assizes.tasks.context.run_context import RunContext
 from assizes.tasks.intake import sampling
-from assizes.tasks.intake.shard import HEARD_STATUSES
-from assizes.tasks.intake.shards import Plan
-from assizes.tasks.plan import PlannedRun
+from assizes.tasks.intake.plan import HEARD_STATUSES, Plan
 from assizes.tasks.runs import incremental
 from assizes.tasks.runs.baselines import RULES
 from assizes.tasks.runs.stored_comparison import baseline_id, compare_stored

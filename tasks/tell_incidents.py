@@ -16,8 +16,8 @@ from assizes.judge.config.series import SeriesConfig
 from assizes.judge.errors import AssizesError
 from assizes.judge.history.trends import Incident, State, Trends
 from assizes.judge.rows import COMPLETE
+from assizes.tasks.context.planned_run import PlannedRun
 from assizes.tasks.context.run_context import RunContext
-from assizes.tasks.plan import PlannedRun
 from assizes.tasks.runs.history import RunRange, stored_trends
 from assizes.tasks.runtime.log_redaction import redacts_secrets
 from assizes.tasks.store import RunRecord, Store

@@ -24,7 +24,7 @@ from assizes.tasks.distribute.partitions import check_distributable, check_store
 from assizes.tasks.intake.preprocessing import CasePreprocessor
 from assizes.tasks.runtime.termination import handle_sigterm
 from assizes.tasks.sandbox.sql_runner import SandboxSqlRunner
-from assizes.tasks.sources.objects import Spool
+from assizes.tasks.sources.spool import Spool
 from assizes.tasks.spending.ledger import SqliteLedger, stop_line
 from assizes.tasks.spending.ledger_file import probe_ledger
 from assizes.tasks.spending.reply_cache import FileReplyCache, RunReplyCache

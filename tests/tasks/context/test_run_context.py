@@ -13,7 +13,7 @@ from assizes.judge.engine.hearings import Engine
 from assizes.judge.errors import AssizesError
 from assizes.judge.models.scripted import ScriptedModel
 from assizes.tasks.context.run_context import freeze_heap, open_run_context
-from assizes.tasks.sources.objects import list_sources
+from assizes.tasks.sources.listing import list_sources
 from assizes.tasks.store import open_store
 
 
