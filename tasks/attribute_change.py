@@ -1,4 +1,4 @@
-"""Say whose a change is, and tell Prefect where it is the judge's."""
+"""Decides whether the agent or the judge has changed, and emits an event for a changed judge."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ EVENT_DRIFTED = "assizes.judge.drifted"
 async def attribute_change(
     context: RunContext, run: PlannedRun, comparison: RunComparison | None
 ) -> Attribution | None:
-    """By the anchors judged with this run and before; null where none were."""
+    """Attribute a change by comparing the anchors judged with this run and with an earlier run.
+
+    Returns:
+        `None` where no anchors were judged.
+    """
     record = run.record
     attribution = await asyncio.to_thread(stored_attribution, context.store, record, comparison)
     if attribution is not None and attribution.judge_moved:

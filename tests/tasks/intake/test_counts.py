@@ -72,7 +72,7 @@ async def test_a_run_over_objects_of_which_one_was_gone_before_it_was_read_is_no
         progress_reporter.reset(token)
         for shard in run.intake.shards:
             await judge_shard.fn(room, run.run_id, shard)
-        summary = await summarise_run.fn(room, run, has_lost_shards=False)
+        run, summary = await summarise_run.fn(room, run, has_lost_shards=False)
 
     assert (summary.counts["judged"], summary.counts["quarantined"]) == (3, 1)
     assert (run.intake.reasons, run.record.status) == ({"vanished": 1}, "incomplete")
@@ -106,7 +106,7 @@ async def test_what_is_odd_about_records_is_told_with_the_summary(wanted: RunCon
     async with open_run_context(wanted) as room:
         run = await plan_run.fn(room, RunRequest())
         counts = [await judge_shard.fn(room, run.run_id, shard) for shard in run.intake.shards]
-        summary = await summarise_run.fn(room, run, has_lost_shards=False)
+        run, summary = await summarise_run.fn(room, run, has_lost_shards=False)
 
     assert counts == [{"judged": 4, "quarantined": 1}]
     assert summary.warnings == ("no_agent_turn: 1 record in which the agent never speaks",)

@@ -31,7 +31,7 @@ async def test_a_run_over_files_of_many_makers_tells_what_it_kept_and_what_not(t
         run = await plan_run.fn(room, RunRequest())
         for shard in run.intake.shards:
             await judge_shard.fn(room, run.run_id, shard)
-        summary = await summarise_run.fn(room, run, has_lost_shards=False)
+        run, summary = await summarise_run.fn(room, run, has_lost_shards=False)
         rows = room.store.table(run.run_id, "run_metrics")
         cases = room.store.table(run.run_id, "cases")
     assert run.record.status == "complete"

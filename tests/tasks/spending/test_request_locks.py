@@ -15,9 +15,9 @@ KEY, OTHER = "0a" * 32, "0b" * 32
 
 HOLDER = """
 import asyncio, sys
-from assizes.tasks.spending.request_locks import FileTurns
+from assizes.tasks.spending.request_locks import FileLocks
 async def hold():
-    async with FileTurns(sys.argv[1]).turn(sys.argv[2]):
+    async with FileLocks(sys.argv[1]).lock(sys.argv[2]):
         print("mine", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
 asyncio.run(hold())
