@@ -32,7 +32,7 @@ import re, sys
 from pathlib import Path
 from assizes.judge.config.run import TranscriptsConfig
 from assizes.tasks.intake.shards import plan_intake
-from assizes.tasks.sources.objects import Spool
+from assizes.tasks.sources.spool import Spool
 
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024

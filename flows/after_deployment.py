@@ -18,8 +18,8 @@ from assizes.flows.evaluate import evaluate
 from assizes.flows.outcome import RunOutcome, parse_outcome
 from assizes.judge.config.run import RunConfig
 from assizes.tasks.context.run_context import progress_reporter
-from assizes.tasks.intake.collecting import TranscriptCounter
 from assizes.tasks.intake.days import covering_uri, day_of_moment, days_between
+from assizes.tasks.intake.transcript_counter import TranscriptCounter
 from assizes.tasks.runs.baselines import LATEST, PREVIOUS_VERSION
 from assizes.tasks.runtime.redacted_runs import redacts_secrets
 

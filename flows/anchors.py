@@ -14,8 +14,8 @@ from assizes.flows.outcome import subflow_outcome
 from assizes.judge.calibration.canaries import Canaries
 from assizes.judge.errors import AssizesError
 from assizes.tasks.attribute_change import attribute_change
+from assizes.tasks.context.planned_run import PlannedRun
 from assizes.tasks.context.run_context import RunContext
-from assizes.tasks.plan import PlannedRun
 from assizes.tasks.publish_report import run_resource
 from assizes.tasks.runs.anchor_runs import anchor_config, anchors_id, has_due_anchors
 from assizes.tasks.runs.calibrations import calibrate_run

@@ -22,7 +22,7 @@ from assizes.flows.days import (
 )
 from assizes.judge.config.run import RunConfig
 from assizes.tasks.context.run_context import progress_reporter
-from assizes.tasks.intake.parts import RunPart, backfill_parts
+from assizes.tasks.intake.days import RunPart, backfill_parts
 from assizes.tasks.list_due_nights import can_have_many_writers, days_in_progress
 from assizes.tasks.reports.render.artifacts import artifact_key
 from assizes.tasks.runs.baselines import RULES

@@ -9,9 +9,9 @@ from prefect.client.schemas.objects import State
 
 from assizes.flows.shards import RUN_ENDING_ERRORS, ShardFailures
 from assizes.judge.errors import Inconclusive
+from assizes.tasks.context.planned_run import PlannedRun
 from assizes.tasks.context.run_context import RunContext, clear_error_frames
 from assizes.tasks.judge_by_batch import has_begun_batches, judge_by_batch
-from assizes.tasks.plan import PlannedRun
 
 
 async def ask_by_batch(context: RunContext, run: PlannedRun) -> ShardFailures:

@@ -17,7 +17,7 @@ from assizes.flows.outcome import EXIT_CODES, Conclusion, RunOutcome, parse_outc
 from assizes.judge.config.run import RunConfig, Trigger
 from assizes.judge.errors import AssizesError, Halted, Inconclusive, NotComparable, OverBudget
 from assizes.tasks.context.run_context import clear_error_frames
-from assizes.tasks.intake.parts import RunPart
+from assizes.tasks.intake.days import RunPart
 
 log = logging.getLogger(__name__)
 

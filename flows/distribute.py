@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from assizes.flows.shards import POLL_INTERVAL_S, ShardFailures, judge_locally
 from assizes.judge import errors
 from assizes.judge.errors import AssizesError, Halted, Inconclusive, OverBudget
+from assizes.tasks.context.planned_run import PlannedRun
 from assizes.tasks.context.run_context import RunContext, progress_reporter
 from assizes.tasks.context.shared_state import create_shared_state_check
 from assizes.tasks.distribute.partitions import (
@@ -21,8 +22,7 @@ from assizes.tasks.distribute.partitions import (
     partition_config,
     partitions,
 )
-from assizes.tasks.intake.shard import Shard
-from assizes.tasks.plan import PlannedRun
+from assizes.tasks.intake.plan import Shard
 from assizes.tasks.spending.ledger import SqliteLedger, stop_line
 
 log = logging.getLogger(__name__)

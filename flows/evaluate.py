@@ -48,7 +48,7 @@ async def evaluate(
         async with lock_unfinished_run(context, run), show_progress(config.name):
             failures = await ask_by_batch(context, run)
             failures = await judge_shards(context, run, failures)
-            summary = await summarise_run(context, run, has_lost_shards=bool(failures))
+            run, summary = await summarise_run(context, run, has_lost_shards=bool(failures))
         baseline_result = await compare_with_baseline(context, run)
         baseline_result = await judge_anchors(context, run, baseline_result)
         links = await publish_report(context, run, summary, baseline_result.comparison)

@@ -10,8 +10,7 @@ from prefect.runtime import flow_run
 
 from assizes.flows.days import PartOutcome, SeriesOutcome, conclude_parts, judge_part
 from assizes.judge.config.run import RunConfig
-from assizes.tasks.intake.days import check_dated, yesterday
-from assizes.tasks.intake.parts import RunPart
+from assizes.tasks.intake.days import RunPart, check_dated, yesterday
 from assizes.tasks.list_due_nights import due_nights
 from assizes.tasks.runtime.redacted_runs import redacts_secrets
 

@@ -13,7 +13,7 @@ from prefect.client.schemas.objects import State
 
 from assizes.judge.errors import AssizesError, Halted, Inconclusive, OverBudget
 from assizes.tasks.context.run_context import RunContext, clear_error_frames
-from assizes.tasks.intake.shard import Shard
+from assizes.tasks.intake.plan import Shard
 from assizes.tasks.judge_shard import judge_shard
 
 log = logging.getLogger(__name__)

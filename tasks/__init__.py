@@ -1,1 +1,1 @@
-"""Prefect tasks, one I/O act around one domain call each, and the I/O that they need."""
+"""The Prefect tasks: each does some I/O around one call into the domain."""

@@ -1,4 +1,4 @@
-"""Say whose a change is, and tell Prefect where it is the judge's."""
+"""Decides whether the agent or the judge has changed, and emits an event for a changed judge."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from prefect.events import emit_event
 
 from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.history.anchors import Attribution
+from assizes.tasks.context.planned_run import PlannedRun
 from assizes.tasks.context.run_context import RunContext
-from assizes.tasks.plan import PlannedRun
 from assizes.tasks.publish_report import run_resource
 from assizes.tasks.runs.anchor_runs import stored_attribution
 from assizes.tasks.runtime.redacted_runs import redacts_secrets
@@ -24,7 +24,11 @@ EVENT_DRIFTED = "assizes.judge.drifted"
 async def attribute_change(
     context: RunContext, run: PlannedRun, comparison: RunComparison | None
 ) -> Attribution | None:
-    """By the anchors judged with this run and before; null where none were."""
+    """Attribute a change by comparing the anchors judged with this run and with an earlier run.
+
+    Returns:
+        `None` where no anchors were judged.
+    """
     record = run.record
     attribution = await asyncio.to_thread(stored_attribution, context.store, record, comparison)
     if attribution is not None and attribution.judge_moved:

@@ -1,19 +1,18 @@
-"""Lets the hearings of a run advance round by round through the provider's batch endpoint."""
+"""Judges a run through the provider's batch endpoint: the hearings advance one round per batch."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from assizes.judge.case import Case
-from assizes.judge.engine.batching import Batches, PaidReply, batches_of, model_mark
+from assizes.judge.engine.batching import AskCallback, Batches, PaidReply, batches_of, model_mark
 from assizes.judge.engine.ledger import OpenLedger
 from assizes.judge.models.model import Model
 from assizes.judge.protocol import Ask
@@ -21,11 +20,11 @@ from assizes.tasks.batch.batch_calls import PollInterval
 from assizes.tasks.batch.batch_client import BatchClient, BatchDependencies
 from assizes.tasks.batch.batch_files import BatchLimits, Draft, Drafts
 from assizes.tasks.batch.batch_log import BatchLog
+from assizes.tasks.context.planned_run import PlannedRun
 from assizes.tasks.context.run_context import RunContext, progress_reporter
-from assizes.tasks.intake.shard import Shard
+from assizes.tasks.intake.plan import Shard
 from assizes.tasks.intake.shards import read_shard
 from assizes.tasks.judge_shard import hear_all
-from assizes.tasks.plan import PlannedRun
 from assizes.tasks.runtime.redacted_runs import redacts_secrets
 
 log = logging.getLogger(__name__)
@@ -38,21 +37,22 @@ PREPARING_STAGE = "preparing batch"
 async def judge_by_batch(context: RunContext, run: PlannedRun, *, submits: bool = True) -> int:
     """Fill the reply cache round by round, until no hearing lacks a reply that a batch could bring.
 
-    Judging then goes on as ever and finds everything in the cache; what batches could not bring is
-    asked for by itself. A process may end at any time: a later one with the same command collects.
+    Judging then continues as without batches and finds the replies in the cache; an ask that no
+    batch could answer is put as a single call. The process may end at any time: a later process with
+    the same command collects the batches.
 
     Args:
-        context: where the run is heard.
-        run: what is to be judged.
-        submits: false: collect what an earlier sitting handed in, and hand nothing in.
+        context: the context of the run.
+        run: the planned run.
+        submits: `False`: only collect the batches that an earlier process submitted.
 
     Returns:
-        The rounds handed in by this sitting.
+        The number of rounds that this process submitted.
 
     Raises:
-        OverBudget: a round could cost more than may be spent; it has not been handed in.
+        OverBudget: a round could cost more than the budget allows; it has not been submitted.
         Halted: someone stopped the run.
-        Inconclusive: the provider cannot be asked.
+        Inconclusive: the provider cannot be reached.
     """
     endpoints = batch_endpoints(context.assignment.models)
     due = await asyncio.to_thread(_due_shards, context, run)
@@ -76,12 +76,12 @@ async def judge_by_batch(context: RunContext, run: PlannedRun, *, submits: bool 
 
 
 def has_begun_batches(context: RunContext, run_id: str) -> bool:
-    """Whether an earlier sitting put asks of this run into batches: what they bring is paid for.
+    """Whether an earlier process submitted batches of this run, whose replies are paid for.
 
-    False where no model may be asked at all (`replay_only`).
+    `False` where no model may be asked at all (`replay_only`).
 
     Raises:
-        StoreError: when the record of the batches cannot be read.
+        StoreError: the log of the batches cannot be read.
     """
     cache = context.config.cache
     if cache.use == "replay_only" or not context.assignment.has_paid_calls:
@@ -97,10 +97,10 @@ def _no_batch_reason(context: RunContext, run: PlannedRun) -> str:
 
 
 def batch_endpoints(models: Iterable[Model]) -> dict[str, Batches]:
-    """The batch endpoint of each model that has one, by its mark.
+    """The batch endpoints of the models, by `model_mark`; models that cost nothing have none.
 
     Raises:
-        ConfigurationError: when a provider has none that can be used.
+        ConfigurationError: a provider has no batch endpoint that can be used.
     """
     endpoints = {model_mark(model): batches_of(model) for model in models}
     return {mark: endpoint for mark, endpoint in endpoints.items() if endpoint is not None}
@@ -126,7 +126,7 @@ def _dependencies(
 
 
 class _RunHearings:
-    """The hearings of a run."""
+    """The hearings of a run, repeated each round with the replies that have come so far."""
 
     def __init__(
         self,
@@ -141,35 +141,33 @@ class _RunHearings:
         self._endpoints = endpoints
 
     async def draft_requests(self, client: BatchClient, folder: Path) -> Sequence[Draft]:
-        """Hear every case as far as it goes; what they would ask next, as files."""
+        """Hear every case as far as the replies go, and write the next asks to files."""
         report = progress_reporter.get()
         report(PREPARING_STAGE, 0, len(self._due))
         with Drafts(folder, BatchLimits()) as drafts:
 
-            def note(model: Model, ask: Ask[Any], key: str) -> None:
+            def add_ask(model: Model, ask: Ask[Any], key: str) -> None:
                 if client.keys.add(key):
                     drafts.add(model, self._endpoints[model_mark(model)].body(ask), ask, key)
 
             for shard in self._due:
-                await self._draft_shard(shard, client, note)
+                await self._hear_shard(shard, client, add_ask)
                 report(PREPARING_STAGE, 1, 0)
         return drafts.close()
 
-    async def _draft_shard(
-        self, shard: Shard, client: BatchClient, note: Callable[..., None]
-    ) -> None:
+    async def _hear_shard(self, shard: Shard, client: BatchClient, add_ask: AskCallback) -> None:
         context = self._context
         records = await asyncio.to_thread(
             lambda: list(
                 read_shard(shard, context.config.transcripts, context.spool, context.preprocessor)
             )
         )
-        engine = context.ask_collector(self._run_id, client, note)
-        cases: list[Case] = [record.case for record in records if record.case is not None]
+        engine = context.ask_collector(self._run_id, client, add_ask)
+        cases = [record.case for record in records if record.case is not None]
         await asyncio.gather(*(hear_all(engine, context.judge_panel, case) for case in cases))
 
     def pass_on(self, first_attempts: Mapping[str, PaidReply]) -> None:
-        """What batches brought that does not fit, for the asks that are put by themselves."""
+        """Hand unusable batch replies to the engine, which continues them with single calls."""
         self._context.first_attempts = first_attempts
 
 
@@ -188,7 +186,7 @@ async def _run_rounds(hearings: _RunHearings, client: BatchClient, folder: Path)
 
 
 async def _collect_earlier(hearings: _RunHearings, client: BatchClient, folder: Path) -> None:
-    """Take what was handed in before; what is then still lacking is asked for by itself."""
+    """Collect the batches of an earlier process; asks without a reply are put as single calls."""
     await client.reopen()
     if waiting := client.waiting:
         log.warning(

@@ -1,4 +1,4 @@
-"""Read a shard, let every judge hear every case of it, commit the rows."""
+"""Reads a shard, lets every judge hear every case of it, and commits the rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from assizes.judge.rows import SHARD_TABLES, frame
 from assizes.judge.score import Score
 from assizes.judge.verdicts.case_rows import Findings, RowKey, findings
 from assizes.tasks.context.run_context import RunContext, progress_reporter
-from assizes.tasks.intake.shard import Shard
+from assizes.tasks.intake.plan import Shard
 from assizes.tasks.intake.shards import ShardRecord, read_shard
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.redacted_runs import redacts_secrets
@@ -34,23 +34,23 @@ from assizes.tasks.runtime.redacted_runs import redacts_secrets
 log = logging.getLogger(__name__)
 
 DETAIL_CHARS: Final = 500
-"""The most that is kept of why a record was rejected."""
+"""The most characters that are stored of the detail of a reject."""
 
 SHARD_RETRIES = 2
 SHARD_RETRY_DELAYS_S = [2.0, 10.0]
-"""For storage faults only: a model's faults are dealt with ask by ask, inside the engine."""
+"""Seconds before each retry. Only storage faults are retried here; the engine retries model calls."""
 
 _STOP_ERRORS: Final[Mapping[str, type[AssizesError]]] = {"budget": OverBudget, "halted": Halted}
-"""What a stop does to the run, where it is not `Inconclusive`."""
+"""The error that ends the run, by the code of a stop; `Inconclusive` for every other code."""
 
 _UNREACHABLE_CODES: Final = OUTAGES | {"circuit_open"}
-"""Codes of asks that a model which cannot be had leaves behind."""
+"""Error codes of asks to a model that cannot be reached."""
 
 
 async def _storage_fault(_task: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
-    """Prefect must not repeat a shard whose failure would repeat (state.data is the exception).
+    """Whether a task failed by a storage fault, so that a retry may help (state.data is the error).
 
-    Stores and readers say in their own words what happened; the fault is the cause of that.
+    Stores and readers raise errors of their own; the storage fault is among the causes.
     """
     from botocore.exceptions import BotoCoreError, ClientError
     from duckdb import IOException
@@ -80,15 +80,16 @@ def _causes(error: Any) -> Iterator[BaseException]:
 async def judge_shard(context: RunContext, run_id: str, shard: Shard) -> dict[str, int]:
     """Judge the cases of one shard and commit their rows, all or none.
 
-    What is committed is final, so nothing is when a later run could do better.
+    Committed rows are final. So nothing is committed while a later attempt could do better, for
+    example when the provider is down.
 
     Returns:
         Counts of the shard: judged, errored, skipped, quarantined.
 
     Raises:
         DataError: a case that was planned cannot be read any more.
-        Inconclusive: the judge model could not be had.
-        OverBudget: what may be spent is spent.
+        Inconclusive: the judge model could not be reached.
+        OverBudget: the budget is spent.
         Halted: someone stopped the run.
     """
     records = await asyncio.to_thread(
@@ -131,7 +132,7 @@ def _check_readable(shard: Shard, records: Sequence[ShardRecord]) -> None:
 
 
 def ensemble_judges(judge_panel: JudgePanel) -> frozenset[str]:
-    """The judges that more than one model answers: a verdict can stand without one of them."""
+    """The judges with an ensemble of several models: they can judge without one of the models."""
     return frozenset(
         name for name, ensemble in judge_panel.ensembles.items() if len(ensemble.models) > 1
     )
@@ -140,11 +141,21 @@ def ensemble_judges(judge_panel: JudgePanel) -> frozenset[str]:
 def _check_models_answered(
     outcomes: Sequence[Findings], silent: frozenset[str], ensembles: frozenset[str]
 ) -> None:
-    """See that the asks were put, and to models that are there; the replies that came are kept.
+    """Check that no stop and no outage kept the asks of the shard from their models.
 
-    An ask that failed is a result, unless its model has never answered in this sitting: then the
-    provider is at fault, and another day it may not be. A panel that reached its quorum without a
-    model has judged.
+    A failed ask is a result, unless the model has never answered in this process: then the provider
+    is down, and the shard is left to a later attempt; replies that came stay in the cache. An
+    ensemble that reached its quorum without one of its models has judged.
+
+    Args:
+        outcomes: the findings of the cases.
+        silent: the models that have never answered.
+        ensembles: the judges with an ensemble.
+
+    Raises:
+        OverBudget: the budget ended the asks.
+        Halted: someone stopped the run.
+        Inconclusive: a model could not be reached.
     """
     stops: Counter[tuple[str, str]] = Counter()
     outages: Counter[tuple[str, str]] = Counter()
@@ -181,21 +192,21 @@ async def _judge_case(context: RunContext, row_key: RowKey, case: Case) -> Findi
 
 
 class HearingEngine(Protocol):
-    """An engine, or what foresees one."""
+    """An engine that asks models, or the estimator of a forecast that asks none."""
 
     async def hear(self, judge: Judge, case: Case) -> HearingResult:
-        """One judge on one case, to the end."""
+        """Let one judge hear one case to the end."""
 
 
 async def hear_all(
     engine: HearingEngine, judge_panel: JudgePanel, case: Case
 ) -> list[HearingResult]:
-    """Every judge on one case; one that breaks costs its own scores only."""
+    """Let every judge hear one case, one after the other."""
     return [await _hear(engine, judge, case) for judge in judge_panel.judges_for(case)]
 
 
 async def _hear(engine: HearingEngine, judge: Judge, case: Case) -> HearingResult:
-    """A judge that breaks costs its own scores only; the run goes on."""
+    """Let one judge hear one case; a judge that raises gets failed scores, and the run goes on."""
     try:
         return await engine.hear(judge, case)
     except Exception as error:  # the one place: a bug in a judge is a failed score

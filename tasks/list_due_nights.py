@@ -1,4 +1,4 @@
-"""The runs of days in a store: which nights were missed, and which days somebody is at work on."""
+"""Finds missed nights among the runs of a store, and the days that another process is judging."""
 
 from __future__ import annotations
 
@@ -24,39 +24,25 @@ log = logging.getLogger(__name__)
 @redacts_secrets
 @task(name="due_nights", cache_policy=NO_CACHE, result_serializer="json")
 async def due_nights(config: RunConfig, night: date) -> list[date]:
-    """A night, and before it those that were missed, oldest first.
+    """The nights to judge, oldest first: the missed nights, then `night` itself.
 
-    Missed are nights since the first of this name in the store without a complete run, at most
-    `[nightly] catch_up` of them and none further back than that. Older ones are named in the log, on
-    the first night after those that were missed.
+    A night is missed when it lies between the first nightly run of this name in the store and
+    `night`, and has no complete run. Nights more than `[nightly] catch_up` days ago are not judged;
+    the log names them once, when the outage is over.
 
     Raises:
-        StoreError: when the store cannot be opened.
+        StoreError: the store cannot be opened.
     """
     missed = await asyncio.to_thread(_load_missed_nights, config, night)
-    catch_up_nights = [
-        missed_night
-        for missed_night in missed
-        if (night - missed_night).days <= config.nightly.catch_up
-    ]
-    skipped_nights = [
-        missed_night for missed_night in missed if missed_night not in catch_up_nights
-    ]
-    outage_over = bool(catch_up_nights) or timedelta(days=1) in {
-        night - missed_night for missed_night in skipped_nights
-    }
-    if skipped_nights and outage_over:  # said once, when the outage is over
+    catch_up_nights = [day for day in missed if (night - day).days <= config.nightly.catch_up]
+    skipped_nights = [day for day in missed if day not in catch_up_nights]
+    is_outage_over = bool(catch_up_nights) or night - timedelta(days=1) in skipped_nights
+    if skipped_nights and is_outage_over:
+        first, last = skipped_nights[0], skipped_nights[-1]
         log.warning(
             "%d nights from %s to %s have no run and are not made good ([nightly] catch_up = %d); "
             "`assizes backfill --from %s --to %s` judges them",
-            *(
-                len(skipped_nights),
-                skipped_nights[0],
-                skipped_nights[-1],
-                config.nightly.catch_up,
-                skipped_nights[0],
-                skipped_nights[-1],
-            ),
+            *(len(skipped_nights), first, last, config.nightly.catch_up, first, last),
         )
     if catch_up_nights:
         log.warning("missed nights are made good: %s", ", ".join(map(str, catch_up_nights)))
@@ -69,7 +55,7 @@ def _load_missed_nights(config: RunConfig, night: date) -> list[date]:
 
 
 def missed_nights(store: Store, name: str, night: date) -> list[date]:
-    """The nights before one, since the first of a name, without a complete run of that day."""
+    """The days before `night` without a complete run, since the first nightly run of a name."""
     rows = [(day, row) for day, row in _dated_rows(store, name) if day < night]
     nightly = [day for day, row in rows if row["trigger"] == "nightly"]
     if not nightly:
@@ -83,10 +69,15 @@ def missed_nights(store: Store, name: str, night: date) -> list[date]:
 def days_in_progress(
     config: RunConfig, days: Collection[date], now: datetime | None = None
 ) -> set[date]:
-    """Those of some days that another process is at work on.
+    """The days among `days` whose run is locked by a process that is judging it.
+
+    Args:
+        config: names the store and the run series.
+        days: the days to look at.
+        now: the moment at which a lock must still hold; `None`: the clock's time.
 
     Raises:
-        StoreError: when the store cannot be read.
+        StoreError: the store cannot be read.
     """
     moment = now or datetime.now(UTC)
     with open_store(config.store) as store:
@@ -103,10 +94,10 @@ def days_in_progress(
 
 
 def can_have_many_writers(config: RunConfig) -> bool:
-    """Whether several runs may write to the store at once; it is made where there is none.
+    """Whether several processes may write to the store at once; a missing store is created.
 
     Raises:
-        StoreError: when it cannot be opened.
+        StoreError: the store cannot be opened.
     """
     with open_store(config.store, writing=True) as store:
         return store.many_writers

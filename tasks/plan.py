@@ -1,4 +1,4 @@
-"""Plan a run: its input frozen, its id derived from content, its row begun in the store."""
+"""Plans a run: freezes its input, derives its id from the content, and begins its row in the store."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from assizes.judge.config.run import StartMode, Trigger
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.prompts.prompt_texts import prompt_snapshot
 from assizes.judge.rows import COMPLETE
+from assizes.tasks.context.planned_run import PlannedRun
 from assizes.tasks.context.run_context import RunContext, progress_reporter
-from assizes.tasks.intake.days import NothingDue
-from assizes.tasks.intake.scan import RecordSelector, ScanPolicy
-from assizes.tasks.intake.shards import Plan, plan_intake
+from assizes.tasks.intake.plan import NothingDue, Plan
+from assizes.tasks.intake.selection import RecordSelector, ScanPolicy
+from assizes.tasks.intake.shards import plan_intake
 from assizes.tasks.runs.baselines import DAY, SEQUENCE, next_sequence
 from assizes.tasks.runs.incremental import record_selector
 from assizes.tasks.runs.run_ids import chosen_run_id, content_run_id, forked_run_id
@@ -34,7 +35,14 @@ from assizes.tasks.store import RunRecord
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What a caller asks of a run beyond its configuration."""
+    """What a caller asks of a run beyond its configuration.
+
+    Attributes:
+        trigger: what started the run.
+        run_id: the id to use; `None`: derived from the configuration and the input.
+        date: the day that fills the date placeholders of the transcripts' URI.
+        manner: whether to begin, resume or fork the run; see `assizes.flows.evaluate.evaluate`.
+    """
 
     trigger: Trigger = "adhoc"
     run_id: str | None = None
@@ -43,38 +51,20 @@ class RunRequest:
 
     @property
     def may_be_empty(self) -> bool:
-        """Whether nothing to judge is a finding of its own, kept as a run, and no fault of whoever
-        asked: nobody looks at what a schedule or an event begins.
+        """Whether a run with nothing to judge is stored, and no error.
+
+        So it is for a schedule or an event: nobody would see the error, but the store shows the run.
         """
         return self.trigger != "adhoc"
-
-
-class PlannedRun:
-    """A run as it stands in the store, with the input it is bound to."""
-
-    def __init__(self, record: RunRecord, intake: Plan) -> None:
-        """Bind the row to its input."""
-        self.record = record
-        self.intake = intake
-
-    @property
-    def run_id(self) -> str:
-        """The id every row carries."""
-        return self.record.run_id
-
-    @property
-    def is_finished(self) -> bool:
-        """True when every shard was committed and summed up before."""
-        return self.record.status == COMPLETE
 
 
 @redacts_secrets
 @task(name="plan_run", cache_policy=NO_CACHE, result_serializer="json")
 async def plan_run(context: RunContext, request: RunRequest) -> PlannedRun:
-    """List the input, cut it into shards, and begin the run or find it already begun.
+    """List the input, cut it into shards, and begin the run, or continue a run begun before.
 
-    What a schedule, an event or a backfill begins is judged by one process at a time: another that
-    is at work on the run is waited for, as what both asked would be paid twice.
+    A run of a schedule, an event or a backfill is judged by one process at a time: this task waits
+    for another process that judges the same run, because both would pay for the same asks.
 
     Raises:
         ConfigurationError: the transcripts cannot be found, or a complete run is to ask anew.
@@ -98,7 +88,7 @@ async def plan_run(context: RunContext, request: RunRequest) -> PlannedRun:
 
 
 async def _acquire_run(context: RunContext, run_id: str) -> RunRecord:
-    """A run that nobody else is at work on, as it is by then; a complete one is let go of."""
+    """Wait for the lock of a run; its record by then. The lock of a complete run is released."""
     await acquire_run_lock(context.store, run_id)
     record = await asyncio.to_thread(context.store.run, run_id)
     if record.status == COMPLETE:
@@ -108,7 +98,7 @@ async def _acquire_run(context: RunContext, run_id: str) -> RunRecord:
 
 @asynccontextmanager
 async def lock_unfinished_run(context: RunContext, run: PlannedRun) -> AsyncIterator[None]:
-    """Let others see that somebody is at work on a run; a finished one is left as it is."""
+    """Hold the lock of a run while it is judged; a finished run is not locked."""
     async with AsyncExitStack() as stack:
         if not run.is_finished:
             await stack.enter_async_context(run_lock(context.store, run.run_id))
@@ -116,10 +106,10 @@ async def lock_unfinished_run(context: RunContext, run: PlannedRun) -> AsyncIter
 
 
 def _intake(context: RunContext, request: RunRequest, selector: RecordSelector | None) -> Plan:
-    """What there is to judge.
+    """The plan of the input; an empty plan where that is allowed.
 
     Raises:
-        NothingDue: nothing, and the caller has not said that this may be.
+        NothingDue: there is nothing to judge, and the request may not be empty.
     """
     report = progress_reporter.get()
     try:
@@ -138,12 +128,12 @@ def _intake(context: RunContext, request: RunRequest, selector: RecordSelector |
 
 
 def _resume_run(context: RunContext, request: RunRequest) -> PlannedRun:
-    """A run that was begun before, as it was planned then.
+    """A run that was begun before, with the plan of that time.
 
     Raises:
         UnknownRun: no run of that id was begun.
-        StoreError: its configuration was another one.
-        ConfigurationError: its ground truth was another one.
+        StoreError: the run was begun with another configuration.
+        ConfigurationError: the run was begun with another file of ground truth.
     """
     stored = context.store.run(request.run_id or "")
     record = replace(_record(context, request, stored.plan), run_id=stored.run_id)
@@ -159,7 +149,7 @@ def _resume_run(context: RunContext, request: RunRequest) -> PlannedRun:
 
 
 def _record(context: RunContext, request: RunRequest, plan: dict[str, Any]) -> RunRecord:
-    """A run that begins now; its id is that of the request."""
+    """The record of a run that begins now; its id is that of the request, or empty."""
     config = context.config
     return RunRecord(
         run_id=request.run_id or "",
@@ -185,7 +175,7 @@ def _record(context: RunContext, request: RunRequest, plan: dict[str, Any]) -> R
 
 
 def _begin_run(context: RunContext, request: RunRequest, intake: Plan) -> RunRecord:
-    """The run as the store holds it; where it was begun before, with the plan of that time."""
+    """Begin the run in the store; a run that was begun before keeps the plan of that time."""
     config = context.config
     prompts = prompt_snapshot(context.judge_panel.judges)
     record = _record(context, request, replace(intake, prompts=prompts).as_dict())
@@ -193,7 +183,7 @@ def _begin_run(context: RunContext, request: RunRequest, intake: Plan) -> RunRec
     record = replace(record, run_id=run_id)
     if request.manner == "fork":
         record = replace(record, run_id=forked_run_id(context.store, record))
-    # A baseline that is not there must not be noticed at the end, when the judges have been paid.
+    # Fails now for a baseline that is not in the store, not at the end when the judges are paid.
     baseline_id(context.store, config.comparison.baseline, record)
     stored = context.store.begin(record)
     if request.run_id and config.cache.use == "refresh" and stored.status == COMPLETE:

@@ -1,4 +1,4 @@
-"""Render the report of a run, write it, and tell Prefect about it."""
+"""Renders the report of a run, writes it, and emits the events of the run to Prefect."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from prefect.events import emit_event
 from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.errors import AssizesError
 from assizes.judge.summary.run_summary import RunSummary
+from assizes.tasks.context.planned_run import PlannedRun
 from assizes.tasks.context.run_context import RunContext
-from assizes.tasks.plan import PlannedRun
 from assizes.tasks.reports.data.outcomes import REGRESSION
 from assizes.tasks.reports.render.artifacts import publish_artifacts
 from assizes.tasks.reports.render.prometheus import write_metrics
@@ -26,13 +26,14 @@ from assizes.tasks.store import RunRecord
 log = logging.getLogger(__name__)
 
 TAG = "assizes"
-"""On every flow run of ours, so that one that died can be told from those of others."""
+"""A tag on every flow run of this program, so that a crashed one is told from foreign flow runs."""
 
 EVENT_FINISHED = "assizes.run.finished"
 EVENT_REGRESSION = "assizes.regression.detected"
 EVENT_INCONCLUSIVE = "assizes.run.inconclusive"
 EVENT_FAILED = "assizes.run.failed"
-"""A failed gate, a run that was not finished, one that could not be compared: neither of the above."""
+"""For an outcome without an event of its own: a failed gate, an unfinished run, a comparison that
+could not be made."""
 
 _OUTCOME_EVENTS: Final = {
     REGRESSION: EVENT_REGRESSION,
@@ -41,7 +42,7 @@ _OUTCOME_EVENTS: Final = {
 }
 
 RUN_RESOURCE = "assizes.run"
-"""Before the id of a run, the resource that these events are about."""
+"""The prefix of the resource of these events; the id of the run follows."""
 
 
 @redacts_secrets
@@ -52,7 +53,7 @@ async def publish_report(
     """Write report.html, report.md and report.json; create the artifacts; emit the events.
 
     Returns:
-        Where each report lies, by its suffix.
+        The place of each report, by its suffix.
     """
     data, links = await asyncio.to_thread(
         render_stored_report, context.store, run.record, comparison, context.config.report
@@ -68,7 +69,7 @@ async def publish_report(
 
 
 def _write_metrics(context: RunContext, record: RunRecord, folder: str) -> None:
-    """A run that was judged and paid for does not fail for the sake of its metrics file."""
+    """Write the metrics file; an error is logged, because a judged and paid run must not fail here."""
     try:
         write_metrics(context.store, record, folder)
     except AssizesError as error:
@@ -78,13 +79,13 @@ def _write_metrics(context: RunContext, record: RunRecord, folder: str) -> None:
 def event_payload(
     record: RunRecord, summary: RunSummary, data: Mapping[str, Any], links: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Ids, numbers and the reasons of the verdict; nothing of a transcript.
+    """The payload of an event: ids, numbers and the reasons of the verdict; no text of transcripts.
 
     Args:
-        record: the run at its end.
-        summary: its summary.
-        data: its report.
-        links: where the report lies, by suffix.
+        record: the finished run.
+        summary: the summary of the run.
+        data: the data of its report.
+        links: the places of the report, by suffix.
     """
     comparison = data["comparison"]
     return {
@@ -112,7 +113,7 @@ def _emit(record: RunRecord, names: Iterable[str], payload: Mapping[str, Any]) -
 
 
 def run_resource(run_id: str, name: str) -> dict[str, str]:
-    """A run as the resource that an event is about."""
+    """The Prefect resource of a run."""
     return {
         "prefect.resource.id": f"{RUN_RESOURCE}.{run_id}",
         "prefect.resource.name": run_id,
@@ -121,10 +122,10 @@ def run_resource(run_id: str, name: str) -> dict[str, str]:
 
 
 def event_names(outcome: str) -> list[str]:
-    """What is told of a run: that it finished, and what somebody may want to be woken for.
+    """The events of a run: that it finished, and an event to alert on unless it passed.
 
     Args:
-        outcome: what the run comes to, in the word of its report.
+        outcome: the outcome, as the report names it.
     """
     if outcome == "passed":
         return [EVENT_FINISHED]

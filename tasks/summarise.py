@@ -1,4 +1,4 @@
-"""Sum up a run and set it beside its baseline, over the store."""
+"""Summarises a run from its rows in the store, and compares it with its baseline."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 import polars as pl
 from prefect import task
@@ -28,11 +28,10 @@ from assizes.judge.summary.reconcile import reconcile
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.judge.summary.summary import summarise, with_ledger
 from assizes.judge.verdicts.executions import collect_rows
+from assizes.tasks.context.planned_run import PlannedRun
 from assizes.tasks.context.run_context import RunContext
 from assizes.tasks.intake import sampling
-from assizes.tasks.intake.shard import HEARD_STATUSES
-from assizes.tasks.intake.shards import Plan
-from assizes.tasks.plan import PlannedRun
+from assizes.tasks.intake.plan import HEARD_STATUSES, Plan
 from assizes.tasks.runs import incremental
 from assizes.tasks.runs.baselines import RULES
 from assizes.tasks.runs.stored_comparison import baseline_id, compare_stored
@@ -46,26 +45,33 @@ _VANISHED_WARNING: Final = (
 )
 
 
+class SummarisedRun(NamedTuple):
+    """A run as it stands in the store once it is summarised, and the summary."""
+
+    run: PlannedRun
+    summary: RunSummary
+
+
 @redacts_secrets
 @task(name="summarise_run", cache_policy=NO_CACHE, result_serializer="json")
 async def summarise_run(
     context: RunContext, run: PlannedRun, *, has_lost_shards: bool
-) -> RunSummary:
-    """Sum up the committed shards and finish the run; a finished run is read back as it is.
+) -> SummarisedRun:
+    """Summarise the committed shards and finish the run; a finished run is returned as it is.
 
     Args:
-        context: where the run sits.
+        context: the context of the run.
         run: the planned run.
-        has_lost_shards: whether some shard could not be judged. Then, and while a case is not attempted, the
-            run stays `incomplete`; so it does where an object was gone before it was read.
+        has_lost_shards: whether some shard could not be judged. Then the run stays `incomplete`. It
+            also does while a case is not attempted, or where an object was gone before it was read.
     """
     return await asyncio.to_thread(_summarise, context, run, has_lost_shards)
 
 
-def _summarise(context: RunContext, run: PlannedRun, has_lost_shards: bool) -> RunSummary:
+def _summarise(context: RunContext, run: PlannedRun, has_lost_shards: bool) -> SummarisedRun:
     store, run_id = context.store, run.run_id
     if run.is_finished and run.record.summary is not None:
-        return RunSummary.model_validate(run.record.summary)
+        return SummarisedRun(run, RunSummary.model_validate(run.record.summary))
     failpoint("summary.before")
     summary = summarise(
         store.scan(run_id, "cases"),
@@ -94,12 +100,14 @@ def _summarise(context: RunContext, run: PlannedRun, has_lost_shards: bool) -> R
     ]
     failpoint("summary.computed")
     store.finish(record, frame("run_metrics", rows))
-    run.record = record
-    return summary
+    return SummarisedRun(PlannedRun(record, run.intake), summary)
 
 
 def _summary_with_intake(context: RunContext, run: PlannedRun, summary: RunSummary) -> RunSummary:
-    """The summary with what the plan knows: odd records, the sample, the ground truth."""
+    """The summary with the warnings that follow from the plan, and with population numbers.
+
+    The warnings are about odd records, lost parts, vanished objects, the sample and ground truth.
+    """
     intake, always = run.intake, context.config.transcripts.always
     population = population_numbers(context.store.scan(run.run_id, "cases"), intake.design, always)
     vanished_count = _vanished_count(context, run)
@@ -118,14 +126,15 @@ def _summary_with_intake(context: RunContext, run: PlannedRun, summary: RunSumma
 
 
 def _vanished_count(context: RunContext, run: PlannedRun) -> int:
-    """Objects that went while they were read; whoever takes up what another run left was told by
-    that run.
+    """How many objects vanished or changed before they were read.
+
+    0 for a rerun of what another run left: that run has counted them.
     """
     return run.intake.lost_object_count if context.config.transcripts.again is None else 0
 
 
 def _truncation_warning(context: RunContext, run_id: str) -> tuple[str, ...]:
-    """How many conversations no judge saw at once; nothing where none can be."""
+    """The warning about conversations that no judge saw as a whole; empty where there are none."""
     if not context.config.judge.options.get(CONVERSATION, {}).get("context_tokens"):
         return ()
     is_truncated = pl.col("details").str.contains(f'"{TRUNCATED}":', literal=True)
@@ -138,18 +147,16 @@ def _truncation_warning(context: RunContext, run_id: str) -> tuple[str, ...]:
 
 
 def _transcript_counts(intake: Plan) -> dict[str, float]:
-    """What the transcripts hold, what became of parts that a case has no place for, and what was
-    left to other runs.
-    """
+    """The counts of `Plan.kept` and `Plan.passed` as run metrics."""
     counts = {**intake.kept, **intake.passed}
     return {f"transcripts/{name}": float(count) for name, count in counts.items()}
 
 
 def _intake_counts(run: PlannedRun, committed: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """What became of the records of the input; shards that never finished were not attempted.
+    """The counts of the run by fate of the records; cases of uncommitted shards are not attempted.
 
     Raises:
-        Unreconciled: every shard is committed, and not all that was planned came of it.
+        Unreconciled: every shard is committed, and the counts differ from the plan.
     """
     totals: Counter[str] = Counter()
     for counts in committed.values():
@@ -173,8 +180,12 @@ def _intake_counts(run: PlannedRun, committed: Mapping[str, Mapping[str, int]]) 
 
 @dataclass(frozen=True, slots=True)
 class BaselineResult:
-    """A run beside its baseline: the comparison, or why a wanted one could not be made; and whose
-    the change is, where anchors can tell.
+    """A run and its baseline.
+
+    Attributes:
+        comparison: the comparison; `None` where there is nothing to compare.
+        fault: why a configured comparison could not be made; else `None`.
+        attribution: whether the agent or the judge changed, where anchors can tell; else `None`.
     """
 
     comparison: RunComparison | None = None
@@ -183,15 +194,18 @@ class BaselineResult:
 
 
 is_comparison_deferred: ContextVar[bool] = ContextVar("compares_later", default=False)
-"""Set by whoever judges several runs and compares them when all have ended: which run a rule means
-is not to depend on which of them ended first."""
+"""Set by a flow that judges several runs and compares them after the last has ended.
+
+A rule such as "the last run" would otherwise pick a baseline by which run happened to end first."""
 
 
 @redacts_secrets
 @task(name="compare_runs", cache_policy=NO_CACHE, result_serializer="json")
 async def compare_with_baseline(context: RunContext, run: PlannedRun) -> BaselineResult:
-    """The comparison with the configured baseline; none where there is no baseline, or no whole run,
-    or where what a rule means is compared later.
+    """The comparison with the configured baseline.
+
+    There is no comparison without a baseline, for an incomplete or empty run, or where the baseline
+    is a rule and comparisons are deferred.
 
     Raises:
         UnknownRun: the configured baseline is not in the store.

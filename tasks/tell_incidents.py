@@ -1,4 +1,4 @@
-"""Tell Prefect of the problems that the history of a name shows: new, persisting, resolved."""
+"""Emits Prefect events for the incidents of a run series: new, persisting and resolved ones."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from assizes.judge.config.series import SeriesConfig
 from assizes.judge.errors import AssizesError
 from assizes.judge.history.trends import Incident, State, Trends
 from assizes.judge.rows import COMPLETE
+from assizes.tasks.context.planned_run import PlannedRun
 from assizes.tasks.context.run_context import RunContext
-from assizes.tasks.plan import PlannedRun
 from assizes.tasks.runs.history import RunRange, stored_trends
 from assizes.tasks.runtime.redacted_runs import redacts_secrets
 from assizes.tasks.store import RunRecord, Store
@@ -34,9 +34,12 @@ log = logging.getLogger(__name__)
 @redacts_secrets
 @task(name="tell_incidents", cache_policy=NO_CACHE, result_serializer="json")
 async def tell_incidents(context: RunContext, run: PlannedRun) -> list[Incident]:
-    """After a nightly run, an event for each problem that is open, or over with this run.
+    """After a nightly run, emit an event for each incident that is open, or resolved by this run.
 
     A history that cannot be read leaves the run as it is, and the log says why.
+
+    Returns:
+        The incidents of the events.
     """
     record = run.record
     if record.trigger != "nightly" or record.status != COMPLETE:
@@ -54,11 +57,13 @@ async def tell_incidents(context: RunContext, run: PlannedRun) -> list[Incident]
 
 
 def incidents_at(store: Store, record: RunRecord, config: SeriesConfig) -> list[Incident]:
-    """The problems of whole series that are open at the newest run of a name, or over with it;
-    none where the run is not the newest, or while the reference is learnt.
+    """The incidents of whole series (not of slices) that are open at a run, or resolved by it.
+
+    There are none where the run is not the newest of its name, or while the name has too few runs
+    for a reference.
 
     Raises:
-        ConfigurationError: for a slice or a series that there is not.
+        ConfigurationError: the configuration names an unknown slice or series.
     """
     of_name = (pl.col("name") == record.name) & (pl.col("status") == COMPLETE)
     if not config.announce or store.runs().filter(of_name).height <= config.reference_runs:
@@ -71,7 +76,7 @@ def incidents_at(store: Store, record: RunRecord, config: SeriesConfig) -> list[
 
 def _incidents_at_run(trends: Trends, run_id: str) -> Iterator[Incident]:
     points = ((point.at, point.run_id) for series in trends.series for point in series.points)
-    newest = max(points, default=None)  # none: no run of the name ever had a case
+    newest = max(points, default=None)  # `None`: no run of the name ever had a case
     if newest is None or newest[1] != run_id:
         return
     for incident in trends.incidents:

@@ -1,1 +1,1 @@
-"""Provider batches: requests written as files, handed in once, and their results collected."""
+"""Batches of asks at the endpoints of model providers: files, a durable log, and the client."""

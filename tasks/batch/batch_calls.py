@@ -1,4 +1,4 @@
-"""Requests to a batch endpoint: made again when that helps, ended rather than cut."""
+"""Requests to a batch endpoint: retried after faults that pass, and finished before a cancel."""
 
 from __future__ import annotations
 
@@ -15,22 +15,26 @@ from assizes.judge.errors import ModelError
 T = TypeVar("T")
 
 CALL_ATTEMPTS: Final = 5
-"""So often a request to the batch endpoint is made before the run gives up."""
+"""How often a request to the batch endpoint is tried before the run gives up."""
 
 CANCEL_GRACE_S: Final = 5.0
-"""So long an interrupted run waits for the provider's answer to what is being handed in."""
+"""Seconds that a cancelled run waits for the provider's answer to the request in flight."""
 
 
 @dataclass(frozen=True, slots=True)
 class PollInterval:
-    """Seconds between looks at a batch: the first pause, doubled up to the longest."""
+    """Seconds between two polls of a batch: the first pause, doubled up to the longest."""
 
     first_s: float = 2.0
     longest_s: float = 60.0
 
 
 async def call_with_retries(interval: PollInterval, call: Callable[[], Awaitable[T]]) -> T:
-    """Once more after a fault that passes.
+    """The result of a call; after a transient fault the call is repeated.
+
+    Args:
+        interval: the pauses between two tries.
+        call: makes the request anew each time.
 
     Raises:
         ModelError: the last fault.
@@ -55,7 +59,7 @@ def is_transient(error: ModelError) -> bool:
 
 
 async def finish_before_cancel(work: Coroutine[Any, Any, T]) -> T:
-    """Whoever cancels it waits a moment: what the provider answers just now is still noted."""
+    """Await some work; a cancel waits `CANCEL_GRACE_S` for the work, so that its result is noted."""
     running = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(running)

@@ -1,4 +1,4 @@
-"""Hands batches in, waits for them, takes what they brought: each ask once, whatever happens."""
+"""Submits batches, waits for them and collects their replies: each ask once, whatever happens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final
 from tenacity import AsyncRetrying, retry_if_result, wait_exponential
 
 from assizes.judge.engine.batching import Batches, PaidReply
-from assizes.judge.engine.ledger import CallSpending, Ledger, PlannedCall
+from assizes.judge.engine.ledger import Ledger
 from assizes.judge.errors import (
     AssizesError,
     Halted,
@@ -24,6 +24,7 @@ from assizes.judge.errors import (
 )
 from assizes.judge.models.batch_lines import BatchStatus
 from assizes.judge.models.model import Completion, UnusableReply
+from assizes.tasks.batch.batch_accounts import BatchAccounts
 from assizes.tasks.batch.batch_calls import (
     PollInterval,
     call_with_retries,
@@ -38,24 +39,25 @@ from assizes.tasks.context.run_context import progress_reporter
 log = logging.getLogger(__name__)
 
 MAX_FAILED_POLLS: Final = 60
-"""So many looks at a batch in a row may fail; at the longest pause that is an hour."""
+"""How many polls of a batch in a row may fail; at the longest pause that is an hour."""
 
 LINES_PER_CHUNK: Final = 500
+"""How many result lines are written in one transaction."""
 
 WAITING_STAGE: Final = "waiting for batch"
 
 
 @dataclass(frozen=True, slots=True)
 class BatchDependencies:
-    """What a desk works with.
+    """What a batch client works with.
 
-    Args:
-        book: the durable record.
-        offices: the batch endpoint of each model, by its mark.
-        ledger: what may be spent.
-        pace: how often batches are looked at.
-        stopped: when someone stopped the run, if they did.
-        ledger_file: where the ledger is; empty where nothing is kept.
+    Attributes:
+        batch_log: the durable log of the batches.
+        endpoints: the batch endpoint of each model, by `model_mark`.
+        ledger: counts the asks and their cost.
+        poll_interval: how often batches are polled.
+        stopped_at: when somebody stopped the run; `None` if nobody did.
+        ledger_file: the file of the ledger; empty where the ledger keeps nothing.
     """
 
     batch_log: BatchLog
@@ -67,16 +69,21 @@ class BatchDependencies:
 
 
 class BatchClient:
-    """The batches of one run; implements `assizes.judge.engine.batching.Answers` for the hearings.
+    """The batches of one run; implements `assizes.judge.engine.batching.BatchAnswers` for hearings.
 
-    The order of things is what keeps an ask from being handed in twice: reserved in the ledger,
-    noted in the book, looked for at the provider, handed in, noted again. Whatever came is settled
-    and kept before a part counts as collected.
+    The order of the steps keeps an ask from being submitted twice: reserve it in the ledger, write
+    the log, look for the batch at the provider, submit the batch, write the log again. Replies are
+    settled and stored before a part counts as collected.
+
+    Attributes:
+        keys: the keys of all asks that were ever part of a batch of the run.
     """
 
     def __init__(self, dependencies: BatchDependencies, folder: Path) -> None:
+        """Open a file for results in a temporary folder."""
         self.keys = BatchedKeys()
         self._dependencies = dependencies
+        self._accounts = BatchAccounts(dependencies.ledger, dependencies.ledger_file)
         self._results = BatchResults(folder)
         self._records: dict[str, BatchRecord] = {}
         self._first_attempts: dict[str, PaidReply] = {}
@@ -84,31 +91,26 @@ class BatchClient:
 
     @property
     def waiting(self) -> list[BatchRecord]:
-        """Parts that the provider works on."""
-        return [
-            record
-            for record in self._records.values()
-            if record.state == "submitted" and not record.ended_as
-        ]
+        """The parts that the provider is still working on."""
+        return [record for record in self._records.values() if record.is_waiting]
 
     def has_asked(self, key: str) -> bool:
         """Whether an ask was ever part of a batch of this run."""
         return key in self.keys
 
     async def take(self, key: str) -> PaidReply | None:
-        """What came of it, once."""
+        """The reply of an ask; `None` where there is none, or it was taken before."""
         return await asyncio.to_thread(self._results.pop, key)
 
     def leave(self, key: str, reply: PaidReply) -> None:
-        """Note what does not fit."""
+        """Note a reply that did not fit, as the first attempt of a single call."""
         self._first_attempts[key] = reply
 
     async def reopen(self) -> None:
-        """Take up what an earlier sitting left; what it may or may not have handed in is looked for
-        at the provider.
+        """Load the batches of earlier processes, and look for prepared ones at the provider.
 
         Raises:
-            Inconclusive: when the provider cannot be asked.
+            Inconclusive: the provider cannot be reached.
         """
         for record in await asyncio.to_thread(self._dependencies.batch_log.records):
             self._records[record.name] = record
@@ -121,12 +123,12 @@ class BatchClient:
                 await self._check_submission(record)
 
     async def submit(self, drafts: Sequence[Draft]) -> None:
-        """Hand a round in.
+        """Submit the drafts of a round.
 
         Raises:
-            OverBudget: when it could cost more than may be spent; nothing has been handed in.
-            Halted: when someone stopped the run.
-            Inconclusive: when the provider does not take it.
+            OverBudget: the round could cost more than the budget allows; nothing has been submitted.
+            Halted: someone stopped the run.
+            Inconclusive: the provider does not accept a batch.
         """
         round_ = 1 + max((earlier.round for earlier in self._records.values()), default=0)
         prepared: list[tuple[BatchRecord, Draft]] = []
@@ -139,20 +141,20 @@ class BatchClient:
             for record, _ in prepared:
                 await asyncio.to_thread(self._drop, record)
             raise _stop_error(refused, sum(draft.asks for draft in drafts)) from refused
-        for place, (record, draft) in enumerate(prepared, 1):
+        for number, (record, draft) in enumerate(prepared, 1):
             try:
                 await finish_before_cancel(self._submit_draft(record, draft))
             except Inconclusive:
-                for later, _ in prepared[place:]:
+                for later, _ in prepared[number:]:
                     await asyncio.to_thread(self._drop, later)
                 raise
 
     async def collect(self) -> None:
-        """Wait until every part that was handed in has ended, and take what it brought.
+        """Wait until every submitted part has ended, and store the replies.
 
         Raises:
-            Halted: when someone stopped the run; a later sitting collects.
-            Inconclusive: when the provider cannot be asked any more.
+            Halted: someone stopped the run; a later process collects.
+            Inconclusive: the provider cannot be reached any more.
         """
         if not self.waiting:
             return
@@ -164,15 +166,17 @@ class BatchClient:
         )(self._poll)
 
     async def close_round(self) -> dict[str, PaidReply]:
-        """The hearings have made use of what came: note it, and what is left for asks put singly.
+        """Mark parts as collected once the hearings have used their replies.
+
+        Replies that did not fit, or that no hearing took, are stored first.
 
         Returns:
-            All first attempts of the run that did not fit, by key.
+            The stored replies of all rounds of the run, by key: first attempts of single calls.
         """
         self._first_attempts.update(await asyncio.to_thread(self._results.pop_all))
         batch_log = self._dependencies.batch_log
         for record in list(self._records.values()):
-            if record.state == "submitted" and record.ended_as:
+            if record.has_results:
                 tickets = await asyncio.to_thread(batch_log.tickets, record)
                 first_attempts = {
                     key: self._first_attempts[key] for key in tickets if key in self._first_attempts
@@ -184,10 +188,10 @@ class BatchClient:
         return await asyncio.to_thread(batch_log.first_attempts)
 
     def close(self) -> None:
-        """Let go of the inbox."""
+        """Close the file of results."""
         self._results.close()
 
-    # Handing in.
+    # Submitting.
 
     def _new_record(self, draft: Draft, round_: int, part: int) -> BatchRecord:
         run_id = self._dependencies.batch_log.run_id
@@ -197,40 +201,29 @@ class BatchClient:
         )
 
     def _prepare(self, record: BatchRecord, draft: Draft) -> None:
-        """Set the worst case of every ask aside, then note the part."""
-        ledger = self._dependencies.ledger
-        tickets: list[tuple[str, int]] = []
+        """Reserve the worst case of every ask, then write the part into the log."""
+        tickets = self._accounts.reserve(record.model, draft.worst_cases())
         try:
-            for key, usd in draft.worst_cases():
-                tickets.append((key, ledger.reserve(PlannedCall(key, record.model, usd))))
-            self._dependencies.batch_log.prepare(record, tickets)
+            self._dependencies.batch_log.prepare(record, tickets.items())
         except AssizesError:
-            self._cancel_tickets(dict(tickets))
+            self._accounts.cancel(tickets)
             raise
         self._records[record.name] = record
 
     def _drop(self, record: BatchRecord) -> None:
-        """It was not handed in: its asks are free again, and nothing was spent."""
+        """Drop a part that was not submitted: cancel its reservations, and free its asks."""
         tickets = self._dependencies.batch_log.tickets(record)
-        if self._is_in_own_ledger(record):
-            self._cancel_tickets(tickets)
+        if self._accounts.is_own(record):
+            self._accounts.cancel(tickets)
         self.keys.drop(tickets)
         self._records[record.name] = dropped = replace(record, state="dropped")
         self._dependencies.batch_log.save(dropped)
-
-    def _cancel_tickets(self, tickets: Mapping[str, int]) -> None:
-        for key, ticket in tickets.items():
-            self._dependencies.ledger.cancel(ticket, key)
-
-    def _is_in_own_ledger(self, record: BatchRecord) -> bool:
-        """Whether its tickets are of this ledger; those of another mean other calls here."""
-        return record.ledger in ("", self._dependencies.ledger_file)
 
     async def _submit_draft(self, record: BatchRecord, draft: Draft) -> None:
         endpoint = self._endpoint(record)
 
         async def find_or_submit() -> str:
-            # What broke off may have been taken all the same: it is looked for before each try.
+            # The provider may have accepted a request that broke off: look before each try.
             existing_id = await endpoint.find(record.tag)
             if existing_id is not None:
                 return existing_id
@@ -249,7 +242,7 @@ class BatchClient:
         log.info("batch %s: %d asks of round %d", batch_id, record.asks, record.round)
 
     async def _check_submission(self, record: BatchRecord) -> None:
-        """Whether the sitting that prepared a part got to hand it in."""
+        """Find out whether the process that prepared a part has submitted it; if not, drop it."""
         endpoint = self._endpoint(record)
         try:
             batch_id = await call_with_retries(
@@ -267,29 +260,23 @@ class BatchClient:
     # Waiting.
 
     async def _poll(self) -> bool:
-        """Look at every part that is waited for, and take what has ended; whether any is left."""
+        """Poll every waiting part, and collect the parts that have ended; whether any still waits."""
         parts = self.waiting
         statuses = [await finish_before_cancel(self._status(record)) for record in parts]
+        done = 0
         for record, status in zip(parts, statuses, strict=True):
             if status is not None and status.ended:
                 await finish_before_cancel(self._receive_results(record, status))
+            elif status is not None:
+                done += status.done
         open_parts = self.waiting
-        ended = [
-            part for part in self._records.values() if part.state == "submitted" and part.ended_as
-        ]
-        done = sum(
-            batch_status.done
-            for batch_status in statuses
-            if batch_status is not None and not batch_status.ended
-        )
-        done += sum(record.asks for record in ended)
-        progress_reporter.get()(
-            WAITING_STAGE, done, sum(record.asks for record in ended + open_parts)
-        )
+        ended_asks = sum(record.asks for record in self._records.values() if record.has_results)
+        total = ended_asks + sum(record.asks for record in open_parts)
+        progress_reporter.get()(WAITING_STAGE, done + ended_asks, total)
         return bool(open_parts)
 
     async def _status(self, record: BatchRecord) -> BatchStatus | None:
-        """Where a part stands; null where that cannot be told for the moment."""
+        """The status of a part; `None` after a transient fault of the provider."""
         try:
             status = await self._endpoint(record).status(record.batch_id or "")
         except ModelError as error:
@@ -301,7 +288,7 @@ class BatchClient:
         return status
 
     async def _pause(self, seconds: float) -> None:
-        """Sleep in small pieces, so that a stop is noticed."""
+        """Sleep at most a second at a time, so that a stop of the run is noticed."""
         while True:
             if at := self._dependencies.stopped_at():
                 raise Halted(
@@ -313,7 +300,7 @@ class BatchClient:
             await asyncio.sleep(min(1.0, seconds))
             seconds -= 1.0
 
-    # Taking.
+    # Collecting.
 
     async def _receive_results(self, record: BatchRecord, status: BatchStatus) -> None:
         try:
@@ -328,14 +315,14 @@ class BatchClient:
                 *(record.batch_id, record.model, status.name, status.why and f" ({status.why})"),
                 *(record.asks - answered, record.asks),
             )
-        # Only in memory: a later sitting that finds it handed in takes it once more.
+        # Only in memory: a later process finds the part submitted and collects it once more.
         self._records[record.name] = replace(record, ended_as=status.name, answered=answered)
 
     async def _store_results(self, record: BatchRecord) -> int:
-        """Settle and keep what came; how many asks something came of."""
+        """Settle and store the results of a part; the number of asks with a paid reply."""
         tickets = await asyncio.to_thread(self._dependencies.batch_log.tickets, record)
         lines = self._endpoint(record).results(record.batch_id or "")
-        settles = self._is_in_own_ledger(record)
+        settles = self._accounts.is_own(record)
         if not settles:
             log.warning(
                 "batch %s was counted in ledger %r and stays so, at its worst case; this ledger "
@@ -348,7 +335,7 @@ class BatchClient:
                 self._record_outcomes, chunk, tickets, settles=settles
             )
         if settles:
-            await asyncio.to_thread(self._settle_rest, tickets)
+            await asyncio.to_thread(self._accounts.settle_unanswered, tickets)
         return answered
 
     def _record_outcomes(
@@ -358,7 +345,13 @@ class BatchClient:
         *,
         settles: bool,
     ) -> int:
-        """Take those lines that are ours, each once: what was taken leaves the tickets."""
+        """Store the lines of asks that still have a ticket, and take these tickets out of `tickets`.
+
+        A line of a foreign ask, or a second line of an ask, is ignored.
+
+        Returns:
+            The number of paid replies.
+        """
         results: list[tuple[str, PaidReply]] = []
         for key, outcome in lines:
             ticket = tickets.pop(key, None)
@@ -367,15 +360,9 @@ class BatchClient:
             if isinstance(outcome, Completion | UnusableReply):
                 results.append((key, outcome))
             if settles:
-                self._dependencies.ledger.settle(ticket, _spending(outcome), key)
+                self._accounts.settle(key, ticket, outcome)
         self._results.add(results)
         return len(results)
-
-    def _settle_rest(self, tickets: Mapping[str, int]) -> None:
-        for key, ticket in tickets.items():
-            self._dependencies.ledger.settle(ticket, CallSpending("expired", 0.0), key)
-
-    # Both.
 
     def _endpoint(self, record: BatchRecord) -> Batches:
         endpoint = self._dependencies.endpoints.get(record.mark)
@@ -392,7 +379,7 @@ class BatchClient:
 
 
 def _stop_error(refused: NotAsked, asks: int) -> AssizesError:
-    """The end of a run whose batch may not be handed in."""
+    """The error that ends a run whose batch may not be submitted."""
     if refused.code == "budget":
         return OverBudget(f"a batch of {asks} asks was not handed in: {refused.detail}")
     return (Halted if refused.code == "halted" else Inconclusive)(refused.detail)
@@ -402,17 +389,4 @@ def _collection_error(record: BatchRecord, error: ModelError) -> Inconclusive:
     return Inconclusive(
         f"batch {record.batch_id} of {record.model} cannot be collected: {error}; the same command "
         "tries again"
-    )
-
-
-def _spending(outcome: Completion | ModelError) -> CallSpending:
-    """What a line came to; a provider charges only those that it answered."""
-    if isinstance(outcome, UnusableReply):
-        code, completion = outcome.code, outcome.completion
-    elif isinstance(outcome, ModelError):
-        return CallSpending(outcome.code, 0.0)
-    else:
-        code, completion = None, outcome
-    return CallSpending(
-        code, completion.cost_usd, completion.input_tokens, completion.output_tokens
     )

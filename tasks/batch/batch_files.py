@@ -1,4 +1,4 @@
-"""The files of a round as they are written: requests line by line, cut at what providers take."""
+"""Writes the request files of a round, cut to the size that providers accept."""
 
 from __future__ import annotations
 
@@ -22,18 +22,28 @@ ENDPOINT: Final = "/v1/chat/completions"
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """What fits into one batch: the smallest of what providers say."""
+    """What fits into one batch: the smallest limits of all providers.
+
+    Attributes:
+        asks: the most requests.
+        size: the most bytes.
+    """
 
     asks: int = 50_000
     size: int = 200_000_000
-    """Bytes."""
 
 
 @dataclass(slots=True)
 class Draft:
-    """One file of requests to one model, and beside it the key and worst case of each.
+    """One file of requests to one model, and a second file with key and worst case of each request.
 
-    `worst_usd` of an ask is null where no price is known.
+    Attributes:
+        model: the name of the model.
+        mark: identifies the model with its parameters (`assizes.judge.engine.batching.model_mark`).
+        path: the file of requests, a line of JSON each.
+        asks: how many requests there are.
+        size: bytes of the file.
+        keys_hash: SHA-256 over the keys, in order; set when the file is closed.
     """
 
     model: str
@@ -44,19 +54,22 @@ class Draft:
     keys_hash: str = ""
 
     def worst_cases(self) -> Iterator[tuple[str, float | None]]:
-        """Key and worst case in dollars, at the price of a batch, ask by ask."""
+        """Key and worst-case cost in dollars of each ask, at the price of a batch.
+
+        The cost is `None` where no price is known.
+        """
         with self.path.with_suffix(".worst").open(encoding="ascii") as lines:
             for line in lines:
                 key, _, usd = line.strip().partition(" ")
                 yield key, float(usd) if usd else None
 
     def keys(self) -> Iterator[str]:
-        """The keys, in order."""
+        """The keys of the asks, in order."""
         return (key for key, _ in self.worst_cases())
 
 
 class _DraftWriter:
-    """A draft that is being written."""
+    """Writes the two files of a draft."""
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
@@ -79,7 +92,7 @@ class _DraftWriter:
 
 
 class Drafts(Closing):
-    """All files of one round, in a folder of their own; one is open for each model."""
+    """Writes all drafts of one round into a folder; for each model one draft is open at a time."""
 
     def __init__(self, folder: Path, limits: BatchLimits) -> None:
         self._folder = folder
@@ -88,7 +101,14 @@ class Drafts(Closing):
         self._closed: list[Draft] = []
 
     def add(self, model: Model, body: dict[str, Any], ask: Ask[Any], key: str) -> None:
-        """Write one request."""
+        """Write one request; begins another draft where the open one is full.
+
+        Args:
+            model: the model that is asked.
+            body: the request, as a live call would send it.
+            ask: the ask, for its worst-case cost.
+            key: the key of the ask in the reply cache.
+        """
         line = _request_line(key, body)
         mark = model_mark(model)
         writer = self._writers.get(mark)
@@ -97,7 +117,7 @@ class Drafts(Closing):
         writer.write(key, line, worst_usd(model.price, ask, model.tokens(ask), batch=True))
 
     def close(self) -> Sequence[Draft]:
-        """End all files; the drafts in the order in which they were begun."""
+        """Close all files; the drafts, in the order in which they were begun."""
         for mark in list(self._writers):
             self._end(mark)
         return sorted(self._closed, key=lambda draft: draft.path.name)

@@ -1,13 +1,14 @@
-"""The durable record of a run's batches: what was handed in, so that nobody hands it in again.
+"""The durable log of a run's batches, so that no ask is submitted twice.
 
-Beside the kept replies, in `batches/<run id>/`, each part of a round has
+In the folder `batches/<run id>/` of the reply cache, each part of a round has three files:
 
-    <round>-<part>.json    its state: prepared -> submitted (with the provider's id) -> collected
-    <round>-<part>.asks    one line an ask: its key, its ticket in the ledger
-    <round>-<part>.given   what came and did not fit, by key: first attempts of asks put singly
+    <round>-<part>.json    the state: prepared -> submitted (with the provider's id) -> collected
+    <round>-<part>.asks    a line for each ask: its key, and its ticket in the ledger
+    <round>-<part>.given   replies that did not fit, by key: first attempts of single calls
 
-All is written before the provider hears of it, and goes with a tag that the provider keeps, so that a
-process that dies between the provider's answer and its own note finds the batch by its tag.
+The log is written before the provider gets the batch, and the batch carries a tag that the provider
+keeps. So a process that dies between the provider's answer and its own note leaves a batch that a
+later process finds by the tag.
 """
 
 from __future__ import annotations
@@ -27,25 +28,26 @@ from assizes.judge.models.model import Completion, UnusableReply
 from assizes.tasks.store.objects.protocol import objects_at
 
 State = Literal["prepared", "submitted", "collected", "dropped"]
-"""`dropped`: it was prepared and never handed in; its asks are free for another batch."""
+"""The state of a part; `dropped`: prepared but never submitted, so another batch may take its asks."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRecord:
     """One part of a round: the asks of one model that fit into one file.
 
-    Args:
-        round: counts from 1 over all sittings of the run.
-        part: counts from 1 in the round.
-        model: as requested.
-        mark: tells the model with its parameters from others (`assizes.judge.engine.batching.model_mark`).
-        asks: how many.
-        keys_hash: SHA-256 over their keys, in order.
-        state: how far it has come.
-        batch_id: the provider's.
-        ended_as: the provider's word for how it ended.
-        answered: asks that something was paid for.
-        ledger: the file that gave the tickets; empty where it is not known.
+    Attributes:
+        run_id: the run.
+        round: counts from 1 over all processes that judge the run.
+        part: counts from 1 within the round.
+        model: the model, as requested.
+        mark: identifies the model with its parameters (`assizes.judge.engine.batching.model_mark`).
+        asks: the number of asks.
+        keys_hash: SHA-256 over the keys of the asks, in order.
+        state: how far the part has come.
+        batch_id: the provider's id of the batch; `None` before it is submitted.
+        ended_as: the provider's word for how the batch ended; `None` before it ends.
+        answered: the number of asks with a paid reply.
+        ledger: the file whose tickets the asks hold; empty where it is not known.
     """
 
     run_id: str
@@ -63,12 +65,22 @@ class BatchRecord:
 
     @property
     def name(self) -> str:
-        """Its place among the batches of the run."""
+        """Round and part as a text, unique within the run."""
         return f"{self.round}-{self.part}"
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether the provider is still working on the batch."""
+        return self.state == "submitted" and not self.ended_as
+
+    @property
+    def has_results(self) -> bool:
+        """Whether the batch has ended, and its replies are not yet used by the hearings."""
+        return self.state == "submitted" and bool(self.ended_as)
+
+    @property
     def tag(self) -> dict[str, str]:
-        """What the provider keeps with the batch."""
+        """The metadata that the provider keeps with the batch."""
         return {
             "assizes_run": self.run_id,
             "assizes_part": self.name,
@@ -78,7 +90,7 @@ class BatchRecord:
 
 @dataclass(frozen=True, slots=True)
 class _StoredReply:
-    """What a line brought, as JSON; `code` is null for a reply that may be read."""
+    """A paid reply as JSON; `code` says why the reply is unusable, `None` for a usable one."""
 
     completion: Completion
     code: str | None = None
@@ -103,10 +115,12 @@ _REPLIES_ADAPTER: Final = TypeAdapter(dict[str, _StoredReply])
 
 
 class BatchLog:
-    """The records of one run at a URI. What cannot be written here must not be handed in.
+    """The batch records of one run, at the URI of its reply cache.
+
+    A batch whose record cannot be written must not be submitted.
 
     Raises:
-        StoreError: by every method, when the place cannot be read or written.
+        StoreError: every method, where the place cannot be read or written.
     """
 
     def __init__(self, uri: str, storage_options: Mapping[str, Any], run_id: str) -> None:
@@ -115,17 +129,21 @@ class BatchLog:
         self._folder = f"batches/{run_id}"
 
     def records(self) -> list[BatchRecord]:
-        """All parts that were ever prepared, the earliest first."""
+        """The records of all parts that were ever prepared, the earliest first."""
         names = [name for name in self._objects.names(self._folder) if name.endswith(".json")]
         bodies = self._objects.read([f"{self._folder}/{name}" for name in names])
         records = [self._record(name, body) for name, body in bodies.items()]
         return sorted(records, key=lambda record: (record.round, record.part))
 
     def prepare(self, record: BatchRecord, tickets: Iterable[tuple[str, int]]) -> None:
-        """Note a part before it is handed in.
+        """Write the record of a part before the part is submitted.
+
+        Args:
+            record: the part.
+            tickets: key and ticket of each ask.
 
         Raises:
-            StoreError: also when another process has taken its place.
+            StoreError: also where another process has written a part of the same name.
         """
         lines = "".join(f"{key} {ticket}\n" for key, ticket in tickets)
         self._objects.replace(self._name(record, "asks"), lines.encode())
@@ -138,7 +156,7 @@ class BatchLog:
             )
 
     def save(self, record: BatchRecord) -> None:
-        """Note how far a part has come."""
+        """Write the new state of a part."""
         self._objects.replace(
             self._name(record, "json"), _RECORD_ADAPTER.dump_json(record, indent=1)
         )
@@ -147,7 +165,7 @@ class BatchLog:
         """The ledger's ticket of each ask of a part, by key.
 
         Raises:
-            StoreError: also when they are not there.
+            StoreError: also where the file of tickets is missing.
         """
         name = self._name(record, "asks")
         body = self._objects.read([name]).get(name)
@@ -159,12 +177,12 @@ class BatchLog:
     def save_first_attempts(
         self, record: BatchRecord, first_attempts: Mapping[str, PaidReply]
     ) -> None:
-        """Keep first attempts that did not fit."""
+        """Write the replies of a part that did not fit, by key."""
         stored = {key: _StoredReply.of(reply) for key, reply in first_attempts.items()}
         self._objects.replace(self._name(record, "given"), _REPLIES_ADAPTER.dump_json(stored))
 
     def first_attempts(self) -> dict[str, PaidReply]:
-        """All first attempts that did not fit, by key."""
+        """The replies of all parts that did not fit, by key: first attempts of single calls."""
         names = [name for name in self._objects.names(self._folder) if name.endswith(".given")]
         bodies = self._objects.read([f"{self._folder}/{name}" for name in names])
         stored = {
@@ -187,7 +205,7 @@ class BatchLog:
 
 
 class BatchResults:
-    """What the batches of a round brought, in a file, until the hearings have made use of it."""
+    """The replies of the batches of a round, in a temporary SQLite file until the hearings use them."""
 
     def __init__(self, folder: Path) -> None:
         self._lock = Lock()
@@ -199,7 +217,7 @@ class BatchResults:
         self._file.execute("create table came (key text primary key, body blob) without rowid")
 
     def add(self, lines: Sequence[tuple[str, PaidReply]]) -> None:
-        """Keep them; those that are there already are the same."""
+        """Store replies by key; a reply that is stored again is the same."""
         rows = [(key, _REPLY_ADAPTER.dump_json(_StoredReply.of(reply))) for key, reply in lines]
         with self._lock:
             self._file.execute("begin")
@@ -207,25 +225,28 @@ class BatchResults:
             self._file.execute("commit")
 
     def pop(self, key: str) -> PaidReply | None:
-        """What came of an ask, once."""
+        """Take out the reply of an ask; `None` where there is none, or it was taken before."""
         sql = "delete from came where key = ? returning body"
         with self._lock:
             row = self._file.execute(sql, (key,)).fetchone()
         return None if row is None else _REPLY_ADAPTER.validate_json(row[0]).reply
 
     def pop_all(self) -> dict[str, PaidReply]:
-        """What nobody took, taken."""
+        """Take out all replies that no hearing has taken, by key."""
         with self._lock:
             rows = self._file.execute("delete from came returning key, body").fetchall()
         return {key: _REPLY_ADAPTER.validate_json(body).reply for key, body in rows}
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
 
 class BatchedKeys:
-    """The asks that were ever part of a batch of a run; 16 bytes of each key."""
+    """The keys of the asks that were ever part of a batch of a run, 16 bytes each.
+
+    A run can hold millions of asks; half of a SHA-256 is enough to tell them apart.
+    """
 
     def __init__(self) -> None:
         self._seen: set[bytes] = set()
@@ -234,11 +255,11 @@ class BatchedKeys:
         return bytes.fromhex(key[:32]) in self._seen
 
     def add(self, key: str) -> bool:
-        """Note a key; false where it was noted before."""
+        """Add a key; `False` where it was added before."""
         before = len(self._seen)
         self._seen.add(bytes.fromhex(key[:32]))
         return len(self._seen) > before
 
     def drop(self, keys: Iterable[str]) -> None:
-        """Forget keys that were not handed in after all."""
+        """Remove keys that were not submitted after all."""
         self._seen.difference_update(bytes.fromhex(key[:32]) for key in keys)

@@ -1,1 +1,1 @@
-"""What one run opens once and all its shards share, and what other processes check it against."""
+"""The context of a run: what a run opens once, and what other processes check against it."""

@@ -1,4 +1,4 @@
-"""The progress of a long run as an artifact in the Prefect UI, from what it tells its watcher."""
+"""Shows the progress of a long run as an artifact in the Prefect UI."""
 
 from __future__ import annotations
 
@@ -16,26 +16,31 @@ from assizes.tasks.runtime.progress import UPDATE_INTERVAL_S, ProgressArtifact
 KEY: Final = "assizes-progress"
 
 SHOW_AFTER_S: Final = 10.0
-"""A run that takes no longer has no such artifact."""
+"""Seconds before the artifact appears; a shorter run gets none."""
 
 
 @dataclass
 class _StageCount:
-    """What was told last."""
+    """The stage of a run, and how many of its cases are done."""
 
     stage: str = ""
     done: int = 0
     total: int = 0
 
     def note(self, stage: str, done: int, total: int) -> None:
-        """As a watcher is told: `total` above 0 begins a stage or says anew how many are done."""
+        """Take in a report, with the arguments of `ProgressReporter`."""
         if total or stage != self.stage:
             self.stage, self.done, self.total = stage, done, total
         else:
             self.done += done
 
     def line(self, began: float, now: float) -> str:
-        """How far it is, and how long the rest takes at the speed so far."""
+        """A line about the stage, with an estimate of the time left at the speed so far.
+
+        Args:
+            began: when the run began, in seconds of `time.monotonic`.
+            now: the present moment on the same clock.
+        """
         text = f"{self.stage}: {self.done} of {self.total} cases"
         remaining = self.total - self.done
         if self.done and remaining:
@@ -45,11 +50,11 @@ class _StageCount:
 
 @asynccontextmanager
 async def show_progress(name: str, after_s: float = SHOW_AFTER_S) -> AsyncIterator[None]:
-    """Show how far a run is, at most once a second; whoever watches already is told as before.
+    """Show how far a run is, at most once a second; an earlier progress reporter is still called.
 
     Args:
-        name: of the run; its artifact keeps one key.
-        after_s: only for a run that takes longer.
+        name: the name of the run series, whose artifact keeps the same key.
+        after_s: seconds before the artifact appears.
     """
     before = progress_reporter.get()
     count = _StageCount()
@@ -81,14 +86,14 @@ class _ProgressDisplay:
         self._last_sent: tuple[str, int, int] | None = None
 
     async def send_updates(self, after_s: float) -> None:
-        """Tell what has changed, until cancelled."""
+        """Update the artifact when the progress has changed, until cancelled."""
         await asyncio.sleep(after_s)
         while True:
             await self._send_update()
             await asyncio.sleep(UPDATE_INTERVAL_S)
 
     async def end(self) -> None:
-        """Tell the end of what was shown."""
+        """Send the last progress, if the artifact was ever shown."""
         if self._last_sent is not None:
             await self._send_update()
             await self._progress.flush()

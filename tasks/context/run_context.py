@@ -1,4 +1,4 @@
-"""The room a run sits in: everything that is opened once and shared by all its shards."""
+"""The context of a run: everything that is opened once and shared by all shards of the run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from assizes.tasks.distribute.partitions import check_distributable, check_store
 from assizes.tasks.intake.preprocessing import CasePreprocessor
 from assizes.tasks.runtime.termination import handle_sigterm
 from assizes.tasks.sandbox.sql_runner import SandboxSqlRunner
-from assizes.tasks.sources.objects import Spool
+from assizes.tasks.sources.spool import Spool
 from assizes.tasks.spending.ledger import SqliteLedger, stop_line
 from assizes.tasks.spending.ledger_file import probe_ledger
 from assizes.tasks.spending.reply_cache import FileReplyCache, RunReplyCache
@@ -37,10 +37,21 @@ log = logging.getLogger(__name__)
 
 
 class RunContext:
-    """Court, engine, store and spool of one run. One slot pool serves all shards.
+    """The judges, engine, store and spool of one run; all shards share one engine and its limits.
 
-    A plain class on purpose: Prefect looks into dataclasses and containers for task inputs, and
-    there is nothing to find here.
+    A plain class on purpose: Prefect would look for task inputs within a dataclass or a container.
+
+    Attributes:
+        config: the configuration of the run.
+        judge_panel: the resolved judges.
+        store: where the rows go.
+        assignment: which model answers which judge.
+        spool: the local files of the transcripts.
+        preprocessor: turns each record's case into the case that is heard.
+        sql_runner: runs the SQL of agents in a sandbox.
+        first_attempts: paid batch replies that did not fit, by ask key; the engine treats each as
+            the first attempt of its ask.
+        ledger: counts calls and dollars; `None` until `ledger_for` opens it.
     """
 
     def __init__(
@@ -51,7 +62,6 @@ class RunContext:
         assignment: ModelAssignment,
         preprocessor: CasePreprocessor,
     ) -> None:
-        """Bind together what was opened before."""
         self.config = config
         self.judge_panel = judge_panel
         self.store = store
@@ -61,7 +71,7 @@ class RunContext:
         self.sql_runner = SandboxSqlRunner.of(config)
         self.first_attempts: Mapping[str, PaidReply] = {}
         self._reply_cache = FileReplyCache(config.cache.uri, config.cache.storage_options)
-        # Only what costs something must not be asked for twice.
+        # Asking twice does harm only where an ask costs money.
         self._request_locks = (
             self._reply_cache.request_locks() if assignment.has_paid_calls else None
         )
@@ -70,16 +80,16 @@ class RunContext:
         self._engine: Engine | None = None
 
     def prices(self) -> dict[str, Any]:
-        """What each model's tokens cost, as a run's record keeps it; null where nobody knows."""
+        """The price of each model by name, as the record of a run keeps it; `None`: unknown."""
         return {
             model.name: model.price.model_dump(mode="json") if model.price else None
             for model in self.assignment.models
         }
 
     def pin_prices(self, prices: Mapping[str, Any]) -> None:
-        """Go by the prices that the run was begun with, whatever newer ones there are.
+        """Use the prices with which the run was begun, even where newer prices are known.
 
-        One that was not known then is the one known now.
+        A price that was unknown then is the price known now.
         """
         known_prices = {name: price for name, price in prices.items() if price is not None}
         if known_prices.items() <= self.prices().items():
@@ -92,10 +102,10 @@ class RunContext:
         )
 
     def engine_for(self, run_id: str) -> Engine:
-        """The engine that answers a run's asks; a room hears one run.
+        """The engine that answers the asks of a run; a context serves one run only.
 
         Raises:
-            StoreError: when the ledger cannot be opened.
+            StoreError: the ledger cannot be opened.
         """
         if self._engine is None:
             dependencies = EngineDependencies(
@@ -114,7 +124,13 @@ class RunContext:
         return self._engine
 
     def ask_collector(self, run_id: str, answers: BatchAnswers, note: AskCallback) -> AskCollector:
-        """An engine that asks nobody, and notes what the hearings would ask."""
+        """An engine that calls no model, and notes the asks that the hearings would put next.
+
+        Args:
+            run_id: the run.
+            answers: the replies of batches.
+            note: called with each ask that neither the cache nor a batch has answered.
+        """
         dependencies = EngineDependencies(
             run_id=run_id, cache=self._cache_for(run_id), sql_runner=self.sql_runner
         )
@@ -123,10 +139,10 @@ class RunContext:
         )
 
     def ledger_for(self, run_id: str) -> SqliteLedger | None:
-        """Where a run's calls are counted; null where no model of it costs anything.
+        """The ledger that counts the calls of a run; `None` where no model costs anything.
 
         Raises:
-            StoreError: when the ledger cannot be opened.
+            StoreError: the ledger cannot be opened.
         """
         if self.ledger is None and self.assignment.has_paid_calls:
             limits = self.config.limits
@@ -136,13 +152,13 @@ class RunContext:
         return self.ledger
 
     def halt(self, run_id: str, why: str) -> None:
-        """Ask no model any more: as `heed_stop` where someone stopped the run."""
+        """Make no model call any more, as `check_stop` does for a run that somebody stopped."""
         self.engine_for(run_id).stop("halted", why)
 
     def check_stop(self) -> None:
-        """Where someone stopped the run that sits here, ask no model any more.
+        """Make no model call any more where somebody has stopped the run of this context.
 
-        What waits for a limit or a pause ends at once; calls in flight are waited for and kept.
+        Asks that wait for a limit or a pause end at once; calls in flight are finished and cached.
         """
         if self.ledger is None or self._engine is None:
             return
@@ -150,10 +166,11 @@ class RunContext:
             self._engine.stop("halted", stop_line(at))
 
     async def aclose(self) -> None:
-        """Give back the models' connections, the clerk's children, the spooled files, the ledger,
-        the shared limits.
+        """Close the connections of the models, the sandbox processes, the spool, the ledger and the
+        leases of shared limits.
 
-        What fails to close keeps nothing else open. The store is closed by who opened it.
+        An error while one of them is closed does not keep the others open. The store stays open:
+        `open_run_context` closes it.
         """
         async with AsyncExitStack() as closing:
             closing.push_async_callback(asyncio.to_thread, self.spool.close)
@@ -175,7 +192,7 @@ class RunContext:
 
 
 def _leases(limits: LimitsConfig) -> PrefectLeases | None:
-    """Limits shared with other runs, where there are any; Prefect is imported for no less."""
+    """The leases of limits that are shared with other runs; `None` where no limit is shared."""
     if limits.shared is None:
         return None
     from assizes.tasks.distribute.shared_limits import PrefectLeases
@@ -185,13 +202,12 @@ def _leases(limits: LimitsConfig) -> PrefectLeases | None:
 
 @asynccontextmanager
 async def open_run_context(config: RunConfig) -> AsyncIterator[RunContext]:
-    """Open a room for a run.
+    """Open the context of a run, and close it at the end of the block.
 
     Raises:
-        ConfigurationError: before anything is read or written, when the judges, the metrics, the
-            models, the ledger or the ground truth cannot work, or not for the several processes
-            that are wanted.
-        StoreError: when the store cannot be opened for writing.
+        ConfigurationError: the judges, metrics, models, ledger or ground truth cannot work, or not
+            in the several processes that `[runner]` asks for; nothing has been read or written.
+        StoreError: the store cannot be opened for writing.
     """
     is_distributed = config.runner.kind != "local"
     if is_distributed:
@@ -224,8 +240,10 @@ async def _check_distributable(config: RunConfig) -> None:
 
 @contextmanager
 def freeze_heap() -> Iterator[None]:
-    """What was there before, above all a million objects of imported modules, is not garbage: the
-    collector need not go through it again and again while cases are judged.
+    """Keep the garbage collector away from the objects that exist now, until the block ends.
+
+    These are mostly a million objects of imported modules. They are no garbage, and the collector
+    would go through them again and again while cases are judged.
     """
     gc.freeze()
     try:
@@ -235,17 +253,17 @@ def freeze_heap() -> Iterator[None]:
 
 
 def _clear_frames_on_error(_kind: object, error: BaseException | None, _trace: object) -> None:
-    """Leaving by an error: it goes on, but holds on to nothing."""
+    """The `__exit__` of an exit stack: an error that passes keeps no objects alive."""
     if error is not None:
         clear_error_frames(error)
 
 
 def clear_error_frames(error: BaseException) -> None:
-    """Drop what an error holds on to: the values in its frames, and the cause of one of ours, whose
-    message says it already.
+    """Drop the objects that an error keeps alive: the locals of its frames, and causes.
 
-    Prefect keeps errors until the interpreter ends, and a connection or an error of DuckDB that
-    lives as long makes it print a report of leaked objects.
+    Only an `AssizesError` loses its cause; its message names the cause already. Prefect keeps errors
+    until the interpreter ends, and DuckDB prints a report of leaked objects where a connection or an
+    error of DuckDB lives as long.
     """
     current: BaseException | None = error
     while current is not None:
@@ -257,16 +275,17 @@ def clear_error_frames(error: BaseException) -> None:
 
 
 ProgressReporter = Callable[[str, int, int], None]
-"""Told what is going on: a stage (`reading`, `judging`), how many are done, how many there are.
+"""A callback that shows progress: `(stage, done, total)`.
 
-A number above 0 of those there are begins a stage, or says anew how many are done of it. With 0 it
-is told how many more are done; of `reading`, of which nobody knows the end, how many so far.
+With `total` above 0 a stage such as `judging` begins, or `done` of it are finished by now. With a
+`total` of 0, `done` more are finished; in the stage `reading`, whose total nobody knows, `done`
+records were read so far.
 """
 
 
 def _ignore_progress(_stage: str, _done: int, _total: int) -> None:
-    """The default: nobody watches."""
+    """The default reporter: it shows nothing."""
 
 
 progress_reporter: ContextVar[ProgressReporter] = ContextVar("watcher", default=_ignore_progress)
-"""Set by whoever shows progress; flows and tasks report to it and never draw themselves."""
+"""The callback that flows and tasks report their progress to; set by a command line or a flow."""

@@ -1,7 +1,9 @@
-"""Seals: how a process sees that it stands where the run it helps with has its replies and its ledger.
+"""Lets a worker process check that it sees the same reply cache and ledger as the run it helps.
 
-The reply cache keeps money from being spent twice, the ledger from being spent at all. A process
-that finds neither under the names it was given must not begin: it would look like an empty cache.
+The reply cache keeps money from being spent twice, and the ledger keeps a run within its budget. A
+worker that cannot reach them under the configured names must not begin: to the worker they would
+look like an empty cache and an unspent budget. So the run writes a token into both, and every
+worker looks for the token.
 """
 
 from __future__ import annotations
@@ -17,12 +19,13 @@ from assizes.tasks.store.objects.protocol import Objects, objects_at
 
 
 def create_shared_state_check(context: RunContext, run_id: str) -> str | None:
-    """Leave a mark beside the kept replies; what the partitions of a run must find.
+    """Write a token into the reply cache and, where calls or money are limited, into the ledger.
 
-    Null where no model costs anything. With a limit of money or calls the ledger is part of it.
+    Returns:
+        The token, which the partitions of the run must find; `None` where no model costs anything.
 
     Raises:
-        StoreError: when the cache or the ledger cannot be written.
+        StoreError: the cache or the ledger cannot be written.
     """
     if not context.assignment.has_paid_calls:
         return None
@@ -32,20 +35,23 @@ def create_shared_state_check(context: RunContext, run_id: str) -> str | None:
     objects = _cache_objects(cache)
     if not objects.create(name, token.encode()):
         token = objects.read([name])[name].decode()
-    if (
-        has_spending_limit(context.config.limits)
-        and (ledger := context.ledger_for(run_id)) is not None
-    ):
+    ledger = context.ledger_for(run_id) if has_spending_limit(context.config.limits) else None
+    if ledger is not None:
         ledger.claims(_token_claim(token), "")
     return token
 
 
 def verify_shared_state(context: RunContext, run_id: str, token: str | None) -> None:
-    """See that this process reaches the replies, and where money is limited the ledger, of a run.
+    """Check that this process reaches the reply cache of a run and, with a limit, its ledger.
+
+    Args:
+        context: the context of this process.
+        run_id: the run.
+        token: what `create_shared_state_check` returned.
 
     Raises:
-        ConfigurationError: when it does not; nothing has been asked.
-        StoreError: when the cache or the ledger cannot be read.
+        ConfigurationError: the cache or the ledger is another one; nothing has been asked.
+        StoreError: the cache or the ledger cannot be read.
     """
     if token is None:
         return
@@ -62,6 +68,9 @@ def verify_shared_state(context: RunContext, run_id: str, token: str | None) -> 
             "spend the whole budget; keep workers with a budget on one machine, or leave out "
             "budget_usd, budget_usd_per_day, max_asks and max_asks_per_day"
         )
+
+
+# The names below lie in caches and ledgers of users: they must not change.
 
 
 def _token_claim(token: str) -> str:

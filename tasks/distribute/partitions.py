@@ -12,7 +12,7 @@ from typing import Any, Final
 from assizes.judge.config.run import LimitsConfig, RunConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.rows import as_json
-from assizes.tasks.intake.shard import Shard
+from assizes.tasks.intake.plan import Shard
 from assizes.tasks.store import Store
 
 JUDGED_STATE: Final = "Judged"

@@ -34,15 +34,15 @@ from assizes.judge.models.model import OFFLINE_PROVIDER
 from assizes.judge.rows import COMPLETE
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.context.run_context import progress_reporter
+from assizes.tasks.intake.plan import Plan, Shard
 from assizes.tasks.intake.preprocessing import CasePreprocessor
-from assizes.tasks.intake.scan import RecordSelector, ScanPolicy
-from assizes.tasks.intake.shard import Shard
-from assizes.tasks.intake.shards import Plan, ShardRecord, plan_intake, read_shard
+from assizes.tasks.intake.selection import RecordSelector, ScanPolicy
+from assizes.tasks.intake.shards import ShardRecord, plan_intake, read_shard
 from assizes.tasks.judge_shard import hear_all
 from assizes.tasks.runs.incremental import record_selector
 from assizes.tasks.runs.run_ids import chosen_run_id, content_run_id
 from assizes.tasks.sandbox.sql_runner import SandboxSqlRunner
-from assizes.tasks.sources.objects import Spool
+from assizes.tasks.sources.spool import Spool
 from assizes.tasks.spending.ledger_file import run_spending, spending_today
 from assizes.tasks.spending.reply_cache import FileReplyCache, RunReplyCache
 from assizes.tasks.store import Store, open_store

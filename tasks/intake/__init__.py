@@ -1,1 +1,1 @@
-"""From transcript objects to shards of cases: every record is read once and its fate settled."""
+"""From transcript objects to shards of cases: every record gets exactly one fate."""

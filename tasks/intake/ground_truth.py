@@ -1,4 +1,4 @@
-"""Ground truth from a file of its own: read once, checked whole, joined case by case."""
+"""Ground truth from a separate file: read once, checked as a whole, joined case by case."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ from assizes.judge.ground_truth import (
 )
 from assizes.judge.privacy.credentials import mask_credentials
 from assizes.judge.summary.reconcile import reconcile
-from assizes.tasks.sources.foreign_tables import parquet_rows
-from assizes.tasks.sources.whole_files import read_whole_file
+from assizes.tasks.sources.whole_files import parquet_rows, read_whole_file
 
 _WHERE: Final = "[ground_truth]"
 _MAX_EXAMPLES: Final = 3
 
 Rows = list[tuple[str, Mapping[str, Any]]]
-"""What a row is called in messages, and its cells."""
+"""The rows of a file: a label for messages, such as `row 7`, and the cells by column."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +38,11 @@ class GroundTruth:
     """Expected values by case id.
 
     Attributes:
-        uri: of the file.
-        digest: SHA-256 of the file, 64 hex digits: other truth makes another run.
-        refuse: whether a row that names no case is a fault.
+        uri: the file.
+        digest: SHA-256 of the file, 64 hex digits. It enters the run id: other ground truth makes
+            another run.
+        values: the expected values by case id.
+        refuse: whether a row that names no case is an error.
     """
 
     uri: str
@@ -50,19 +51,19 @@ class GroundTruth:
     refuse: bool = False
 
     def case(self, case: Case) -> Case:
-        """The case with what the file says of it, for all its repetitions."""
+        """The case with the expected values of its row; all repetitions get the same values."""
         truth = self.values.get(case.case_id)
         return case if truth is None else add_ground_truth(case, truth)
 
     def counts(self, read: Iterable[str]) -> dict[str, int]:
-        """Rows and cases that found each other, and those that did not.
+        """How many rows and cases match each other, and how many do not.
 
         Args:
             read: id of every case that was read.
 
         Raises:
-            ConfigurationError: a row names no case, and that is to be refused.
-            Unreconciled: a row is nowhere, or twice.
+            ConfigurationError: a row names no case, and such rows are refused.
+            Unreconciled: the counts do not add up.
         """
         cases = set(read)
         unmatched_ids = self.values.keys() - cases
@@ -85,11 +86,11 @@ class GroundTruth:
 
 
 def ground_truth(config: GroundTruthConfig) -> GroundTruth | None:
-    """What the configured file says; null where none is configured.
+    """The ground truth of the configured file; `None` where no file is configured.
 
     Raises:
-        ConfigurationError: the file cannot be had or read, a column is missing, an id stands twice
-            or nowhere, or a value is not of its type; the message names file and row.
+        ConfigurationError: the file cannot be read, a column is missing, a row has no id or the id
+            of an earlier row, or a value is not of its type; the message names file and row.
     """
     if config.uri is None:
         return None
@@ -146,7 +147,7 @@ def _json_rows(uri: str, data: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]
 
 
 def _columns(config: GroundTruthConfig, names: set[str]) -> Mapping[str, str]:
-    """The configured columns, else those that are called as expected values are."""
+    """The configured columns, else those that have the name of an expected value."""
     columns = config.columns or {name: name for name in FIELDS if name in names}
     for column in (config.key, *columns.values()):
         if column not in names:

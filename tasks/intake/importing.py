@@ -1,4 +1,4 @@
-"""Foreign transcripts converted, object by object, with an account of what was kept."""
+"""Converts foreign transcripts object by object, and counts what was converted and what was lost."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from assizes.judge.formats import Format, native_line
 from assizes.judge.formats.shared.containers import PieceFormat
 from assizes.judge.formats.shared.fidelity import HUMAN_LABELS, fidelity_counts
 from assizes.judge.formats.writing import WRITERS, lost_fields
-from assizes.tasks.intake.record_joining import joined_lines_path, plain_path
-from assizes.tasks.intake.records import case_of, format_of, head_of, raw_records
-from assizes.tasks.sources.bounds import max_record_bytes
-from assizes.tasks.sources.lines import RawRecord, line_records
-from assizes.tasks.sources.objects import Spool, list_sources
-from assizes.tasks.sources.pinned import TranscriptSource
+from assizes.tasks.intake.reader import RawRecord, TranscriptReader
+from assizes.tasks.sources.listing import list_sources
+from assizes.tasks.sources.spool import Spool
+from assizes.tasks.sources.transcript_source import TranscriptSource
 
 _MAX_SHOWN_REJECTS: Final = 20
-"""So many rejects are told with their place; all of them are counted."""
+"""How many rejects are shown with uri and position; all rejects are counted."""
 
 
 @dataclass
 class ImportResult:
-    """What became of the records: `records` = `cases` + the sum of `rejected`.
+    """The counts of an import: `records` = `cases` + the sum of `rejected`.
 
     Attributes:
+        records: how many records were read.
+        cases: how many of them became cases.
         formats: how many cases came from each format.
-        kept: turns, tool calls, results of the cases, and what became of other parts.
-        lost: fields of cases that the format written to has no place for.
-        rejected: by reason.
-        rejects: the first ones, `uri#position: reason`.
-        labels: how many labels of people went into the labels file.
+        kept: how many turns, tool calls and results the cases hold, and how many parts were lost.
+        lost: how many fields of cases have no place in the format that is written.
+        rejected: how many records are no case, by reason code.
+        rejects: the first rejects, as `uri#position: reason`.
+        labels: how many human labels went into the labels file.
     """
 
     records: int = 0
@@ -53,7 +53,7 @@ class ImportResult:
     labels: int = 0
 
     def reject(self, where: str, error: DataError) -> None:
-        """Count a record that is no case."""
+        """Count a record, or an object as a whole, that gives no case."""
         self.records += 1
         self.rejected[error.code] += 1
         if len(self.rejects) < _MAX_SHOWN_REJECTS:
@@ -61,15 +61,15 @@ class ImportResult:
 
 
 def import_transcripts(config: TranscriptsConfig, out: Path, to: str, labels: Path) -> ImportResult:
-    """Convert every record that can be read; one that cannot costs itself alone.
+    """Convert every record that can be read; a record that cannot be read is counted and left out.
 
-    Pieces of one conversation are brought together over all objects.
+    Pieces of one conversation are joined over all objects.
 
     Args:
         config: where the transcripts are, and their format.
-        out: file to write; ending in `.gz` it is packed. It is there when all is written.
+        out: the file to write, packed where the name ends in `.gz`; it appears only when complete.
         to: `native`, or a name in `assizes.judge.formats.writing.WRITERS`.
-        labels: file for what people said; only written where they did.
+        labels: the file for human labels; written only where the transcripts hold labels.
 
     Raises:
         ConfigurationError: the transcripts cannot be reached, or a file cannot be written.
@@ -88,7 +88,8 @@ def import_transcripts(config: TranscriptsConfig, out: Path, to: str, labels: Pa
                     rows.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
                     result.labels += 1
         if not result.cases:
-            why = ", ".join(f"{code} {n}" for code, n in sorted(result.rejected.items())) or "none"
+            reasons = sorted(result.rejected.items())
+            why = ", ".join(f"{code} {count}" for code, count in reasons) or "none"
             raise Inconclusive(f"no_data: {result.records} records read, none is a case ({why})")
         drafts[0].replace(out)
         if result.labels:
@@ -107,52 +108,41 @@ def _open_output(path: Path, *, packed: bool) -> BufferedWriter | gzip.GzipFile:
 
 
 def _cases(config: TranscriptsConfig, spool: Spool, result: ImportResult) -> Iterator[Case]:
+    reader = TranscriptReader(config, spool)
     in_pieces: dict[str, tuple[PieceFormat, list[TranscriptSource]]] = {}
     for source in list_sources(config.uri, config.storage_options):
         try:
-            path = plain_path(spool, source)
-            if not (head := head_of(path)):
+            if not (head := reader.head(source)):
                 continue
-            format_ = format_of(config, head, path)
+            format_ = reader.format_of(source, head)
             if isinstance(format_, PieceFormat):
                 in_pieces.setdefault(format_.name, (format_, []))[1].append(source)
                 continue
-            raws = raw_records((source, spool), format_, config, 0, 0)
+            raws = reader.records(source, format_)
         except DataError as error:
             result.reject(source.uri, error)
             continue
-        yield from _read(raws, format_, config, source.uri, result)
+        yield from _read_cases(reader, raws, format_, source.uri, result)
     for format_, sources in in_pieces.values():
-        yield from _joined_cases(format_, sources, config, spool, result)
+        uri = sources[0].uri if len(sources) == 1 else config.uri
+        try:
+            raws = reader.joined_records(sources, format_)
+        except DataError as error:
+            result.reject(uri, error)
+            continue
+        yield from _read_cases(reader, raws, format_, uri, result)
 
 
-def _joined_cases(
-    format_: PieceFormat,
-    sources: list[TranscriptSource],
-    config: TranscriptsConfig,
-    spool: Spool,
-    result: ImportResult,
-) -> Iterator[Case]:
-    where = sources[0].uri if len(sources) == 1 else config.uri
-    try:
-        path = joined_lines_path(spool, sources, format_)
-    except DataError as error:
-        result.reject(where, error)
-        return
-    raws = line_records(path, 0, 0, max_record_bytes(config))
-    yield from _read(raws, format_, config, where, result)
-
-
-def _read(
+def _read_cases(
+    reader: TranscriptReader,
     raws: Iterator[RawRecord],
     format_: Format,
-    config: TranscriptsConfig,
     uri: str,
     result: ImportResult,
 ) -> Iterator[Case]:
     for raw in raws:
         try:
-            case = case_of(raw, format_, config)
+            case = reader.case(raw, format_)
         except DataError as error:
             result.reject(f"{uri}#{raw.position}", error)
             continue
@@ -173,7 +163,10 @@ def _line(case: Case, to: str, result: ImportResult) -> bytes:
 
 
 def _label_rows(case: Case) -> Iterator[dict[str, Any]]:
-    """What people said, as `assizes calibrate` reads it; of one rater the last grade a metric."""
+    """The human labels of a case, as `assizes calibrate` reads them.
+
+    Of several labels that one rater gave for one metric the last counts.
+    """
     human_labels = case.metadata.get(HUMAN_LABELS)
     rows = (
         [row for row in human_labels if isinstance(row, dict)]

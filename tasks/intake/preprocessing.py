@@ -1,4 +1,4 @@
-"""What is done to every case between its reading and its hearing: truth joined, people hidden."""
+"""What is done to every case between reading and hearing: ground truth is joined, secrets hidden."""
 
 from __future__ import annotations
 
@@ -25,19 +25,28 @@ _TEXT_COLUMNS: Final = frozenset(
     {"agent", "agent_version", "details", "error", "label", "reason", "reply", "summary", "tags"}
     | {"trail", "failure_code"}
 )
-"""Columns that hold words of a transcript, or of a model about it."""
+"""Columns that can quote a transcript, or hold what a model says about a transcript."""
 
 
 class CasePreprocessor:
-    """The way from a record's case to the case that is heard, the same in planning and judging."""
+    """Turns the case of a record into the case that judges hear, equally in planning and judging.
+
+    Attributes:
+        truth: the expected values by case; `None` where none are configured.
+    """
 
     def __init__(
         self, privacy: PrivacyConfig, truth: GroundTruth | None = None, *, canaries: bool = False
     ) -> None:
-        """Bind rules and truth, and whether each case gets an attack of ours.
+        """Prepare the redaction rules.
+
+        Args:
+            privacy: what is redacted, and whether models get the redacted case.
+            truth: expected values to join.
+            canaries: whether each case gets a planted injection attack that the judges must resist.
 
         Raises:
-            ConfigurationError: Presidio is wanted and cannot be had.
+            ConfigurationError: Presidio is configured and not installed.
         """
         self.truth = truth
         self._canaries = canaries
@@ -51,10 +60,10 @@ class CasePreprocessor:
 
     @classmethod
     def from_config(cls, config: RunConfig) -> CasePreprocessor:
-        """As configured.
+        """The preprocessor of a run.
 
         Raises:
-            ConfigurationError: the ground truth cannot be read, or Presidio cannot be had.
+            ConfigurationError: the ground truth cannot be read, or Presidio is not installed.
         """
         return cls(
             config.privacy,
@@ -64,46 +73,46 @@ class CasePreprocessor:
 
     @property
     def truth_digest(self) -> str | None:
-        """Of the ground truth; null where there is none."""
+        """SHA-256 of the file with the ground truth; `None` where there is none."""
         return self.truth.digest if self.truth is not None else None
 
     def prepared_case(self, case: Case) -> Case:
-        """The case as models see it."""
+        """The case as the judges and their models see it."""
         case = self.truth.case(case) if self.truth else case
         return self._sent_redactor.redact_case(plant_attack(case) if self._canaries else case)
 
     def displayed_case(self, case: Case) -> Case:
-        """A case as people see it: redacted also where it was sent raw."""
+        """A prepared case as people see it: redacted also where models got the raw case."""
         return self._redactor.redact_case(case) if self._sends_raw else case
 
     def displayed_text(self, text: str) -> str:
-        """The same for a text made from a case."""
+        """A text made from a prepared case, as people see it."""
         return self._redactor.redact_text(text) if self._sends_raw else text
 
     def redacted_excerpt(self, text: str) -> str:
-        """The beginning of a record that was not read, without anything that any rule finds."""
+        """The beginning of a rejected record, redacted by all rules there are, configured or not."""
         return self._excerpt_redactor.redact_text(text)
 
     def redacted_fault(self, error: DataError) -> DataError:
-        """What was wrong with a record, which may quote it."""
+        """A fault with a redacted detail, because the detail may quote the record."""
         detail = self._excerpt_redactor.redact_text(error.detail)
         return error if detail == error.detail else DataError(error.code, detail)
 
     def redacted_rows(
         self, case: Case, tables: Mapping[str, list[dict[str, Any]]]
     ) -> Mapping[str, list[dict[str, Any]]]:
-        """The rows of a case as they are stored: redacted where the case was sent raw.
+        """The rows of a case as they are stored: redacted where the models got the raw case.
 
-        What a provider or a judge says may hold a secret of this process that no case does.
+        Secrets of this process, such as an API key, are always hidden: the error message of a
+        provider or a judge may hold one, although no case does.
         """
         if not self._sends_raw:
             return {
                 table: [_without_own_secrets(row) for row in rows] for table, rows in tables.items()
             }
+        # Redacting the case first gives the rows the placeholder numbers of a redacted case.
         placeholders = Placeholders()
-        self._redactor.redact_case(
-            case, placeholders
-        )  # numbers the placeholders as a redacted case would have them
+        self._redactor.redact_case(case, placeholders)
         return {
             table: [self._redacted_row(row, placeholders) for row in rows]
             for table, rows in tables.items()
@@ -124,7 +133,7 @@ class CasePreprocessor:
 
 
 def _without_own_secrets(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row without the secrets of this process."""
+    """A row in which the secrets of this process are masked."""
     return {
         name: mask_process_secrets(value)
         if name in _TEXT_COLUMNS and isinstance(value, str)
@@ -134,4 +143,4 @@ def _without_own_secrets(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 DEFAULT_PREPROCESSOR: Final = CasePreprocessor(PrivacyConfig())
-"""Where nothing is configured: secrets are hidden, nothing is joined."""
+"""The preprocessor without any configuration: it hides secrets and joins no ground truth."""

@@ -1,7 +1,8 @@
-"""Pieces of conversations brought together on disk: of each conversation one line.
+"""Turns objects into files of lines: archives record by record, pieces conversation by conversation.
 
-Two passes: the pieces are written one behind the other while it is noted where each stands and what
-it belongs to; then they are copied conversation by conversation. In memory are names and places.
+Pieces of one conversation are joined on disk in two passes. The first writes the pieces one behind
+the other and notes where each stands and to which conversation it belongs; the second copies them
+conversation by conversation. Only ids and byte ranges are held in memory.
 """
 
 from __future__ import annotations
@@ -18,26 +19,28 @@ from assizes.judge.formats import Format
 from assizes.judge.formats.shared.containers import PieceFormat
 from assizes.judge.formats.shared.parsing import strict_json
 from assizes.tasks.sources.archives import archive_to_lines, is_archive
-from assizes.tasks.sources.links import SourceFolder, is_file, link_error
-from assizes.tasks.sources.objects import Spool
-from assizes.tasks.sources.pinned import BOM, TranscriptSource
+from assizes.tasks.sources.listing import SourceFolder, is_file, link_error
+from assizes.tasks.sources.spool import Spool
+from assizes.tasks.sources.transcript_source import BOM, TranscriptSource
 
 _MANIFEST_BYTES: Final = 1 << 20
 
 _STRAY: Final = "\0"
-"""Begins the name of what is no piece; JSON that is taken in holds no such character in an id."""
+"""Begins the key of a record that is no piece; `strict_json` lets no such character into an id."""
 
 
 class _PieceRange(NamedTuple):
+    """The bytes of one piece in the temporary file of all pieces."""
+
     offset: int
     size: int
 
 
 def plain_path(spool: Spool, source: TranscriptSource) -> Path:
-    """The local file of a source; of an archive its records as lines.
+    """The local file of a source; for an archive the file of its records as lines.
 
     Raises:
-        DataError: as `Spool.path`, or what is wrong with the archive.
+        DataError: as `Spool.path`; `parquet`, `archive` or `bomb` for an archive.
         ConfigurationError: as `Spool.path`.
     """
     path = spool.path(source)
@@ -49,11 +52,11 @@ def plain_path(spool: Spool, source: TranscriptSource) -> Path:
 
 
 def lines_path(spool: Spool, source: TranscriptSource, format_: Format) -> Path:
-    """The file of lines in which a format finds its records.
+    """The file of lines from which a format reads its records.
 
     Raises:
-        DataError: as `plain_path`; `too_large` for pieces in a document that is; `vanished` for an
-            object that a manifest names and that is not there.
+        DataError: as `plain_path`; `too_large` for a document of pieces over the bound; `vanished`
+            for an object that a manifest names and that is not there.
     """
     if not isinstance(format_, PieceFormat):
         return plain_path(spool, source)
@@ -63,7 +66,7 @@ def lines_path(spool: Spool, source: TranscriptSource, format_: Format) -> Path:
 def joined_lines_path(
     spool: Spool, sources: Sequence[TranscriptSource], format_: PieceFormat
 ) -> Path:
-    """One file of lines, one a conversation, from all that the objects hold or name.
+    """One file with a line for each conversation, from all pieces that the objects hold or name.
 
     Raises:
         DataError: as `lines_path`.
@@ -83,13 +86,13 @@ def joined_lines_path(
 
 
 def manifest_digest(spool: Spool, source: TranscriptSource, format_: Format) -> str | None:
-    """What pins the objects that a manifest names, 32 hex digits; null for one that names none.
+    """A digest that pins the objects that a manifest names, 32 hex digits.
 
-    They are pinned when a spool first asks for them: whoever finds the same digest reads the same
-    bytes.
+    `None` where the object is no manifest. The named objects are pinned when a spool first asks for
+    them: a later reader that computes the same digest reads the same bytes.
 
     Raises:
-        DataError: `vanished` for one that is not there.
+        DataError: `vanished` for a named object that is not there.
     """
     sources = _manifest_sources(spool, source, format_) if isinstance(format_, PieceFormat) else []
     if not sources:
@@ -101,7 +104,13 @@ def manifest_digest(spool: Spool, source: TranscriptSource, format_: Format) -> 
 def check_manifest_digest(
     spool: Spool, source: TranscriptSource, format_: Format, planned: str
 ) -> None:
-    """See that the objects a manifest names are those that were planned.
+    """Check that the objects that a manifest names are those that were planned.
+
+    Args:
+        spool: fetches the objects.
+        source: the manifest.
+        format_: reads the manifest.
+        planned: what `manifest_digest` returned during planning.
 
     Raises:
         DataError: `changed`, or `vanished`.
@@ -118,7 +127,7 @@ def _manifest_sources(
     if path.stat().st_size > _MANIFEST_BYTES or not (keys := _keys(path, format_)):
         return []
     base = f"{source.uri.rsplit('/', 2)[0]}/" if source.uri.count("/") > 1 else ""
-    # A key counts from the bucket, wherever a copy of the export lies: its last two steps are sure.
+    # A key begins at the bucket of the export, but a copy may lie anywhere: use its last two steps.
     uris = dict.fromkeys(f"{base}{_steps(key)}" for key in keys)
     home = None if "://" in base else SourceFolder(Path(base))
     for uri in uris:
@@ -145,7 +154,7 @@ def _steps(key: str) -> str:
     """The last two steps of a key.
 
     Raises:
-        DataError: `vanished`: no export names its files so.
+        DataError: `vanished` for a key that no export writes, such as one with `..`.
     """
     steps = key.split("/")[-2:]
     if {"", ".", ".."} & set(steps):
@@ -163,10 +172,16 @@ def _keys(path: Path, format_: PieceFormat) -> list[str]:
 def write_joined_lines(
     paths: Iterable[Path], target: Path, format_: PieceFormat, document_bytes: int
 ) -> None:
-    """Write one line a conversation; what is no piece of one stays a line of its own.
+    """Write one line for each conversation; a record that is no piece stays a line of its own.
+
+    Args:
+        paths: documents, or files of lines.
+        target: the file to write.
+        format_: cuts records into pieces.
+        document_bytes: the largest document that is parsed.
 
     Raises:
-        DataError: `too_large`, or what is wrong with a document.
+        DataError: `too_large`, or the fault of a malformed document.
     """
     parts: dict[str, list[_PieceRange]] = {}
     wholes: dict[str, str] = {}
@@ -192,7 +207,7 @@ def write_joined_lines(
 def _places_by_conversation(
     parts: dict[str, list[_PieceRange]], wholes: dict[str, str]
 ) -> Iterator[tuple[bool, list[_PieceRange]]]:
-    """Whether they are pieces, and where, of each conversation in the order they begin."""
+    """For each conversation, in order of its first piece: whether it is of pieces, and their ranges."""
     conversations: dict[str, list[_PieceRange]] = {}
     for part, places in parts.items():
         conversations.setdefault(wholes.get(part, part), []).extend(places)
@@ -216,7 +231,7 @@ def _conversations(
 
 
 def _values(path: Path, document_bytes: int) -> Iterator[tuple[Any, bytes | None]]:
-    """Values of a document, or lines that have not been parsed."""
+    """The parsed values of a document (with `None`), or `None` with each unparsed line of a file."""
     if _is_document(path):
         if (size := path.stat().st_size) > document_bytes:
             raise DataError(
@@ -234,7 +249,7 @@ def _values(path: Path, document_bytes: int) -> Iterator[tuple[Any, bytes | None
 
 
 def _is_document(path: Path) -> bool:
-    """Whether a file begins with a list, or with a line that is no value by itself."""
+    """Whether a file is one JSON document: its first line begins a list or ends within a value."""
     with path.open("rb") as stream:
         first = next((line for line in stream if line.strip()), b"").removeprefix(BOM).strip()
     if first.startswith(b"["):

@@ -1,4 +1,4 @@
-"""The sample of a run: which of the cases that were read are judged, drawn when all are known."""
+"""Draws the sample of a run from the cases that were read, and says how it was drawn."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from assizes.judge.selection import (
     draw_sample,
 )
 from assizes.judge.summary.population import PopulationNumber
-from assizes.tasks.intake.scan import DUE, UNSELECTED, ScannedObject
+from assizes.tasks.intake.scan import ScannedObject
+from assizes.tasks.intake.selection import DUE, UNSELECTED
 
 
 def sample_cases(objects: Iterable[ScannedObject], config: SelectionConfig) -> dict[str, Any]:
-    """Leave out what is not drawn, and what is over the limit.
+    """Mark as unselected the cases that are not drawn, and the cases over the limit.
 
     Returns:
-        How the cases were come by, as the plan of the run keeps it; empty where all are judged.
-        `limited` says how many cases `limit` cut off: the first ones read are no random sample.
+        The design of the sample, as the plan of the run keeps it; empty where all cases are judged.
+        `limited` says how many cases `limit` cut off: the cases read first are no random sample.
     """
     objects = list(objects)
     strata = _draw(objects, config)
@@ -37,9 +38,9 @@ def sample_cases(objects: Iterable[ScannedObject], config: SelectionConfig) -> d
 
 
 def _draw(objects: list[ScannedObject], config: SelectionConfig) -> tuple[Stratum, ...]:
-    """Leave out what is not drawn; how the rest was drawn. Nothing where all is judged.
+    """Mark the cases that are not drawn; the strata of the sample, empty without sampling.
 
-    Of cases with repetitions that lie in different strata the first one read decides.
+    All repetitions of a case are drawn together, from the stratum of the repetition read first.
     """
     if not config.is_sampled:
         return ()
@@ -58,7 +59,7 @@ def _draw(objects: list[ScannedObject], config: SelectionConfig) -> tuple[Stratu
 
 
 def _limit(objects: list[ScannedObject], max_cases: int) -> int:
-    """Judge the first cases only; how many were left out by that."""
+    """Keep only the first `max_cases` due cases; the number of cases that this left out."""
     remaining, cut = max_cases, 0
     for scanned in objects:
         for position, fate in enumerate(scanned.fates):
@@ -73,12 +74,12 @@ def _limit(objects: list[ScannedObject], max_cases: int) -> int:
 def warning_lines(
     design: Mapping[str, Any], truth: Mapping[str, int], of_all: Mapping[str, PopulationNumber]
 ) -> tuple[str, ...]:
-    """What a reader of the run must know of its sample and its ground truth, one line each.
+    """What the report of a run must say about its sample and its ground truth, one line each.
 
     Args:
-        design: the design of the plan.
-        truth: its counts of ground truth.
-        of_all: what the numbers are for all cases that could have been drawn.
+        design: the design of the sample, as `sample_cases` returns it.
+        truth: the counts of ground truth, as `GroundTruth.counts` returns them.
+        of_all: estimates for all cases that could have been drawn, by name.
     """
     lines = []
     if design.get("strata"):

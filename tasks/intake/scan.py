@@ -1,14 +1,14 @@
-"""The one pass over every record of a run: each is read once and its fate settled."""
+"""The first pass over the transcripts: every record is read once and gets its fate."""
 
 from __future__ import annotations
 
 import logging
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from assizes.judge.case import Case
 from assizes.judge.config.run import TranscriptsConfig
@@ -17,91 +17,50 @@ from assizes.judge.formats import FORMATS, Format
 from assizes.judge.formats.shared.fidelity import fidelity_counts
 from assizes.judge.formats.shared.oddities import oddities
 from assizes.judge.selection import stratum_of
-from assizes.tasks.intake.preprocessing import DEFAULT_PREPROCESSOR, CasePreprocessor
-from assizes.tasks.intake.record_joining import lines_path, manifest_digest, plain_path
-from assizes.tasks.intake.records import (
-    case_of,
-    excerpt_of,
-    format_of,
-    head_of,
+from assizes.tasks.intake.plan import ObjectFailure
+from assizes.tasks.intake.reader import RawRecord, TranscriptReader, excerpt_of
+from assizes.tasks.intake.record_joining import lines_path, manifest_digest
+from assizes.tasks.intake.selection import (
+    DUE,
+    DUPLICATE,
+    REJECTED,
+    UNSELECTED,
+    ScanPolicy,
     identity,
-    raw_records,
     selection_flags,
 )
-from assizes.tasks.sources.lines import RawRecord
-from assizes.tasks.sources.objects import Spool, refresh_source
-from assizes.tasks.sources.pinned import TranscriptSource
+from assizes.tasks.sources.listing import refresh_source
+from assizes.tasks.sources.spool import Spool
+from assizes.tasks.sources.transcript_source import TranscriptSource
 
 log = logging.getLogger(__name__)
 
-DUE: Final = ord("d")
-"""Fate of a record that is to be judged."""
-DUPLICATE: Final = ord("t")
-"""Fate of a later copy of a record."""
-REJECTED: Final = ord("r")
-"""Fate of a record that cannot be read, or contradicts another of the same identity."""
-UNSELECTED: Final = ord("u")
-"""Fate of a good record that the configuration does not ask for."""
-JUDGED_BEFORE: Final = ord("b")
-"""Fate of one that an earlier run has judged."""
-NOT_QUIET: Final = ord("q")
-"""Fate of one whose conversation may go on: it is left for a later run."""
-LEFT_OUT: Final = (UNSELECTED, JUDGED_BEFORE, NOT_QUIET)
-"""All three count as not selected."""
-
 _PROGRESS_EVERY: Final = 1000
 _FILTER_BATCH: Final = 256
-
-
-class ObjectFailure(NamedTuple):
-    """Why an object as a whole gives no record: a reason code, a sentence, how it begins."""
-
-    code: str
-    detail: str
-    excerpt: str
-
-
-class RecordSelector(Protocol):
-    """Which of the records that a configuration means are wanted, after earlier runs."""
-
-    @property
-    def objects(self) -> Iterable[TranscriptSource] | None:
-        """Those an earlier run left something in, as they were then; null: all that are there."""
-        ...
-
-    def fate(self, source: TranscriptSource, position: int, case: Case) -> int:
-        """Of a record that can be read."""
-        ...
-
-    def fate_unread(self, source: TranscriptSource, position: int) -> int:
-        """Of one that cannot."""
-        ...
-
-
-class ScanPolicy(NamedTuple):
-    """What records are wanted beside what the configuration means, and what is done to a case."""
-
-    selector: RecordSelector | None = None
-    preprocessor: CasePreprocessor = DEFAULT_PREPROCESSOR
-
-
-DEFAULT_SCAN_POLICY: Final = ScanPolicy()
-"""All records, and nothing done to a case but what is done to every one."""
+"""How many cases are filtered at once; one call of the filter costs much more than one case."""
 
 
 @dataclass(slots=True)
 class ScannedObject:
-    """One object after planning has read it: a fate and an offset for each record.
+    """One object after the scan has read it: a fate and an offset for each record.
 
     Attributes:
-        copies: where the first copy of a duplicate stands, as `uri#position`, by its position.
-        identities: of the records that may have twins, with their positions.
+        source: the object.
+        format: the name of its format; empty where the object was not recognised.
+        fates: one byte a record, a constant of `assizes.tasks.intake.selection`.
+        offsets: the first byte of each record; empty unless each record is a line.
+        end: bytes of the file of lines.
+        failure: set where the object as a whole cannot be read.
+        copies: the first copy of each duplicate, as `uri#position`, by the duplicate's position.
+        identities: identity and position of each record that may have duplicates.
         reasons: how many records were rejected, by code.
-        odd: how many were taken in spite of something, by code.
-        lots: case id and stratum of the cases to draw from, by position.
-        kept: how many turns, calls, results and other parts they hold, and what became of the rest.
-        named: what pins the objects that a manifest names, as `assizes.tasks.intake.record_joining.named_by`.
-        reread: whether the object changed under the first reading and was read once more.
+        oddity_counts: how many records were taken in spite of an oddity, by code.
+        sample_keys: case id and stratum of the cases to draw a sample from, by position.
+        part_counts: how many turns, calls, results and other parts the cases hold, and how many
+            parts have no place in a case.
+        manifest_pin: pins the objects that a manifest names, as
+            `assizes.tasks.intake.record_joining.manifest_digest` returns it.
+        was_reread: whether the object changed during the first reading and was read once more.
     """
 
     source: TranscriptSource
@@ -120,7 +79,7 @@ class ScannedObject:
     was_reread: bool = False
 
     def reject(self, error: DataError) -> int:
-        """Count a reason; the fate of what it is about."""
+        """Count the reason of a reject; returns the fate of the rejected record."""
         self.reasons[error.code] += 1
         return REJECTED
 
@@ -131,7 +90,16 @@ class _RecordPosition(NamedTuple):
 
 
 class Scan:
-    """The one pass over every record, and what has to be remembered between objects."""
+    """Reads the objects of a run one by one, and remembers which cases it has seen.
+
+    Attributes:
+        objects: the objects that were read, in order.
+        total: how many records were read.
+        reasons: how many records were rejected, by code.
+        oddity_counts: as in `ScannedObject`, over all objects.
+        case_ids: the ids of all readable cases; collected only with ground truth.
+        part_counts: as in `ScannedObject`, over all objects.
+    """
 
     def __init__(
         self,
@@ -143,10 +111,11 @@ class Scan:
         self._config = config
         self._selector, self._preprocessor = policy
         self._spool = spool
+        self._reader = TranscriptReader(config, spool)
         self._on_progress = on_progress
         self._seen: dict[bytes, _RecordPosition] = {}
-        self._twins: dict[bytes, list[_RecordPosition]] = {}
-        self._read = 0
+        self._duplicates: dict[bytes, list[_RecordPosition]] = {}
+        self.total = 0
         self.objects: list[ScannedObject] = []
         self.reasons: Counter[str] = Counter()
         self.oddity_counts: Counter[str] = Counter()
@@ -154,33 +123,31 @@ class Scan:
         self.part_counts: Counter[str] = Counter()
 
     @property
-    def total(self) -> int:
-        """How many records were read, counted one by one."""
-        return self._read
-
-    @property
     def identities(self) -> Collection[bytes]:
-        """What the cases are known by that are meant, sampled or not."""
+        """The identities of all cases that the configuration names, sampled or not."""
         return self._seen.keys()
 
     def read(self, source: TranscriptSource) -> None:
-        """Settle the fate of every record of one object, twins aside.
+        """Give every record of one object its fate; duplicates are found by `resolve_duplicates`.
 
-        One that changes meanwhile is read once more as it is then, and pinned so.
+        An object that changes during the reading is read once more and pinned as it is then.
         """
         scanned = self._scan_object(source)
         if scanned.failure is not None and scanned.failure.code == "changed":
-            self._read -= len(scanned.fates)
+            self.total -= len(scanned.fates)
             scanned = self._rescan_object(source)
         number = len(self.objects)
         self.objects.append(scanned)
-        for known_by, position in scanned.identities:
-            self._remember(known_by, _RecordPosition(number, position))
+        for case_identity, position in scanned.identities:
+            place = _RecordPosition(number, position)
+            first = self._seen.setdefault(case_identity, place)
+            if first is not place:
+                self._duplicates.setdefault(case_identity, [first]).append(place)
         scanned.identities = []
         self.reasons += scanned.reasons
         self.oddity_counts += scanned.oddity_counts
         self.part_counts += scanned.part_counts
-        self._on_progress(self._read)
+        self._on_progress(self.total)
 
     def _rescan_object(self, source: TranscriptSource) -> ScannedObject:
         try:
@@ -196,21 +163,21 @@ class Scan:
         head = b""
         scanned = ScannedObject(source)
         try:
-            path = plain_path(self._spool, source)
-            head = head_of(path)
+            head = self._reader.head(source)
             if not head:
-                if (broken := self._spool.salvage_fault(source)) is not None:
-                    raise broken
+                if (fault := self._spool.salvage_fault(source)) is not None:
+                    raise fault
                 return scanned
-            format_ = format_of(self._config, head, path)
-            raws = raw_records((source, self._spool), format_, self._config, 0, 0)
+            format_ = self._reader.format_of(source, head)
+            raws = self._reader.records(source, format_)
             scanned.format = format_.name
             scanned.manifest_pin = manifest_digest(self._spool, source, format_)
             scanned.end = lines_path(self._spool, source, format_).stat().st_size
             self._read_records(scanned, format_, raws)
-            self._spool.path(source)  # a plain file may have been rewritten under the reader
+            # A plain local file may have been rewritten during the reading: check its etag again.
+            self._spool.path(source)
         except DataError as error:
-            self._read -= len(scanned.fates)
+            self.total -= len(scanned.fates)
             return self._failed_scan(source, error, head)
         return scanned
 
@@ -229,8 +196,8 @@ class Scan:
     def _read_records(
         self, scanned: ScannedObject, format_: Format, raws: Iterator[RawRecord]
     ) -> None:
-        at_once = 1 if self._config.filter is None else _FILTER_BATCH
-        while batch := list(islice(raws, at_once)):
+        batch_size = 1 if self._config.filter is None else _FILTER_BATCH
+        while batch := list(islice(raws, batch_size)):
             cases = [self._case(raw, format_) for raw in batch]
             for raw, case, is_selected in zip(
                 batch, cases, self._selected_flags(cases), strict=True
@@ -244,20 +211,23 @@ class Scan:
 
     def _case(self, raw: RawRecord, format_: Format) -> Case | DataError:
         try:
-            return case_of(raw, format_, self._config)
+            return self._reader.case(raw, format_)
         except DataError as error:
             return error
 
     def _selected_flags(self, cases: Sequence[Case | DataError]) -> list[bool]:
-        """Whether the configuration means each; a record that cannot be read may be meant."""
+        """Whether the configuration selects each; an unreadable record counts as selected."""
         readable = [case for case in cases if isinstance(case, Case)]
-        answers = iter(selection_flags(readable, self._config))
-        return [not isinstance(case, Case) or next(answers) for case in cases]
+        flags = iter(selection_flags(readable, self._config))
+        return [not isinstance(case, Case) or next(flags) for case in cases]
 
     def _fate(
         self, scanned: ScannedObject, position: int, case: Case | DataError, *, is_selected: bool
     ) -> int:
-        """Cases that are left out are no twins of those that are meant: agents may share tasks."""
+        """The fate of a record before duplicates are known.
+
+        A case that is left out is no duplicate of a selected case: two agents may share a task.
+        """
         if isinstance(case, DataError):
             return self._fate_unread(scanned, position, case)
         if self._preprocessor.truth is not None:
@@ -288,14 +258,18 @@ class Scan:
         return scanned.reject(error)
 
     def resolve_duplicates(self) -> None:
-        """Records of one identity: later copies are duplicates, different ones are in conflict."""
+        """Change the fates of records of one identity: later copies of the same content become
+        duplicates; records of different content contradict each other and are rejected.
+        """
         contents: dict[bytes, dict[str, _RecordPosition]] = {
-            known_by: {} for known_by in self._twins
+            case_identity: {} for case_identity in self._duplicates
         }
-        for place, known_by in sorted(
-            (place, known_by) for known_by, places in self._twins.items() for place in places
+        for place, case_identity in sorted(
+            (place, case_identity)
+            for case_identity, places in self._duplicates.items()
+            for place in places
         ):
-            first = contents[known_by].setdefault(self._content_hash(place), place)
+            first = contents[case_identity].setdefault(self._content_hash(place), place)
             if first is not place:
                 self._set_fate(place, DUPLICATE)
                 uri = self.objects[first.object_number].source.uri
@@ -306,23 +280,17 @@ class Scan:
                 for place in firsts.values():
                     self._set_fate(place, REJECTED)
 
-    def _remember(self, known_by: bytes, place: _RecordPosition) -> None:
-        first = self._seen.setdefault(known_by, place)
-        if first is not place:
-            self._twins.setdefault(known_by, [first]).append(place)
-
     def _content_hash(self, place: _RecordPosition) -> str:
         scanned = self.objects[place.object_number]
         format_ = FORMATS[scanned.format]
         offset = scanned.offsets[place.position] if format_.by_line else 0
-        where = (scanned.source, self._spool)
-        raw = next(raw_records(where, format_, self._config, place.position, offset))
-        return case_of(raw, format_, self._config).content_hash()
+        raw = next(self._reader.records(scanned.source, format_, place.position, offset))
+        return self._reader.case(raw, format_).content_hash()
 
     def _set_fate(self, place: _RecordPosition, fate: int) -> None:
         self.objects[place.object_number].fates[place.position] = fate
 
     def _count(self) -> None:
-        self._read += 1
-        if self._read % _PROGRESS_EVERY == 0:
-            self._on_progress(self._read)
+        self.total += 1
+        if self.total % _PROGRESS_EVERY == 0:
+            self._on_progress(self.total)

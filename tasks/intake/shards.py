@@ -1,6 +1,6 @@
-"""From transcript objects to shards, and from a shard back to its cases.
+"""From transcript objects to shards (planning), and from a shard back to its cases (judging).
 
-Planning reads every record once and settles its fate: judged, duplicate, rejected or not selected.
+Planning reads every record once and gives it a fate: judged, duplicate, rejected or not selected.
 Only the fates and some offsets are kept, never the transcripts, so a plan stays small however large
 the run is. Reading a shard gives back exactly what the plan promised for it, record by record.
 """
@@ -10,24 +10,25 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Any, Final
 
 from assizes.judge.case import Case
 from assizes.judge.config.run import TranscriptsConfig
-from assizes.judge.errors import ConfigurationError, DataError
+from assizes.judge.errors import DataError
 from assizes.judge.formats import FORMATS, Format
 from assizes.judge.rows import as_json
-from assizes.judge.summary.reconcile import reconcile
-from assizes.tasks.intake.days import NothingDue
-from assizes.tasks.intake.manifests import refresh_if_present, transcript_sources
+from assizes.tasks.intake.days import expand
+from assizes.tasks.intake.plan import NothingDue, Plan, Shard
 from assizes.tasks.intake.preprocessing import DEFAULT_PREPROCESSOR, CasePreprocessor
+from assizes.tasks.intake.reader import RawRecord, TranscriptReader, excerpt_of, sha256_of
 from assizes.tasks.intake.record_joining import check_manifest_digest
-from assizes.tasks.intake.records import case_of, digest, excerpt_of, raw_records
+from assizes.tasks.intake.run_sources import selected_sources
 from assizes.tasks.intake.sampling import sample_cases
-from assizes.tasks.intake.scan import (
+from assizes.tasks.intake.scan import Scan, ScannedObject
+from assizes.tasks.intake.selection import (
     DEFAULT_SCAN_POLICY,
     DUE,
     DUPLICATE,
@@ -35,112 +36,26 @@ from assizes.tasks.intake.scan import (
     LEFT_OUT,
     NOT_QUIET,
     REJECTED,
-    RecordSelector,
-    Scan,
-    ScannedObject,
     ScanPolicy,
+    digest,
 )
-from assizes.tasks.intake.shard import Shard
-from assizes.tasks.sources.lines import RawRecord, sha256_of
-from assizes.tasks.sources.objects import Spool, expand
-from assizes.tasks.sources.pinned import TranscriptSource
+from assizes.tasks.sources.spool import Spool
 
 _PASSED_FATES: Final = {JUDGED_BEFORE: "judged_before", NOT_QUIET: "not_quiet"}
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a run will judge: read = due + duplicates + rejected + unselected, always.
-
-    Attributes:
-        shards: those with something to read; an object with nothing to judge has none.
-        content_hash: SHA-256 over uri, etag and the fate of every record, whatever the shard size;
-            also over uri and etag of what a manifest names.
-        objects: listed = read + empty + rejected, always; `reread` of them changed while they were
-            read the first time.
-        odd: how many records were taken in spite of something, by code of
-            `assizes.judge.formats.shared.oddities`.
-        reasons: how many records were rejected, by code; `rejected` is their sum.
-        design: how the cases were sampled, as `assizes.tasks.intake.sampling.sampled` says it.
-        truth: rows of ground truth and cases that found each other, and that did not.
-        truth_digest: of the file with the ground truth.
-        kept: turns, calls, results of the cases, and what became of parts that a case has no place
-            for, as `assizes.judge.formats.shared.fidelity` counts them.
-        passed: those of the unselected that were left out for the sake of other runs, by reason:
-            `judged_before` by an earlier one, `not_quiet` and so left to a later one.
-        prompts: the texts of its judges, as `assizes.judge.prompts.prompt_texts` keeps them; no part of the input.
-    """
-
-    shards: tuple[Shard, ...]
-    read: int
-    due: int
-    duplicates: int
-    rejected: int
-    unselected: int
-    content_hash: str
-    objects: dict[str, int]
-    odd: dict[str, int]
-    reasons: dict[str, int]
-    design: dict[str, Any] = field(default_factory=dict)
-    truth: dict[str, int] = field(default_factory=dict)
-    truth_digest: str | None = None
-    kept: dict[str, int] = field(default_factory=dict)
-    passed: dict[str, int] = field(default_factory=dict)
-    prompts: dict[str, Any] = field(default_factory=dict)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        names = (plan_field.name for plan_field in fields(self) if plan_field.name != "shards")
-        return {name: getattr(self, name) for name in names} | {
-            "shards": [shard.as_dict() for shard in self.shards]
-        }
-
-    @property
-    def lost_object_count(self) -> int:
-        """How many objects went or changed between listing and reading: nobody knows what was in
-        them.
-        """
-        return sum(self.reasons.get(code, 0) for code in ("vanished", "changed"))
-
-    def check(self) -> None:
-        """See that every object and every record listed has come to an end.
-
-        Raises:
-            Unreconciled: when one has not, or has twice.
-        """
-        objects = self.objects
-        reconcile("objects listed", objects["listed"], _without(objects, "listed", "reread"))
-        fates = ("due", "duplicates", "rejected", "unselected")
-        reconcile("records read", self.read, {name: getattr(self, name) for name in fates})
-        reconcile("records rejected", self.rejected, self.reasons)
-        for name, parts in (
-            ("due", (len(shard.due_positions()) for shard in self.shards)),
-            ("rejected", (len(shard.rejected) for shard in self.shards)),
-        ):
-            reconcile(f"records {name}", getattr(self, name), {"in shards": sum(parts)})
-
-    @classmethod
-    def without_objects(cls, day: dt.date | None) -> Plan:
-        """The plan of a day for which nothing is there; each day's is another input."""
-        content = hashlib.sha256(as_json(["nothing", day and day.isoformat()]).encode())
-        objects = dict.fromkeys(("listed", "read", "empty", "rejected", "reread"), 0)
-        return cls((), 0, 0, 0, 0, 0, content.hexdigest(), objects, {}, {})
-
-    @classmethod
-    def from_dict(cls, body: dict[str, Any]) -> Plan:
-        """The plan that `as_dict` described."""
-        return cls(**body | {"shards": tuple(Shard.from_dict(shard) for shard in body["shards"])})
+"""The keys of `Plan.passed`, by fate."""
 
 
 @dataclass(frozen=True)
 class ShardRecord:
-    """One record of a shard: a case, or why there is none.
+    """One record of a shard: a case, or the reason why the record is no case.
 
     Attributes:
-        position: its number in the object, from 0, blank lines not counted.
-        excerpt: how a rejected record begins, at most 80 characters, nothing unprintable.
-        offset: the first byte of a rejected line in the unpacked object; null where it has none.
-        sha256: of a rejected record's bytes; null where an object as a whole is rejected.
+        position: the number of the record in the object, from 0, blank lines not counted.
+        case: the case as the judges see it; `None` for a reject.
+        reject: why the record was rejected; `None` for a case.
+        excerpt: how a rejected record begins, in at most 80 printable characters.
+        offset: the first byte of a rejected line in the unpacked object; `None` in a document.
+        sha256: of a rejected record's bytes; `None` where an object as a whole is rejected.
     """
 
     position: int
@@ -160,25 +75,24 @@ def plan_intake(
     on_progress: Callable[[int], None] | None = None,
     policy: ScanPolicy = DEFAULT_SCAN_POLICY,
 ) -> Plan:
-    """Read every record once and cut what is to be judged into shards.
+    """Read every record once and cut the records that are to be judged into shards.
 
     Args:
         config: where the transcripts are and which are wanted.
         shard_size: cases per shard.
-        spool: the same files are read again when the shards are.
+        spool: holds the local files; judging reads the same files again.
         date: fills the uri's date placeholders.
-        on_progress: told the number of records read so far, about every thousand.
-        policy: only what an earlier run left, from the objects it names; the treatment that
-            shards are read with.
+        on_progress: called with the number of records read so far, about every thousand.
+        policy: which records earlier runs leave to this run, and the same preprocessing with which
+            the shards will be read.
 
     Raises:
         ConfigurationError: the transcripts cannot be reached, or ground truth names no case.
         NothingDue: `no_data`, nothing is left to judge.
-        Unreconciled: a record is nowhere, or twice.
+        Unreconciled: a record has no fate, or two.
     """
-    selector = policy.selector
     scan = Scan(config, spool, on_progress or (lambda _: None), policy)
-    for source in _sources(config, date, selector, spool):
+    for source in selected_sources(config, date, policy.selector, spool):
         scan.read(source)
     scan.resolve_duplicates()
     plan = _plan(scan, shard_size, policy.preprocessor, sample_cases(scan.objects, config))
@@ -189,27 +103,6 @@ def plan_intake(
     return plan
 
 
-def _sources(
-    config: TranscriptsConfig, date: dt.date | None, selector: RecordSelector | None, spool: Spool
-) -> Iterator[TranscriptSource]:
-    """The objects to read; one that an earlier run named and that is gone is passed on as it was."""
-    if selector is None and config.again is not None:
-        raise ConfigurationError(
-            "[transcripts] again: needs the store of the earlier run; `assizes requeue RUN --dry-run` "
-            "counts what is left of it"
-        )
-    if selector is None and (config.since_last or config.quiet_minutes is not None):
-        raise ConfigurationError(
-            "[transcripts] since_last, quiet_minutes: need the earlier runs and the time; judge with "
-            "`assizes run`, or plan with `assizes plan`"
-        )
-    if selector is None or selector.objects is None:
-        yield from transcript_sources(config, date, spool)
-        return
-    for source in selector.objects:
-        yield refresh_if_present(source, config.storage_options)
-
-
 def read_shard(
     shard: Shard,
     config: TranscriptsConfig,
@@ -218,8 +111,8 @@ def read_shard(
 ) -> Iterator[ShardRecord]:
     """The cases and the rejects of a shard, in order; each promised record exactly once.
 
-    Where the object, or one that it names, has gone or changed since the plan, every promised record
-    is a reject.
+    Where the object, or an object that it names, is gone or has changed since the plan, every
+    promised record is a reject.
     """
     if shard.failure is not None:
         code, detail, excerpt = shard.failure
@@ -228,19 +121,18 @@ def read_shard(
     due, rejected = frozenset(shard.due_positions()), frozenset(shard.rejected)
     promised_positions = sorted(due | rejected)
     format_ = FORMATS[shard.format]
+    reader = TranscriptReader(config, spool)
     try:
-        where = (shard.source, spool)
         if shard.named is not None:
             check_manifest_digest(spool, shard.source, format_, shard.named)
-        raws = raw_records(where, format_, config, shard.start, shard.byte_start or 0)
+        raws = reader.records(shard.source, format_, shard.start, shard.byte_start or 0)
     except DataError as error:
         yield from (ShardRecord(position, None, error, "") for position in promised_positions)
         return
     promised = (raw for raw in raws if raw.position in due or raw.position in rejected)
     for raw in islice(promised, len(promised_positions)):
-        yield _preprocess_record(
-            _shard_record(raw, format_, config, is_due=raw.position in due), raw, preprocessor
-        )
+        case = _case_or_fault(reader, raw, format_, is_due=raw.position in due)
+        yield _shard_record(raw, case, preprocessor)
 
 
 def _plan(
@@ -285,12 +177,10 @@ def _object_counts(objects: list[ScannedObject]) -> dict[str, int]:
     }
 
 
-def _without(counts: Mapping[str, int], *names: str) -> dict[str, int]:
-    return {name: count for name, count in counts.items() if name not in names}
-
-
 def _cuts(fates: bytearray, shard_size: int) -> Iterator[tuple[int, int]]:
-    """Ranges of positions with at most `shard_size` cases each, and at least something to read."""
+    """Ranges of positions with at most `shard_size` cases each; ranges without any case or reject
+    are left out.
+    """
     starts = [position for position, fate in enumerate(fates) if fate == DUE][::shard_size]
     bounds = [0, *starts[1:], len(fates)]
     for start, stop in pairwise(bounds):
@@ -325,7 +215,7 @@ def _shard(number: int, scanned: ScannedObject, start: int, stop: int) -> Shard:
 
 
 def _byte_stop(scanned: ScannedObject, stop: int) -> int | None:
-    """Where the record after the last one begins, or the object ends; null where there are no lines."""
+    """The byte after the record before `stop`; `None` where the records are no lines."""
     if not scanned.offsets:
         return None
     return scanned.offsets[stop] if stop < len(scanned.offsets) else scanned.end
@@ -344,34 +234,32 @@ def _no_data(uri: str, plan: Plan) -> str:
     )
 
 
-def _preprocess_record(
-    record: ShardRecord, raw: RawRecord, preprocessor: CasePreprocessor
-) -> ShardRecord:
-    if record.case is not None:
-        return replace(record, case=preprocessor.prepared_case(record.case))
-    error = record.reject and preprocessor.redacted_fault(record.reject)
-    return replace(
-        record, reject=error, excerpt=excerpt_of(raw.body, preprocessor.redacted_excerpt)
-    )
-
-
 def _shard_record(
-    raw: RawRecord, format_: Format, config: TranscriptsConfig, *, is_due: bool
+    raw: RawRecord, case: Case | DataError, preprocessor: CasePreprocessor
 ) -> ShardRecord:
-    try:
-        case = case_of(raw, format_, config)
-    except DataError as error:
-        return _reject(raw, error)
-    if is_due:
-        return ShardRecord(raw.position, case, None, "")
-    return _reject(
-        raw,
-        DataError(
-            "id_conflict",
-            f"case {case.case_id!r} repetition {case.repetition} is there with another content",
-        ),
+    if isinstance(case, Case):
+        return ShardRecord(raw.position, preprocessor.prepared_case(case), None, "")
+    return ShardRecord(
+        raw.position,
+        None,
+        preprocessor.redacted_fault(case),
+        excerpt_of(raw.body, preprocessor.redacted_excerpt),
+        offset=raw.offset,
+        sha256=sha256_of(raw),
     )
 
 
-def _reject(raw: RawRecord, error: DataError) -> ShardRecord:
-    return ShardRecord(raw.position, None, error, "", offset=raw.offset, sha256=sha256_of(raw))
+def _case_or_fault(
+    reader: TranscriptReader, raw: RawRecord, format_: Format, *, is_due: bool
+) -> Case | DataError:
+    """The case of a due record; the fault of a rejected record, which may be a readable case."""
+    try:
+        case = reader.case(raw, format_)
+    except DataError as error:
+        return error
+    if is_due:
+        return case
+    return DataError(
+        "id_conflict",
+        f"case {case.case_id!r} repetition {case.repetition} is there with another content",
+    )

@@ -19,11 +19,17 @@ from assizes.judge.catalog import JudgePanel, fingerprints
 from assizes.judge.config.run import RunConfig
 from assizes.judge.rows import COMPLETE
 from assizes.judge.verdicts.executions import collect_rows
-from assizes.tasks.intake.records import digest
-from assizes.tasks.intake.scan import DUE, JUDGED_BEFORE, NOT_QUIET, REJECTED, RecordSelector
+from assizes.tasks.intake.selection import (
+    DUE,
+    JUDGED_BEFORE,
+    NOT_QUIET,
+    REJECTED,
+    RecordSelector,
+    digest,
+)
 from assizes.tasks.runs.baselines import day_of
 from assizes.tasks.runs.rerun import rerun_selector
-from assizes.tasks.sources.pinned import TranscriptSource
+from assizes.tasks.sources.transcript_source import TranscriptSource
 from assizes.tasks.store import Store
 
 _KEY_BYTES: Final = 16

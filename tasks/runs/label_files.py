@@ -14,9 +14,8 @@ from assizes.judge.config.calibration import LabelColumns
 from assizes.judge.errors import ConfigurationError, DataError
 from assizes.judge.formats.shared.parsing import strict_json
 from assizes.judge.privacy.credentials import mask_credentials
-from assizes.tasks.sources.foreign_tables import parquet_rows
-from assizes.tasks.sources.pinned import BOM
-from assizes.tasks.sources.whole_files import read_whole_file
+from assizes.tasks.sources.transcript_source import BOM
+from assizes.tasks.sources.whole_files import parquet_rows, read_whole_file
 
 Rows = list[dict[str, Any]]
 

@@ -16,10 +16,9 @@ from assizes.judge.case import Case
 from assizes.judge.config.run import RerunConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.rows import COMPLETE
-from assizes.tasks.intake.records import identity
-from assizes.tasks.intake.scan import DUE, REJECTED, UNSELECTED, RecordSelector
-from assizes.tasks.intake.shards import Plan
-from assizes.tasks.sources.pinned import TranscriptSource
+from assizes.tasks.intake.plan import Plan
+from assizes.tasks.intake.selection import DUE, REJECTED, UNSELECTED, RecordSelector, identity
+from assizes.tasks.sources.transcript_source import TranscriptSource
 from assizes.tasks.store import RunRecord, Store
 
 _PARTIAL_SETTINGS: Final = (

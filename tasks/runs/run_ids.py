@@ -16,7 +16,7 @@ import polars as pl
 from assizes.judge.config.run import RunConfig
 from assizes.judge.models.replayed import NOT_CACHED
 from assizes.judge.rows import COMPLETE, as_json
-from assizes.tasks.intake.shards import Plan
+from assizes.tasks.intake.plan import Plan
 from assizes.tasks.runs.baselines import cache_use
 from assizes.tasks.spending.ledger_file import known_runs
 from assizes.tasks.store import RunRecord, Store

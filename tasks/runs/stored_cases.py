@@ -16,11 +16,11 @@ from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.run import RunConfig, TranscriptsConfig
 from assizes.judge.engine.replay_hearing import ReplayedHearing, replay_hearing
 from assizes.judge.errors import DataError, UnknownCase
+from assizes.tasks.intake.plan import Shard
 from assizes.tasks.intake.preprocessing import CasePreprocessor
-from assizes.tasks.intake.shard import Shard
 from assizes.tasks.intake.shards import read_shard
 from assizes.tasks.sandbox.sql_runner import SandboxSqlRunner
-from assizes.tasks.sources.objects import Spool
+from assizes.tasks.sources.spool import Spool
 from assizes.tasks.store import RunRecord, Store
 
 TABLES = ("cases", "scores", "asks")

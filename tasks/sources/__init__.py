@@ -1,1 +1,1 @@
-"""Transcript objects on disk and on S3: listed, fetched, unpacked, read line by line."""
+"""Transcript objects on disk and on S3: how they are listed, fetched and unpacked."""

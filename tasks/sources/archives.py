@@ -1,8 +1,8 @@
-"""Parquet files and inspect_ai archives, spread out as lines of JSON: what every reader reads.
+"""Turns Parquet files and inspect_ai archives into lines of JSON, which every format can read.
 
 Foreign Parquet is read in a process of its own, so that a file made to crash its reader costs one
-object: its rows are streamed, and a row group may take as much memory as that process is given. The
-samples of an archive are copied block by block; only its header is held as a whole.
+object only. The rows are streamed; a row group may take as much memory as that process is given. The
+samples of an archive are copied block by block; only the header of the archive is held in memory.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from typing import Final
 
 from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.parsing import strict_json
-from assizes.tasks.sources.bounds import ObjectBounds
-from assizes.tasks.sources.unpacking import BOMB_FLOOR_BYTES, BOMB_RATIO
+from assizes.tasks.sources.unpacking import BOMB_FLOOR_BYTES, BOMB_RATIO, ObjectBounds
 
 if sys.version_info >= (3, 14):
     import zipfile
@@ -33,22 +32,27 @@ else:
 
 _COPY_BYTES: Final = 1 << 20
 _MESSAGE_CHARS: Final = 200
+_MAGIC_BYTES: Final = 4
+
 _TIME_S: Final = 3600
-_MAGIC: Final = 4
+"""Seconds that reading one Parquet file may take."""
 
 _CHILD_BYTES: Final = 8 << 30
-"""Address space of the process that reads Parquet, beside the file itself. A reader that starts has
-one or two GiB of it, mostly untouched; where threads cannot start it hangs, so this is no tighter.
+"""Bytes of address space of the process that reads Parquet, beside the file itself.
+
+A reader that has just started reserves one or two GiB, mostly untouched. With a tighter bound its
+threads cannot start, and it hangs.
 """
 
 _BROKEN: Final = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, zstd.ZstdError),
     *(NotImplementedError, ValueError, EOFError, RuntimeError),
 )
-"""How a damaged archive shows, by how its members are packed."""
+"""The errors that a damaged archive causes; which of them depends on how its members are packed."""
 
 _BROKEN_CODES: Final = (None, errno.EINVAL)
-"""The same of an `OSError`: bzip2 gives no code, and a place before the file's begin is invalid."""
+"""The codes of an `OSError` that mean a damaged archive: bzip2 gives no code, and an offset before
+the beginning of the file is invalid."""
 
 _DISK_FULL_MESSAGES: Final = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
 
@@ -61,35 +65,38 @@ resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 import orjson
 import polars as pl
 
-def stated(value):
+def without_nulls(value):
     if isinstance(value, dict):
-        return {name: stated(one) for name, one in value.items() if one is not None}
-    return [stated(one) for one in value] if isinstance(value, list) else value
+        return {name: without_nulls(v) for name, v in value.items() if v is not None}
+    return [without_nulls(v) for v in value] if isinstance(value, list) else value
 
 raw = sys.argv[2] + ".raw"
 pl.scan_parquet(sys.argv[1], glob=False, hive_partitioning=False).sink_ndjson(raw)
 with open(raw, "rb") as lines, open(sys.argv[2], "wb") as out:
     for line in lines:
-        out.write(orjson.dumps(stated(orjson.loads(line))) + b"\\n")
+        out.write(orjson.dumps(without_nulls(orjson.loads(line))) + b"\\n")
 """
-"""The program of that process. Columns are there in every row: what is null in one was not said."""
+"""The program of the process that reads Parquet.
+
+Every row of a table has every column, so a `null` means that the record lacks the field: it is left
+out."""
 
 
 def is_archive(path: Path) -> bool:
     """Whether a file is Parquet, or a zip archive."""
     with path.open("rb") as stream:
-        return stream.read(_MAGIC) in _CONVERTERS
+        return stream.read(_MAGIC_BYTES) in _CONVERTERS
 
 
 def archive_to_lines(path: Path, target: Path, bounds: ObjectBounds) -> None:
-    """Write the records of an archive as lines.
+    """Write the records of an archive (`is_archive`) to `target`, one line of JSON each.
 
     Raises:
-        DataError: `parquet` or `archive` for one that cannot be read, `bomb` for too much.
+        DataError: `parquet` or `archive` for a file that cannot be read, `bomb` for too many bytes.
         OSError: the disk is full, or fails.
     """
     with path.open("rb") as stream:
-        convert = _CONVERTERS[stream.read(_MAGIC)]
+        convert = _CONVERTERS[stream.read(_MAGIC_BYTES)]
     convert(path, target, bounds)
 
 
@@ -97,15 +104,15 @@ def parquet_to_lines(path: Path, target: Path, bounds: ObjectBounds) -> None:
     """Write the rows of a Parquet file as lines; a file that crashes its reader crashes a child.
 
     Raises:
-        DataError: `parquet` for one that cannot be read, `bomb` for too much.
+        DataError: `parquet` for a file that cannot be read, `bomb` for too many bytes.
         OSError: the disk is full, or fails.
     """
     cap_bytes, raw = bounds.object_bytes, target.with_name(f"{target.name}.raw")
     memory = _CHILD_BYTES + path.stat().st_size
-    words = [str(path), str(target), str(cap_bytes), str(memory)]
+    arguments = [str(path), str(target), str(cap_bytes), str(memory)]
     try:
         done = subprocess.run(
-            [sys.executable, "-I", "-c", _TO_LINES, *words],
+            [sys.executable, "-I", "-c", _TO_LINES, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -133,7 +140,7 @@ def parquet_to_lines(path: Path, target: Path, bounds: ObjectBounds) -> None:
 
 
 def _inspect_log_to_lines(path: Path, target: Path, bounds: ObjectBounds) -> None:
-    """Each sample of an `.eval` log as a line with the facts of the log."""
+    """Write each sample of an `.eval` log as a line that also holds the header of the log."""
     try:
         with zipfile.ZipFile(path) as archive, target.open("wb") as out:
             members = _Members(archive, path.stat().st_size, bounds.object_bytes)
@@ -154,7 +161,7 @@ def _broken(error: Exception) -> DataError:
 
 
 def _lines(members: _Members, header_bytes: int) -> Iterator[bytes]:
-    """The samples as lines, in blocks."""
+    """The lines of the samples, cut into blocks of bytes."""
     names = members.names
     if "header.json" not in names:
         raise DataError("archive", "a zip archive without header.json; no inspect_ai log")
@@ -163,15 +170,14 @@ def _lines(members: _Members, header_bytes: int) -> Iterator[bytes]:
     for name in names:
         if name.startswith("samples/") and name.endswith(".json"):
             yield b'{"eval":' + log + b',"sample":'
-            # JSON may be broken over lines where white space stands, and holds line ends nowhere
-            # else.
+            # A line end in JSON is always white space between tokens, never part of a string.
             for block in members.blocks(name):
                 yield block.replace(b"\r", b" ").replace(b"\n", b" ")
             yield b"}\n"
 
 
 class _Members:
-    """The members of an archive, unpacked no further than its size lets one expect."""
+    """The members of an archive; unpacking ends at a bound that follows from the archive's size."""
 
     def __init__(self, archive: zipfile.ZipFile, size: int, cap_bytes: int) -> None:
         self._archive = archive
@@ -184,13 +190,13 @@ class _Members:
         return self._archive.namelist()
 
     def count(self, written: int) -> None:
-        """So many bytes more came of the archive."""
+        """Count bytes that were written for the archive, and refuse too many."""
         self._written += written
         if self._written > self._cap:
             raise _too_much(self._cap)
 
     def read_member(self, name: str, max_bytes: int) -> bytes:
-        """A member that is held in memory."""
+        """The content of a member, held in memory."""
         content = bytearray()
         for block in self.blocks(name):
             content += block
@@ -204,7 +210,10 @@ class _Members:
         return bytes(content)
 
     def blocks(self, name: str) -> Iterator[bytes]:
-        """A member bit by bit. Members may overlap: what counts is the size of the archive."""
+        """A member in blocks of 1 MiB.
+
+        Members may overlap on purpose, so the ratio is taken over the size of the whole archive.
+        """
         with self._archive.open(name) as stream:
             while block := stream.read(_COPY_BYTES):
                 self._unpacked += len(block)

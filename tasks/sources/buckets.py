@@ -1,4 +1,4 @@
-"""Transcript objects on S3: which there are, and a stream of one, with a bound on every wait."""
+"""Lists and streams transcript objects on S3, with a bound on every wait."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 import fsspec
 
 from assizes.judge.errors import ConfigurationError
-from assizes.tasks.sources.own_output import is_own_output
-from assizes.tasks.sources.pinned import (
+from assizes.tasks.sources.transcript_source import (
     SUFFIXES,
     TranscriptSource,
     changed_error,
+    is_own_output,
     parts_before_pattern,
     vanished_error,
 )
@@ -29,11 +29,14 @@ REQUEST_TIMEOUTS: Final[Mapping[str, Any]] = {
     "read_timeout": 15,
     "retries": {"mode": "standard", "total_max_attempts": 5},
 }
-"""Of one request, in seconds and tries, unless `storage_options.config_kwargs` says otherwise."""
+"""Timeouts in seconds and the number of tries of one request to S3.
+
+Values in `storage_options.config_kwargs` take precedence."""
 
 _S3FS_RETRIES: Final = 2
-"""What s3fs makes of the tries above where a connection breaks: so one request ends within three
-minutes, however the server behaves."""
+"""How often s3fs starts over, on top of the tries above, when a connection breaks.
+
+With two, one request ends within three minutes, however the server behaves."""
 
 
 def bucket_sources(rest: str, options: Mapping[str, Any]) -> list[TranscriptSource]:
@@ -71,10 +74,10 @@ def bucket_sources(rest: str, options: Mapping[str, Any]) -> list[TranscriptSour
 
 @contextmanager
 def bucket_stream(source: TranscriptSource, options: Mapping[str, Any]) -> Iterator[IO[bytes]]:
-    """The bytes of an object as it was listed.
+    """A stream of the bytes of an object as it was listed.
 
     Raises:
-        DataError: `changed`, also when it is overwritten while it is read, or `vanished`.
+        DataError: `changed`, also when the object is overwritten while it is read, or `vanished`.
         ConfigurationError: as `bucket_sources`.
     """
     from s3fs.utils import FileExpired
@@ -106,7 +109,7 @@ def _list_objects(fs: Any, path: str, bucket: str) -> dict[str, dict[str, Any]]:
 
 
 def _s3(options: Mapping[str, Any]) -> Any:
-    # Copied: botocore writes into what it is given.
+    # Copied, because botocore writes into the dictionary that it is given.
     client_config = copy.deepcopy(dict(options.get("config_kwargs", {})))
     retries = {**REQUEST_TIMEOUTS["retries"], **client_config.get("retries", {})}
     timeouts = {**REQUEST_TIMEOUTS, **client_config, "retries": retries}
@@ -123,7 +126,7 @@ def _plain_etag(etag: str) -> str:
 
 @contextmanager
 def _explain_errors(bucket: str, options: Mapping[str, Any]) -> Iterator[None]:
-    """Says which bucket at which endpoint failed; no text of others, which might hold a key."""
+    """Name the bucket and the endpoint that failed, never the server's text, which may hold a key."""
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
     where = f"bucket {bucket!r} at {_endpoint(options)}"
@@ -144,7 +147,7 @@ def _explain_errors(bucket: str, options: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _error_kind(error: BaseException) -> str:
-    """The code of a service's refusal, else the class of the error."""
+    """The error code that the service answered with, else the class of the error."""
     for candidate in (error, error.__cause__):
         if (answer := getattr(candidate, "response", None)) and (details := answer.get("Error")):
             return str(details.get("Code"))

@@ -1,15 +1,17 @@
-"""Gzip and zstd to plain bytes, with a bound on what comes out and nothing taken on trust.
+"""Unpacks gzip and zstd with a bound on the bytes that come out.
 
-The standard library's readers hand out blocks before they have checked them, and know no bound. Here
-whoever asks is told exactly how far an object could be read.
+The readers of the standard library hand out blocks before they have checked them, and know no bound.
+Here the caller learns exactly how far an object could be read.
 """
 
 from __future__ import annotations
 
 import sys
 import zlib
+from dataclasses import dataclass
 from typing import IO, Final, Literal, TypeAlias
 
+from assizes.judge.config.run import TranscriptsConfig
 from assizes.judge.errors import DataError
 
 if sys.version_info >= (3, 14):
@@ -25,23 +27,47 @@ _MAGIC: Final[dict[bytes, Packing]] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd":
 _IN_BYTES: Final = 1 << 16
 _OUT_BYTES: Final = 1 << 20
 _SALVAGED_BYTES: Final = 1 << 10
-"""Read at a time where everything before a fault counts: a call that fails gives nothing back."""
+"""Bytes of zstd read at a time while salvaging: a call that fails returns nothing of its block."""
 
 _GZIP: Final = 31
-"""What tells zlib to expect a gzip header, and to check length and CRC at the end."""
+"""The `wbits` value with which zlib expects a gzip header and checks length and CRC at the end."""
 
 BOMB_RATIO: Final = 200
-"""Real transcripts pack 5 to 50 times; deflate can reach 1030."""
+"""The most unpacked bytes per packed byte; real transcripts reach 5 to 50, deflate can reach 1030."""
 
 BOMB_FLOOR_BYTES: Final = 64 << 20
-"""Below so many unpacked bytes no ratio does harm."""
+"""The ratio is only checked above this number of unpacked bytes: below it no ratio does harm."""
+
+_MB: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectBounds:
+    """How much of an object is let onto the local disk and into memory.
+
+    Attributes:
+        object_bytes: the largest unpacked object.
+        document_bytes: the largest object that is parsed as a whole.
+        salvage: whether to keep the whole lines before the place where a packed object breaks.
+    """
+
+    object_bytes: int = 16_384 * _MB
+    document_bytes: int = 40 * _MB
+    salvage: bool = False
+
+    @classmethod
+    def of(cls, config: TranscriptsConfig) -> ObjectBounds:
+        """The bounds of a configuration."""
+        return cls(
+            round(config.max_object_mb * _MB), round(config.max_document_mb * _MB), config.salvage
+        )
 
 
 def packing_of(uri: str, stream: IO[bytes]) -> Packing | None:
-    """How an object is packed, by its name or by its first bytes; null where it is plain.
+    """How an object is packed, by its name or by its first bytes; `None` where it is plain.
 
     Raises:
-        DataError: `gzip_corrupt` or `zstd_corrupt` for one that is named so and has no bytes.
+        DataError: `gzip_corrupt` or `zstd_corrupt` for an empty object with the name of a packed one.
     """
     head = stream.read(4)
     stream.seek(0)
@@ -58,22 +84,23 @@ def unpack(
     """Write the plain content of all gzip members or zstd frames of a stream.
 
     Args:
-        stream: read to its end.
-        out: holds everything that was decoded, also when this raises.
-        packing: what the stream holds.
-        cap_bytes: the most that may come out.
-        to_last_byte: decode up to the very byte at which a gzip member breaks, up to the block that
-            breaks of a zstd frame; else up to a block of the stream before.
+        stream: the packed bytes; read to the end.
+        out: receives the plain content; holds everything that was decoded, also when this raises.
+        packing: how the stream is packed.
+        cap_bytes: the most plain bytes that may be written.
+        to_last_byte: whether to decode a broken gzip member up to the very byte at which it breaks,
+            and a zstd frame up to the block that breaks; else an earlier block may be the last.
 
     Raises:
-        DataError: `gzip_corrupt`, `zstd_corrupt`, or `bomb` for too much, or too much of too little.
+        DataError: `gzip_corrupt`, `zstd_corrupt`, or `bomb` for more than `cap_bytes` or a ratio
+            over `BOMB_RATIO`.
     """
     kind = _GzipUnpacker if packing == "gzip" else _ZstdUnpacker
     kind(out, cap_bytes, to_last_byte=to_last_byte).run(stream)
 
 
 class _Unpacker:
-    """One pass over a stream: what went in, what came out."""
+    """One pass over a packed stream; counts the bytes read and the bytes written."""
 
     def __init__(self, out: IO[bytes], cap_bytes: int, *, to_last_byte: bool) -> None:
         self._out = out
@@ -84,7 +111,7 @@ class _Unpacker:
         self._member_count = 0
 
     def run(self, stream: IO[bytes]) -> None:
-        """Read it to its end."""
+        """Unpack the stream to its end."""
         raise NotImplementedError
 
     def _write(self, data: bytes) -> None:
@@ -125,7 +152,7 @@ class _GzipUnpacker(_Unpacker):
             raise DataError("gzip_corrupt", f"cut off after {self._bytes_in} bytes")
 
     def _inflate_block(self, member: zlib._Decompress, block: bytes) -> bytes:
-        """What is left of the block after this member."""
+        """Decode a block; the rest of the block after the end of this member."""
         before = member.copy() if self._to_last_byte else None
         try:
             while True:
@@ -152,7 +179,7 @@ class _GzipUnpacker(_Unpacker):
 
 
 class _ZstdUnpacker(_Unpacker):
-    """One pass over a stream of zstd frames; one that wants a window over 128 MB is refused."""
+    """One pass over a stream of zstd frames; a frame with a window over 128 MB is refused."""
 
     def run(self, stream: IO[bytes]) -> None:
         frame: zstd.ZstdDecompressor | None = None
@@ -169,7 +196,7 @@ class _ZstdUnpacker(_Unpacker):
             raise DataError("zstd_corrupt", f"cut off after {self._bytes_in} bytes")
 
     def _inflate_block(self, frame: zstd.ZstdDecompressor, block: bytes) -> bytes:
-        """What is left of the block after this frame."""
+        """Decode a block; the rest of the block after the end of this frame."""
         self._write(frame.decompress(block, _OUT_BYTES))
         while not (frame.eof or frame.needs_input):
             self._write(frame.decompress(b"", _OUT_BYTES))

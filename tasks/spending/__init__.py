@@ -1,1 +1,1 @@
-"""What model calls cost and what was paid for: the ledger and the reply cache."""
+"""Money: the ledger that counts every model call, and the cache of replies that were paid for."""

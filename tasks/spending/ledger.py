@@ -1,8 +1,8 @@
-"""The ledger: every model call is counted in one SQLite file before it is made and after.
+"""The ledger: counts every model call in one SQLite file, before the call and after it.
 
-All processes of a machine that name the same file share its limits. A transaction is one call's
-reservation or settlement, so a process that is killed leaves whole rows: what it had reserved stays
-counted at its worst case, for that money may have been spent. Dollars are whole nano-dollars.
+All processes of a machine that name the same file share its limits. A transaction reserves or
+settles one call, so a process that is killed leaves whole rows: its open reservations stay counted at
+their worst case, because that money may have been spent. Amounts are whole nano-dollars.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 _DAY_S: Final = 86_400
 
 LOCK_WAIT_S: Final = 0.01
-"""Whoever must not wait waits no longer than this for another thread's transaction."""
+"""Seconds that a call with `wait=False` waits for the transaction of another thread."""
 
 _SELECT_STOP: Final = "select at from stops where scope = ? or (scope = ? and upto >= ?)"
 _TOTALS: Final = "select scope, calls, nano from totals where scope in (?, ?)"
@@ -68,15 +68,20 @@ _CLAIM: Final = (
 
 
 class SqliteLedger:
-    """The ledger of one run in a file that it shares with others; implements `assizes.judge.engine.ledger.Ledger`.
+    """The ledger of one run, in a file shared with other runs.
 
-    Opening it begins a sitting of the run: a stop that was written before is over, one written
-    later applies. Its methods may be called from any thread.
+    Implements `assizes.judge.engine.ledger.Ledger`. Opening the ledger begins a session of the run (a
+    row of the table `sittings`): a stop that was written before is over, a stop written later applies.
+    All methods may be called from any thread.
+
+    Attributes:
+        path: the file.
+        run_id: the run whose calls are counted.
+        resumed_after: when the run was stopped before this session; `None` if it was not.
 
     Raises:
-        ConfigurationError: when the file cannot be made.
-        StoreError: when the file is there and is no ledger, one of another version, or one to which
-            nothing can be added.
+        ConfigurationError: the file cannot be created.
+        StoreError: the file is no ledger, has another version, or cannot be written.
     """
 
     def __init__(
@@ -107,41 +112,34 @@ class SqliteLedger:
             raise StoreError(f"[limits] ledger {path!r} cannot be written: {error}") from error
 
     def reserve(self, call: PlannedCall, *, wait: bool = True) -> int:
-        """Set the worst case aside; the ticket settles it.
+        """Reserve the worst-case cost of a call; returns the ticket with which to settle the call.
 
         Raises:
             NotAsked: `budget` when the call could exceed a limit, `halted` when the run was
                 stopped, `closing` when the ledger cannot be written any more.
-            LedgerBusy: where another process is writing and `wait` is false.
+            LedgerBusy: another process is writing and `wait` is false.
         """
-        day = self._today()
+        day, at = self._today(), _utc_text(self._clock())
         worst = None if call.worst_usd is None else math.ceil(call.worst_usd * NANO)
-        set_aside = worst or 0
-        with self._writing(), self._transaction(wait=wait):
-            self._refuse_stopped()
+        reserved = worst or 0
+        with self._refuse_on_fault(), self._transaction(wait=wait):
+            if (stopped_at := self._current_stop()) is not None:
+                raise NotAsked("halted", stop_line(stopped_at))
             self._refuse_over_limit(day, worst, call.model)
-            row = (
-                self.run_id,
-                day,
-                _utc_text(self._clock()),
-                call.key,
-                call.model,
-                worst,
-                set_aside,
-            )
+            row = (self.run_id, day, at, call.key, call.model, worst, reserved)
             (ticket,) = self._file.execute(_RESERVE, row).fetchone()
-            self._file.execute(_ADD, (self._run_scope, f"day:{day}", set_aside))
+            self._file.execute(_ADD, (self._run_scope, f"day:{day}", reserved))
         return int(ticket)
 
     def settle(self, ticket: int, spent: CallSpending, key: str | None = None) -> None:
-        """Put what a call came to in the place of the worst case; once, also from another process.
+        """Replace the worst case of a call with its cost. Only the first settlement of a ticket counts.
 
-        A ticket of another run, or of another ask than `key`, was given by another ledger: it is
-        left alone.
+        Another process may settle the ticket. A ticket of another run, or of another ask than `key`,
+        comes from another ledger and is ignored.
 
-        A fault of the file loses no reply: the call stays counted at its worst, and the next
-        reservation is refused. Where another process is writing, it is settled with what is written
-        next.
+        No error is raised, so that no reply is lost: after a fault of the file the call stays counted
+        at its worst case, and the next reservation is refused. While another process is writing, the
+        settlement waits for the next transaction.
         """
         cost = None if spent.cost_usd is None else round(spent.cost_usd * NANO)
         tokens = (spent.input_tokens, spent.output_tokens)
@@ -153,8 +151,9 @@ class SqliteLedger:
             self._note_fault(error)
 
     def cancel(self, ticket: int, key: str) -> None:
-        """Take back a reservation of a call that was never made: it counts no more, neither as a
-        call nor in dollars. What was settled or cancelled before stays as it is.
+        """Cancel the reservation of a call that was never made, so that nothing of it is counted.
+
+        A ticket that was settled or cancelled before stays as it is.
         """
         try:
             with self._transaction():
@@ -166,10 +165,12 @@ class SqliteLedger:
             self._note_fault(error)
 
     def claims(self, key: str, place: str, *, wait: bool = True) -> bool:
-        """Whether the ask at `place` is the one of this run that a paid reply is charged to.
+        """Whether the ask at `place` is the ask of this run that pays for the reply of `key`.
+
+        Several asks of a run can share one reply; the first to claim it pays.
 
         Raises:
-            LedgerBusy: where another process is writing and `wait` is false.
+            LedgerBusy: another process is writing and `wait` is false.
         """
         try:
             with self._transaction(wait=wait):
@@ -180,11 +181,19 @@ class SqliteLedger:
         return bool(row[0] == place)
 
     def run_account(self, run_id: str | None = None) -> Account:
-        """What a run has spent so far, by default this one."""
-        return self._account(f"run:{run_id or self.run_id}")
+        """What a run has spent so far, by default the run of this ledger.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        try:
+            with self._lock:
+                return account_of(self._file, f"run:{run_id or self.run_id}")
+        except sqlite3.Error as error:
+            raise StoreError(f"[limits] ledger {self.path!r} cannot be read: {error}") from error
 
     def stopped_at(self) -> str | None:
-        """When the run was stopped, if it was; null also while others keep the file busy."""
+        """When the run was stopped; `None` if it was not, or while the file is busy."""
         try:
             with self._exclusive_access(wait=False):
                 return self._current_stop()
@@ -195,7 +204,7 @@ class SqliteLedger:
             return None
 
     def close(self) -> None:
-        """Settle what is due, and let go of the file; closing again does nothing."""
+        """Write the settlements that are due, and close the file; closing again does nothing."""
         try:
             if self._due:
                 with self._transaction():
@@ -206,20 +215,8 @@ class SqliteLedger:
             with self._lock:
                 self._file.close()
 
-    def _account(self, scope: str) -> Account:
-        """The totals of a scope.
-
-        Raises:
-            StoreError: when they cannot be read.
-        """
-        try:
-            with self._lock:
-                return account_of(self._file, scope)
-        except sqlite3.Error as error:
-            raise StoreError(f"[limits] ledger {self.path!r} cannot be read: {error}") from error
-
     def _earlier_stop(self) -> str | None:
-        """When the run was stopped in an earlier sitting and not taken up since."""
+        """When the run was stopped in an earlier session, if no session has begun since."""
         row = self._file.execute(
             "select at from stops where scope = ? and upto >= "
             "(select coalesce(max(id), 0) from sittings where run_id = ?)",
@@ -236,10 +233,6 @@ class SqliteLedger:
         scopes = (ALL_RUNS, self._run_scope, self._session)
         row = self._file.execute(_SELECT_STOP, scopes).fetchone()
         return None if row is None else str(row[0])
-
-    def _refuse_stopped(self) -> None:
-        if (at := self._current_stop()) is not None:
-            raise NotAsked("halted", stop_line(at))
 
     def _refuse_over_limit(self, day: str, worst: int | None, model: str) -> None:
         if not self._limits:
@@ -258,10 +251,10 @@ class SqliteLedger:
 
     @contextmanager
     def _transaction(self, *, wait: bool = True) -> Iterator[None]:
-        """All or nothing; what is due to be settled comes first.
+        """A transaction of SQLite; it also writes the settlements that are due.
 
         Raises:
-            LedgerBusy: where another process or thread is writing and `wait` is false.
+            LedgerBusy: another process or thread is writing and `wait` is false.
         """
         with self._exclusive_access(wait=wait):
             self._file.execute("begin immediate")
@@ -276,7 +269,7 @@ class SqliteLedger:
 
     @contextmanager
     def _exclusive_access(self, *, wait: bool) -> Iterator[None]:
-        """Have the connection to oneself, and let it wait for others or not."""
+        """Lock the connection for this thread, and set how long SQLite waits for other processes."""
         if not self._lock.acquire(timeout=-1 if wait else LOCK_WAIT_S):
             raise LedgerBusy(f"[limits] ledger {self.path!r} is being written")
         try:
@@ -294,7 +287,7 @@ class SqliteLedger:
             self._lock.release()
 
     def _settle_due(self) -> int:
-        """Settle within the transaction what is due; how much that is."""
+        """Write the settlements that are due, within the transaction; returns their number."""
         due = list(self._due)
         for row in due:
             settled_row = self._file.execute(_SETTLE, row).fetchone()
@@ -305,8 +298,12 @@ class SqliteLedger:
         return len(due)
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """A ledger that cannot be written lets nobody spend."""
+    def _refuse_on_fault(self) -> Iterator[None]:
+        """Refuse every call once the ledger could not be written.
+
+        Raises:
+            NotAsked: `closing`.
+        """
         if self._fault is not None:
             raise NotAsked("closing", self._fault)
         try:
@@ -322,12 +319,14 @@ class SqliteLedger:
 
 
 def stop_line(at: str) -> str:
-    """What a stopped run says."""
+    """The message of a run that was stopped at a moment."""
     return f"stopped at {at} (`assizes stop`)"
 
 
 class _Limit:
-    """One of the four limits: what it is called, what it is about, how much it allows."""
+    """One of the four limits: its setting, its scope (`run` or `day`), and the calls or nano-dollars
+    that it allows.
+    """
 
     def __init__(self, name: str, scope: str, maximum: float) -> None:
         self.scope = scope
@@ -337,10 +336,16 @@ class _Limit:
         self._setting = f"[limits] {name} = {maximum:g}"
 
     def check(self, calls: int, nano: int, worst: int | None, model: str) -> None:
-        """See that one more call stays within.
+        """Check that one more call stays within the limit.
+
+        Args:
+            calls: the calls that were counted in the scope.
+            nano: the nano-dollars that were spent or reserved in the scope.
+            worst: the worst case of the call in nano-dollars; `None` where no price is known.
+            model: the model, for the message.
 
         Raises:
-            NotAsked: `budget`, when it may not.
+            NotAsked: `budget`, where the call could exceed the limit.
         """
         if not self._dollars:
             if calls + 1 > self._maximum:

@@ -1,4 +1,4 @@
-"""The file behind a ledger: how it is made, recognised and opened, and the stops written to it."""
+"""The SQLite file of a ledger: creates, checks and opens it, reads totals, and writes stops."""
 
 from __future__ import annotations
 
@@ -23,11 +23,13 @@ ALL_RUNS: Final = "all"
 """The scope of a stop that holds for every run until it is lifted."""
 
 _CHECKPOINT_PAGES: Final = 4000
-"""16 MB: a checkpoint waits for the disk, and a call writes four pages."""
+"""Pages of 4 KiB between two checkpoints: 16 MB, because a checkpoint waits for the disk."""
 
 _APPLICATION_ID: Final = 0x41535A4C  # "ASZL"
 _VERSION: Final = 1
 
+# `sittings` holds a row for each time that a process began or resumed a run; a stop applies to the
+# sessions up to its `upto`.
 _TABLES: Final = """
 create table calls (
     id integer primary key,
@@ -75,11 +77,11 @@ create table stops (
 
 
 def open_ledger_file(path: str) -> sqlite3.Connection:
-    """A connection to the ledger at a path; the file and its folder are made where there is none.
+    """A connection to the ledger at a path; a missing file and its folder are created.
 
     Raises:
-        ConfigurationError: when it cannot be made or written.
-        StoreError: when the file is no ledger, or one of another version.
+        ConfigurationError: the file cannot be created or written.
+        StoreError: the file is no ledger, or has another version.
     """
     connection: sqlite3.Connection | None = None
     try:
@@ -88,7 +90,7 @@ def open_ledger_file(path: str) -> sqlite3.Connection:
             path, timeout=MAX_BUSY_S, isolation_level=None, check_same_thread=False
         )
         _check_is_ledger(connection, path)
-        # Two processes that make the file at once: the switch to WAL does not wait for the other.
+        # Where two processes create the file at once, the switch to WAL fails instead of waiting.
         for attempt in Retrying(
             retry=retry_if_exception_type(sqlite3.OperationalError),
             wait=wait_random(0.005, 0.05),
@@ -116,11 +118,11 @@ def open_ledger_file(path: str) -> sqlite3.Connection:
 
 
 def probe_ledger(path: str) -> None:
-    """See that a ledger can be written at a path, and leave no file where there was none.
+    """Check that a ledger can be written at a path; no file is left where there was none.
 
     Raises:
-        ConfigurationError: when it cannot be made or written.
-        StoreError: when the file is no ledger.
+        ConfigurationError: the file cannot be created or written.
+        StoreError: the file is no ledger.
     """
     if Path(path).exists():
         open_ledger_file(path).close()
@@ -129,10 +131,10 @@ def probe_ledger(path: str) -> None:
 
 
 def known_runs(path: str) -> list[str]:
-    """The runs that a ledger has seen, the newest first; none where there is no ledger yet.
+    """The ids of the runs in a ledger, the newest first; empty where there is no ledger yet.
 
     Raises:
-        StoreError: when the file is no ledger.
+        StoreError: the file is no ledger.
     """
     if not Path(path).exists():
         return []
@@ -142,10 +144,10 @@ def known_runs(path: str) -> list[str]:
 
 
 def has_claim(path: str, run_id: str, key: str) -> bool:
-    """Whether a ledger knows of a claim of a run; false where there is no ledger yet.
+    """Whether a ledger holds a claim of a run; `False` where there is no ledger yet.
 
     Raises:
-        StoreError: when the file is no ledger.
+        StoreError: the file is no ledger.
     """
     if not Path(path).exists():
         return False
@@ -155,7 +157,7 @@ def has_claim(path: str, run_id: str, key: str) -> bool:
 
 
 def account_of(file: sqlite3.Connection, scope: str) -> Account:
-    """The totals of a scope of a ledger."""
+    """The totals of a scope: `run:<id>` or `day:<ISO date>`."""
     row = file.execute(
         "select calls, nano, open_calls, open_nano, unpriced from totals where scope = ?", (scope,)
     ).fetchone()
@@ -164,31 +166,32 @@ def account_of(file: sqlite3.Connection, scope: str) -> Account:
 
 
 def spending_today(path: str) -> Account:
-    """What all runs have spent in the present UTC day; nothing where there is no ledger yet.
+    """What all runs have spent in the present UTC day; zero where there is no ledger yet.
 
     Raises:
-        StoreError: when the file is no ledger.
+        StoreError: the file is no ledger.
     """
-    if not Path(path).exists():
-        return Account(0, 0.0)
-    with _open_for_use(path) as file:
-        return account_of(file, f"day:{datetime.now(UTC):%Y-%m-%d}")
+    return _spending(path, f"day:{datetime.now(UTC):%Y-%m-%d}")
 
 
 def run_spending(path: str, run_id: str) -> Account:
-    """What one run has spent, over all its sittings; nothing where there is no ledger yet.
+    """What one run has spent in all its sessions; zero where there is no ledger yet.
 
     Raises:
-        StoreError: when the file is no ledger.
+        StoreError: the file is no ledger.
     """
+    return _spending(path, f"run:{run_id}")
+
+
+def _spending(path: str, scope: str) -> Account:
     if not Path(path).exists():
         return Account(0, 0.0)
     with _open_for_use(path) as file:
-        return account_of(file, f"run:{run_id}")
+        return account_of(file, scope)
 
 
 def write_stop(path: str, run_id: str | None) -> None:
-    """Stop the sitting of a run, or with null every run, until that is lifted."""
+    """Stop the present session of a run, or with `None` every run until `lift_stop`."""
     with _open_for_use(path) as file:
         scope = ALL_RUNS if run_id is None else f"run:{run_id}"
         file.execute(
@@ -199,7 +202,7 @@ def write_stop(path: str, run_id: str | None) -> None:
 
 
 def lift_stop(path: str) -> bool:
-    """Let runs begin again after `write_stop` for all; false where nothing was stopped."""
+    """Lift a stop of all runs; `False` where there was none."""
     if not Path(path).exists():
         return False
     with _open_for_use(path) as file:
@@ -207,7 +210,7 @@ def lift_stop(path: str) -> bool:
 
 
 def all_runs_stopped_at(path: str) -> str | None:
-    """When all runs were stopped; null where they are not."""
+    """When all runs were stopped; `None` where they are not."""
     if not Path(path).exists():
         return None
     with _open_for_use(path) as file:
@@ -217,7 +220,7 @@ def all_runs_stopped_at(path: str) -> str | None:
 
 @contextmanager
 def _open_for_use(path: str) -> Iterator[sqlite3.Connection]:
-    """An open ledger for one question; a fault of the file is one line."""
+    """Open a ledger for one query and close it; a fault of the file becomes a `StoreError`."""
     with closing(open_ledger_file(path)) as file:
         try:
             yield file
@@ -228,7 +231,7 @@ def _open_for_use(path: str) -> Iterator[sqlite3.Connection]:
 def _check_is_ledger(
     connection: sqlite3.Connection, path: str, *, is_created: bool = False
 ) -> None:
-    """See that nothing else is kept in the file."""
+    """Check that the file is a ledger of this version, or empty unless `is_created`."""
     ((mark,),) = connection.execute("pragma application_id").fetchall()
     ((version,),) = connection.execute("pragma user_version").fetchall()
     ((tables,),) = connection.execute("select count(*) from sqlite_master").fetchall()

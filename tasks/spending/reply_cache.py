@@ -1,7 +1,8 @@
-"""The durable reply cache: what a model was paid for is kept, and paid for once.
+"""The durable reply cache: a reply is stored, so that it is paid for only once.
 
-One JSON file per reply under any fsspec URI, named by its key, in folders of the key's first two
-characters. Entries never change their meaning, so writers need no lock: the last one wins.
+One JSON file for each reply under any fsspec URI, named by the key of the ask, in folders named by
+the first two characters of the key. Any reply to a key is valid, so writers need no lock: the last
+write wins.
 """
 
 from __future__ import annotations
@@ -27,22 +28,22 @@ log = logging.getLogger(__name__)
 _REPLY_ADAPTER: Final = TypeAdapter(CachedReply)
 
 _WRITER: Final = uuid4().hex
-"""Tells apart the processes that share a folder, from whatever machine."""
+"""Makes the names of temporary files differ between the processes of all machines."""
 
 _NUMBERS: Final = itertools.count()
 
 
 class FileReplyCache:
-    """Keeps replies at a URI: a local path, `s3://bucket/prefix`, whatever fsspec opens.
+    """Stores replies at a URI: a local path, `s3://bucket/prefix`, or any URI that fsspec opens.
 
-    A judgement never fails for the cache's sake: an entry that cannot be read is a miss, a reply
-    that cannot be kept is used all the same, and the log says so once.
+    A fault of the cache never fails a hearing: an entry that cannot be read is a miss, a reply that
+    cannot be stored is used all the same. The log says so once.
     """
 
     def __init__(self, uri: str, storage_options: Mapping[str, Any] | None = None) -> None:
         from fsspec.core import url_to_fs
 
-        # A cached listing would hide what other processes have put.
+        # A cached listing would hide the replies that other processes have stored.
         options = {**(storage_options or {}), "use_listings_cache": False}
         self.uri = uri
         self._files, root = url_to_fs(uri, **options)
@@ -55,24 +56,24 @@ class FileReplyCache:
             self._faults = (OSError, BotoCoreError)
 
     def request_locks(self) -> FileLocks | None:
-        """Who asks for a reply that is not kept yet; null where the cache is not on a local disk."""
+        """Locks that keep two processes from asking for the same reply; `None` unless local."""
         return FileLocks(self._root) if self._is_local else None
 
     async def get(self, key: str) -> CachedReply | None:
-        """What is kept under a key; null where there is nothing that can be read."""
+        """The reply under a key; `None` where there is none that can be read."""
         if self._is_surely_missing(key):
             return None
         return await asyncio.to_thread(self._read_reply, key)
 
     async def store(self, key: str, reply: CachedReply) -> None:
-        """Keep a reply: whole or not at all."""
-        if self._is_local:  # a write to disk is cheaper than a change of threads
+        """Store a reply, whole or not at all."""
+        if self._is_local:  # writing to a local disk is cheaper than switching threads
             self._write_reply(key, reply)
         else:
             await asyncio.to_thread(self._write_reply, key, reply)
 
     def _is_surely_missing(self, key: str) -> bool:
-        """Most keys of a first run are, and a look on disk is cheap."""
+        """Whether a look on the local disk shows no file; so it is for most keys of a first run."""
         return self._is_local and not os.path.lexists(self._path(key))
 
     def _read_reply(self, key: str) -> CachedReply | None:
@@ -110,8 +111,9 @@ class FileReplyCache:
 
 
 class RunReplyCache:
-    """Replies as a run sees them that asks anew (`[cache] use = "refresh"`): those it paid for
-    itself. What it asks takes the place of what is kept.
+    """The cache of a run that asks everything anew (`[cache] use = "refresh"`).
+
+    The run reads only the replies that it has paid for itself; its replies overwrite older ones.
     """
 
     def __init__(self, shared_cache: ReplyCache, run_id: str) -> None:
@@ -119,16 +121,17 @@ class RunReplyCache:
         self._run_id = run_id
 
     async def get(self, key: str) -> CachedReply | None:
-        """What this run has paid for; null for what others have."""
+        """The reply under a key if this run has paid for it, else `None`."""
         reply = await self._shared_cache.get(key)
         return reply if reply is not None and reply.paid_by == self._run_id else None
 
     async def store(self, key: str, reply: CachedReply) -> None:
-        """Keep a reply in the place of an older one."""
+        """Store a reply, over an older one."""
         await self._shared_cache.store(key, reply)
 
 
 def _write_whole(path: Path, body: bytes) -> None:
+    """Write a file under a temporary name and rename it, so that no reader sees half of it."""
     temporary = path.with_name(f".{_WRITER}-{os.getpid()}-{next(_NUMBERS)}.tmp")
     try:
         try:

@@ -1,9 +1,9 @@
-"""One asks, the others wait: the same ask is not paid for by two that share a reply cache.
+"""Locks on asks: two processes that share a reply cache do not pay for the same reply.
 
-The processes of a machine lock a byte of one file, chosen by the reply's key, for as long as they
-ask. The system takes the lock from a process that dies, so nothing has to be cleared up after one.
-Such a lock belongs to the process, and goes when the process closes the file anywhere: rooms of one
-process share the open file, and what they hold of it is kept beside it.
+The first process to ask locks a byte of one file, chosen by the key of the reply, until the reply
+has come; the others wait. The system releases the lock of a process that dies, so nothing has to be
+cleaned up. A lock of `fcntl` belongs to the process and is lost when the process closes the file
+anywhere. So all runs of one process share one open file, and the locked bytes are noted beside it.
 """
 
 from __future__ import annotations
@@ -24,16 +24,25 @@ from assizes.tasks.runtime.closing import Closing
 log = logging.getLogger(__name__)
 
 LOCK_FILE: Final = ".turns"
-"""Lies in the reply cache's folder, and stays empty."""
+"""The name of the lock file in the folder of the reply cache; the file stays empty."""
 
 _FIRST_WAIT_S: Final = 0.02
 _LONGEST_WAIT_S: Final = 0.25
+"""Seconds before another process's lock is tried again: doubled from the first to the longest."""
+
 _KEY_DIGITS: Final = 15
+"""Hex digits of a key that choose the byte; 60 bits, because a file offset has 63."""
 
 
 @dataclass
 class _OpenLockFile:
-    """A file of turns as this process has it open: who uses it, and the places that are taken."""
+    """A lock file as this process has it open.
+
+    Attributes:
+        descriptor: of the open file.
+        users: how many `FileLocks` share the descriptor.
+        locked_offsets: the bytes that this process has locked.
+    """
 
     descriptor: int
     users: int = 0
@@ -45,13 +54,12 @@ _guard: Final = threading.Lock()
 
 
 class FileLocks(Closing):
-    """Turns at the asks of one local reply cache; implements `assizes.judge.engine.reply_cache.Turns`.
+    """The locks of one local reply cache; implements `assizes.judge.engine.reply_cache.RequestLocks`.
 
-    Where the file system knows no locks, everybody asks: that costs money, and no row.
+    On a file system without locks every process asks: that may cost money, but loses no row.
     """
 
     def __init__(self, folder: str) -> None:
-        """Open nothing yet."""
         self._path = Path(folder) / LOCK_FILE
         self._name = ""
         self._file: _OpenLockFile | None = None
@@ -60,7 +68,7 @@ class FileLocks(Closing):
 
     @asynccontextmanager
     async def lock(self, key: str) -> AsyncIterator[None]:
-        """Be the only one that asks for the reply of this key, 64 hex digits."""
+        """Hold the lock of a key of 64 hex digits; waits until no other process holds it."""
         offset = int(key[:_KEY_DIGITS], 16)
         wait_s = _FIRST_WAIT_S
         while not self._try_lock(offset):
@@ -73,7 +81,7 @@ class FileLocks(Closing):
                 self._unlock(offset)
 
     def close(self) -> None:
-        """Let go of every turn; closing again does nothing."""
+        """Release all locks; closing again does nothing."""
         with _guard:
             for offset in list(self._own_offsets):
                 self._unlock(offset)
@@ -86,7 +94,7 @@ class FileLocks(Closing):
                 os.close(file.descriptor)
 
     def _try_lock(self, offset: int) -> bool:
-        """Whether the turn is ours now; also where there are no turns to be had."""
+        """Whether the caller may ask now: the byte is locked, or the file cannot be locked at all."""
         if self._is_unlockable:
             return True
         with _guard:
@@ -96,7 +104,7 @@ class FileLocks(Closing):
                     return False
                 fcntl.lockf(file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, offset)
             except (BlockingIOError, PermissionError) as error:
-                # Some systems say "permission denied" for a lock that another process holds.
+                # Some systems answer "permission denied" for a lock that another process holds.
                 return False if self._file is not None else self._proceed_without_lock(error)
             except OSError as error:
                 return self._proceed_without_lock(error)

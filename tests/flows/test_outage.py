@@ -13,7 +13,7 @@ from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, tempor
 
 from assizes.flows.backfill import publish_parts
 from assizes.flows.days import judge_part
-from assizes.tasks.intake.parts import RunPart
+from assizes.tasks.intake.days import RunPart
 from assizes.tasks.reports.render.artifacts import publish_artifacts
 from assizes.tasks.runtime.progress import ProgressArtifact
 from tests.flows.nights import cases_of, dated, lay

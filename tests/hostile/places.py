@@ -20,13 +20,13 @@ from assizes.judge.config.run import RunConfig, StoreConfig, TranscriptsConfig
 from assizes.judge.errors import AssizesError
 from assizes.judge.formats import native_line
 from assizes.judge.protocol import Query, QueryResult
-from assizes.tasks.intake.manifests import transcript_sources
+from assizes.tasks.intake.run_sources import transcript_sources
 from assizes.tasks.intake.shards import plan_intake, read_shard
 from assizes.tasks.reports import write_report
 from assizes.tasks.sandbox.sql_runner import SandboxSqlRunner
 from assizes.tasks.sources.archives import archive_to_lines
-from assizes.tasks.sources.bounds import ObjectBounds
-from assizes.tasks.sources.objects import Spool
+from assizes.tasks.sources.spool import Spool
+from assizes.tasks.sources.unpacking import ObjectBounds
 from assizes.tasks.store import open_store
 from tests.builders import agent, case, user
 from tests.hostile import PATHS

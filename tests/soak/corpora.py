@@ -15,8 +15,9 @@ from pathlib import Path
 
 from assizes.judge.config.run import TranscriptsConfig
 from assizes.judge.errors import Inconclusive
-from assizes.tasks.intake.shards import Plan, plan_intake, read_shard
-from assizes.tasks.sources.objects import Spool
+from assizes.tasks.intake.plan import Plan
+from assizes.tasks.intake.shards import plan_intake, read_shard
+from assizes.tasks.sources.spool import Spool
 from tests.tasks.intake.intake_files import line
 
 CAP_BYTES = 2048

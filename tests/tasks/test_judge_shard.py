@@ -71,10 +71,10 @@ def config(folder: Path, **judge: Any) -> RunConfig:
 
 
 async def judged(wanted: RunConfig) -> dict[str, pl.DataFrame]:
-    async with open_run_context(wanted) as room:
-        run = await plan_run.fn(room, RunRequest())
+    async with open_run_context(wanted) as context:
+        run = await plan_run.fn(context, RunRequest())
         for shard in run.intake.shards:
-            await judge_shard.fn(room, run.run_id, shard)
+            await judge_shard.fn(context, run.run_id, shard)
     with open_store(wanted.store) as store:
         return {name: store.table(run.run_id, name) for name in ("scores", "asks", "cases")}
 
@@ -122,15 +122,15 @@ async def test_the_rows_of_the_asks_name_the_model_of_each_judge(folder: Path, j
 
 async def refused(wanted: RunConfig, kind: type[Exception], match: str, stop: str = "") -> None:
     """The first shard is not judged, for this reason, and nothing of it is stored."""
-    async with open_run_context(wanted) as room:
-        run = await plan_run.fn(room, RunRequest())
+    async with open_run_context(wanted) as context:
+        run = await plan_run.fn(context, RunRequest())
         if stop:
-            room.engine_for(run.run_id).stop(stop, "said so")
+            context.engine_for(run.run_id).stop(stop, "said so")
         (folder,) = {Path(shard.uri).parent for shard in run.intake.shards}
         if kind is DataError:
             (folder / "cases.jsonl").write_bytes(native_line(CASES[1]))
         with pytest.raises(kind, match=match):
-            await judge_shard.fn(room, run.run_id, run.intake.shards[0])
+            await judge_shard.fn(context, run.run_id, run.intake.shards[0])
     with open_store(wanted.store) as store:
         assert store.shard_counts(run.run_id) == {}
         assert store.table(run.run_id, "rejects").is_empty()

@@ -18,7 +18,7 @@ from assizes.judge.engine.ensemble_hearing import members
 from assizes.judge.errors import AssizesError, Halted, NoStore
 from assizes.judge.model_assignment import assign_callable_models
 from assizes.tasks.runtime.places import write_probe
-from assizes.tasks.sources.objects import list_sources
+from assizes.tasks.sources.listing import list_sources
 from assizes.tasks.spending.ledger_file import all_runs_stopped_at, probe_ledger, spending_today
 from assizes.tasks.store import existing_store
 from assizes.tasks.store.opening import store_file

@@ -10,7 +10,7 @@ from assizes.judge.case import Case
 from assizes.judge.config.run import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError, Inconclusive
 from assizes.tasks.intake.shards import plan_intake, read_shard
-from assizes.tasks.sources.objects import Spool
+from assizes.tasks.sources.spool import Spool
 
 SAMPLE_SIZE = 200
 """So many cases are enough to see formats, tools and ground truth."""

@@ -13,11 +13,12 @@ from assizes.deployments.json_log import tell_user
 from assizes.deployments.settings import stored_config
 from assizes.judge.config.run import RunConfig, StoreConfig
 from assizes.judge.errors import ConfigurationError
+from assizes.tasks.intake.plan import Plan
 from assizes.tasks.intake.preprocessing import CasePreprocessor
-from assizes.tasks.intake.scan import ScanPolicy
-from assizes.tasks.intake.shards import Plan, plan_intake
+from assizes.tasks.intake.selection import ScanPolicy
+from assizes.tasks.intake.shards import plan_intake
 from assizes.tasks.runs.rerun import rerun_selector
-from assizes.tasks.sources.objects import Spool
+from assizes.tasks.sources.spool import Spool
 from assizes.tasks.store import open_store
 
 _SUFFIXES: Final = {"quarantined": "-requeue", "errored": "-errors"}

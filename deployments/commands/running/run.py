@@ -22,10 +22,11 @@ from assizes.judge.errors import ConfigurationError, Halted, NotComparable
 from assizes.judge.model_assignment import assign_callable_models
 from assizes.judge.rows import COMPLETE
 from assizes.tasks.distribute.partitions import check_distributable
+from assizes.tasks.intake.days import expand
 from assizes.tasks.runs.baselines import RULES
 from assizes.tasks.runtime.places import write_probe
 from assizes.tasks.runtime.termination import interrupt_on_sigterm
-from assizes.tasks.sources.objects import expand, list_sources
+from assizes.tasks.sources.listing import list_sources
 from assizes.tasks.spending.ledger_file import all_runs_stopped_at, probe_ledger
 from assizes.tasks.store import Store, open_store
 

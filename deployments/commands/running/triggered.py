@@ -26,8 +26,7 @@ from assizes.deployments.commands.running.run import (
 from assizes.deployments.json_log import is_json_log
 from assizes.deployments.terminal import print_stderr
 from assizes.judge.config.run import RunConfig
-from assizes.tasks.intake.days import check_dated
-from assizes.tasks.intake.parts import backfill_parts
+from assizes.tasks.intake.days import backfill_parts, check_dated
 
 if TYPE_CHECKING:
     from assizes.flows.days import SeriesOutcome

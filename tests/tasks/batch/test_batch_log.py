@@ -1,4 +1,4 @@
-"""The record of batches, the files they are made of, and the desk that hands them in."""
+"""The log of batches, the request files, and the client that submits them and collects."""
 
 from __future__ import annotations
 
@@ -119,9 +119,9 @@ def model_of(server: OpenAIServer, name: str = "stub"):
 
 
 def written(drafts: Drafts, model, numbers) -> None:
-    office = batches_of(model)
+    endpoint = batches_of(model)
     for number in numbers:
-        drafts.add(model, office.body(ask(number)), ask(number), key_of(number))
+        drafts.add(model, endpoint.body(ask(number)), ask(number), key_of(number))
 
 
 def test_drafts_are_cut_where_a_provider_takes_no_more_and_for_each_model(
@@ -162,8 +162,8 @@ def test_the_worst_case_of_a_draft_is_at_the_price_of_a_batch(tmp_path: Path, ju
     assert usd == pytest.approx(PRICE.cost_usd(most_sent(ask(1), sent), most) / 2)
 
 
-class Sitting:
-    """A process at its desk; each has its own folder, all share the book and the ledger."""
+class BatchProcess:
+    """A process with a batch client and a folder of its own; all share the log and the ledger."""
 
     def __init__(
         self,
@@ -176,14 +176,14 @@ class Sitting:
     ) -> None:
         self.model = model_of(server, name)
         self.ledger = SqliteLedger(str(folder / ledger), "run-1", LimitsConfig(**limits))
-        self.book = BatchLog(str(folder / "replies"), {}, "run-1")
-        self.own = folder / f"sitting-{len(list(folder.glob('sitting-*')))}"
+        self.log = BatchLog(str(folder / "replies"), {}, "run-1")
+        self.own = folder / f"process-{len(list(folder.glob('process-*')))}"
         self.own.mkdir()
-        self.office = batches_of(self.model)
-        self.offices = {model_mark(self.model): self.office}
-        self.desk = BatchClient(
+        self.endpoint = batches_of(self.model)
+        self.endpoints = {model_mark(self.model): self.endpoint}
+        self.client = BatchClient(
             BatchDependencies(
-                *(self.book, self.offices, self.ledger, pace),
+                *(self.log, self.endpoints, self.ledger, pace),
                 *(self.ledger.stopped_at, self.ledger.path),
             ),
             self.own,
@@ -194,27 +194,27 @@ class Sitting:
         folder.mkdir()
         with Drafts(folder, BatchLimits(asks=3)) as drafts:
             written(drafts, self.model, numbers)
-        await self.desk.submit(drafts.close())
+        await self.client.submit(drafts.close())
 
     async def taken(self, numbers) -> list[bool]:
-        return [await self.desk.take(key_of(number)) is not None for number in numbers]
+        return [await self.client.take(key_of(number)) is not None for number in numbers]
 
     @property
     def states(self) -> list[str]:
-        return [record.state for record in self.book.records()]
+        return [record.state for record in self.log.records()]
 
 
 async def test_a_round_is_handed_in_waited_for_taken_and_closed(tmp_path: Path, judge_server):
-    sitting = Sitting(tmp_path, judge_server)
-    await sitting.submit(range(4))
-    assert sitting.states == ["submitted", "submitted"]
-    assert sitting.ledger.run_account().open_calls == 4
+    process = BatchProcess(tmp_path, judge_server)
+    await process.submit(range(4))
+    assert process.states == ["submitted", "submitted"]
+    assert process.ledger.run_account().open_calls == 4
 
-    await sitting.desk.collect()
-    assert await sitting.taken(range(4)) == [True] * 4
-    assert await sitting.desk.close_round() == {}
-    assert sitting.states == ["collected", "collected"]
-    account = sitting.ledger.run_account()
+    await process.client.collect()
+    assert await process.taken(range(4)) == [True] * 4
+    assert await process.client.close_round() == {}
+    assert process.states == ["collected", "collected"]
+    account = process.ledger.run_account()
     assert (account.calls, account.open_calls) == (4, 0)
     stats = judge_server.stats()
     tokens = stats["input_tokens"], stats["output_tokens"]
@@ -222,105 +222,105 @@ async def test_a_round_is_handed_in_waited_for_taken_and_closed(tmp_path: Path, 
 
 
 async def test_what_nobody_took_is_given_to_asks_put_by_themselves(tmp_path: Path, judge_server):
-    sitting = Sitting(tmp_path, judge_server)
-    await sitting.submit(range(2))
-    await sitting.desk.collect()
-    sitting.desk.leave(key_of(0), await sitting.desk.take(key_of(0)))
+    process = BatchProcess(tmp_path, judge_server)
+    await process.submit(range(2))
+    await process.client.collect()
+    process.client.leave(key_of(0), await process.client.take(key_of(0)))
 
-    given = await sitting.desk.close_round()
+    given = await process.client.close_round()
     assert set(given) == {key_of(0), key_of(1)}
     assert BatchLog(str(tmp_path / "replies"), {}, "run-1").first_attempts().keys() == given.keys()
 
 
-async def test_a_later_sitting_collects_what_an_earlier_one_handed_in(tmp_path: Path, judge_server):
-    await Sitting(tmp_path, judge_server).submit(range(2))
-    later = Sitting(tmp_path, judge_server)
-    await later.desk.reopen()
+async def test_a_later_process_collects_what_an_earlier_one_handed_in(tmp_path: Path, judge_server):
+    await BatchProcess(tmp_path, judge_server).submit(range(2))
+    later = BatchProcess(tmp_path, judge_server)
+    await later.client.reopen()
 
-    assert later.desk.has_asked(key_of(1))
-    await later.desk.collect()
+    assert later.client.has_asked(key_of(1))
+    await later.client.collect()
     assert await later.taken(range(2)) == [True, True]
     assert judge_server.stats()["batches"] == 1
 
 
-async def test_a_sitting_that_died_after_collecting_is_repeated_without_being_paid_twice(
+async def test_a_process_that_died_after_collecting_is_repeated_without_being_paid_twice(
     tmp_path: Path, judge_server
 ):
-    first = Sitting(tmp_path, judge_server)
+    first = BatchProcess(tmp_path, judge_server)
     await first.submit(range(2))
-    await first.desk.collect()
+    await first.client.collect()
     spent = first.ledger.run_account()
-    later = Sitting(tmp_path, judge_server)
-    await later.desk.reopen()
-    await later.desk.collect()
+    later = BatchProcess(tmp_path, judge_server)
+    await later.client.reopen()
+    await later.client.collect()
 
     assert await later.taken(range(2)) == [True, True]
     assert later.ledger.run_account() == spent
 
 
 async def test_a_batch_whose_id_was_never_noted_is_found_by_its_tag(tmp_path: Path, judge_server):
-    first = Sitting(tmp_path, judge_server)
+    first = BatchProcess(tmp_path, judge_server)
     await first.submit(range(2))
-    (record,) = first.book.records()
-    first.book.save(replace(record, state="prepared", batch_id=None))
-    later = Sitting(tmp_path, judge_server)
-    await later.desk.reopen()
+    (record,) = first.log.records()
+    first.log.save(replace(record, state="prepared", batch_id=None))
+    later = BatchProcess(tmp_path, judge_server)
+    await later.client.reopen()
 
-    assert later.book.records() == [record]
+    assert later.log.records() == [record]
     assert judge_server.stats()["batches"] == 1
 
 
 async def test_a_part_that_was_never_handed_in_costs_nothing_and_frees_its_asks(
     tmp_path: Path, judge_server
 ):
-    first = Sitting(tmp_path, judge_server)
+    first = BatchProcess(tmp_path, judge_server)
     await first.submit(range(2))
-    (record,) = first.book.records()
-    first.book.save(replace(record, state="prepared", batch_id=None))
+    (record,) = first.log.records()
+    first.log.save(replace(record, state="prepared", batch_id=None))
     judge_server.reset()  # now the provider knows nothing of it
-    later = Sitting(tmp_path, judge_server)
-    await later.desk.reopen()
+    later = BatchProcess(tmp_path, judge_server)
+    await later.client.reopen()
 
     assert later.states == ["dropped"]
-    assert not later.desk.has_asked(key_of(0))
+    assert not later.client.has_asked(key_of(0))
     assert (later.ledger.run_account().usd, later.ledger.run_account().open_calls) == (0.0, 0)
     await later.submit(range(2))
     assert later.states == ["dropped", "submitted"]
 
 
 async def test_a_round_over_the_budget_is_not_handed_in_at_all(tmp_path: Path, judge_server):
-    sitting = Sitting(tmp_path, judge_server, budget_usd=0.05)
+    process = BatchProcess(tmp_path, judge_server, budget_usd=0.05)
     with pytest.raises(OverBudget, match="a batch of 8 asks was not handed in.*budget_usd = 0.05"):
-        await sitting.submit(range(8))
+        await process.submit(range(8))
 
-    assert set(sitting.states) == {"dropped"}
-    assert sitting.ledger.run_account() == Account(0, 0.0)
+    assert set(process.states) == {"dropped"}
+    assert process.ledger.run_account() == Account(0, 0.0)
     assert judge_server.stats()["batches"] == 0
 
 
 async def test_a_stopped_run_waits_no_longer(tmp_path: Path, judge_server):
     with running_openai_server("--batch-delay", "60") as server:
-        sitting = Sitting(tmp_path, server)
-        await sitting.submit(range(2))
-        waiting = asyncio.create_task(sitting.desk.collect())
+        process = BatchProcess(tmp_path, server)
+        await process.submit(range(2))
+        waiting = asyncio.create_task(process.client.collect())
         await asyncio.sleep(0.3)
         write_stop(str(tmp_path / "ledger.db"), "run-1")
 
         with pytest.raises(Halted, match="the same command collects them"):
             await asyncio.wait_for(waiting, 2.0)
-        assert sitting.states == ["submitted"]
+        assert process.states == ["submitted"]
 
 
 async def test_a_batch_that_the_provider_does_not_know_is_not_asked_for_again(
     tmp_path: Path, judge_server
 ):
-    await Sitting(tmp_path, judge_server).submit(range(2))
+    await BatchProcess(tmp_path, judge_server).submit(range(2))
     judge_server.reset()
-    later = Sitting(tmp_path, judge_server)
-    await later.desk.reopen()
+    later = BatchProcess(tmp_path, judge_server)
+    await later.client.reopen()
 
     with pytest.raises(Inconclusive, match="cannot be collected: not_found"):
-        await later.desk.collect()
+        await later.client.collect()
     assert later.states == ["submitted"]
     assert judge_server.stats()["batches"] == 0
 
@@ -328,63 +328,65 @@ async def test_a_batch_that_the_provider_does_not_know_is_not_asked_for_again(
 class AwayFor:
     """A provider that cannot say for so many looks where a batch stands."""
 
-    def __init__(self, office: Batches, looks: int) -> None:
-        self._office = office
+    def __init__(self, endpoint: Batches, looks: int) -> None:
+        self._endpoint = endpoint
         self._looks = looks
         self._seen: Counter[str] = Counter()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._office, name)
+        return getattr(self._endpoint, name)
 
     async def status(self, batch_id: str) -> BatchStatus:
         self._seen[batch_id] += 1
         if self._seen[batch_id] <= self._looks:
             raise ModelError("unavailable", "away")
-        return await self._office.status(batch_id)
+        return await self._endpoint.status(batch_id)
 
 
 async def test_the_patience_with_each_batch_is_its_own_however_many_are_waited_for(
     tmp_path: Path, judge_server
 ):
-    sitting = Sitting(tmp_path, judge_server, pace=PollInterval(0.001, 0.002))
-    sitting.offices[model_mark(sitting.model)] = AwayFor(sitting.office, MAX_FAILED_POLLS // 2)
-    await sitting.submit(range(9))
+    process = BatchProcess(tmp_path, judge_server, pace=PollInterval(0.001, 0.002))
+    process.endpoints[model_mark(process.model)] = AwayFor(process.endpoint, MAX_FAILED_POLLS // 2)
+    await process.submit(range(9))
 
-    await sitting.desk.collect()
-    assert await sitting.taken(range(9)) == [True] * 9
-    sitting.offices[model_mark(sitting.model)] = AwayFor(sitting.office, MAX_FAILED_POLLS + 1)
-    await sitting.submit(range(9, 10))
+    await process.client.collect()
+    assert await process.taken(range(9)) == [True] * 9
+    process.endpoints[model_mark(process.model)] = AwayFor(process.endpoint, MAX_FAILED_POLLS + 1)
+    await process.submit(range(9, 10))
     with pytest.raises(Inconclusive, match="cannot be collected: unavailable: away"):
-        await sitting.desk.collect()
+        await process.client.collect()
 
 
 async def test_a_batch_made_with_other_settings_is_not_looked_for(tmp_path: Path, judge_server):
-    await Sitting(tmp_path, judge_server).submit(range(2))
-    later = Sitting(tmp_path, judge_server, "other")
-    await later.desk.reopen()
+    await BatchProcess(tmp_path, judge_server).submit(range(2))
+    later = BatchProcess(tmp_path, judge_server, "other")
+    await later.client.reopen()
 
     with pytest.raises(Inconclusive, match="made for openai/stub with other settings"):
-        await later.desk.collect()
+        await later.client.collect()
 
 
 async def test_an_endpoint_without_batches_is_named(tmp_path: Path, judge_server, monkeypatch):
-    sitting = Sitting(tmp_path, judge_server)
-    office = batches_of(model_for(config(judge_server, api_base=judge_server.url), LimitsConfig()))
-    monkeypatch.setitem(sitting.desk._dependencies.endpoints, model_mark(sitting.model), office)
+    process = BatchProcess(tmp_path, judge_server)
+    endpoint = batches_of(
+        model_for(config(judge_server, api_base=judge_server.url), LimitsConfig())
+    )
+    monkeypatch.setitem(process.client._dependencies.endpoints, model_mark(process.model), endpoint)
     with pytest.raises(Inconclusive, match="no batch for openai/stub: not_found.*without --batch"):
-        await sitting.submit(range(4))
+        await process.submit(range(4))
 
-    assert sitting.states == ["dropped", "dropped"]
-    assert sitting.ledger.run_account().open_calls == 0
+    assert process.states == ["dropped", "dropped"]
+    assert process.ledger.run_account().open_calls == 0
 
 
 async def test_a_round_of_more_asks_than_allowed_leaves_all_of_them_allowed(
     tmp_path: Path, judge_server
 ):
     with pytest.raises(OverBudget, match="max_asks = 5"):
-        await Sitting(tmp_path, judge_server, max_asks=5).submit(range(8))
-    later = Sitting(tmp_path, judge_server, max_asks=8)
-    await later.desk.reopen()
+        await BatchProcess(tmp_path, judge_server, max_asks=5).submit(range(8))
+    later = BatchProcess(tmp_path, judge_server, max_asks=8)
+    await later.client.reopen()
     await later.submit(range(8))
 
     assert judge_server.stats()["batches"] == 3
@@ -393,12 +395,12 @@ async def test_a_round_of_more_asks_than_allowed_leaves_all_of_them_allowed(
 async def test_tickets_of_another_ledger_settle_nothing_in_this_one(
     tmp_path: Path, judge_server, caplog: pytest.LogCaptureFixture
 ):
-    await Sitting(tmp_path, judge_server).submit(range(2))
-    later = Sitting(tmp_path, judge_server, ledger="new.db")
+    await BatchProcess(tmp_path, judge_server).submit(range(2))
+    later = BatchProcess(tmp_path, judge_server, ledger="new.db")
     mine = [later.ledger.reserve(PlannedCall(key_of(number), "m", 1.0)) for number in range(2)]
-    assert mine == list(later.book.tickets(later.book.records()[0]).values())
-    await later.desk.reopen()
-    await later.desk.collect()
+    assert mine == list(later.log.tickets(later.log.records()[0]).values())
+    await later.client.reopen()
+    await later.client.collect()
 
     assert await later.taken(range(2)) == [True, True]
     assert later.ledger.run_account() == Account(2, 2.0, 2, 2.0)

@@ -1,4 +1,4 @@
-"""The room closes what it opened, whatever goes wrong on the way in or out."""
+"""The context closes what it opened, whatever goes wrong on the way in or out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assizes.judge.engine.hearings import Engine
 from assizes.judge.errors import AssizesError
 from assizes.judge.models.scripted import ScriptedModel
 from assizes.tasks.context.run_context import freeze_heap, open_run_context
-from assizes.tasks.sources.objects import list_sources
+from assizes.tasks.sources.listing import list_sources
 from assizes.tasks.store import open_store
 
 
@@ -55,9 +55,9 @@ async def test_the_store_and_the_spool_are_closed_when_a_model_cannot_be(tmp_pat
     spooled: list[Path] = []
 
     async def sit() -> None:
-        async with open_run_context(wanted) as room:
-            spooled.append(room.spool.path(list_sources(str(packed), {})[0]))
-            room._engine = Engine(Stuck([]), LimitsConfig(max_in_flight=1, timeout_s=1))
+        async with open_run_context(wanted) as context:
+            spooled.append(context.spool.path(list_sources(str(packed), {})[0]))
+            context._engine = Engine(Stuck([]), LimitsConfig(max_in_flight=1, timeout_s=1))
 
     with pytest.raises(ConnectionResetError, match="the peer has gone"):
         await sit()

@@ -18,7 +18,7 @@ from assizes.tasks.distribute.partitions import (
     partition_config,
     partitions,
 )
-from assizes.tasks.intake.shard import Shard
+from assizes.tasks.intake.plan import Shard
 from tests.flows.test_evaluate import config
 
 

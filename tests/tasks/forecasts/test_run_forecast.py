@@ -26,7 +26,7 @@ from assizes.tasks.forecasts.anchor_forecast import forecast_with_anchors
 from assizes.tasks.forecasts.run_forecast import forecast
 from assizes.tasks.intake.shards import plan_intake, read_shard
 from assizes.tasks.judge_shard import hear_all
-from assizes.tasks.sources.objects import Spool
+from assizes.tasks.sources.spool import Spool
 from assizes.tasks.spending.reply_cache import FileReplyCache
 from tests.builders import agent, case, result, user
 from tests.builders import call as called

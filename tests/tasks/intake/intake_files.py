@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from assizes.judge.config.run import TranscriptsConfig
-from assizes.tasks.intake.shards import Plan, ShardRecord, plan_intake, read_shard
-from assizes.tasks.sources.objects import Spool
+from assizes.tasks.intake.plan import Plan
+from assizes.tasks.intake.shards import ShardRecord, plan_intake, read_shard
+from assizes.tasks.sources.spool import Spool
 from tests.builders import agent, case, user
 
 

@@ -10,8 +10,9 @@ import pytest
 from assizes.judge.config.run import TranscriptsConfig
 from assizes.judge.errors import DataError
 from assizes.judge.formats import FORMATS
-from assizes.tasks.intake.shards import Plan, ShardRecord, plan_intake, read_shard
-from assizes.tasks.sources.objects import Spool
+from assizes.tasks.intake.plan import Plan
+from assizes.tasks.intake.shards import ShardRecord, plan_intake, read_shard
+from assizes.tasks.sources.spool import Spool
 from tests.tasks.intake.intake_files import ids
 
 NATIVE = FORMATS["native"]

@@ -47,13 +47,13 @@ def wanted(tmp_path: Path) -> RunConfig:
     ],
 )
 async def test_a_run_with_a_shard_that_lost_a_record_stays_running(wanted, counts, said):
-    async with open_run_context(wanted) as room:
-        run = await plan_run.fn(room, RunRequest())
+    async with open_run_context(wanted) as context:
+        run = await plan_run.fn(context, RunRequest())
         (shard,) = run.intake.shards
         empty = {table: frame(table, []) for table in SHARD_TABLES}
-        room.store.commit_shard(run.run_id, shard.shard_id, empty, counts)
+        context.store.commit_shard(run.run_id, shard.shard_id, empty, counts)
         with pytest.raises(Unreconciled, match=said):
-            await summarise_run.fn(room, run, has_lost_shards=False)
+            await summarise_run.fn(context, run, has_lost_shards=False)
     with open_store(wanted.store) as store:
         assert store.run(run.run_id).status == "running"
 
@@ -66,13 +66,13 @@ async def test_a_run_over_objects_of_which_one_was_gone_before_it_was_read_is_no
     (gone.parent / "t.jsonl").write_bytes(b"".join(map(native_line, CASES)))
     gone.write_bytes(native_line(CASES[0]))
     over = wanted.transcripts.model_copy(update={"uri": str(gone.parent)})
-    async with open_run_context(wanted.model_copy(update={"transcripts": over})) as room:
+    async with open_run_context(wanted.model_copy(update={"transcripts": over})) as context:
         token = progress_reporter.set(lambda *_: gone.unlink(missing_ok=True))
-        run = await plan_run.fn(room, RunRequest())
+        run = await plan_run.fn(context, RunRequest())
         progress_reporter.reset(token)
         for shard in run.intake.shards:
-            await judge_shard.fn(room, run.run_id, shard)
-        summary = await summarise_run.fn(room, run, has_lost_shards=False)
+            await judge_shard.fn(context, run.run_id, shard)
+        run, summary = await summarise_run.fn(context, run, has_lost_shards=False)
 
     assert (summary.counts["judged"], summary.counts["quarantined"]) == (3, 1)
     assert (run.intake.reasons, run.record.status) == ({"vanished": 1}, "incomplete")
@@ -83,11 +83,11 @@ async def test_a_run_over_objects_of_which_one_was_gone_before_it_was_read_is_no
 
 
 async def test_what_a_run_left_is_foreseen_as_it_would_be_taken_up(wanted: RunConfig):
-    async with open_run_context(wanted) as room:
-        run = await plan_run.fn(room, RunRequest())
+    async with open_run_context(wanted) as context:
+        run = await plan_run.fn(context, RunRequest())
         for shard in run.intake.shards:
-            await judge_shard.fn(room, run.run_id, shard)
-        await summarise_run.fn(room, run, has_lost_shards=False)
+            await judge_shard.fn(context, run.run_id, shard)
+        await summarise_run.fn(context, run, has_lost_shards=False)
     path = Path(wanted.transcripts.uri)
     mended = native_line(CASES[0].model_copy(update={"case_id": "d"}))
     path.write_bytes(path.read_bytes().replace(b"{broken\n", mended))
@@ -103,10 +103,10 @@ async def test_what_is_odd_about_records_is_told_with_the_summary(wanted: RunCon
     silent = case(user("Hi"), user("Anybody?"), case_id="d")
     path = Path(wanted.transcripts.uri)
     path.write_bytes(path.read_bytes() + native_line(silent))
-    async with open_run_context(wanted) as room:
-        run = await plan_run.fn(room, RunRequest())
-        counts = [await judge_shard.fn(room, run.run_id, shard) for shard in run.intake.shards]
-        summary = await summarise_run.fn(room, run, has_lost_shards=False)
+    async with open_run_context(wanted) as context:
+        run = await plan_run.fn(context, RunRequest())
+        counts = [await judge_shard.fn(context, run.run_id, shard) for shard in run.intake.shards]
+        run, summary = await summarise_run.fn(context, run, has_lost_shards=False)
 
     assert counts == [{"judged": 4, "quarantined": 1}]
     assert summary.warnings == ("no_agent_turn: 1 record in which the agent never speaks",)

@@ -27,13 +27,13 @@ async def test_a_run_over_files_of_many_makers_tells_what_it_kept_and_what_not(t
             "limits": {"ledger": f"{tmp_path}/ledger.db"},
         }
     )
-    async with open_run_context(wanted) as room:
-        run = await plan_run.fn(room, RunRequest())
+    async with open_run_context(wanted) as context:
+        run = await plan_run.fn(context, RunRequest())
         for shard in run.intake.shards:
-            await judge_shard.fn(room, run.run_id, shard)
-        summary = await summarise_run.fn(room, run, has_lost_shards=False)
-        rows = room.store.table(run.run_id, "run_metrics")
-        cases = room.store.table(run.run_id, "cases")
+            await judge_shard.fn(context, run.run_id, shard)
+        run, summary = await summarise_run.fn(context, run, has_lost_shards=False)
+        rows = context.store.table(run.run_id, "run_metrics")
+        cases = context.store.table(run.run_id, "cases")
     assert run.record.status == "complete"
     assert (summary.counts["read"], summary.counts["judged"]) == (7, 7)
     assert {"a-1", "c-1", "c-9", "s1", "sums/s1"} < set(cases["case_id"])

@@ -15,11 +15,13 @@ import pytest
 from assizes.judge.config.run import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError, DataError
 from assizes.judge.formats import native_line
+from assizes.tasks.intake.plan import Plan
 from assizes.tasks.intake.record_joining import plain_path
-from assizes.tasks.intake.shards import Plan, ShardRecord, plan_intake, read_shard
+from assizes.tasks.intake.shards import ShardRecord, plan_intake, read_shard
 from assizes.tasks.sources import archives
-from assizes.tasks.sources.bounds import ObjectBounds
-from assizes.tasks.sources.objects import Spool, list_sources
+from assizes.tasks.sources.listing import list_sources
+from assizes.tasks.sources.spool import Spool
+from assizes.tasks.sources.unpacking import ObjectBounds
 from tests.builders import agent, call, case, result, user
 from tests.doubles.s3 import S3
 from tests.judge.formats.foreign import FIXTURES, lines

@@ -42,7 +42,8 @@ import pytest
 
 from assizes.judge.errors import Inconclusive
 from assizes.tasks.intake.shards import plan_intake
-from assizes.tasks.sources.objects import Spool, list_sources
+from assizes.tasks.sources.listing import list_sources
+from assizes.tasks.sources.spool import Spool
 from assizes.tasks.sources.unpacking import BOMB_FLOOR_BYTES
 from tests.builders import agent, case, user
 from tests.tasks.intake.intake_files import config, counts, ids, line, written
@@ -200,7 +201,7 @@ import re, sys
 from pathlib import Path
 from assizes.judge.config.run import TranscriptsConfig
 from assizes.tasks.intake.shards import plan_intake, read_shard
-from assizes.tasks.sources.objects import Spool
+from assizes.tasks.sources.spool import Spool
 wanted = TranscriptsConfig(uri=sys.argv[1])
 with Spool.of(wanted) as spool:
     plan = plan_intake(wanted, 10, spool)

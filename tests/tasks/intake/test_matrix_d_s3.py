@@ -11,7 +11,7 @@ import pytest
 from assizes.judge.config.run import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.tasks.intake.shards import plan_intake, read_shard
-from assizes.tasks.sources.objects import Spool
+from assizes.tasks.sources.spool import Spool
 from tests.doubles.s3 import S3
 from tests.doubles.s3_faults import FaultyS3, faulty_s3
 from tests.tasks.intake.intake_files import counts, ids, line

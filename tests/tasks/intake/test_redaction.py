@@ -11,7 +11,7 @@ from assizes.judge.config.run import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.formats import native_line
 from assizes.tasks.intake.shards import plan_intake, read_shard
-from assizes.tasks.sources.objects import Spool
+from assizes.tasks.sources.spool import Spool
 from tests.builders import agent, case, user
 
 HOOKS = """

@@ -45,11 +45,12 @@ def config(folder: Path, **tables: Any) -> RunConfig:
 
 
 async def run(wanted: RunConfig, request: RunRequest = RunRequest()) -> tuple[str, RunSummary]:  # noqa: B008
-    async with open_run_context(wanted) as room:
-        planned = await plan_run.fn(room, request)
+    async with open_run_context(wanted) as context:
+        planned = await plan_run.fn(context, request)
         for shard in planned.intake.shards:
-            await judge_shard.fn(room, planned.run_id, shard)
-        return planned.run_id, await summarise_run.fn(room, planned, has_lost_shards=False)
+            await judge_shard.fn(context, planned.run_id, shard)
+        _, summary = await summarise_run.fn(context, planned, has_lost_shards=False)
+    return planned.run_id, summary
 
 
 async def test_a_sample_says_what_it_was_drawn_from_and_what_it_means_for_all(tmp_path: Path):

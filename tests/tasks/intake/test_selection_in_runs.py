@@ -15,10 +15,11 @@ from assizes.judge.config.run import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.formats import native_line
 from assizes.tasks.intake.ground_truth import ground_truth
+from assizes.tasks.intake.plan import Plan
 from assizes.tasks.intake.preprocessing import DEFAULT_PREPROCESSOR, CasePreprocessor
-from assizes.tasks.intake.scan import ScanPolicy
-from assizes.tasks.intake.shards import Plan, plan_intake, read_shard
-from assizes.tasks.sources.objects import Spool
+from assizes.tasks.intake.selection import ScanPolicy
+from assizes.tasks.intake.shards import plan_intake, read_shard
+from assizes.tasks.sources.spool import Spool
 from tests.builders import agent, case, user
 
 

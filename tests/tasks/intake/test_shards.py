@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assizes.judge.errors import ConfigurationError
-from assizes.tasks.intake.shards import Plan
+from assizes.tasks.intake.plan import Plan
 from tests.tasks.intake.intake_files import (
     config,
     counts,

@@ -24,11 +24,11 @@ from assizes.judge.errors import AssizesError, ConfigurationError
 from assizes.judge.formats import native_line
 from assizes.judge.rubrics.rubric import toml_table
 from assizes.tasks.intake.ground_truth import ground_truth
-from assizes.tasks.intake.manifests import transcript_sources
+from assizes.tasks.intake.run_sources import transcript_sources
 from assizes.tasks.intake.shards import plan_intake
 from assizes.tasks.runs.label_files import read_labels
-from assizes.tasks.sources import foreign_tables
-from assizes.tasks.sources.objects import Spool
+from assizes.tasks.sources import whole_files
+from assizes.tasks.sources.spool import Spool
 from tests.builders import agent, call, case, result, user
 from tests.command import ROOT
 
@@ -179,7 +179,7 @@ def test_a_reader_that_dies_is_a_reject(tmp_path: Path, monkeypatch):
 
 
 def test_labels_and_ground_truth_that_are_bombs_are_one_line(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(foreign_tables, "MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(whole_files, "MAX_BYTES", 1 << 20)
     files = {
         "l.csv.gz": gzip.compress(b"a,b\n" + b"1,2\n" * 2_000_000),
         "l.jsonl.gz": gzip.compress(b"0" * (2 << 20)),
@@ -259,7 +259,7 @@ def test_reading_a_bomb_takes_little_memory(tmp_path: Path):
 import resource, sys
 from assizes.judge.config.run import TranscriptsConfig
 from assizes.tasks.intake.shards import plan_intake
-from assizes.tasks.sources.objects import Spool
+from assizes.tasks.sources.spool import Spool
 config = TranscriptsConfig(uri=sys.argv[1], max_object_mb=64)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 with Spool.of(config) as spool:

@@ -8,7 +8,7 @@ import pytest
 
 from assizes.judge.config.run import TranscriptsConfig
 from assizes.tasks.intake.shards import plan_intake
-from assizes.tasks.sources.objects import Spool
+from assizes.tasks.sources.spool import Spool
 from tests.hostile import PATHS
 from tests.hostile.places import PLACES, laid_out
 

@@ -33,7 +33,7 @@ HAMMER = """
 import random, sys
 from assizes.judge.config.run import LimitsConfig
 from assizes.judge.errors import NotAsked
-from assizes.judge.engine.ledger import Call, Spent
+from assizes.judge.engine.ledger import CallSpending, PlannedCall
 from assizes.tasks.spending.ledger import SqliteLedger
 
 path, seed, budget = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
@@ -43,10 +43,10 @@ print("ready", flush=True)
 while True:
     worst = rng.uniform(0.0001, 0.01)
     try:
-        ticket = ledger.reserve(Call(f"{seed}", "m", worst))
+        ticket = ledger.reserve(PlannedCall(f"{seed}", "m", worst))
     except NotAsked:
         break
-    ledger.settle(ticket, Spent(None, rng.uniform(0, worst)))
+    ledger.settle(ticket, CallSpending(None, rng.uniform(0, worst)))
 """
 
 

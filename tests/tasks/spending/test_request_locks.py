@@ -1,4 +1,4 @@
-"""Processes that share a reply cache take turns: no two of them ask for the same reply at once."""
+"""Processes that share a reply cache take locks: no two of them ask for the same reply at once."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ KEY, OTHER = "0a" * 32, "0b" * 32
 
 HOLDER = """
 import asyncio, sys
-from assizes.tasks.spending.request_locks import FileTurns
+from assizes.tasks.spending.request_locks import FileLocks
 async def hold():
-    async with FileTurns(sys.argv[1]).turn(sys.argv[2]):
+    async with FileLocks(sys.argv[1]).lock(sys.argv[2]):
         print("mine", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
 asyncio.run(hold())
@@ -32,9 +32,9 @@ def holder(folder: Path) -> subprocess.Popen[str]:
     return process
 
 
-async def taken(turns: FileLocks, key: str, within_s: float) -> bool:
+async def taken(locks: FileLocks, key: str, within_s: float) -> bool:
     async def take() -> None:
-        async with turns.lock(key):
+        async with locks.lock(key):
             pass
 
     try:
@@ -45,26 +45,26 @@ async def taken(turns: FileLocks, key: str, within_s: float) -> bool:
 
 
 async def test_a_turn_of_another_process_is_waited_for_and_other_replies_are_not(tmp_path: Path):
-    with holder(tmp_path / "replies") as other, FileLocks(str(tmp_path / "replies")) as turns:
-        assert await taken(turns, OTHER, within_s=5)
-        assert not await taken(turns, KEY, within_s=0.3)
+    with holder(tmp_path / "replies") as other, FileLocks(str(tmp_path / "replies")) as locks:
+        assert await taken(locks, OTHER, within_s=5)
+        assert not await taken(locks, KEY, within_s=0.3)
         other.communicate("go\n")
-        assert await taken(turns, KEY, within_s=5)
+        assert await taken(locks, KEY, within_s=5)
     assert (tmp_path / "replies" / LOCK_FILE).read_bytes() == b""
 
 
 async def test_a_process_that_is_killed_leaves_its_turn_to_the_next(tmp_path: Path):
-    with holder(tmp_path) as other, FileLocks(str(tmp_path)) as turns:
+    with holder(tmp_path) as other, FileLocks(str(tmp_path)) as locks:
         other.kill()
         other.wait()
-        assert await taken(turns, KEY, within_s=5)
+        assert await taken(locks, KEY, within_s=5)
 
 
 async def test_where_nothing_can_be_locked_everybody_asks_and_is_told_once(tmp_path: Path, caplog):
     (tmp_path / "file").write_text("in the way")
-    turns = FileLocks(str(tmp_path / "file" / "replies"))
+    locks = FileLocks(str(tmp_path / "file" / "replies"))
     for _ in range(2):
-        assert await taken(turns, KEY, within_s=5)
+        assert await taken(locks, KEY, within_s=5)
     assert ["cannot be locked" in one.message for one in caplog.records] == [True]
 
 

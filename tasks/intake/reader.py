@@ -1,0 +1,303 @@
+"""Reads the records of transcript objects: planning, judging and importing all use this reader.
+
+An object becomes a local file (`assizes.tasks.sources.spool`); an archive, or the pieces of
+conversations, becomes a file of lines (`assizes.tasks.intake.record_joining`). `TranscriptReader`
+recognises the format, reads one raw record after the other and turns each into a case. Lines are
+read in bounded memory, however long a line is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, Final, NamedTuple
+
+from assizes.judge.case import Case
+from assizes.judge.config.run import TranscriptsConfig
+from assizes.judge.errors import DataError
+from assizes.judge.families.custom.references import load_reference, reference_error
+from assizes.judge.formats import Format, detect_format, resolve_format
+from assizes.judge.formats.shared.containers import PieceFormat
+from assizes.judge.formats.shared.documents import UnreadableRecord
+from assizes.judge.formats.shared.parsing import check_numbers, check_size, wide_encoding
+from assizes.tasks.intake.record_joining import joined_lines_path, lines_path, plain_path
+from assizes.tasks.sources.spool import Spool
+from assizes.tasks.sources.transcript_source import BOM, TranscriptSource
+
+EXCERPT_CHARS: Final = 80
+"""The most characters of a record that its reject shows."""
+
+_EXCERPT_FROM_BYTES: Final = 4096
+_LINE_EXCERPT_BYTES: Final = 1 << 10
+_HEAD_BYTES: Final = 1 << 16
+_BLOCK_BYTES: Final = 1 << 20
+_LINES_TRIED: Final = 100
+_REDACT: Final = "[transcripts] redact"
+
+
+class RawRecord(NamedTuple):
+    """A record as it stands in its object, before it becomes a case.
+
+    Attributes:
+        position: the number of the record in the object, from 0, blank lines not counted.
+        offset: the first byte of the record in the unpacked object; `None` in a document of many
+            records.
+        body: the bytes of a line without the line end, or a parsed value; with a `fault`, only
+            how the record begins.
+        fault: why the record cannot become a case; `None` where it may.
+        sha256: of the bytes of a record with a fault; `None` where it has no bytes.
+    """
+
+    position: int
+    offset: int | None
+    body: Any
+    fault: DataError | None = None
+    sha256: str | None = None
+
+
+class TranscriptReader:
+    """Reads transcript objects as a configuration says, through the local files of a spool."""
+
+    def __init__(self, config: TranscriptsConfig, spool: Spool) -> None:
+        self._config = config
+        self._spool = spool
+        self._max_bytes = round(config.max_record_mb * (1 << 20))
+
+    def head(self, source: TranscriptSource) -> bytes:
+        """How an object begins, without leading blanks; empty for an object of blanks only.
+
+        Raises:
+            DataError: the object cannot be unpacked, or is gone.
+        """
+        with plain_path(self._spool, source).open("rb") as stream:
+            head = stream.read(_HEAD_BYTES).removeprefix(BOM).lstrip()
+            while not head and (block := stream.read(_HEAD_BYTES)):
+                head = block.lstrip()
+        return head
+
+    def format_of(self, source: TranscriptSource, head: bytes) -> Format:
+        """The configured format of an object, else the format that the object shows.
+
+        Raises:
+            DataError: `format` for an object that shows no known format, or `encoding`.
+        """
+        if (encoding := wide_encoding(head)) is not None:
+            raise DataError(
+                "encoding", f"{encoding}, wanted UTF-8; convert the file (iconv -t UTF-8)"
+            )
+        if self._config.format != "auto":
+            return resolve_format(self._config.format, head)
+        try:
+            return detect_format(head)
+        except DataError:
+            if (by_line := _line_format(plain_path(self._spool, source))) is not None:
+                return by_line
+            raise
+
+    def records(
+        self, source: TranscriptSource, format_: Format, start: int = 0, offset: int = 0
+    ) -> Iterator[RawRecord]:
+        """The records from position `start` on; a fault of the whole object is raised here, at once.
+
+        Args:
+            source: the object.
+            format_: how the object is read.
+            start: position of the first wanted record.
+            offset: the first byte of that record, in a file of lines.
+
+        Raises:
+            DataError: the object as a whole cannot be read.
+        """
+        if format_.by_line:
+            path = lines_path(self._spool, source, format_)
+            return self._line_records(path, start, offset, self._spool.salvage_fault(source))
+        records = self._spool.document_records(source, format_.records)
+        # No document under the bound holds a record over it: then no record is measured.
+        is_large = self._spool.path(source).stat().st_size > self._max_bytes
+        return (
+            self._document_record(position, records[position], is_measured=is_large)
+            for position in range(start, len(records))
+        )
+
+    def joined_records(
+        self, sources: Sequence[TranscriptSource], format_: PieceFormat
+    ) -> Iterator[RawRecord]:
+        """The records of several objects whose pieces of conversations are joined first.
+
+        Raises:
+            DataError: an object cannot be read, at once.
+        """
+        path = joined_lines_path(self._spool, sources, format_)
+        return line_records(path, 0, 0, self._max_bytes)
+
+    def case(self, raw: RawRecord, format_: Format) -> Case:
+        """The record as a case, completed from the configuration where the record says nothing.
+
+        Raises:
+            DataError: the record is no case, or a case that is over a bound.
+            ConfigurationError: the configured `redact` function is wrong.
+        """
+        if raw.fault is not None:
+            raise raw.fault
+        config, case = self._config, format_.case(raw.body)
+        check_size(case, config.max_turns)
+        check_numbers(case)
+        update: dict[str, Any] = {}
+        if case.agent is None and config.agent is not None:
+            update["agent"] = config.agent
+        if case.agent_version is None and config.agent_version is not None:
+            update["agent_version"] = config.agent_version
+        if config.writes is not None and not _has_declared_writes(case):
+            update["expected"] = case.expected.model_copy(update={"writes": config.writes})
+        case = case.model_copy(update=update) if update else case
+        return _redacted_by_user(case, config.redact) if config.redact else case
+
+    def _line_records(
+        self, path: Path, start: int, offset: int, salvage_fault: DataError | None
+    ) -> Iterator[RawRecord]:
+        """The lines of a file; behind salvaged lines one more record stands for the lost rest."""
+        position = start
+        for raw in line_records(path, start, offset, self._max_bytes):
+            yield raw
+            position = raw.position + 1
+        if salvage_fault is not None:
+            yield RawRecord(position, path.stat().st_size, b"", salvage_fault)
+
+    def _document_record(self, position: int, record: Any, *, is_measured: bool) -> RawRecord:
+        if isinstance(record, UnreadableRecord):
+            body = record.body
+            sha256 = sha256_of(RawRecord(0, None, body))
+            return RawRecord(position, None, body[:_HEAD_BYTES], record.fault, sha256)
+        raw = RawRecord(position, None, record)
+        if not is_measured or (size := len(canonical_json(record))) <= self._max_bytes:
+            return raw
+        return raw._replace(fault=_too_large(size), sha256=sha256_of(raw))
+
+
+def line_records(path: Path, position: int, offset: int, cap_bytes: int) -> Iterator[RawRecord]:
+    """The lines of a file from a byte on, as records; blank lines are left out.
+
+    Args:
+        path: the file.
+        position: position of the first record behind `offset`.
+        offset: the byte to begin at.
+        cap_bytes: a longer line becomes a record with the fault `too_large`.
+    """
+    with path.open("rb") as stream:
+        stream.seek(offset)
+        while line := stream.readline(cap_bytes + 1):
+            line_start, offset = offset, offset + len(line)
+            if len(line) > cap_bytes and not line.endswith(b"\n"):
+                raw = _skip_long_line(
+                    stream, line, RawRecord(position, line_start, line[:_LINE_EXCERPT_BYTES])
+                )
+                offset = stream.tell()
+            else:
+                body = line if line_start else line.removeprefix(BOM)
+                blank = not body or body.isspace()
+                raw = None if blank else RawRecord(position, line_start, body.rstrip(b"\r\n"))
+            if raw is not None:
+                yield raw
+                position += 1
+
+
+def _skip_long_line(stream: IO[bytes], line: bytes, raw: RawRecord) -> RawRecord | None:
+    """Read on to the end of a line that is too long; `None` where the line is blank throughout."""
+    size, blank, hasher, pending = len(line), line.isspace(), hashlib.sha256(), line
+    while not pending.endswith(b"\n") and (block := stream.readline(_BLOCK_BYTES)):
+        size, blank = size + len(block), blank and block.isspace()
+        # The last byte may be the first half of the line end `\r\n`.
+        hasher.update(pending[:-1])
+        pending = pending[-1:] + block
+    if blank:
+        return None
+    hasher.update(pending.rstrip(b"\r\n"))
+    return raw._replace(fault=_too_large(size), sha256=hasher.hexdigest())
+
+
+def _too_large(size: int) -> DataError:
+    return DataError(
+        "too_large", f"a record of {size} bytes; [transcripts] max_record_mb allows fewer"
+    )
+
+
+def _line_format(path: Path) -> Format | None:
+    """The format of the first whole line that shows a format of lines; `None` if no line does.
+
+    Broken lines at the beginning of a file must not cost the good lines behind them.
+    """
+    for raw in islice(line_records(path, 0, 0, _HEAD_BYTES), _LINES_TRIED):
+        if raw.fault is None and raw.body.startswith(b"{") and raw.body.endswith(b"}"):
+            with suppress(DataError):
+                if (format_ := detect_format(raw.body)).by_line:
+                    return format_
+    return None
+
+
+def _redacted_by_user(case: Case, reference: str) -> Case:
+    """The case as the user's function returns it; the original case goes no further.
+
+    Raises:
+        ConfigurationError: the function cannot be loaded, or did not return the same case.
+    """
+    redact = load_reference(reference, _REDACT, "wanted module:function, Case -> Case")
+    if not callable(redact):
+        raise reference_error(
+            _REDACT, reference, f"is a {type(redact).__name__}, wanted a function"
+        )
+    result = redact(case)
+    if not isinstance(result, Case):
+        raise reference_error(
+            _REDACT, reference, f"returned a {type(result).__name__}, wanted a Case"
+        )
+    if (result.case_id, result.repetition) != (case.case_id, case.repetition):
+        raise reference_error(
+            _REDACT, reference, "changed a case's identity; hash ids at the source"
+        )
+    return result
+
+
+def _has_declared_writes(case: Case) -> bool:
+    return case.expected.writes is not None or any(
+        tool.writes is not None for tool in case.transcript.tools
+    )
+
+
+def sha256_of(raw: RawRecord) -> str | None:
+    """SHA-256 of the bytes of a record, 64 hex digits; of a parsed value over its canonical JSON.
+
+    `None` where a record with a fault has no bytes.
+    """
+    if raw.fault is not None:
+        return raw.sha256
+    body = raw.body
+    return hashlib.sha256(body if isinstance(body, bytes) else canonical_json(body)).hexdigest()
+
+
+def canonical_json(value: Any) -> bytes:
+    """A parsed record as bytes: JSON with sorted keys and no spaces; 1e999 becomes `Infinity`."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return text.encode("utf-8", "surrogatepass")
+
+
+def excerpt_of(body: Any, mask: Callable[[str], str] = str) -> str:
+    """How a record begins, in at most 80 printable characters.
+
+    Args:
+        body: bytes or a parsed value.
+        mask: takes secrets out of the text before the text is cut: half a key is not recognised as
+            a key.
+    """
+    if isinstance(body, bytes):
+        text = body[:_EXCERPT_FROM_BYTES].decode("utf-8", "backslashreplace")
+    else:
+        text = json.dumps(body, ensure_ascii=False)[:_EXCERPT_FROM_BYTES]
+    start = mask(text)[:EXCERPT_CHARS]
+    printable = (
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in start
+    )
+    return "".join(printable)[:EXCERPT_CHARS]
