@@ -1,3 +1,3 @@
 """Prefect flows: compositions of tasks that read like a table of contents."""
 
-from assizes.tasks import QUIET as QUIET  # sets them before the modules below import Prefect
+from assizes.tasks import QUIET as QUIET  # its variables are set before flows import Prefect

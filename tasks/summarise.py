@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -50,7 +49,7 @@ _VANISHED_WARNING: Final = (
 @task(name="summarise_run", cache_policy=NO_CACHE, result_serializer="json")
 async def summarise_run(
     context: RunContext, run: PlannedRun, *, has_lost_shards: bool
-) -> RunSummary:
+) -> tuple[PlannedRun, RunSummary]:
     """Sum up the committed shards and finish the run; a finished run is read back as it is.
 
     Args:
@@ -58,14 +57,19 @@ async def summarise_run(
         run: the planned run.
         has_lost_shards: whether some shard could not be judged. Then, and while a case is not attempted, the
             run stays `incomplete`; so it does where an object was gone before it was read.
+
+    Returns:
+        The run with its final record, and its summary.
     """
     return await asyncio.to_thread(_summarise, context, run, has_lost_shards)
 
 
-def _summarise(context: RunContext, run: PlannedRun, has_lost_shards: bool) -> RunSummary:
+def _summarise(
+    context: RunContext, run: PlannedRun, has_lost_shards: bool
+) -> tuple[PlannedRun, RunSummary]:
     store, run_id = context.store, run.run_id
     if run.is_finished and run.record.summary is not None:
-        return RunSummary.model_validate(run.record.summary)
+        return run, RunSummary.model_validate(run.record.summary)
     failpoint("summary.before")
     summary = summarise(
         store.scan(run_id, "cases"),
@@ -94,8 +98,7 @@ def _summarise(context: RunContext, run: PlannedRun, has_lost_shards: bool) -> R
     ]
     failpoint("summary.computed")
     store.finish(record, frame("run_metrics", rows))
-    run.record = record
-    return summary
+    return PlannedRun(record, run.intake), summary
 
 
 def _summary_with_intake(context: RunContext, run: PlannedRun, summary: RunSummary) -> RunSummary:
@@ -182,28 +185,30 @@ class BaselineResult:
     attribution: Attribution | None = None
 
 
-is_comparison_deferred: ContextVar[bool] = ContextVar("compares_later", default=False)
-"""Set by whoever judges several runs and compares them when all have ended: which run a rule means
-is not to depend on which of them ended first."""
-
-
 @redacts_secrets
 @task(name="compare_runs", cache_policy=NO_CACHE, result_serializer="json")
-async def compare_with_baseline(context: RunContext, run: PlannedRun) -> BaselineResult:
-    """The comparison with the configured baseline; none where there is no baseline, or no whole run,
-    or where what a rule means is compared later.
+async def compare_with_baseline(
+    context: RunContext, run: PlannedRun, *, compares_later: bool = False
+) -> BaselineResult:
+    """The comparison with the configured baseline; an empty result without a baseline, or when the
+    run is not complete or judged nothing.
+
+    Args:
+        context: of the run.
+        run: the run at its end.
+        compares_later: make no comparison with a baseline that is chosen by a rule.
 
     Raises:
         UnknownRun: the configured baseline is not in the store.
     """
+    if compares_later and context.config.comparison.baseline in RULES:
+        return BaselineResult()
     return await asyncio.to_thread(_compare_with_baseline, context, run.record)
 
 
 def _compare_with_baseline(context: RunContext, record: RunRecord) -> BaselineResult:
     baseline_name = context.config.comparison.baseline
     if baseline_name is None or record.status != COMPLETE or record.plan.get("due") == 0:
-        return BaselineResult()
-    if baseline_name in RULES and is_comparison_deferred.get():
         return BaselineResult()
     baseline = baseline_id(context.store, baseline_name, record)
     if baseline is None:

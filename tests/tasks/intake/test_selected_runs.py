@@ -49,7 +49,8 @@ async def run(wanted: RunConfig, request: RunRequest = RunRequest()) -> tuple[st
         planned = await plan_run.fn(room, request)
         for shard in planned.intake.shards:
             await judge_shard.fn(room, planned.run_id, shard)
-        return planned.run_id, await summarise_run.fn(room, planned, has_lost_shards=False)
+        _, summary = await summarise_run.fn(room, planned, has_lost_shards=False)
+        return planned.run_id, summary
 
 
 async def test_a_sample_says_what_it_was_drawn_from_and_what_it_means_for_all(tmp_path: Path):
