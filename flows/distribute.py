@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol
 
+from assizes.flows.cluster import open_cluster
 from assizes.flows.shards import POLL_INTERVAL_S, ShardFailures, judge_locally
 from assizes.judge import errors
+from assizes.judge.config.runner import RunnerConfig
 from assizes.judge.errors import AssizesError, Halted, Inconclusive, OverBudget
 from assizes.tasks.context.run_context import RunContext, progress_reporter
 from assizes.tasks.context.shared_state import create_shared_state_check
@@ -21,6 +23,7 @@ from assizes.tasks.distribute.partitions import (
     partition_config,
     partitions,
 )
+from assizes.tasks.distribute.work_pool import work_pool
 from assizes.tasks.intake.shard import Shard
 from assizes.tasks.plan import PlannedRun
 from assizes.tasks.spending.ledger import SqliteLedger, stop_line
@@ -83,19 +86,10 @@ class Executor(Protocol):
         ...
 
 
-@asynccontextmanager
-async def _open_executor(context: RunContext, run_id: str) -> AsyncIterator[Executor]:
-    runner = context.config.runner
+def _open_executor(runner: RunnerConfig, run_id: str) -> AbstractAsyncContextManager[Executor]:
     if runner.kind == "workers":
-        from assizes.tasks.distribute.work_pool import work_pool
-
-        async with work_pool(runner, run_id) as pool:
-            yield pool
-    else:
-        from assizes.flows.cluster import open_cluster
-
-        async with open_cluster(runner, run_id) as dask_cluster:
-            yield dask_cluster
+        return work_pool(runner, run_id)
+    return open_cluster(runner, run_id)
 
 
 async def _judge_elsewhere(
@@ -103,7 +97,7 @@ async def _judge_elsewhere(
 ) -> ShardFailures:
     """Have the due shards judged in other processes, by partitions."""
     seal = await asyncio.to_thread(create_shared_state_check, context, run.run_id)
-    async with _open_executor(context, run.run_id) as executor:
+    async with _open_executor(context.config.runner, run.run_id) as executor:
         open_partitions = await executor.open_partitions()
         shards, size = run.intake.shards, context.config.runner.partition_shards
         cases = {shard.shard_id: len(shard.due_positions()) for shard in due}
@@ -185,7 +179,8 @@ class _PartitionRunner:
             if ended.name == JUDGED_STATE and not ended.stale:
                 self._note_judged(piece)
                 return
-            left = await self._uncommitted_shards(piece)
+            done = await asyncio.to_thread(self._context.store.shard_counts, self._run.run_id)
+            left = [shard_id for shard_id in piece.shard_ids if shard_id not in done]
             if not left:
                 self._note_judged(piece)
                 return
@@ -198,10 +193,6 @@ class _PartitionRunner:
                 continue
             self._note_lost(ended, left)
             return
-
-    async def _uncommitted_shards(self, piece: Partition) -> list[str]:
-        done = await asyncio.to_thread(self._context.store.shard_counts, self._run.run_id)
-        return [shard_id for shard_id in piece.shard_ids if shard_id not in done]
 
     def _note_judged(self, piece: Partition) -> None:
         self._any_judged = True

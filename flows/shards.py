@@ -65,51 +65,27 @@ async def judge_locally(context: RunContext, run_id: str, due: Sequence[Shard]) 
     Returns:
         The failures of shards that could not be judged.
     """
-    return await _ShardRunner(context, run_id).judge(due)
-
-
-class _ShardRunner:
-    """Judges the shards of one call of `judge_locally`."""
-
-    def __init__(self, context: RunContext, run_id: str) -> None:
-        self._context = context
-        self._run_id = run_id
-        self._failures = ShardFailures()
-        self._pending: set[asyncio.Task[Exception | str | None]] = set()
-
-    async def judge(self, due: Sequence[Shard]) -> ShardFailures:
-        """Judge all shards, or as many as possible."""
-        waiting = list(reversed(due))
-        try:
-            while self._pending or (waiting and self._failures.stop is None):
-                while waiting and self._failures.stop is None and not self._is_full:
-                    work = _shard_failure(self._context, self._run_id, waiting.pop())
-                    self._pending.add(asyncio.create_task(work))
-                await self._wait_for_shards()
-        finally:
-            await self._cancel()
-        return self._failures
-
-    @property
-    def _is_full(self) -> bool:
-        return len(self._pending) >= self._context.config.runner.shards_in_flight
-
-    async def _wait_for_shards(self) -> None:
-        """Wait up to `POLL_INTERVAL_S` for a shard to end, and check whether the run was stopped."""
-        finished, self._pending = await asyncio.wait(
-            self._pending, timeout=POLL_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED
-        )
-        for task in finished:
-            if (fault := task.result()) is not None:
-                self._failures.add_failure(fault)
-        self._context.check_stop()
-
-    async def _cancel(self) -> None:
-        """Cancel the shards that are still being judged, and wait for their tasks."""
-        for left in self._pending:
-            left.cancel()
-        await asyncio.gather(*self._pending, return_exceptions=True)
-        self._pending = set()
+    failures = ShardFailures()
+    waiting = list(reversed(due))
+    most = context.config.runner.shards_in_flight
+    pending: set[asyncio.Task[Exception | str | None]] = set()
+    try:
+        while pending or (waiting and failures.stop is None):
+            while waiting and failures.stop is None and len(pending) < most:
+                work = _shard_failure(context, run_id, waiting.pop())
+                pending.add(asyncio.create_task(work))
+            finished, pending = await asyncio.wait(
+                pending, timeout=POLL_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in finished:
+                if (fault := task.result()) is not None:
+                    failures.add_failure(fault)
+            context.check_stop()
+    finally:
+        for task in pending:  # there are some only when this call was cancelled or failed
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+    return failures
 
 
 async def _shard_failure(context: RunContext, run_id: str, shard: Shard) -> Exception | str | None:

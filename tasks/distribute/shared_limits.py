@@ -229,7 +229,8 @@ class _ServerLimit:
         # One layer of retries is enough: ours retries more often and gives up later.
         with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
             async with get_client(httpx_settings=_NO_WAIT_SETTINGS) as self._client:
-                await self._call_server(self._upsert)
+                limit, upsert = self._limit, self._client.upsert_global_concurrency_limit_by_name
+                await self._call_server(partial(upsert, limit.name, limit.slots, limit.decay))
                 yield
 
     async def lease(self, units: float) -> LeaseBlock:
@@ -247,12 +248,6 @@ class _ServerLimit:
         start, end = slot_times(slot_lease, after)
         units = slot_lease.slots / self._slots
         return LeaseBlock(at=start, units=units, rate=units / (end - start))
-
-    async def _upsert(self) -> None:
-        limit = self._limit
-        await self._client.upsert_global_concurrency_limit_by_name(
-            limit.name, limit.slots, limit.decay
-        )
 
     async def _take_units(self, units: float) -> SlotLease:
         """Take the slots of some units, or of the whole limit where that is less."""

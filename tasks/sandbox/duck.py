@@ -80,15 +80,12 @@ class DuckDBDatabase:
         if len(statements) != 1 or statements[0].type not in allowed:
             raise refusal(writes=self._writes)
         if statements[0].type in _QUERIES:
-            return self._query_result(statements[0])
+            self._connection.execute(statements[0])
+            names = [column[0] for column in self._connection.description or ()]
+            return result(names, self._rows(), self._caps)
         before = self._state()
         self._connection.execute(statements[0])
         return effect(before, self._state(), self._caps)
-
-    def _query_result(self, statement: str | duckdb.Statement) -> dict[str, Any]:
-        self._connection.execute(statement)
-        names = [column[0] for column in self._connection.description or ()]
-        return result(names, self._rows(), self._caps)
 
     def _rows(self) -> Iterator[tuple[Any, ...]]:
         while batch := self._connection.fetchmany(1_000):

@@ -247,23 +247,23 @@ class ParquetStore(Closing):
 
     def acquire_lock(self, run_id: str, until: datetime) -> None:
         """Write the document of this process's lock on a run."""
-        self._objects.replace(
-            f"{_lock_folder(run_id)}/{self._lock_owner}.json",
-            encode_document(until=until.isoformat()),
-        )
+        self._objects.replace(self._own_lock(run_id), encode_document(until=until.isoformat()))
 
     def release_lock(self, run_id: str) -> None:
         """Delete this process's lock on a run, and every lock that has expired."""
         now = datetime.now(UTC)
         expired_names = [name for name, until in self._lock_times(run_id).items() if until < now]
-        self._objects.remove([f"{_lock_folder(run_id)}/{self._lock_owner}.json", *expired_names])
+        self._objects.remove([self._own_lock(run_id), *expired_names])
 
     def locked_until(self, run_id: str, *, by_others: bool = False) -> datetime | None:
         """The time at which the last lock on a run expires; None without one."""
         times = self._lock_times(run_id)
         if by_others:
-            times.pop(f"{_lock_folder(run_id)}/{self._lock_owner}.json", None)
+            times.pop(self._own_lock(run_id), None)
         return max(times.values(), default=None)
+
+    def _own_lock(self, run_id: str) -> str:
+        return f"{_lock_folder(run_id)}/{self._lock_owner}.json"
 
     def _lock_times(self, run_id: str) -> dict[str, datetime]:
         """When each lock on a run expires, by object name."""
