@@ -1,4 +1,4 @@
-"""Several writers of one lake, and servers that lose answers."""
+"""Several writers of one lake, and servers whose answers are lost."""
 
 from __future__ import annotations
 
