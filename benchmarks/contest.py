@@ -209,9 +209,9 @@ async def steps(contest: Contest) -> dict[str, float]:
                     for shard in planned.intake.shards
                 ]
                 await pooled(config.runner.shards_in_flight, jobs)
-                planned, summary = await summarise_run.fn(room, planned, has_lost_shards=False)
-            against = await compare_with_baseline.fn(room, planned)
-            await publish_report.fn(room, planned, summary, against.comparison)
+                ended, summary = await summarise_run.fn(room, planned, has_lost_shards=False)
+            against = await compare_with_baseline.fn(room, ended)
+            await publish_report.fn(room, ended, summary, against.comparison)
         return summary
 
     return await _timed(contest, run)

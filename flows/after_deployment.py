@@ -1,4 +1,4 @@
-"""After a deployment: the first transcripts of a version, beside those of the one before it."""
+"""The flow `after-deployment`: judges the first transcripts of a version that was deployed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from assizes.tasks.runtime.redacted_runs import redacts_secrets
 log = logging.getLogger(__name__)
 
 COLLECTING: Final = "collecting"
-"""The name of the state, and of the stage, in which transcripts are waited for."""
+"""The name of the state and of the progress stage while the flow waits for transcripts."""
 
 
 @redacts_secrets
@@ -38,20 +38,20 @@ COLLECTING: Final = "collecting"
 async def after_deployment(
     config: RunConfig, version: str, agent: str | None = None, min_transcripts: int | None = None
 ) -> State[RunOutcome]:
-    """Wait for transcripts of a version that was deployed, then judge those and no others.
+    """Wait for transcripts of a version that was deployed, then judge only those.
 
-    At the deadline it is judged by what there is, and the reasons say so; with none at all the
-    state is `NoData`. The deadline counts from when the run was to start, also after a restart.
+    At the deadline the flow judges the transcripts that there are, and the reasons say so; without
+    any the state is `NoData`. The deadline counts from the scheduled start, also after a restart.
 
     Args:
         config: everything about the run; `[after_deployment]` says how long and how often to look.
-            Without a baseline, or with `latest`, it is set beside the version before.
+            Without a baseline, or with `latest`, the run is compared with the version before.
         version: `agent_version` of the cases.
-        agent: their `agent`; null: whatever agent says that version.
-        min_transcripts: so many are waited for; null: as configured.
+        agent: `agent` of the cases; None: any agent with that version.
+        min_transcripts: the number of transcripts to wait for; None: as configured.
 
     Returns:
-        The state of the run's `evaluate`, by whose name a rollout can be gated; its data is the
+        The state of the subflow `evaluate`, whose name can gate a rollout; its data is the
         `RunOutcome`.
 
     Raises:
@@ -75,8 +75,10 @@ async def after_deployment(
 
 
 def version_config(config: RunConfig, version: str, agent: str | None) -> RunConfig:
-    """The run over the transcripts of a version; what `latest` means would be the version itself
-    once it was judged before.
+    """The configuration of a run over the transcripts of one version.
+
+    Without a baseline, or with `latest`, the baseline becomes the version before: once the version
+    was judged, the latest run would be one of the version itself.
     """
     where = {**config.transcripts.where, "agent_version": version}
     if agent is not None:
@@ -89,8 +91,9 @@ def version_config(config: RunConfig, version: str, agent: str | None) -> RunCon
 
 
 def _dated_config(config: RunConfig, began: datetime) -> RunConfig:
-    """Dated transcripts are those from the day of the deployment on; the day that comes is one of
-    them, for partitions whose clocks are ahead.
+    """Fill date placeholders of the transcripts' URI: from the day of the deployment to tomorrow.
+
+    Tomorrow is in the range because clocks that are ahead may write to that day's folder already.
     """
     zone = config.nightly.time_zone
     first = day_of_moment(began, zone)
@@ -101,7 +104,7 @@ def _dated_config(config: RunConfig, began: datetime) -> RunConfig:
 
 
 async def _collect(config: RunConfig, wanted: int, began: datetime) -> int:
-    """Wait until there are enough cases, or until the deadline; how many there are."""
+    """Wait until there are enough cases, or until the deadline; returns the number of cases."""
     settings = config.after_deployment
     deadline = began + timedelta(minutes=settings.deadline_minutes)
     collected = TranscriptCounter(config.transcripts)
@@ -124,7 +127,7 @@ async def _collect(config: RunConfig, wanted: int, began: datetime) -> int:
 
 
 async def _name_state(name: str) -> None:
-    """Give the state of this flow run a name that says what it does; people see it in the UI."""
+    """Rename the running state of this flow run, which people see in Prefect's UI."""
     context = FlowRunContext.get()
     if context is None or context.flow_run is None:
         return

@@ -1,4 +1,4 @@
-"""Judge the anchors beside a run, and say whether the judge moved."""
+"""Judges the anchors of a run, which show whether the judge itself has changed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from prefect.events import emit_event
 
 from assizes.flows.canaries import judge_canaries
 from assizes.flows.outcome import subflow_outcome
+from assizes.flows.run_evaluation import evaluate_without_anchors
 from assizes.judge.calibration.canaries import Canaries
 from assizes.judge.errors import AssizesError
 from assizes.tasks.attribute_change import attribute_change
@@ -22,6 +23,7 @@ from assizes.tasks.runs.calibrations import calibrate_run
 from assizes.tasks.summarise import BaselineResult
 
 TAKEOVER_EVENT: Final = "assizes.judge.taken_over"
+"""The Prefect event for a judge that obeyed an instruction planted in a transcript."""
 
 log = logging.getLogger(__name__)
 
@@ -29,36 +31,40 @@ log = logging.getLogger(__name__)
 async def judge_anchors(
     context: RunContext, run: PlannedRun, baseline_result: BaselineResult
 ) -> BaselineResult:
-    """With [anchors], a run of its own over them, asked anew and held against their labels where
-    they have any; then whose the change is.
+    """With [anchors], judge the anchors, and attribute a change to the agent or to the judge.
 
-    Anchors that cannot be judged leave the run as it is, and the log says why.
+    The anchors are a run of their own that uses no cached replies; where they have labels, the judge
+    is calibrated by them. If the anchors cannot be judged, a warning is logged and the run goes on.
+
+    Args:
+        context: of the run.
+        run: the run at its end.
+        baseline_result: the comparison of the run with its baseline.
+
+    Returns:
+        The baseline result with the attribution; unchanged without [anchors].
     """
     if context.config.anchors.uri is None:
         return baseline_result
     if await asyncio.to_thread(has_due_anchors, context.store, run.record, context.config):
-        await _judge(context, run)
+        await _judge_anchor_run(context, run)
     attribution = await attribute_change(context, run, baseline_result.comparison)
     return replace(baseline_result, attribution=attribution)
 
 
-async def _judge(context: RunContext, run: PlannedRun) -> None:
-    from assizes.flows.evaluate import evaluate
-
+async def _judge_anchor_run(context: RunContext, run: PlannedRun) -> None:
     config, own_id = anchor_config(context.config), anchors_id(run.run_id)
     outcome = await subflow_outcome(
-        evaluate(config, run.record.trigger, run_id=own_id, return_state=True)
+        evaluate_without_anchors(config, run.record.trigger, run_id=own_id, return_state=True)
     )
     if isinstance(outcome, AssizesError):
         log.warning("the anchors could not be judged: %s", outcome)
-    elif isinstance(outcome, BaseException):
-        raise outcome
     elif (labels := context.config.anchors.labels) is not None:
         await _calibrate(context, outcome.run_id, labels)
 
 
 async def _calibrate(context: RunContext, run_id: str, labels: str) -> None:
-    """Labels that cannot be used leave the judge without a calibration, and the log says why."""
+    """Calibrate the judge by an anchor run and its labels; an error is only logged."""
     settings = context.config.calibration.model_copy(update={"labels": labels, "judgements": None})
     config = anchor_config(context.config).model_copy(update={"calibration": settings})
     try:

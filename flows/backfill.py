@@ -1,4 +1,4 @@
-"""A range of days, or a list of places: a run for each, until all are judged."""
+"""The flow `backfill`: a run for each day of a range, or for each URI of a list."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ from assizes.tasks.reports.render.artifacts import artifact_key
 from assizes.tasks.runs.baselines import RULES
 from assizes.tasks.runtime.progress import ProgressArtifact, ignore_server_errors
 from assizes.tasks.runtime.redacted_runs import redacts_secrets
-from assizes.tasks.summarise import is_comparison_deferred
 
 log = logging.getLogger(__name__)
 
 POLL_INTERVAL_S: Final = 2.0
-"""How often a backfill that could go on looks whether another one has finished with a day."""
+"""Seconds between two looks whether another process has finished with a day that is left."""
 
 COMPLETE_CONCLUSIONS: Final = (
     "Passed",
@@ -42,10 +41,10 @@ COMPLETE_CONCLUSIONS: Final = (
     "NotComparable",
     "Inconclusive",
 )
-"""How a part concludes whose run is complete and has cases."""
+"""Conclusions of runs that are complete and have cases."""
 
 MAX_FAILURES_IN_A_ROW: Final = 3
-"""So many parts in a row that could not be judged to the end: the next would fare no better."""
+"""Incomplete parts in a row after which no further part is begun."""
 
 
 def _run_name() -> str:
@@ -68,37 +67,40 @@ async def backfill(
     until: date | None = None,
     uris: list[str] | None = None,
 ) -> State[SeriesOutcome]:
-    """Judge every day of a range, or every place of a list, as a run of its own.
+    """Judge every day of a range, or every URI of a list, as a run of its own.
 
-    A finished part costs nothing again, so the same backfill goes on where it was cancelled. What
-    befalls one part does not end the others, unless the budget is spent, somebody stopped the runs,
-    or three in a row could not be judged to the end. A day on which another process is at work is
+    A finished part costs nothing again, so the same backfill goes on where it was cancelled. An
+    error in one part does not end the others, unless the budget is spent, somebody stopped the runs,
+    or three parts in a row could not be judged to the end. A day that another process is judging is
     left for later.
 
     Args:
         config: everything about the runs; `[backfill]` says how many at once and in which order.
         since: the first day.
-        until: the last day; null: yesterday, in the time zone of `[nightly]`.
-        uris: instead of days, the places to read, in this order.
+        until: the last day; None: yesterday, in the time zone of `[nightly]`.
+        uris: instead of days, the transcripts' URIs to read, in this order.
 
     Returns:
-        A state named for the severest conclusion, parts without data aside; its data is the
-        `SeriesOutcome`. A table artifact holds the parts.
+        A state named for the severest conclusion, without counting parts that have no data; its
+        data is the `SeriesOutcome`. A table artifact shows the parts.
 
     Raises:
-        ConfigurationError: neither days nor places were given, or both; or the range is empty, or
-            the transcripts' URI has no place for a day.
+        ConfigurationError: neither days nor URIs were given, or both; or the range is empty, or
+            the transcripts' URI has no placeholder for a day.
     """
     parts = backfill_parts(config, since, until, uris)
-    many = await asyncio.to_thread(can_have_many_writers, config)
-    at_once = min(config.backfill.in_flight if many else 1, len(parts))
-    if at_once < config.backfill.in_flight and not many:
+    many_writers = await asyncio.to_thread(can_have_many_writers, config)
+    at_once = min(config.backfill.in_flight if many_writers else 1, len(parts))
+    if at_once < config.backfill.in_flight and not many_writers:
         log.warning("one part at a time: %s takes one writer", config.store.uri)
-    runner = _BackfillRunner(_divide_limits(config, at_once), parts, at_once, alone=not many)
-    if _is_in_turn(config, at_once):
-        left = await runner.judge()
-    else:
-        left = await runner.judge_then_compare()
+    runner = _BackfillRunner(
+        _divide_limits(config, at_once),
+        parts,
+        at_once,
+        alone=not many_writers,
+        compares_later=not _is_in_turn(config, at_once),
+    )
+    left = await runner.judge()
     ended = runner.in_order(parts)
     await publish_parts(config.name, ended)
     fail = config.runner.fail_flow
@@ -106,8 +108,9 @@ async def backfill(
 
 
 def _divide_limits(config: RunConfig, at_once: int) -> RunConfig:
-    """Each of the parts that are judged at once has its share of what this process may press the
-    providers; limits that runs share by name are kept by the server.
+    """The configuration of a part: its share of the rate limits when several are judged at once.
+
+    Limits that runs share by name (`[limits] shared`) stay whole: the Prefect server divides them.
     """
     if at_once == 1:
         return config
@@ -120,19 +123,38 @@ def _divide_limits(config: RunConfig, at_once: int) -> RunConfig:
 
 
 def _is_in_turn(config: RunConfig, at_once: int) -> bool:
-    """Whether each part ends after those that its baseline is one of, or has a fixed one."""
+    """Whether each part ends after every part that its baseline rule may choose.
+
+    A fixed baseline is in the store before the backfill begins.
+    """
     if config.comparison.baseline not in RULES:
         return True
     return at_once == 1 and config.backfill.order == "oldest"
 
 
 class _BackfillRunner:
-    """The parts that are being judged, and what became of the others."""
+    """Judges the parts of a backfill, a few at a time, and collects their outcomes."""
 
     def __init__(
-        self, config: RunConfig, parts: Sequence[RunPart], at_once: int, *, alone: bool
+        self,
+        config: RunConfig,
+        parts: Sequence[RunPart],
+        at_once: int,
+        *,
+        alone: bool,
+        compares_later: bool,
     ) -> None:
+        """Begin nothing yet.
+
+        Args:
+            config: of the runs.
+            parts: in the order in which they are begun.
+            at_once: parts that are judged at the same time, at most.
+            alone: whether no other process can write to the store.
+            compares_later: compare the runs with their baselines after all parts are judged.
+        """
         self._alone = alone
+        self._compares_later = compares_later
         self._config = config
         self._waiting = list(parts)
         self._total = len(parts)
@@ -144,11 +166,18 @@ class _BackfillRunner:
         self._stopped = False
 
     def in_order(self, parts: Sequence[RunPart]) -> list[PartOutcome]:
-        """What became of the parts that were begun."""
+        """The outcomes of the parts that were begun."""
         return [self._ended[part.label] for part in parts if part.label in self._ended]
 
     async def judge(self) -> list[RunPart]:
-        """Judge them all, or as many as can be; those that were not begun."""
+        """Judge all parts, or as many as possible; returns the parts that were not begun."""
+        by_day = sorted(self._waiting, key=lambda part: part.day or date.min)
+        await self._judge_parts()
+        if self._compares_later:
+            await self._compare_parts(by_day)
+        return self._waiting
+
+    async def _judge_parts(self) -> None:
         progress_reporter.get()("days", 0, self._total)
         try:
             while self._pending or (self._waiting and not self._stopped):
@@ -159,47 +188,40 @@ class _BackfillRunner:
                 task.cancel()
             await asyncio.gather(*self._pending, return_exceptions=True)
         await self._progress.flush()
-        return self._waiting
 
-    async def judge_then_compare(self) -> list[RunPart]:
-        """Judge them, then set their runs beside their baselines, the earliest day first. What lies
-        behind a part that was not begun is compared when that has been judged as well.
+    async def _compare_parts(self, by_day: Sequence[RunPart]) -> None:
+        """Compare the complete runs with their baselines, the earliest day first.
+
+        The comparison stops before the first part that was not begun: a later run might have that
+        part's run as its baseline, and is compared once the part is judged.
         """
-        everything = sorted(self._waiting, key=lambda candidate: candidate.day or date.min)
-        token = is_comparison_deferred.set(True)
-        try:
-            left = await self.judge()
-        finally:
-            is_comparison_deferred.reset(token)
-        for part in everything:
-            if part in left:
+        for part in by_day:
+            if part in self._waiting:
                 log.warning("%s and on: compared once that is judged", part.label)
                 break
             ended = self._ended[part.label]
             if ended.run_id is not None and ended.conclusion in COMPLETE_CONCLUSIONS:
                 compared_outcome = await judge_part(self._config, "backfill", part, ended.run_id)
                 self._ended[part.label] = compared_outcome
-        return left
 
     async def _begin_parts(self) -> None:
         free = self._at_once - len(self._pending)
         if self._stopped or not free or not self._waiting:
             return
         busy_days = set() if self._alone else await self._busy_days()
-        for part in [candidate for candidate in self._waiting if candidate.day not in busy_days][
-            :free
-        ]:
+        ready = [part for part in self._waiting if part.day not in busy_days]
+        for part in ready[:free]:
             self._waiting.remove(part)
-            work = asyncio.create_task(judge_part(self._config, "backfill", part))
-            self._pending[work] = part
+            work = judge_part(self._config, "backfill", part, compares_later=self._compares_later)
+            self._pending[asyncio.create_task(work)] = part
 
     async def _busy_days(self) -> set[date]:
-        """The days on which somebody else is at work: asking the same twice would be paid twice."""
+        """The days that another process is judging: asking the same again would be paid twice."""
         days = {part.day for part in self._waiting if part.day is not None}
         return await asyncio.to_thread(days_in_progress, self._config, days) if days else set()
 
     async def _wait_for_part(self) -> None:
-        """Wait until a part has ended, or a while where others are at work on all that is left."""
+        """Wait up to `POLL_INTERVAL_S` until a part has ended, and record its outcome."""
         if not self._pending:
             await asyncio.sleep(POLL_INTERVAL_S if self._waiting else 0)
             return
@@ -227,7 +249,7 @@ class _BackfillRunner:
 
 
 async def publish_parts(name: str, parts: Sequence[PartOutcome]) -> None:
-    """Show what became of the parts, where the server is there."""
+    """Show the outcomes of the parts in a table artifact; an error of the server is ignored."""
     rows = [
         {
             "part": part.part,

@@ -1,4 +1,4 @@
-"""Put the asks of a run to the provider's batch endpoint before they are put by themselves."""
+"""Sends the asks of a run to the provider's batch endpoint, before its shards are judged."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from assizes.tasks.judge_by_batch import has_begun_batches, judge_by_batch
 
 
 async def ask_by_batch(context: RunContext, run: PlannedRun) -> ShardFailures:
-    """With `[runner] batch`, let the hearings advance by batches, round by round.
+    """With `[runner] batch`, have the hearings of a run answered by provider batches.
 
-    Without it, batches that an earlier sitting of the run handed in are collected all the same:
-    they are paid for.
+    Each round of the hearings is a batch. Without that setting, the results of batches that an
+    earlier process of the run sent are collected all the same, since they are paid for.
 
     Returns:
-        Nothing lost, or why no shard is to be begun.
+        No failures, or with `stop` the reason why no shard may be judged now.
 
     Raises:
-        AssizesError: when the record of the batches cannot be read or written.
+        AssizesError: when the log of the batches cannot be read or written.
     """
     failures = ShardFailures()
     if run.is_finished:

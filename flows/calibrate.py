@@ -1,4 +1,4 @@
-"""Judge labelled transcripts, or take a run that did, and hold the judge against the labels."""
+"""Calibrates a judge: judges labelled transcripts, and compares its verdicts with the labels."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from assizes.flows.canaries import judge_canaries
 from assizes.flows.evaluate import evaluate
 from assizes.flows.outcome import subflow_outcome
 from assizes.judge.config.run import RunConfig
+from assizes.judge.errors import AssizesError
 from assizes.tasks.reports.render.artifacts import artifact_key
 from assizes.tasks.reports.render.calibration import calibration_markdown
 from assizes.tasks.runs.calibrations import CalibrationResult, calibrate_run
@@ -22,20 +23,21 @@ from assizes.tasks.runtime.redacted_runs import redacts_secrets
 from assizes.tasks.store import existing_store
 
 KEY: Final = "assizes-calibration"
-"""Artifact key of a calibration's Markdown, before the name of the configuration."""
+"""Artifact key of a calibration's Markdown; the name of the configuration follows it."""
 
 
 @redacts_secrets
 @flow(name="calibrate", flow_run_name="calibrate-{config.name}", result_serializer="json")
 async def calibrate_judge(config: RunConfig, run_id: str | None = None) -> State[CalibrationResult]:
-    """Calibrate the judge of a configuration; a judge that falls short ends the flow as failed.
+    """Calibrate the judge of a configuration; a judge below its floors ends the flow as failed.
 
     Leaves a Markdown artifact `assizes-calibration-<name>`.
 
     Args:
         config: its [calibration] names the labels and the floors.
-        run_id: a stored run (a unique prefix will do); null: the transcripts are judged, which
-            costs nothing where that run is complete. Canaries are planted in those only.
+        run_id: a stored run (a unique prefix will do), which gets no canaries. None: the transcripts
+            are judged, which costs nothing when their run is complete, and canaries are planted in
+            them.
     """
     of_run = await _judge_transcripts(config) if run_id is None else run_id
     result = await asyncio.to_thread(_calibrate_stored, config, of_run)
@@ -55,10 +57,9 @@ async def calibrate_judge(config: RunConfig, run_id: str | None = None) -> State
 
 async def _judge_transcripts(config: RunConfig) -> str:
     outcome = await subflow_outcome(evaluate(config, return_state=True))
-    if isinstance(outcome, BaseException):
+    if isinstance(outcome, AssizesError):
         raise outcome
-    run_id: str = outcome.run_id
-    return run_id
+    return outcome.run_id
 
 
 def _calibrate_stored(config: RunConfig, run_id: str) -> CalibrationResult:

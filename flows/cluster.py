@@ -1,4 +1,4 @@
-"""Partitions as tasks of a Dask cluster (extra `dask`)."""
+"""Has partitions judged as tasks of a Dask cluster (extra `dask`)."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from prefect.client.schemas.objects import State
 from prefect.context import hydrated_context, serialize_context
 from prefect.states import Crashed
 
+from assizes.flows.partition import judge_partition
 from assizes.judge.config.runner import RunnerConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.tasks.distribute.flow_runs import (
@@ -28,19 +29,20 @@ from assizes.tasks.distribute.flow_runs import (
 from assizes.tasks.distribute.partitions import Partition, PartitionEnd, PartitionJob
 
 CONNECT_S: Final = "20s"
+"""How long a Dask scheduler may take to answer."""
 
 GRACE_S: Final = 120.0
-"""So long are calls in flight waited for when the run was stopped or cancelled."""
+"""Seconds that halted partitions get to finish their calls in flight."""
 
 
 @asynccontextmanager
 async def open_cluster(config: RunnerConfig, run_id: str) -> AsyncIterator[Cluster]:
-    """The cluster at `dask_address`; without one, a process for each processor of this machine.
+    """The cluster at `dask_address`; without an address, one process per processor of this machine.
 
     Raises:
-        ConfigurationError: when no scheduler answers there.
+        ConfigurationError: when no Dask scheduler answers at the address.
     """
-    # Dask is not installed everywhere, and says nothing of types.
+    # Dask is an extra, and has no type hints.
     dask: Any = import_module("distributed")
 
     async with AsyncExitStack() as stack:
@@ -70,7 +72,10 @@ async def open_cluster(config: RunnerConfig, run_id: str) -> AsyncIterator[Clust
 
 
 class Cluster:
-    """Gives partitions out as tasks; Dask itself gives one out again whose worker is gone."""
+    """Gives out partitions as Dask tasks; Dask itself retries a task whose worker is gone.
+
+    Implements `assizes.flows.distribute.Executor`.
+    """
 
     def __init__(self, client: Any, run_id: str) -> None:
         self._client = client
@@ -80,15 +85,15 @@ class Cluster:
         self._settings = serialize_context()["settings_context"]
 
     async def open_partitions(self) -> list[Partition]:
-        """None: what Dask has in hand ends with who gave it out."""
+        """Always empty: Dask cancels the tasks of a client that is gone."""
         return []
 
-    async def judge(self, order: PartitionJob, attempt: int) -> PartitionEnd:
-        """Let a worker judge a partition."""
+    async def judge(self, job: PartitionJob, attempt: int) -> PartitionEnd:
+        """Have a Dask worker judge a partition, and wait for the end of its flow run."""
         killed: Any = import_module("distributed").KilledWorker
-        key = f"{order.partition.key(self._run_id, attempt)}-{uuid4().hex[:8]}"
+        key = f"{job.partition.key(self._run_id, attempt)}-{uuid4().hex[:8]}"
         future = self._client.submit(
-            judge_by_dask, order.parameters(), self._tags, self._settings, key=key, pure=False
+            judge_by_dask, job.parameters(), self._tags, self._settings, key=key, pure=False
         )
         try:
             result: PartitionEnd = await future
@@ -100,14 +105,15 @@ class Cluster:
         return result
 
     async def halt(self, why: str) -> None:
-        """Let what has begun make no further call."""
+        """Have the partitions that are being judged make no further call."""
         self._halted = True
         async with get_client() as client:
             await halt_flow_runs(client, self._tags, why)
 
     async def aclose(self) -> None:
-        """Wait for the calls of those that were halted, for the cluster may end with this process;
-        close flow runs whose process is gone.
+        """Wait up to `GRACE_S` for halted partitions, then close the flow runs that are still open.
+
+        The cluster may end with this process, and calls in flight would be lost.
         """
         async with get_client() as client:
             left = await open_flow_runs(client, self._tags)
@@ -121,18 +127,23 @@ class Cluster:
 
 
 def judge_by_dask(
-    order: dict[str, Any], marks: list[str], settings: dict[str, Any]
+    parameters: dict[str, Any], tag_names: list[str], settings: dict[str, Any]
 ) -> PartitionEnd:
-    """Judge a partition in the process of a Dask worker, with the Prefect settings of who gave it
-    out; how its flow run ended.
+    """Judge a partition in the process of a Dask worker.
+
+    Args:
+        parameters: of the flow `judge_partition`.
+        tag_names: tags for its flow run.
+        settings: the Prefect settings of the process that gave out the partition.
+
+    Returns:
+        How the flow run ended.
     """
-    with hydrated_context({"settings_context": settings}), tags(*marks):
-        return asyncio.run(_run_partition(order))
+    with hydrated_context({"settings_context": settings}), tags(*tag_names):
+        return asyncio.run(_run_partition(parameters))
 
 
-async def _run_partition(order: dict[str, Any]) -> PartitionEnd:
-    from assizes.flows.partition import judge_partition
-
+async def _run_partition(parameters: dict[str, Any]) -> PartitionEnd:
     # Prefect types an async flow called with return_state as if it had been awaited already.
-    work: Any = judge_partition(**order, return_state=True)
+    work: Any = judge_partition(**parameters, return_state=True)
     return partition_end(await work)

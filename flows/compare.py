@@ -1,4 +1,4 @@
-"""Two runs of a store, side by side, by the documents' rules."""
+"""The flow `compare`: compares two stored runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STATES: Final[Mapping[Ending, str]] = {
     "inconclusive": "Inconclusive",
     "not_comparable": "NotComparable",
 }
-"""The name of the state, by what the comparison says."""
+"""The name of the Prefect state for each ending of a comparison."""
 
 
 @redacts_secrets
@@ -40,18 +40,18 @@ async def compare_runs(
     *,
     fail_flow: bool = True,
 ) -> State[RunComparison]:
-    """Compare two stored runs; a regression ends the flow in a failed state named `Regression`,
-    runs that were judged differently in `NotComparable`, and with the statistics deciding too
-    little data in `Inconclusive`.
+    """Compare two stored runs; the flow fails unless the candidate is no worse than the baseline.
 
-    Leaves a Markdown artifact `assizes-comparison-<name>` and a table `assizes-changes-<name>`.
+    The state is named `NoRegression`, `Regression`, `NotComparable` when the runs were judged
+    differently, or `Inconclusive` when statistics decide and there is too little data. The flow
+    leaves a Markdown artifact `assizes-comparison-<name>` and a table `assizes-changes-<name>`.
 
     Args:
         baseline: run id (a unique prefix will do).
         candidate: run id (a unique prefix will do).
-        store: where both lie.
-        thresholds: limits of the three rules; the documents' defaults when left out.
-        fail_flow: false keeps the state `Completed` and only its name tells.
+        store: the store with both runs.
+        thresholds: limits of the three rules; None: the default limits.
+        fail_flow: whether any state but `NoRegression` is a failed state.
     """
     limits = thresholds or ComparisonConfig()
     comparison, data = await asyncio.to_thread(_compare, store, baseline, candidate, limits)

@@ -1,4 +1,4 @@
-"""Runs over several parts of the transcripts, most often days: each is one evaluation."""
+"""Series of evaluations: one run for each part of the transcripts, most often a day."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 from pydantic import BaseModel, ConfigDict
 
-from assizes.flows.evaluate import evaluate
+from assizes.flows.evaluate import evaluate, evaluate_uncompared
 from assizes.flows.outcome import EXIT_CODES, Conclusion, RunOutcome, parse_outcome
-from assizes.judge.config.run import RunConfig, Trigger
+from assizes.judge.config.run import RunConfig, StartMode, Trigger
 from assizes.judge.errors import AssizesError, Halted, Inconclusive, NotComparable, OverBudget
 from assizes.tasks.context.run_context import clear_error_frames
 from assizes.tasks.intake.days import RunPart
@@ -22,7 +22,7 @@ from assizes.tasks.intake.days import RunPart
 log = logging.getLogger(__name__)
 
 PartConclusion = Conclusion | Literal["Failed"]
-"""How a part ended; `Failed`: an error kept it from being begun, or from being reported."""
+"""The conclusion of a part; `Failed`: the run was not begun, or its outcome not returned."""
 
 SEVEREST_FIRST: Final[tuple[PartConclusion, ...]] = (
     "Halted",
@@ -36,7 +36,7 @@ SEVEREST_FIRST: Final[tuple[PartConclusion, ...]] = (
     "NoData",
     "Passed",
 )
-"""What several runs come to: the first of these that any of them came to."""
+"""Conclusions in order of severity: a series has the first that one of its parts has."""
 
 _OF_ERRORS: Final[tuple[tuple[type[AssizesError], Conclusion], ...]] = (
     (Halted, "Halted"),
@@ -46,13 +46,28 @@ _OF_ERRORS: Final[tuple[tuple[type[AssizesError], Conclusion], ...]] = (
 )
 
 _UNKNOWN_FAULT: Final = 4
-"""Exit code where an error is none of ours: nothing can be said of the transcripts."""
+"""Exit code for an error that is not an `AssizesError`: the transcripts may be good or bad."""
 
 _MAX_REASONS: Final = 5
+"""Parts whose reasons an outcome names, at most."""
 
 
 class PartOutcome(BaseModel):
-    """A part at its end: what `assizes show RUN` says in full."""
+    """The outcome of one part, in short; `assizes show RUN` shows all of it.
+
+    Attributes:
+        part: its label: a day or a URI.
+        run_id: the run; None when there is none.
+        conclusion: of the run.
+        exit_code: of the run.
+        reasons: why the run did not pass.
+        cases: cases that were judged, or tried.
+        quarantined: records that could not be read.
+        cases_pass_rate_pct: 0..100.
+        weighted_metrics_score_pct: 0..100.
+        cost_usd: paid by all processes that worked on the run; None when unknown.
+        report: path or URI of the HTML report.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -61,7 +76,7 @@ class PartOutcome(BaseModel):
     conclusion: PartConclusion
     exit_code: int
     reasons: list[str]
-    cases: int = 0  # judged, or tried
+    cases: int = 0
     quarantined: int = 0
     cases_pass_rate_pct: float | None = None
     weighted_metrics_score_pct: float | None = None
@@ -70,13 +85,16 @@ class PartOutcome(BaseModel):
 
 
 class SeriesOutcome(BaseModel):
-    """Several runs at their end.
+    """The outcome of a series.
 
     Attributes:
-        conclusion: the severest of the parts'.
-        parts: those that were begun, in the order in which they come.
-        left: those that were not begun.
-        cost_usd: what all sittings of these runs paid; null where no part says.
+        name: of the configuration.
+        conclusion: the severest conclusion of a part.
+        exit_code: that of the part with this conclusion.
+        reasons: why parts did not pass, and how many were not begun.
+        parts: outcomes of the parts that were begun, in the order of the parts.
+        left: labels of the parts that were not begun.
+        cost_usd: the sum over the parts; None when it is known of no part.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -91,30 +109,31 @@ class SeriesOutcome(BaseModel):
 
 
 async def judge_part(
-    config: RunConfig, trigger: Trigger, part: RunPart, begun: str | None = None
+    config: RunConfig,
+    trigger: Trigger,
+    part: RunPart,
+    begun: str | None = None,
+    *,
+    compares_later: bool = False,
 ) -> PartOutcome:
-    """One evaluation. Whatever becomes of it is told as a value, so that the others go on.
+    """Evaluate one part; an error becomes part of the outcome, so that the other parts go on.
 
     Args:
         config: everything about the runs.
-        trigger: what started them.
-        part: which it is about.
-        begun: the id of its run, to go on by what was planned then.
+        trigger: what started the runs.
+        part: the part.
+        begun: the id of the part's run, to resume it by its stored plan; None to begin a run.
+        compares_later: leave out the comparison with a baseline that is chosen by a rule.
     """
+    evaluation = evaluate_uncompared if compares_later else evaluate
+    manner: StartMode = "begin" if begun is None else "resume"
     # Prefect types an async flow called with return_state as if it had been awaited already.
-    work: Any = evaluate(
-        part.config(config),
-        trigger,
-        begun,
-        part.day,
-        "begin" if begun is None else "resume",
-        return_state=True,
-    )
+    work: Any = evaluation(part.config(config), trigger, begun, part.day, manner, return_state=True)
     try:
         state: State[Any] = await work
     except (httpx.HTTPError, RuntimeError) as error:
-        # What befalls the run is in its state: this is the server, away or too busy to take note
-        # of the run. Prefect says "Failed to reach API" as a RuntimeError.
+        # An error of the run would be in its state. This one is of the Prefect server, which is
+        # away or too busy to record the run; Prefect raises "Failed to reach API" as RuntimeError.
         return _failed_part(part, error, "Failed")
     outcome: Any = parse_outcome(await state.aresult(raise_on_failure=False))
     if isinstance(outcome, RunOutcome):
@@ -132,14 +151,14 @@ def conclude_parts(
     fail: bool,
     empty_counts: bool,
 ) -> State[SeriesOutcome]:
-    """A state named for the severest conclusion.
+    """A Prefect state named for the severest conclusion; its data is the `SeriesOutcome`.
 
     Args:
-        name: of the runs.
-        parts: those that were begun.
-        left: those that were not.
-        fail: whether anything but `Passed` is a failed state.
-        empty_counts: whether a part without data is worth a word where others have some.
+        name: of the configuration.
+        parts: outcomes of the parts that were begun.
+        left: the parts that were not begun.
+        fail: whether any conclusion but `Passed` is a failed state.
+        empty_counts: whether a part without data counts when other parts have data.
     """
     shown_parts = [part for part in parts if empty_counts or part.conclusion != "NoData"] or parts
     worst = min(shown_parts, key=lambda part: SEVEREST_FIRST.index(part.conclusion), default=None)
@@ -159,7 +178,7 @@ def conclude_parts(
 
 
 def total_cost_usd(parts: Sequence[PartOutcome]) -> float | None:
-    """What the runs cost together; null where none of them says."""
+    """The sum of the parts' costs in USD; None when the cost of no part is known."""
     known = [part.cost_usd for part in parts if part.cost_usd is not None]
     return sum(known) if known else None
 
@@ -183,7 +202,7 @@ def _part_outcome(part: RunPart, outcome: RunOutcome) -> PartOutcome:
 
 
 def _failed_part(part: RunPart, error: Any, state: str) -> PartOutcome:
-    """A part of which there is no outcome; the log says why."""
+    """The outcome of a part whose run returned none, by its error or the name of its state."""
     what = "" if isinstance(error, AssizesError) else f"{state}: "
     if what and isinstance(error, BaseException):
         what = f"{type(error).__name__}: "
@@ -197,7 +216,7 @@ def _failed_part(part: RunPart, error: Any, state: str) -> PartOutcome:
 
 
 def _reasons(parts: Sequence[PartOutcome], left: Sequence[RunPart]) -> list[str]:
-    """The severest first; with several parts each reason says which it is about."""
+    """A line for each part that did not pass, the severest first, and one for the parts left."""
     ordered = sorted(
         (part for part in parts if part.conclusion != "Passed"),
         key=lambda part: SEVEREST_FIRST.index(part.conclusion),

@@ -1,15 +1,17 @@
-"""Judge a run where its configuration says: here, by workers of a pool, or on a Dask cluster."""
+"""Judges the shards of a run: in this process, by workers of a work pool, or on a Dask cluster."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol
 
+from assizes.flows.cluster import open_cluster
 from assizes.flows.shards import POLL_INTERVAL_S, ShardFailures, judge_locally
 from assizes.judge import errors
+from assizes.judge.config.runner import RunnerConfig
 from assizes.judge.errors import AssizesError, Halted, Inconclusive, OverBudget
 from assizes.tasks.context.planned_run import PlannedRun
 from assizes.tasks.context.run_context import RunContext, progress_reporter
@@ -22,103 +24,98 @@ from assizes.tasks.distribute.partitions import (
     partition_config,
     partitions,
 )
+from assizes.tasks.distribute.work_pool import work_pool
 from assizes.tasks.intake.plan import Shard
 from assizes.tasks.spending.ledger import SqliteLedger, stop_line
 
 log = logging.getLogger(__name__)
 
 MAX_ATTEMPTS: Final = 3
-"""So often a partition is given out in one sitting when the processes that judge it die."""
+"""Times that one process gives out a partition when the processes that judge it die."""
 
 HALTED_STATES: Final = ("Cancelled", "Halted")
-"""How a partition ends that was halted."""
+"""Names of the final states of a partition that was halted."""
 
 _ERRORS_BY_NAME: Final = {kind.__name__: kind for kind in (OverBudget, Halted, Inconclusive)}
 
 
 async def judge_shards(
-    context: RunContext, run: PlannedRun, failures: ShardFailures
+    context: RunContext, run: PlannedRun, batch_failures: ShardFailures
 ) -> ShardFailures:
-    """Judge every shard not yet committed; what is `lost` already is added to.
+    """Judge every shard of a run that is not yet committed.
+
+    Args:
+        context: of the run.
+        run: the run.
+        batch_failures: the result of `ask_by_batch`; when it has `stop`, no shard is judged.
+
+    Returns:
+        The failures of shards that could not be judged.
 
     Raises:
-        ConfigurationError: when there is nobody to judge elsewhere.
+        ConfigurationError: when no work pool or Dask cluster can be reached.
         StoreError: when the store cannot be reached.
     """
     if run.is_finished:
-        return failures
+        return batch_failures
     done = await asyncio.to_thread(context.store.shard_counts, run.run_id)
     report = progress_reporter.get()
     report("judging", 0, run.intake.due)
     report("judging", sum(c.get("judged", 0) + c.get("errored", 0) for c in done.values()), 0)
     due = [shard for shard in run.intake.shards if shard.shard_id not in done]
+    if not due or batch_failures.stop is not None:
+        return batch_failures
     if context.config.runner.kind == "local":
-        await judge_locally(context, run.run_id, due, failures)
-    elif due and failures.stop is None:
-        await _judge_elsewhere(context, run, due, failures)
-    return failures
+        return await judge_locally(context, run.run_id, due)
+    return await _judge_elsewhere(context, run, due)
 
 
 class Executor(Protocol):
-    """Who judges partitions elsewhere."""
+    """Judges partitions in other processes."""
 
     async def open_partitions(self) -> list[Partition]:
-        """Partitions that are being judged already."""
+        """Partitions that other processes are judging already."""
         ...
 
-    async def judge(self, order: PartitionJob, attempt: int) -> PartitionEnd:
-        """Have one judged, and say how that ended."""
+    async def judge(self, job: PartitionJob, attempt: int) -> PartitionEnd:
+        """Have a partition judged, and wait for its end; `attempt` counts from 1."""
         ...
 
     async def halt(self, why: str) -> None:
-        """Begin no further partition, and let those that are begun make no further call."""
+        """Begin no further partition, and have the others make no further call."""
         ...
 
 
-@asynccontextmanager
-async def _open_executor(context: RunContext, run_id: str) -> AsyncIterator[Executor]:
-    runner = context.config.runner
+def _open_executor(runner: RunnerConfig, run_id: str) -> AbstractAsyncContextManager[Executor]:
     if runner.kind == "workers":
-        from assizes.tasks.distribute.work_pool import work_pool
-
-        async with work_pool(runner, run_id) as pool:
-            yield pool
-    else:
-        from assizes.flows.cluster import open_cluster
-
-        async with open_cluster(runner, run_id) as dask_cluster:
-            yield dask_cluster
+        return work_pool(runner, run_id)
+    return open_cluster(runner, run_id)
 
 
 async def _judge_elsewhere(
-    context: RunContext, run: PlannedRun, due: Sequence[Shard], failures: ShardFailures
-) -> None:
-    """Cut what is due into partitions, and have them judged, a bounded number at a time."""
+    context: RunContext, run: PlannedRun, due: Sequence[Shard]
+) -> ShardFailures:
+    """Have the due shards judged in other processes, by partitions."""
     seal = await asyncio.to_thread(create_shared_state_check, context, run.run_id)
-    async with _open_executor(context, run.run_id) as executor:
+    async with _open_executor(context.config.runner, run.run_id) as executor:
         open_partitions = await executor.open_partitions()
         shards, size = run.intake.shards, context.config.runner.partition_shards
-        done = {shard.shard_id for shard in shards} - {shard.shard_id for shard in due}
+        cases = {shard.shard_id: len(shard.due_positions()) for shard in due}
+        done = {shard.shard_id for shard in shards} - cases.keys()
         taken = {shard_id for partition in open_partitions for shard_id in partition.shard_ids}
         pieces = [*open_partitions, *partitions(shards, size, done, taken)]
-        cases = {shard.shard_id: len(shard.due_positions()) for shard in due}
-        await _PartitionRunner(context, run, failures, executor, seal).judge(pieces, cases)
+        return await _PartitionRunner(context, run, executor, seal).judge(pieces, cases)
 
 
 class _PartitionRunner:
-    """The partitions that are out now."""
+    """Gives out the partitions of a run, a few at a time, and waits for their ends."""
 
     def __init__(
-        self,
-        context: RunContext,
-        run: PlannedRun,
-        failures: ShardFailures,
-        executor: Executor,
-        seal: str | None,
+        self, context: RunContext, run: PlannedRun, executor: Executor, seal: str | None
     ) -> None:
         self._context = context
         self._run = run
-        self._failures = failures
+        self._failures = ShardFailures()
         self._executor = executor
         self._seal = seal
         self._config = partition_config(context.config)
@@ -126,9 +123,12 @@ class _PartitionRunner:
         self._pending: set[asyncio.Task[None]] = set()
         self._any_judged = False
 
-    async def judge(self, pieces: Sequence[Partition], cases: Mapping[str, int]) -> None:
-        """Have them all judged, or as many as can be; `cases` says how many each shard has that is
-        due.
+    async def judge(self, pieces: Sequence[Partition], cases: Mapping[str, int]) -> ShardFailures:
+        """Have all partitions judged, or as many as possible.
+
+        Args:
+            pieces: the partitions.
+            cases: the number of due cases in each shard, by shard id.
         """
         self._cases = cases
         waiting = list(reversed(pieces))
@@ -146,9 +146,10 @@ class _PartitionRunner:
                 await self._check_stop(ledger)
         finally:
             await self._cancel()
+        return self._failures
 
     async def _check_stop(self, ledger: SqliteLedger | None) -> None:
-        """Once the run asks no more, nobody it has asked to judge does."""
+        """Halt the partitions that are out once the run was stopped or has failed."""
         at = ledger.stopped_at() if ledger is not None else None
         if at is not None and self._failures.stop is None:
             self._failures.stop = Halted(stop_line(at))
@@ -157,7 +158,7 @@ class _PartitionRunner:
             await self._executor.halt(" ".join(str(self._failures.stop).split()))
 
     async def _cancel(self) -> None:
-        """Let what is out end by itself when someone cancels the run; it keeps what it has."""
+        """Stop waiting for partitions when this run is cancelled, and have them halt by themselves."""
         if not self._pending:
             return
         for left in self._pending:
@@ -166,16 +167,20 @@ class _PartitionRunner:
         await self._executor.halt("the run was cancelled")
 
     async def _judge_piece(self, piece: Partition) -> None:
-        """Give a partition out until it is judged, and anew while those die who took it up."""
+        """Give out a partition until it is judged, with retries while the judging processes die.
+
+        The end of an earlier attempt (`stale`) is no try of this process.
+        """
+        job = PartitionJob(self._config, self._run.run_id, piece, self._seal)
         attempt, tries = 0, 0
         while True:
             attempt += 1
-            order = PartitionJob(self._config, self._run.run_id, piece, self._seal)
-            ended = await self._executor.judge(order, attempt)
+            ended = await self._executor.judge(job, attempt)
             if ended.name == JUDGED_STATE and not ended.stale:
                 self._note_judged(piece)
                 return
-            left = await self._uncommitted_shards(piece)
+            done = await asyncio.to_thread(self._context.store.shard_counts, self._run.run_id)
+            left = [shard_id for shard_id in piece.shard_ids if shard_id not in done]
             if not left:
                 self._note_judged(piece)
                 return
@@ -189,10 +194,6 @@ class _PartitionRunner:
             self._note_lost(ended, left)
             return
 
-    async def _uncommitted_shards(self, piece: Partition) -> list[str]:
-        done = await asyncio.to_thread(self._context.store.shard_counts, self._run.run_id)
-        return [shard_id for shard_id in piece.shard_ids if shard_id not in done]
-
     def _note_judged(self, piece: Partition) -> None:
         self._any_judged = True
         progress_reporter.get()(
@@ -200,8 +201,10 @@ class _PartitionRunner:
         )
 
     def _note_lost(self, ended: PartitionEnd, left: Sequence[str]) -> None:
-        """What is missing, shard by shard; an error that the next partition would meet as well, or
-        nothing but processes that die, ends the run.
+        """Count the shards that a partition left unjudged, and decide whether the run must stop.
+
+        The run stops at an error that the next partition would meet too, and when the processes die
+        before any partition was judged.
         """
         error = self._fault(ended)
         for _ in left:
@@ -212,6 +215,7 @@ class _PartitionRunner:
             self._failures.stop = Inconclusive(f"no partition could be judged: {ended.message}")
 
     def _fault(self, ended: PartitionEnd) -> AssizesError | str:
+        """The error that the end of a partition stands for; its message when it is none of ours."""
         if ended.name in HALTED_STATES and self._failures.stop is not None:
             return self._failures.stop
         if ended.name in _ERRORS_BY_NAME:

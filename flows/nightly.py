@@ -1,4 +1,4 @@
-"""Every night: yesterday's transcripts, and those of nights that were missed."""
+"""The flow `nightly`: judges yesterday's transcripts, and those of nights that were missed."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def _run_name() -> str:
 async def nightly(config: RunConfig, on: date | None = None) -> State[SeriesOutcome]:
     """Judge the transcripts of the last whole day, after those of nights that were missed.
 
-    Each night is an `evaluate` run: a finished one costs nothing again. A night without transcripts
-    is a run as well, which concludes `NoData`.
+    Each night is an `evaluate` run; a finished run costs nothing again. A night without transcripts
+    is a run too, with the conclusion `NoData`.
 
     Args:
-        config: everything about the runs; `[nightly]` says whose day it is, and how many missed
-            nights are made good.
-        on: this day alone.
+        config: everything about the runs; `[nightly]` has the time zone of the days, and how many
+            missed nights are judged as well.
+        on: the only day to judge; None: the last whole day, and the missed nights.
 
     Returns:
         A state named for the severest conclusion of these nights; its data is the `SeriesOutcome`.
 
     Raises:
-        ConfigurationError: the transcripts' URI has no place for a day.
+        ConfigurationError: the transcripts' URI has no placeholder for a day.
     """
     check_dated(config.transcripts.uri)
     nights = [on] if on else await due_nights(config, _night(config))
@@ -53,5 +53,5 @@ async def nightly(config: RunConfig, on: date | None = None) -> State[SeriesOutc
 
 
 def _night(config: RunConfig) -> date:
-    """By when the run was to start: one that starts late is still about its own night."""
+    """The day before the scheduled start; a flow run that starts late still judges this day."""
     return yesterday(flow_run.scheduled_start_time, config.nightly.time_zone)

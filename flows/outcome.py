@@ -1,4 +1,4 @@
-"""What a run comes to: an exit code, a Prefect state, and the facts behind both."""
+"""The outcome of a run: its conclusion, exit code and Prefect state, and the reasons for them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from assizes.flows.shards import ShardFailures
 from assizes.judge.comparison.compare import Ending, RunComparison
-from assizes.judge.errors import Halted, OverBudget
+from assizes.judge.errors import AssizesError, Halted, OverBudget
 from assizes.judge.history.anchors import Attribution
 from assizes.judge.rows import COMPLETE
 from assizes.judge.summary.run_summary import RunSummary
@@ -51,18 +51,30 @@ CONCLUSIONS: Final[Mapping[str, Conclusion]] = {
     "undecided": "Inconclusive",
     "not_comparable": "NotComparable",
 }
-"""What a whole run comes to, by the word of its report."""
+"""The conclusion of a complete run, by the outcome that its report names."""
 
 ALLOW_HINT: Final = (
     "a change need not be the agent's; [comparison] allow = true (--allow) compares all the same"
 )
 
 MAX_REASONS: Final = 5
-"""So many reasons for lost shards are told; the log holds them all."""
+"""Reasons for lost shards in an outcome, at most; the log has all of them."""
 
 
 class RunOutcome(BaseModel):
-    """The end of a run as callers see it; the CLI prints it, Prefect keeps it as JSON."""
+    """The end of a run as callers see it: the CLI prints it, Prefect stores it as JSON.
+
+    Attributes:
+        run_id: the run.
+        judge_model: names of the models that judged, joined by commas.
+        conclusion: the name of the final state.
+        exit_code: of the command line.
+        reasons: why the run did not pass; empty when it did.
+        summary: of the run.
+        comparison: with the baseline; None where there was none.
+        attribution: whether the agent or the judge changed, where anchors tell.
+        reports: paths or URIs of the reports, by suffix.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -78,20 +90,27 @@ class RunOutcome(BaseModel):
 
 
 def parse_outcome(result: Any) -> Any:
-    """What a subflow `evaluate` ended with: a `RunOutcome`, or an error.
+    """The result of a subflow `evaluate`: a `RunOutcome`, or an error.
 
-    Where a flow run is taken up again, Prefect gives back what its finished subflows returned, as
-    the JSON that was kept.
+    When Prefect retries a flow run, it returns the results of finished subflows as the JSON that it
+    stored.
     """
     return RunOutcome.model_validate(result) if isinstance(result, dict) else result
 
 
-async def subflow_outcome(work: Any) -> Any:
-    """What an `evaluate` that was called with `return_state` ends with, as `reached` says it.
+async def subflow_outcome(subflow: Any) -> RunOutcome | AssizesError:
+    """Wait for a subflow `evaluate` that was called with `return_state=True`.
 
-    `work` is what is to be awaited; Prefect types it as if it had been already.
+    Args:
+        subflow: the coroutine; Prefect types it as if it had been awaited already.
+
+    Returns:
+        The outcome, or the `AssizesError` that ended the subflow. Any other error is raised.
     """
-    return parse_outcome(await (await work).aresult(raise_on_failure=False))
+    outcome = parse_outcome(await (await subflow).aresult(raise_on_failure=False))
+    if isinstance(outcome, RunOutcome | AssizesError):
+        return outcome
+    raise outcome
 
 
 def to_state(
@@ -103,15 +122,15 @@ def to_state(
     *,
     fail: bool,
 ) -> State[Any]:
-    """A state named for the conclusion. Anything but `Passed` is a failed state when `fail`.
+    """A Prefect state named for the conclusion of a run; its data is the `RunOutcome`.
 
     Args:
         record: the run at its end.
-        summary: its summary.
-        baseline_result: its comparison, if one was wanted.
+        summary: of the run.
+        baseline_result: the comparison with its baseline, and the attribution.
         failures: why shards could not be judged.
-        reports: where the reports lie, by suffix.
-        fail: whether the flow fails with the run.
+        reports: paths or URIs of the reports, by suffix.
+        fail: whether any conclusion but `Passed` is a failed state.
     """
     conclusion, reasons = _conclusion(record, summary, baseline_result, failures)
     outcome = RunOutcome(
@@ -133,7 +152,7 @@ def to_state(
 def _conclusion(
     record: RunRecord, summary: RunSummary, baseline_result: BaselineResult, failures: ShardFailures
 ) -> tuple[Conclusion, list[str]]:
-    """The name of the most severe finding, and what is to be said of it and of the others."""
+    """The most severe conclusion of a run, and the reasons for it and for lesser ones."""
     if record.status != COMPLETE:
         return _unfinished_conclusion(summary, failures)
     if record.plan.get("due") == 0:
@@ -149,7 +168,10 @@ def _conclusion(
 
 
 def _empty_conclusion(summary: RunSummary) -> tuple[Conclusion, list[str]]:
-    """Records that cannot be read are there: of them it cannot be said that there was nothing."""
+    """The conclusion of a run without a case to judge.
+
+    It is `Inconclusive` when there were records that cannot be read: they may have been cases.
+    """
     counts = summary.counts
     if broken := counts["quarantined"]:
         return "Inconclusive", [
@@ -159,7 +181,7 @@ def _empty_conclusion(summary: RunSummary) -> tuple[Conclusion, list[str]]:
 
 
 def _baseline_ending(baseline_result: BaselineResult) -> tuple[Ending, list[str]]:
-    """What the baseline says, and why; of one that could not be compared with, nothing."""
+    """How the comparison ended, and why; `fine` without a baseline."""
     if baseline_result.comparison is None:
         return ("inconclusive", [baseline_result.fault]) if baseline_result.fault else ("fine", [])
     verdict = baseline_result.comparison.verdict
@@ -170,7 +192,7 @@ def _baseline_ending(baseline_result: BaselineResult) -> tuple[Ending, list[str]
 def _unfinished_conclusion(
     summary: RunSummary, failures: ShardFailures
 ) -> tuple[Conclusion, list[str]]:
-    """What stopped a run, what it has spent, and how it goes on."""
+    """The conclusion of an incomplete run: what stopped it, what it spent, how to resume it."""
     left = summary.counts.get("not_attempted", 0)
     spent = _spent_reasons(summary)
     if isinstance(failures.stop, OverBudget):
@@ -194,7 +216,7 @@ def _spent_reasons(summary: RunSummary) -> list[str]:
 
 
 def _failure_lines(counts: Mapping[str, int]) -> list[str]:
-    """Why shards were lost, the most frequent reasons first."""
+    """The reasons why shards were lost, the most frequent first, with their numbers of shards."""
     ordered = sorted(counts, key=lambda reason: (-counts[reason], reason))
     lines = [
         f"{reason} ({counts[reason]} {'shard' if counts[reason] == 1 else 'shards'})"

@@ -1,4 +1,4 @@
-"""One partition of a run, judged by whatever process took it up."""
+"""The flow `judge-partition`: judges one partition of a run in a process of its own."""
 
 from __future__ import annotations
 
@@ -34,39 +34,42 @@ async def judge_partition(
     shard_ids: list[str],
     seal: str | None = None,
 ) -> State[Any]:
-    """Judge some shards of a run that was begun elsewhere, and commit their rows to its store.
+    """Judge some shards of a run that another process began, and commit their rows to its store.
 
     Args:
-        config: the run's, as this process can use it.
-        run_id: the run; its plan is read from the store, and its judges must be those there are here.
-        partition: its number in the plan; only a name.
-        shard_ids: what to judge; shards that are committed already are left alone.
-        seal: what must be found where replies are kept (`assizes.tasks.context.shared_state`).
+        config: the configuration of the run, as this process can use it.
+        run_id: the run; its plan is read from the store, and this process must have the same judges.
+        partition: the number of the partition in the plan, which names the flow run.
+        shard_ids: the shards to judge; shards that are committed already are skipped.
+        seal: the text that must be found in the reply cache, which shows that this process uses the
+            same cache (`assizes.tasks.context.shared_state`); None for no check.
 
     Returns:
-        `Judged`, or a failed state: `Left`, or the name of the error that ends the run.
+        The state `Judged`, or a failed state: `Left`, or the name of the error that ends the run.
     """
     del partition
-    failures = ShardFailures()
     try:
         async with (
-            send_heartbeats(config.runner.lost_after_s) as own_heartbeat,
+            send_heartbeats(config.runner.lost_after_s) as heartbeat,
             open_run_context(config) as context,
         ):
             await asyncio.to_thread(verify_shared_state, context, run_id, seal)
             run = await plan_run(context, RunRequest(run_id=run_id, manner="resume"))
             wanted = frozenset(shard_ids) - context.store.shard_counts(run_id).keys()
             due = [shard for shard in run.intake.shards if shard.shard_id in wanted]
-            own_heartbeat.on_halt(partial(context.halt, run_id))
+            heartbeat.on_halt(partial(context.halt, run_id))
             async with lock_unfinished_run(context, run):
-                await judge_locally(context, run_id, due, failures)
+                failures = await judge_locally(context, run_id, due)
     except AssizesError as error:
         return Failed(name=type(error).__name__, message=" ".join(str(error).split()))
     return _final_state(failures)
 
 
 def _final_state(failures: ShardFailures) -> State[Any]:
-    """What the process that gave the partition out is told; it sees in the store what is committed."""
+    """The final state of this flow run, by which the process that waits for it learns the failures.
+
+    That process sees in the store which shards are committed.
+    """
     if not failures:
         return Completed(name=JUDGED_STATE)
     if failures.stop is not None:

@@ -1,4 +1,4 @@
-"""Judge the shards of a run, a few at a time, until they are done or the run asks no more."""
+"""Judges the shards of a run in this process, a few at a time."""
 
 from __future__ import annotations
 
@@ -19,23 +19,26 @@ from assizes.tasks.judge_shard import judge_shard
 log = logging.getLogger(__name__)
 
 POLL_INTERVAL_S: Final = 1.0
-"""How often a run looks whether it was stopped; each model call looks as well."""
+"""Seconds between two looks whether the run was stopped; each model call looks as well."""
 
 RUN_ENDING_ERRORS: Final = (OverBudget, Halted, Inconclusive)
-"""What befalls a run, not a shard: the next shard would end the same way."""
+"""Errors that end a run, not only a shard: the next shard would fail in the same way."""
 
 
 @dataclass
 class ShardFailures:
-    """Why shards could not be judged, and how many for each reason; `stop` is why none was begun
-    any more, where that was so.
+    """Why shards could not be judged.
+
+    Attributes:
+        reasons: the number of shards by reason.
+        stop: the error after which no further shard was begun; None while shards may be begun.
     """
 
     reasons: Counter[str] = field(default_factory=Counter)
     stop: AssizesError | None = None
 
     def add_failure(self, error: Exception | str) -> None:
-        """One more shard is lost. The log gets the error itself: it may not be told by its text."""
+        """Count a shard that could not be judged, and log its error the first time it occurs."""
         kind = f"{type(error).__name__}: "
         is_unexpected = isinstance(error, Exception) and not isinstance(error, AssizesError)
         reason = " ".join(f"{kind if is_unexpected else ''}{error}".split())
@@ -47,68 +50,46 @@ class ShardFailures:
             log.error("a shard could not be judged: %s%s", kind if is_unexpected else "", error)
 
     def __bool__(self) -> bool:
-        """Whether any shard is lost."""
+        """Whether any shard could not be judged, or none may be begun."""
         return bool(self.reasons) or self.stop is not None
 
 
-async def judge_locally(
-    context: RunContext, run_id: str, due: Sequence[Shard], failures: ShardFailures
-) -> None:
-    """Judge shards in this process, a few at a time over one slot pool.
+async def judge_locally(context: RunContext, run_id: str, due: Sequence[Shard]) -> ShardFailures:
+    """Judge shards in this process, a few at a time.
 
-    A sliding window of awaited tasks: never more task runs alive than `shards_in_flight`, one
-    event loop, one API client. Whoever cancels the run cancels them, and they have ended when
-    this returns. Once the budget is spent, the judge is down or the run was stopped, no further
-    shard is begun; what is `lost` already is added to.
+    A sliding window of awaited tasks: at most `[runner] shards_in_flight` task runs at once, in one
+    event loop and with one API client. Cancelling this call cancels the tasks and waits for them.
+    Once the budget is spent, the models cannot be reached or the run was stopped, no further shard
+    is begun.
+
+    Returns:
+        The failures of shards that could not be judged.
     """
-    await _ShardRunner(context, run_id, failures).judge(due)
-
-
-class _ShardRunner:
-    """The shards being judged now."""
-
-    def __init__(self, context: RunContext, run_id: str, failures: ShardFailures) -> None:
-        self._context = context
-        self._run_id = run_id
-        self._failures = failures
-        self._pending: set[asyncio.Task[Exception | str | None]] = set()
-
-    async def judge(self, due: Sequence[Shard]) -> None:
-        """Judge them all, or as many as can be."""
-        waiting = list(reversed(due))
-        try:
-            while self._pending or (waiting and self._failures.stop is None):
-                while waiting and self._failures.stop is None and not self._is_full:
-                    work = _shard_failure(self._context, self._run_id, waiting.pop())
-                    self._pending.add(asyncio.create_task(work))
-                await self._wait_for_shards()
-        finally:
-            await self._cancel()
-
-    @property
-    def _is_full(self) -> bool:
-        return len(self._pending) >= self._context.config.runner.shards_in_flight
-
-    async def _wait_for_shards(self) -> None:
-        """Wait a while for shards to end, and see whether someone stopped the run."""
-        finished, self._pending = await asyncio.wait(
-            self._pending, timeout=POLL_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED
-        )
-        for task in finished:
-            if (fault := task.result()) is not None:
-                self._failures.add_failure(fault)
-        self._context.check_stop()
-
-    async def _cancel(self) -> None:
-        """End what is left when someone cancels the run."""
-        for left in self._pending:
-            left.cancel()
-        await asyncio.gather(*self._pending, return_exceptions=True)
-        self._pending = set()
+    failures = ShardFailures()
+    waiting = list(reversed(due))
+    most = context.config.runner.shards_in_flight
+    pending: set[asyncio.Task[Exception | str | None]] = set()
+    try:
+        while pending or (waiting and failures.stop is None):
+            while waiting and failures.stop is None and len(pending) < most:
+                work = _shard_failure(context, run_id, waiting.pop())
+                pending.add(asyncio.create_task(work))
+            finished, pending = await asyncio.wait(
+                pending, timeout=POLL_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in finished:
+                if (fault := task.result()) is not None:
+                    failures.add_failure(fault)
+            context.check_stop()
+    finally:
+        for task in pending:  # there are some only when this call was cancelled or failed
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+    return failures
 
 
 async def _shard_failure(context: RunContext, run_id: str, shard: Shard) -> Exception | str | None:
-    """Why a shard could not be judged; null when it was."""
+    """Judge a shard; returns None, or the error for which it could not be judged."""
     # Prefect types an async task called with return_state as if it had been awaited already.
     work: Any = judge_shard(context, run_id, shard, return_state=True)
     state: State[Any] = await work

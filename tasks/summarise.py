@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
@@ -193,31 +192,30 @@ class BaselineResult:
     attribution: Attribution | None = None
 
 
-is_comparison_deferred: ContextVar[bool] = ContextVar("compares_later", default=False)
-"""Set by a flow that judges several runs and compares them after the last has ended.
-
-A rule such as "the last run" would otherwise pick a baseline by which run happened to end first."""
-
-
 @redacts_secrets
 @task(name="compare_runs", cache_policy=NO_CACHE, result_serializer="json")
-async def compare_with_baseline(context: RunContext, run: PlannedRun) -> BaselineResult:
-    """The comparison with the configured baseline.
+async def compare_with_baseline(
+    context: RunContext, run: PlannedRun, *, compares_later: bool = False
+) -> BaselineResult:
+    """The comparison with the configured baseline; an empty result without a baseline, or when the
+    run is not complete or judged nothing.
 
-    There is no comparison without a baseline, for an incomplete or empty run, or where the baseline
-    is a rule and comparisons are deferred.
+    Args:
+        context: of the run.
+        run: the run at its end.
+        compares_later: make no comparison with a baseline that is chosen by a rule.
 
     Raises:
         UnknownRun: the configured baseline is not in the store.
     """
+    if compares_later and context.config.comparison.baseline in RULES:
+        return BaselineResult()
     return await asyncio.to_thread(_compare_with_baseline, context, run.record)
 
 
 def _compare_with_baseline(context: RunContext, record: RunRecord) -> BaselineResult:
     baseline_name = context.config.comparison.baseline
     if baseline_name is None or record.status != COMPLETE or record.plan.get("due") == 0:
-        return BaselineResult()
-    if baseline_name in RULES and is_comparison_deferred.get():
         return BaselineResult()
     baseline = baseline_id(context.store, baseline_name, record)
     if baseline is None:

@@ -25,7 +25,7 @@ from pydantic import TypeAdapter, ValidationError
 from assizes.judge.engine.batching import PaidReply
 from assizes.judge.errors import StoreError
 from assizes.judge.models.model import Completion, UnusableReply
-from assizes.tasks.store.objects.protocol import objects_at
+from assizes.tasks.store.objects.opening import objects_at
 
 State = Literal["prepared", "submitted", "collected", "dropped"]
 """The state of a part; `dropped`: prepared but never submitted, so another batch may take its asks."""

@@ -15,7 +15,8 @@ from assizes.judge.errors import ConfigurationError
 from assizes.tasks.context.run_context import RunContext
 from assizes.tasks.distribute.partitions import has_spending_limit
 from assizes.tasks.spending.ledger_file import has_claim
-from assizes.tasks.store.objects.protocol import Objects, objects_at
+from assizes.tasks.store.objects.opening import objects_at
+from assizes.tasks.store.objects.protocol import Objects
 
 
 def create_shared_state_check(context: RunContext, run_id: str) -> str | None:

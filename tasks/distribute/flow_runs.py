@@ -1,4 +1,4 @@
-"""The flow runs of partitions on the Prefect server: found by the tag of their run, and ended."""
+"""Finds the flow runs of partitions on the Prefect server by tags, and asks them to halt."""
 
 from __future__ import annotations
 
@@ -29,12 +29,10 @@ log = logging.getLogger(__name__)
 _PAGE_SIZE: Final = 200
 """Flow runs in one answer of the server, at most."""
 
-_NOT_FOUND: Final = 404
-
 _OPEN_STATES: Final = [StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.PAUSED]
 
 _STATES_WITHOUT_REASON: Final = ("Failed", "Crashed", "Deleted")
-"""How a flow run ends that could not say why: another process may do better."""
+"""Names of final states that give no reason of ours: another process may succeed."""
 
 
 def tags_of(run_id: str) -> list[str]:
@@ -45,9 +43,7 @@ def tags_of(run_id: str) -> list[str]:
 async def open_flow_runs(
     client: PrefectClient, tags: Sequence[str], deployment_id: UUID | None = None
 ) -> list[FlowRun]:
-    """Flow runs with all these tags that have not ended, of one deployment or wherever they are
-    from.
-    """
+    """Flow runs with all these tags that have not ended, of one deployment or of any."""
     states = FlowRunFilterState(type=FlowRunFilterStateType(any_=_OPEN_STATES))
     run_filter = FlowRunFilter(tags=FlowRunFilterTags(all_=list(tags)), state=states)
     if deployment_id is not None:
@@ -63,7 +59,7 @@ async def open_flow_runs(
 
 
 async def flow_runs_by_id(client: PrefectClient, ids: Sequence[UUID]) -> dict[UUID, FlowRun]:
-    """Flow runs by id, in one request for two hundred; one that was deleted is missing."""
+    """Flow runs by id, in a request for each `_PAGE_SIZE`; deleted flow runs are left out."""
     flow_runs: dict[UUID, FlowRun] = {}
     for start in range(0, len(ids), _PAGE_SIZE):
         run_filter = FlowRunFilter(id=FlowRunFilterId(any_=list(ids[start : start + _PAGE_SIZE])))
@@ -73,9 +69,9 @@ async def flow_runs_by_id(client: PrefectClient, ids: Sequence[UUID]) -> dict[UU
 
 
 async def halt_flow_runs(client: PrefectClient, tags: Sequence[str], why: str) -> None:
-    """Cancel flow runs that have not begun, and let the others end by themselves.
+    """Cancel flow runs that have not begun, and ask the others to make no further call.
 
-    A server that cannot be reached is only a warning.
+    When the server cannot be reached, only a warning is logged.
     """
     try:
         for run in await open_flow_runs(client, tags):
@@ -86,24 +82,24 @@ async def halt_flow_runs(client: PrefectClient, tags: Sequence[str], why: str) -
 
 
 async def halt_flow_run(client: PrefectClient, run: FlowRun, why: str) -> None:
-    """Let a flow run that was open when it was read begin no further call.
+    """Ask a flow run that was open when it was read to make no further call.
 
-    Cancelling one that runs would kill its process with the calls it has in flight, and no other
-    state may be set on it: it may have ended since, and Prefect would let it leave that end.
+    A running flow run gets a label only. Cancelling it would kill its process with the calls in
+    flight. Any other state could replace a final state that the flow run has reached since.
     """
     try:
         await client.update_flow_run_labels(run.id, {HALT_LABEL: why})
         if run.state is None or not run.state.is_running():
             await client.set_flow_run_state(run.id, Cancelled(message=why), force=True)
-    except ObjectNotFound:  # it was deleted
+    except ObjectNotFound:  # the flow run was deleted
         return
     except httpx.HTTPStatusError as error:
-        if error.response.status_code != _NOT_FOUND:
+        if error.response.status_code != httpx.codes.NOT_FOUND:
             raise
 
 
 def partition_end(state: State[Any] | None, *, stale: bool = False) -> PartitionEnd:
-    """How a flow run ended, by its last state."""
+    """How a flow run ended, by its final state."""
     name = (state.name if state is not None else None) or JUDGED_STATE
     message = (state.message if state is not None else None) or f"its flow run is {name}"
     return PartitionEnd(name, message, lost=name in _STATES_WITHOUT_REASON, stale=stale)

@@ -1,4 +1,4 @@
-"""How a partition shows that its process lives, and hears that it is to end."""
+"""Heartbeats of the flow run of a partition, and the request to halt that it looks for."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from prefect.runtime import flow_run
 log = logging.getLogger(__name__)
 
 HEARTBEAT_LABEL: Final = "assizes.beat"
-"""The label of a flow run that changes while its process lives."""
+"""The label of a flow run whose value changes with every heartbeat."""
 
 HEARTBEATS_PER_TIMEOUT: Final = 4
-"""So often in `runner.lost_after_s`: one that comes late or not at all is no death."""
+"""Heartbeats in `runner.lost_after_s`: several, so that one may be late or missing."""
 
 HALT_CHECK_INTERVAL_S: Final = 5.0
-"""About so often it looks whether it is to end."""
+"""Seconds between two looks for a request to halt, about."""
 
 HALT_LABEL: Final = "assizes.halt"
-"""The label of a flow run that is to begin no further call: why."""
+"""The label that asks a flow run to make no further call; its value is the reason."""
 
 
 class Heartbeat:
-    """Keeps what is to be done when this flow run is to end, also where it was told before."""
+    """Passes a request to halt on to a callback, whichever of the two comes first."""
 
     def __init__(self) -> None:
         self._why: str | None = None
         self._halt: Callable[[str], None] | None = None
 
     def on_halt(self, halt: Callable[[str], None]) -> None:
-        """Call it with the reason, now or later."""
+        """Have `halt` called with the reason once this flow run is asked to halt, or at once."""
         self._halt = halt
         if self._why is not None:
             halt(self._why)
 
-    def end(self, why: str) -> None:
-        """The flow run is to end."""
+    def request_halt(self, why: str) -> None:
+        """Ask this flow run to make no further call."""
         self._why = why
         if self._halt is not None:
             self._halt(why)
@@ -52,12 +52,12 @@ class Heartbeat:
 
 @asynccontextmanager
 async def send_heartbeats(lost_after_s: float) -> AsyncIterator[Heartbeat]:
-    """For the length of the block, say that this flow run lives, and hear when it is to end.
+    """Send heartbeats of this flow run during the block, and look for a request to halt.
 
-    Outside of a flow run nobody asks.
+    Outside of a flow run the block does neither.
 
     Args:
-        lost_after_s: a flow run that says nothing for so long is taken for dead.
+        lost_after_s: seconds without a heartbeat after which a flow run counts as dead.
     """
     heartbeat, flow_run_id = Heartbeat(), flow_run.id
     if flow_run_id is None:
@@ -77,23 +77,30 @@ async def send_heartbeats(lost_after_s: float) -> AsyncIterator[Heartbeat]:
 
 
 async def _beat_until_cancelled(heartbeat: Heartbeat, flow_run_id: UUID, every_s: float) -> None:
-    """One that was told to end lives until it has kept what it is still asking."""
+    """Send heartbeats to the end of the block, also after a request to halt.
+
+    A halted flow run still waits for its calls in flight and stores the replies.
+    """
     checks_per_beat = max(1, round(every_s / HALT_CHECK_INTERVAL_S))
-    ending = False
+    halting = False
     async with get_client() as client:
         for check_number in count():
             number = None if check_number % checks_per_beat else check_number // checks_per_beat
             why = await _exchange_heartbeat(client, flow_run_id, number)
-            if why is not None and not ending:
-                ending = True
-                heartbeat.end(why)
+            if why is not None and not halting:
+                halting = True
+                heartbeat.request_halt(why)
             await asyncio.sleep(every_s / checks_per_beat)
 
 
 async def _exchange_heartbeat(
     client: PrefectClient, flow_run_id: UUID, number: int | None
 ) -> str | None:
-    """Why this flow run is to end; null while it is not, and while nobody can be asked."""
+    """Send heartbeat `number`, if not None, and read why this flow run must halt.
+
+    Returns:
+        The reason; None while there is none, or while the server cannot be reached.
+    """
     try:
         if number is not None:
             await client.update_flow_run_labels(flow_run_id, {HEARTBEAT_LABEL: number})

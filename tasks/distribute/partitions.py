@@ -1,4 +1,4 @@
-"""Partitions of a run: shards that another process judges together, and what it must have to do so."""
+"""Partitions of a run: shards that one other process judges, and the settings that this needs."""
 
 from __future__ import annotations
 
@@ -14,30 +14,37 @@ from assizes.judge.errors import ConfigurationError
 from assizes.judge.rows import as_json
 from assizes.tasks.intake.plan import Shard
 from assizes.tasks.store import Store
+from assizes.tasks.store.objects.opening import LOCAL_SCHEMES
 
 JUDGED_STATE: Final = "Judged"
 LEFT_STATE: Final = "Left"
-"""Names of the last state of a partition: every shard of it is committed; some could not be."""
-
-_LOCAL: Final = ("file://", "local://")
+"""Names of the final state of a partition: all its shards are committed, or some could not be."""
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Shards that one process judges; `number` counts from 0 in the run's plan."""
+    """Shards that one process judges; `number` counts from 0 over the plan of the run."""
 
     number: int
     shard_ids: tuple[str, ...]
 
     def key(self, run_id: str, attempt: int) -> str:
-        """The same for the same shards of a run at the same attempt, whoever gives them out."""
+        """An idempotency key: equal for the same shards of a run at the same attempt."""
         body = as_json([run_id, self.shard_ids, attempt])
         return f"{run_id}-{hashlib.sha256(body.encode()).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionJob:
-    """A partition as another process is told to judge it: the parameters of `judge_partition`."""
+    """A partition for another process to judge: the parameters of the flow `judge_partition`.
+
+    Attributes:
+        config: the configuration that the other process uses.
+        run_id: the run.
+        partition: the shards.
+        seal: the text by which the other process checks that it sees the same reply cache
+            (`assizes.tasks.context.shared_state`); None for no check.
+    """
 
     config: RunConfig
     run_id: str
@@ -45,7 +52,7 @@ class PartitionJob:
     seal: str | None = None
 
     def parameters(self) -> dict[str, Any]:
-        """Plain JSON values: a configuration and ids, never a transcript."""
+        """The parameters as plain JSON values: a configuration and ids, never a transcript."""
         return {
             "config": self.config.model_dump(mode="json"),
             "run_id": self.run_id,
@@ -60,10 +67,11 @@ class PartitionEnd:
     """How the flow run of a partition ended.
 
     Attributes:
-        name: of its last state: that of an error which ends the run, or what became of it.
-        message: why, in words.
-        lost: whether the process ended without a word, so that another may do better.
-        stale: whether it had ended before it was given out now.
+        name: the name of the flow run's final state; for an error that ends the run, the name of
+            the error's class.
+        message: the reason as text.
+        lost: whether the process died without giving a reason, so that a retry may succeed.
+        stale: whether the flow run is one of an earlier attempt, which had ended before now.
     """
 
     name: str
@@ -75,13 +83,16 @@ class PartitionEnd:
 def partitions(
     shards: Sequence[Shard], size: int, done: Collection[str], in_progress: Collection[str]
 ) -> Iterator[Partition]:
-    """The plan in pieces of `size` shards, wherever it stands: the same piece has the same shards.
+    """Cut the plan of a run into partitions of `size` shards; leave out finished partitions.
+
+    The cuts do not depend on the progress of the run. So a resumed run gives out the same partitions
+    under the same keys.
 
     Args:
-        shards: of the whole plan.
+        shards: the shards of the whole plan.
         size: shards in a partition.
-        done: shards that are committed; a piece of nothing else is left out.
-        in_progress: shards that somebody is at work on.
+        done: ids of committed shards; a partition of such shards only is left out.
+        in_progress: ids of shards that other processes are judging; they are in no partition.
     """
     for number, start in enumerate(range(0, len(shards), size)):
         piece = tuple(
@@ -94,10 +105,10 @@ def partitions(
 
 
 def check_distributable(config: RunConfig) -> None:
-    """See that other processes, perhaps on other machines, can judge parts of a run.
+    """Check that other processes, perhaps on other machines, can judge parts of a run.
 
     Raises:
-        ConfigurationError: naming the setting that holds for one process only.
+        ConfigurationError: when a setting works for one process only; the message names it.
     """
     kind = f'[runner] kind = "{config.runner.kind}"'
     if config.runner.kind == "dask" and find_spec("distributed") is None:
@@ -132,10 +143,10 @@ def check_distributable(config: RunConfig) -> None:
 
 
 def check_store(config: RunConfig, store: Store) -> None:
-    """See that several processes may write to the store of a run.
+    """Check that several processes may write to the store of a run.
 
     Raises:
-        ConfigurationError: when they may not.
+        ConfigurationError: when only one process may.
     """
     if not store.many_writers:
         raise ConfigurationError(
@@ -146,9 +157,10 @@ def check_store(config: RunConfig, store: Store) -> None:
 
 
 def partition_config(config: RunConfig) -> RunConfig:
-    """The configuration that a partition is judged by: here is where the process is that judges.
+    """The configuration for the process that judges a partition: with `[runner] kind = "local"`.
 
-    What lies on a local disk is named absolutely. None of it counts for a run's identity.
+    Local paths become absolute, as that process may have another working directory. The settings
+    changed here are no part of a run's identity.
     """
     update: dict[str, Any] = {
         name: getattr(config, name).model_copy(
@@ -164,14 +176,14 @@ def partition_config(config: RunConfig) -> RunConfig:
 
 
 def absolute_uri(uri: str) -> str:
-    """A local path from the root on; a URI as it is."""
+    """A local path made absolute; a URI with a scheme unchanged."""
     if "://" in uri:
         return uri
     return str(Path(uri).expanduser().absolute())
 
 
 def has_spending_limit(limits: LimitsConfig) -> bool:
-    """Whether what may be spent is limited, so that every call must be counted in one place."""
+    """Whether any budget is set, so that every model call must be counted in one ledger."""
     bounds: Mapping[str, Any] = limits.model_dump(
         include={"budget_usd", "budget_usd_per_day", "max_asks", "max_asks_per_day"}
     )
@@ -180,6 +192,6 @@ def has_spending_limit(limits: LimitsConfig) -> bool:
 
 def _is_absolute(uri: str) -> bool:
     path = uri
-    for scheme in _LOCAL:
+    for scheme in LOCAL_SCHEMES:
         path = path.removeprefix(scheme)
     return "://" in path or Path(path).is_absolute()

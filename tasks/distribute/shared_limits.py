@@ -1,9 +1,9 @@
-"""Limits that many runs share: Prefect global concurrency limits, leased in blocks.
+"""Rate limits that many runs share: Prefect global concurrency limits, leased in blocks.
 
-A limit of so many requests a minute is a Prefect limit whose slots decay as fast. Its slots are a
-queue, never a gate: taking some always succeeds, and how many are still occupied says when those
-just taken are due. Prefect forgets the time that has passed when it refuses slots, so a limit that
-refused would let less through the more it is asked.
+A limit of so many requests a minute is a Prefect limit whose slots decay at that rate. The slots are
+a queue, never a gate: taking slots always succeeds, and the number of slots still occupied says when
+the new ones become due. When Prefect refuses slots, it forgets the time that has passed; so a limit
+that refused slots would let less through the more often it is asked.
 """
 
 from __future__ import annotations
@@ -34,42 +34,47 @@ from assizes.tasks.distribute.slot_queue import LimitSnapshot, SlotLease, slot_t
 log = logging.getLogger(__name__)
 
 LEASED_SHARE: Final = 0.98
-"""Share of a limit that is leased: units may be used a little after their time, and what
-processes send at the same time does not arrive so."""
+"""Share (0..1) of a limit that is leased. The rest is a margin: a unit may be used a little late, and
+requests that are evenly spaced when sent do not arrive so."""
 
 BLOCK_S: Final = 0.3
+"""The smallest block that is leased at once, in seconds of the limit: 1/200 of a minute."""
+
 LONGEST_BLOCK_S: Final = 3.0
-"""What is leased at once, in seconds of the limit: half a hundredth of a minute, or more where the
-server is slow."""
+"""The smallest block when the server is slow, in seconds of the limit."""
 
 SLOTS_PER_REQUEST: Final = 100
+"""Slots for a request: many, since Prefect drops fractions of slots whenever some are taken."""
+
 SLOTS_PER_TOKEN: Final = 10
-"""Prefect drops fractions of slots whenever some are taken."""
+"""Slots for a token."""
 
 FIRST_PAUSE_S: Final = 0.2
+"""Seconds (at most) before the first retry of a server that does not answer or is busy."""
+
 LONGEST_PAUSE_S: Final = 5.0
-"""Between tries to reach a server that does not answer, or says that it is busy."""
+"""Seconds between two retries, at most."""
 
 GIVE_UP_AFTER_S: Final = 120.0
-"""A server that does not answer for so long is given up."""
+"""Seconds without an answer of the server after which the run gives up."""
 
 QUIET_OUTAGE_S: Final = 3.0
-"""So long that is nobody's concern: units are leased ahead."""
+"""Seconds without an answer before a warning is logged: units are leased ahead of their use."""
 
 _TOO_MANY_SLOTS: Final = 422
-"""What the server says where more slots are wanted than there are."""
+"""The HTTP status when more slots are asked for than the limit has."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class SharedLimit:
-    """A global concurrency limit as every process sets it up.
+    """A global concurrency limit, as every process sets it up.
 
-    Args:
-        name: on the Prefect server.
-        per_minute: requests or tokens.
-        slots_each: slots that one of them takes.
+    Attributes:
+        name: of the limit on the Prefect server.
+        per_minute: units (requests or tokens) a minute.
+        slots_each: slots that a unit takes.
     """
 
     name: str
@@ -78,7 +83,7 @@ class SharedLimit:
 
     @property
     def slots(self) -> int:
-        """Of the limit, all in all: a minute's."""
+        """All slots of the limit: those of a minute."""
         return self.per_minute * self.slots_each
 
     @property
@@ -90,7 +95,7 @@ class SharedLimit:
 def shared_limits(
     limits: LimitsConfig, model: str
 ) -> tuple[SharedLimit | None, SharedLimit | None]:
-    """The limits of a model's requests and of its tokens that all runs share; null for none."""
+    """The limits on a model's requests and on its tokens that runs share; None for no limit."""
     stem = f"{limits.shared}-{re.sub(r'[^a-z0-9._-]+', '-', model.lower())}"
 
     def shared_limit(what: str, per_minute: int | None, slots: int) -> SharedLimit | None:
@@ -104,8 +109,10 @@ def shared_limits(
 
 
 async def _raise_when_busy(response: httpx.Response) -> None:
-    """Prefect's client waits for two seconds before it says that the server was busy, even where it
-    is to try no more. Conflicts in the server's database are over in milliseconds.
+    """Raise at once for HTTP 503 without a `Retry-After` header.
+
+    Prefect's client would first wait two seconds, even when it makes no retry. Conflicts in the
+    server's database are over in milliseconds.
     """
     if response.status_code == 503 and "Retry-After" not in response.headers:
         response.raise_for_status()
@@ -115,12 +122,12 @@ _NO_WAIT_SETTINGS: Final = {"event_hooks": {"response": [_raise_when_busy]}}
 
 
 class PrefectLeases:
-    """Shares `[limits] requests_per_minute` and `tokens_per_minute` of each model among all runs
-    with the same `[limits] shared` on a Prefect server.
+    """Shares the rate limits of each model among all runs with the same `[limits] shared`.
 
-    The limits `<shared>-<model>-requests` and `-tokens` are made, or set to what the configuration
-    says, before the first call. One that is missing or switched off later ends the asking: it does
-    not mean that there is no limit.
+    `requests_per_minute` and `tokens_per_minute` become the limits `<shared>-<model>-requests` and
+    `<shared>-<model>-tokens` on the Prefect server. They are made, or set to the configured values,
+    before the first call. If somebody deletes a limit or switches it off later, the run stops
+    asking: a missing limit does not mean that calls are unlimited.
     """
 
     def __init__(self, limits: LimitsConfig) -> None:
@@ -130,7 +137,12 @@ class PrefectLeases:
     def rate_limits(
         self, model: str, wake: Callable[[], None]
     ) -> tuple[RateLimit | None, RateLimit | None]:
-        """The shared paces of a model's requests and of its tokens."""
+        """The shared limits on a model's requests and on its tokens; None for no limit.
+
+        Args:
+            model: the model.
+            wake: called when units have been leased, or will never be.
+        """
         requests, tokens = shared_limits(self._limits, model)
         return self._leased_rate(requests, wake), self._leased_rate(tokens, wake)
 
@@ -142,13 +154,13 @@ class PrefectLeases:
         return leaser.rate
 
     async def aclose(self) -> None:
-        """Lease no more. What is leased and not used is lost to the others for about a second."""
+        """Stop leasing; units leased and not used are lost to the other runs for about a second."""
         for leaser in self._leasers:
             await leaser.aclose()
 
 
 class _LimitLeaser:
-    """Leases units of one limit ahead of who uses them, as long as somebody wants some."""
+    """Leases units of one limit ahead of their use, as long as calls wait for units."""
 
     def __init__(self, limit: _ServerLimit, wake: Callable[[], None]) -> None:
         self.rate = LeasedRate(limit.per_minute, self._request_units)
@@ -176,10 +188,10 @@ class _LimitLeaser:
                 if (missing := self.rate.missing_units(_now())) >= 0:
                     self.rate.add(await self._limit.lease(missing))
                     self.rate.counts_at_most(self._limit.per_minute)
-                    self._wake()  # wants more, where somebody waits and not enough is ahead
+                    self._wake()  # a waiting call asks for more if these units are too few
 
     def _report_end(self, task: asyncio.Task[None]) -> None:
-        """Who waits is told why nothing will come."""
+        """Fail the waiting calls with the error that ended the leasing."""
         if task.cancelled() or (error := task.exception()) is None:
             return
         if not isinstance(error, AssizesError):
@@ -191,9 +203,10 @@ class _LimitLeaser:
 
 
 class _ServerLimit:
-    """One limit on the Prefect server, as this process leases of it.
+    """One limit on the Prefect server, of which this process leases units.
 
-    Another run may set it lower than this one's configuration says: `per_minute` is what holds.
+    Another run may have set the limit lower than the configuration of this run: `per_minute` is the
+    lower of the two values.
     """
 
     def __init__(self, limit: SharedLimit) -> None:
@@ -208,23 +221,24 @@ class _ServerLimit:
 
     @contextlib.asynccontextmanager
     async def open_client(self) -> AsyncIterator[None]:
-        """Hold a client, and see that the limit is as configured.
+        """Hold a client of the Prefect server for the block, and set the limit as configured.
 
         Raises:
-            AssizesError: when the server does not take it.
+            AssizesError: when the server refuses the limit, or does not answer.
         """
-        # One layer of retries is enough: ours gives up later and tries more often.
+        # One layer of retries is enough: ours retries more often and gives up later.
         with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
             async with get_client(httpx_settings=_NO_WAIT_SETTINGS) as self._client:
-                await self._call_server(self._upsert)
+                limit, upsert = self._limit, self._client.upsert_global_concurrency_limit_by_name
+                await self._call_server(partial(upsert, limit.name, limit.slots, limit.decay))
                 yield
 
     async def lease(self, units: float) -> LeaseBlock:
-        """A block of at least so many units; larger ones from a server that takes its time.
+        """Lease a block of at least `units`, of more from a slow server.
 
         Raises:
             ConfigurationError: when the limit is missing or switched off.
-            AssizesError: when the server does not lease anything.
+            AssizesError: when the server does not answer, or refuses.
         """
         least_s = max(BLOCK_S, min(2 * self._round_trip_s, LONGEST_BLOCK_S))
         units = max(1.0, units, self.per_minute * least_s / MINUTE_S)
@@ -235,14 +249,8 @@ class _ServerLimit:
         units = slot_lease.slots / self._slots
         return LeaseBlock(at=start, units=units, rate=units / (end - start))
 
-    async def _upsert(self) -> None:
-        limit = self._limit
-        await self._client.upsert_global_concurrency_limit_by_name(
-            limit.name, limit.slots, limit.decay
-        )
-
     async def _take_units(self, units: float) -> SlotLease:
-        """Slots of so many units, or of the whole limit where that is less."""
+        """Take the slots of some units, or of the whole limit where that is less."""
         try:
             return await self._take_slots(units)
         except httpx.HTTPStatusError as error:
@@ -278,11 +286,11 @@ class _ServerLimit:
             "a new run sets it up, or leave `shared` out"
         )
 
-    async def _call_server(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """What the server answers, as soon as it does.
+    async def _call_server(self, request: Callable[[], Awaitable[T]]) -> T:
+        """Call the server, and retry while its errors are transient.
 
         Raises:
-            AssizesError: when it answers that it never will, or nothing of use for two minutes.
+            AssizesError: when the server refuses, or has not answered for `GIVE_UP_AFTER_S`.
         """
         self._unreachable_since = None
         try:
@@ -294,7 +302,7 @@ class _ServerLimit:
                 reraise=True,
             ):
                 with attempt:
-                    answer = await ask()
+                    answer = await request()
         except (httpx.HTTPStatusError, httpx.TransportError, ObjectAlreadyExists) as error:
             what = "does not lease" if _is_transient(error) else "refuses"
             waited = f" for {GIVE_UP_AFTER_S:g} s" if _is_transient(error) else ""
@@ -308,7 +316,7 @@ class _ServerLimit:
         return answer
 
     def _is_lost(self, state: RetryCallState) -> bool:
-        """Whether the server was away for too long; one that says 423 is there."""
+        """Whether the server has not answered for too long; HTTP 423 (no slots) is an answer."""
         error = state.outcome.exception() if state.outcome is not None else None
         if isinstance(error, httpx.HTTPStatusError) and error.response.status_code == 423:
             self._unreachable_since = None
@@ -319,7 +327,7 @@ class _ServerLimit:
         return now - self._unreachable_since >= GIVE_UP_AFTER_S
 
     def _warn_once(self, state: RetryCallState) -> None:
-        """Once, however long it takes."""
+        """Log one warning for an outage, however many retries it takes."""
         lasts_s = state.seconds_since_start or 0.0
         if self._unreachable or lasts_s < QUIET_OUTAGE_S or state.outcome is None:
             return
@@ -342,7 +350,7 @@ def _reason(error: BaseException | None) -> str:
 
 
 def _is_transient(error: BaseException) -> bool:
-    """Whether it may be otherwise the next time; 423 is a limit that is leased a minute ahead."""
+    """Whether a retry may succeed; HTTP 423 means that the limit is leased a minute ahead."""
     if isinstance(error, httpx.HTTPStatusError):
         status = error.response.status_code
         return status in (408, 409, 423, 429) or status >= 500

@@ -1,4 +1,4 @@
-"""Partitions as flow runs of a deployment, taken up by the workers of a Prefect work pool."""
+"""Has partitions judged by the workers of a Prefect work pool, as flow runs of a deployment."""
 
 from __future__ import annotations
 
@@ -34,25 +34,28 @@ from assizes.tasks.distribute.partitions import Partition, PartitionEnd, Partiti
 log = logging.getLogger(__name__)
 
 DEPLOYMENT: Final = "judge-partition/assizes"
+"""The deployment whose flow runs judge partitions, as `flow/deployment`."""
 
 _KIND: Final = '[runner] kind = "workers"'
 
 POLL_INTERVAL_S: Final = 2.0
-"""One request looks at all partitions that are out."""
+"""Seconds between two looks at the open flow runs; one request reads up to 200 of them."""
 
 SERVER_GIVE_UP_S: Final = 600.0
-"""A Prefect server that does not answer for so long is given up."""
+"""Seconds without an answer of the Prefect server after which partitions are given up."""
 
 PENDING_LIMIT_S: Final = 600.0
-"""So long may a worker take to start the process it has promised."""
+"""Seconds that a worker may take to start the process of a flow run that it has taken."""
 
 NO_WORKER_WARNING_S: Final = 60.0
+"""Seconds without any worker taking a partition after which a warning is logged."""
+
 NO_WORKER_GIVE_UP_S: Final = 1800.0
-"""Partitions that no worker takes up: when that is said, and when they are given up."""
+"""Seconds without any worker taking a partition after which the partitions are given up."""
 
 
 def _is_transient(error: BaseException) -> bool:
-    """Whether the server may take it the next time."""
+    """Whether a retry of the request may succeed."""
     if isinstance(error, httpx.HTTPStatusError):
         return error.response.status_code == 429 or error.response.status_code >= 500
     return isinstance(error, httpx.TransportError)
@@ -60,10 +63,11 @@ def _is_transient(error: BaseException) -> bool:
 
 @asynccontextmanager
 async def work_pool(config: RunnerConfig, run_id: str) -> AsyncIterator[WorkPool]:
-    """Find the deployment, and watch over the partitions of a run that are out.
+    """A work pool for the partitions of a run, whose flow runs are watched during the block.
 
     Raises:
-        ConfigurationError: when there is no such deployment or work pool, or no server for it.
+        ConfigurationError: when no Prefect server is configured, or the server has no deployment
+            for the configured work pool.
     """
     _check_server()
     async with get_client() as client:
@@ -78,10 +82,11 @@ async def work_pool(config: RunnerConfig, run_id: str) -> AsyncIterator[WorkPool
 
 
 async def check_work_pool(config: RunnerConfig) -> None:
-    """See that there is a deployment whose flow runs the workers of the pool take up.
+    """Check that the server has a deployment for the configured work pool.
 
     Raises:
-        ConfigurationError: when there is none.
+        ConfigurationError: when no Prefect server is configured, or the server has no deployment
+            for the configured work pool.
     """
     _check_server()
     async with get_client() as client:
@@ -90,7 +95,13 @@ async def check_work_pool(config: RunnerConfig) -> None:
 
 @dataclass
 class _WatchedRun:
-    """A flow run that is out: what it showed last, and since when."""
+    """A flow run that is waited for.
+
+    Attributes:
+        ending: the result, once the flow run has ended or is given up.
+        last_seen: its last state and heartbeat.
+        unchanged_since: when these last changed, in seconds of `time.monotonic`.
+    """
 
     ending: asyncio.Future[PartitionEnd]
     last_seen: tuple[object, ...] = ()
@@ -98,7 +109,10 @@ class _WatchedRun:
 
 
 class WorkPool:
-    """Gives partitions out, and says how each ended; one that shows no life is closed."""
+    """Gives out partitions as flow runs, waits for their ends, and closes those without heartbeat.
+
+    Implements `assizes.flows.distribute.Executor`.
+    """
 
     def __init__(
         self, client: PrefectClient, config: RunnerConfig, run_id: str, deployment_id: UUID
@@ -114,23 +128,24 @@ class WorkPool:
         self._unwatched_reason: str | None = None
 
     async def open_partitions(self) -> list[Partition]:
-        """Partitions that an earlier sitting, or another process, gave out and that are out still."""
+        """Partitions whose flow runs have not ended, given out by an earlier or another process."""
         for run in await open_flow_runs(self._client, tags_of(self._run_id), self._deployment_id):
             parameters = run.parameters
             partition = Partition(int(parameters["partition"]), tuple(parameters["shard_ids"]))
             self._open_runs[partition] = run.id
         return list(self._open_runs)
 
-    async def judge(self, order: PartitionJob, attempt: int) -> PartitionEnd:
-        """Let workers judge a partition; the same attempt again is the same flow run.
+    async def judge(self, job: PartitionJob, attempt: int) -> PartitionEnd:
+        """Have a worker judge a partition, and wait for the end of its flow run.
 
-        One that was found out is waited for, and how it ends is another sitting's business.
+        The same attempt again finds the same flow run by its idempotency key. For a partition of
+        `open_partitions`, wait for the open flow run instead; its end is stale.
         """
-        flow_run_id = self._open_runs.pop(order.partition, None)
+        flow_run_id = self._open_runs.pop(job.partition, None)
         if flow_run_id is not None:
             return replace(await self._wait_for_end(flow_run_id), stale=True)
         try:
-            run = await self._submit_partition(order, attempt)
+            run = await self._submit_partition(job, attempt)
         except (httpx.HTTPError, PrefectException) as error:  # such as: the deployment was deleted
             why = " ".join(str(error).split()) or type(error).__name__
             return PartitionEnd("AssizesError", f"the Prefect server takes no partition: {why}")
@@ -139,7 +154,7 @@ class WorkPool:
         return await self._wait_for_end(run.id)
 
     async def _wait_for_end(self, flow_run_id: UUID) -> PartitionEnd:
-        """Wait until a flow run has ended, or is given up."""
+        """Wait until a flow run has ended or is given up."""
         if self._unwatched_reason is not None:
             return PartitionEnd(AssizesError.__name__, self._unwatched_reason)
         now = time.monotonic()
@@ -153,11 +168,11 @@ class WorkPool:
             self._watched_runs.pop(flow_run_id, None)
 
     async def halt(self, why: str) -> None:
-        """Call back what nobody took up; let the others begin no further call."""
+        """Cancel the flow runs that no worker has taken; have the others make no further call."""
         await halt_flow_runs(self._client, tags_of(self._run_id), why)
 
     async def watch(self) -> None:
-        """Look at what is out, until cancelled."""
+        """Poll the open flow runs until this task is cancelled."""
         try:
             while True:
                 await asyncio.sleep(POLL_INTERVAL_S)
@@ -178,13 +193,13 @@ class WorkPool:
         stop=stop_after_delay(SERVER_GIVE_UP_S),
         reraise=True,
     )
-    async def _submit_partition(self, order: PartitionJob, attempt: int) -> FlowRun:
+    async def _submit_partition(self, job: PartitionJob, attempt: int) -> FlowRun:
         return await self._client.create_flow_run_from_deployment(
             self._deployment_id,
-            parameters=order.parameters(),
-            name=f"judge-{self._run_id}-{order.partition.number}",
+            parameters=job.parameters(),
+            name=f"judge-{self._run_id}-{job.partition.number}",
             tags=tags_of(self._run_id),
-            idempotency_key=order.partition.key(self._run_id, attempt),
+            idempotency_key=job.partition.key(self._run_id, attempt),
         )
 
     async def _poll_runs(self) -> None:
@@ -203,7 +218,7 @@ class WorkPool:
         self._check_workers(runs.values(), now)
 
     async def _check_liveness(self, watched: _WatchedRun, run: FlowRun, now: float) -> None:
-        """Close a flow run that shows none: the machine its process ran on may be gone."""
+        """Close a flow run without a new state or heartbeat: its machine may be gone."""
         life_signs = (run.state and run.state.id, run.labels.get(HEARTBEAT_LABEL))
         if life_signs != watched.last_seen:
             watched.last_seen, watched.unchanged_since = life_signs, now
@@ -215,15 +230,16 @@ class WorkPool:
         _set_ending(watched, PartitionEnd("Crashed", message, lost=True))
 
     def _patience_s(self, state: Any) -> float:
+        """Seconds that a flow run in a state may show nothing new before it is closed."""
         if state.is_scheduled() or state.is_paused():
             return float("inf")
         return PENDING_LIMIT_S if state.is_pending() else self._config.lost_after_s
 
     def _check_workers(self, runs: Iterable[FlowRun], now: float) -> None:
-        """Say it when no worker takes up anything, and in the end wait no longer.
+        """Log a warning when no worker takes any partition.
 
         Raises:
-            Inconclusive: when none has for half an hour.
+            Inconclusive: when no worker has taken one for `NO_WORKER_GIVE_UP_S`.
         """
         if not all(run.state is not None and run.state.is_scheduled() for run in runs):
             self._last_taken_at, self._has_warned = now, False
@@ -243,7 +259,10 @@ class WorkPool:
             )
 
     def _note_unreachable(self, error: Exception) -> None:
-        """What was silent while nobody could be asked is not dead."""
+        """Give up all partitions once the server has not answered for `SERVER_GIVE_UP_S`.
+
+        Until then no flow run counts as silent, since its heartbeat cannot be read.
+        """
         now = time.monotonic()
         for watched in self._watched_runs.values():
             watched.unchanged_since = now
@@ -266,7 +285,10 @@ def _set_ending(watched: _WatchedRun, ending: PartitionEnd) -> None:
 
 
 def _check_server() -> None:
-    """Prefect itself would start a server that ends with this process."""
+    """Raise `ConfigurationError` when no Prefect server is configured.
+
+    Prefect itself would start a server that no worker reaches and that ends with this process.
+    """
     if not PREFECT_API_URL.value():
         raise ConfigurationError(
             f"{_KIND}: needs a Prefect server that the workers reach; set PREFECT_API_URL, or start "

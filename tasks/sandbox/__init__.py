@@ -1,6 +1,7 @@
-"""Untrusted SQL runs here: a child process with no files, no network, little time and memory.
+"""The sandbox: runs untrusted SQL in a child process without files or network.
 
-SQL is code, and DuckDB's own locked configuration does not bound memory or time, so the operating
-system has to. `child.py` is the program of the child, `worker.py` talks to it, `fixtures.py` makes
-the private copies it reads.
+SQL is code, and DuckDB's own locked configuration does not bound memory or time. So the operating
+system bounds them for a child process. `child.py` is the program of the child, `worker.py` talks to
+the child, `fixtures.py` makes the private copies of databases that the child reads, and
+`sql_runner.py` answers the queries of judges.
 """

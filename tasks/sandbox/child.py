@@ -1,14 +1,15 @@
 """The sandbox's child process: runs one statement at a time on a copy of a database.
 
-It imports the standard library, DuckDB and this package, never the rest of the project. Frames in
-and out are a length in 4 bytes (big endian) and so much JSON:
+The child imports the standard library, DuckDB and this package, never the rest of the project. A
+frame is its length in 4 bytes (big endian) and that many bytes of JSON:
 
     {"open": {"path": ..., "engine": "sqlite" or "duckdb", "writes": bool}}  ->  {"error": ...}
     {"run": "SELECT ..."}  ->  {"columns", "rows", "truncated", "error", "spent"}
 
-`spent` asks the parent to end this process: it may hold memory that it cannot give back.
-While a statement runs, no file descriptor can be had (RLIMIT_NOFILE 0), so that neither a file nor
-a socket can be opened whatever an engine allows; a byte written to a file fails (RLIMIT_FSIZE 0).
+`spent` asks the parent to end this process, which may hold memory that it cannot free.
+While a statement runs, no file descriptor can be opened (RLIMIT_NOFILE 0), so that neither a file
+nor a socket can be opened whatever an engine allows. Writing a byte to a file fails
+(RLIMIT_FSIZE 0).
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from typing import Any, Protocol, cast
 from assizes.tasks.sandbox.values import Caps, RefusedStatement
 
 _DESCRIPTORS = 32
+"""File descriptors that this process may have open between statements."""
+
 _ENGINES = {
     "sqlite": ("SQLiteDatabase", "assizes.tasks.sandbox.sqlite"),
     "duckdb": ("DuckDBDatabase", "assizes.tasks.sandbox.duck"),
@@ -39,24 +42,35 @@ class Database(Protocol):
     faults: tuple[type[Exception], ...]
 
     def run(self, sql: str) -> dict[str, Any]:
-        """Columns, rows and `truncated` of one statement; raises `Refused` or one of `faults`."""
+        """The result of one statement: `columns`, `rows` and `truncated`.
+
+        Raises:
+            RefusedStatement: when the statement is of a kind that is not run.
+            Exception: one of `faults`, when the statement fails.
+        """
 
     def fault(self, error: Exception) -> tuple[str, bool]:
-        """What to tell about one of `faults`, and whether this process is spent."""
+        """The message for an error of `faults`, and whether this process must be ended."""
 
     def close(self) -> None:
-        """Give back the file."""
+        """Close the file."""
 
 
 class UnreadableDatabase(Exception):
-    """The file cannot be opened; the text is the engine's."""
+    """A database file that cannot be opened; the message is the engine's."""
 
 
 def open_database(path: str, engine: str, *, writes: bool, caps: Caps) -> Database:
-    """A database with its engine, which is imported when it is first needed.
+    """Open a database with its engine, which is imported when it is first needed.
+
+    Args:
+        path: the file.
+        engine: `sqlite` or `duckdb`.
+        writes: copy the database into memory, where statements may write.
+        caps: the limits of a statement.
 
     Raises:
-        Unreadable: when the engine cannot be had, or cannot read the file.
+        UnreadableDatabase: when the engine is not installed, or cannot read the file.
     """
     try:
         name, module = _ENGINES[engine]
@@ -70,7 +84,7 @@ def open_database(path: str, engine: str, *, writes: bool, caps: Caps) -> Databa
 
 
 def confine_process(caps: Caps) -> None:
-    """Bound this process for good: memory, no byte into any file, few descriptors."""
+    """Limit this process for good: its memory, no byte into any file, few file descriptors."""
     memory = caps.memory_mb * 1_000_000
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
@@ -80,8 +94,9 @@ def confine_process(caps: Caps) -> None:
 
 @contextmanager
 def limit_statement(caps: Caps) -> Iterator[None]:
-    """While a statement runs: no new descriptor, and clocks that end this process even when there
-    is nobody left to end it.
+    """For the length of the block, allow no new file descriptor, and set timers on this process.
+
+    The timers (processor time, wall clock) kill this process even when its parent is gone.
     """
     used = resource.getrusage(resource.RUSAGE_SELF)
     seconds = math.ceil(used.ru_utime + used.ru_stime + caps.time_s + 0.5)
@@ -96,15 +111,16 @@ def limit_statement(caps: Caps) -> Iterator[None]:
 
 
 class Child:
-    """Answers requests about at most one open database, in a process that is confined."""
+    """Answers requests about at most one open database, in a confined process."""
 
     def __init__(self, caps: Caps) -> None:
+        """Confine this process for good."""
         confine_process(caps)
         self._caps = caps
         self._database: Database | None = None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """What a request asks for; the faults of a statement are in the answer."""
+        """The answer to a request; the error of a statement is part of its answer."""
         if "open" in request:
             return self._answer_open(request["open"])
         if self._database is None:
@@ -137,7 +153,7 @@ def _error_text(text: str, error: Exception) -> str:
 
 
 def _read(count: int) -> bytes:
-    """Exactly so many bytes from the parent; the end of its pipe is the end of this process."""
+    """Read `count` bytes from the parent; end this process when the parent has closed its pipe."""
     parts = bytearray()
     while len(parts) < count:
         part = os.read(0, count - len(parts))
@@ -156,7 +172,7 @@ def _write(pipe: int, frame: bytes) -> None:
 def main() -> None:
     """Answer requests until the parent closes its pipe."""
     pipe = os.dup(1)
-    os.dup2(2, 1)  # whatever a library prints stays out of the frames
+    os.dup2(2, 1)  # what a library prints must not get into the frames
     child = Child(Caps(**json.loads(sys.argv[1])))
     while True:
         request = json.loads(_read(int.from_bytes(_read(4), "big")))

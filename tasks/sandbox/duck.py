@@ -1,4 +1,4 @@
-"""DuckDB in the sandbox: one statement at a time, its configuration locked."""
+"""DuckDB in the sandbox: runs one statement at a time, with DuckDB's configuration locked."""
 
 from __future__ import annotations
 
@@ -35,11 +35,13 @@ _EVERY_TYPE = (
     "SELECT TIMESTAMPTZ '2000-01-01 00:00:00+00', TIMESTAMP '2000-01-01', DATE '2000-01-01', "
     "TIME '00:00', INTERVAL 1 DAY, uuid(), 1.5::DECIMAL(9, 2), 'x'::BLOB"
 )
-"""Python modules that values need are imported now: later there are no descriptors to be had."""
+"""Reading a value of each type imports the Python modules for it now: while statements run, no file
+can be opened.
+"""
 
 
 class DuckDBDatabase:
-    """A file, read-only; with writes its copy in memory."""
+    """An open DuckDB file: read-only, or copied into memory when statements may write."""
 
     faults: tuple[type[Exception], ...] = (
         duckdb.Error,
@@ -50,6 +52,7 @@ class DuckDBDatabase:
     )
 
     def __init__(self, path: str, *, writes: bool, caps: Caps) -> None:
+        """Open the file and lock the configuration."""
         self._caps = caps
         self._writes = writes
         self._connection = duckdb.connect(
@@ -70,28 +73,26 @@ class DuckDBDatabase:
         """The rows of a query, or the effect of a statement that writes.
 
         Raises:
-            Refused: for a statement of any other kind, or several in one text.
+            RefusedStatement: for a statement of any other kind, or several statements in one text.
         """
         statements = self._connection.extract_statements(sql)
         allowed = _QUERIES + _CHANGES if self._writes else _QUERIES
         if len(statements) != 1 or statements[0].type not in allowed:
             raise refusal(writes=self._writes)
         if statements[0].type in _QUERIES:
-            return self._query_result(statements[0])
+            self._connection.execute(statements[0])
+            names = [column[0] for column in self._connection.description or ()]
+            return result(names, self._rows(), self._caps)
         before = self._state()
         self._connection.execute(statements[0])
         return effect(before, self._state(), self._caps)
-
-    def _query_result(self, statement: str | duckdb.Statement) -> dict[str, Any]:
-        self._connection.execute(statement)
-        names = [column[0] for column in self._connection.description or ()]
-        return result(names, self._rows(), self._caps)
 
     def _rows(self) -> Iterator[tuple[Any, ...]]:
         while batch := self._connection.fetchmany(1_000):
             yield from batch
 
     def _state(self) -> State:
+        """All tables and rows of the database, to see what a statement changes."""
         state: State = Counter()
         tables = self._connection.execute(
             "SELECT schema_name, table_name, sql FROM duckdb_tables() WHERE NOT internal"
@@ -104,11 +105,11 @@ class DuckDBDatabase:
         return state
 
     def fault(self, error: Exception) -> tuple[str, bool]:
-        """What to tell, and whether this process is spent."""
+        """The message for an error, and whether this process must be ended."""
         if isinstance(error, duckdb.OutOfMemoryException | MemoryError):
             return "took more memory than allowed", True
         return str(error), False
 
     def close(self) -> None:
-        """Give back the file."""
+        """Close the connection."""
         self._connection.close()

@@ -1,4 +1,4 @@
-"""Fixture databases: where they may lie, what they are, and private copies of them."""
+"""Fixture databases: finds the file that a case names, and lends private copies of it."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from typing import Literal
 EngineName = Literal["sqlite", "duckdb"]
 
 _MAX_COPIES = 8
-"""Copies that stay on disk: more than there are children, few enough for any disk."""
+"""Copies kept on disk: more than there are child processes, few enough for any disk."""
 
 
 _Key = tuple[str, int, int]
-"""What a copy is known by: path, time and size of the file."""
+"""The file of which a copy was made: its path, its time of change in nanoseconds, its bytes."""
 
 
 class NoFixture(Exception):
-    """A database that cannot be had; the text says why."""
+    """A database that cannot be used; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fixture:
-    """A database as a case names it, its file, and the engine that reads it."""
+    """A database file: the name that a case gives it, its path, and the engine that reads it."""
 
     name: str
     path: Path
@@ -36,13 +36,16 @@ class Fixture:
 
 
 def find_fixture(database: str, base: Path | None, own_files: Collection[Path] = ()) -> Fixture:
-    """The file a case names.
+    """Find the database file that a case names.
+
+    A transcript is not trusted: it must not reach files outside a folder, hidden files, or the
+    files of a run.
 
     Args:
         database: a path, relative to `base`.
-        base: nothing outside this folder is opened. Null: relative paths are in the current folder,
-            absolute ones are taken as they are, and neither may be a link to another folder.
-        own_files: files of ours, resolved, which no case may ask.
+        base: the folder in which the file must lie. None: a relative path is in the current folder,
+            an absolute path may be anywhere, and neither may be a link to another folder.
+        own_files: resolved paths of files of this program, which no case may read.
 
     Raises:
         NoFixture: when there is no such file, it lies elsewhere, or is no database.
@@ -69,7 +72,7 @@ def find_fixture(database: str, base: Path | None, own_files: Collection[Path] =
 
 
 def _engine(path: Path, database: str) -> EngineName:
-    """By the magic bytes: SQLite's stand first, DuckDB's behind an 8-byte checksum."""
+    """The engine of a database file by its magic bytes; DuckDB's follow an 8-byte checksum."""
     try:
         with path.open("rb") as file:
             head = file.read(16)
@@ -90,14 +93,13 @@ def _engine(path: Path, database: str) -> EngineName:
 
 
 class FixtureCopies:
-    """Private copies in one folder, the least recently used going first.
+    """Private copies of database files in one folder; the least recently used are deleted first.
 
-    A file that changes is copied anew: a copy is known by path, time and size. Threads may lend and
-    take back at once.
+    A file whose time or size has changed is copied again. Threads may call the methods at once.
     """
 
     def __init__(self) -> None:
-        """Make a folder that only this user can read, with an empty one in it."""
+        """Make a folder that only this user can read, with an empty folder in it."""
         self._folder = Path(tempfile.mkdtemp(prefix="assizes-sql-"))
         self.empty = self._folder / "empty"
         self.empty.mkdir()
@@ -107,10 +109,10 @@ class FixtureCopies:
         self._copy_count = 0
 
     def lend_copy(self, fixture: Fixture) -> Fixture:
-        """A copy of the file, made when there is none yet; it stays until it is given back.
+        """Lend a copy of a file, made when there is none; it is kept until `return_copy`.
 
         Raises:
-            NoFixture: when it cannot be copied.
+            NoFixture: when the file cannot be copied.
         """
         try:
             status = fixture.path.stat()
@@ -122,7 +124,7 @@ class FixtureCopies:
         return Fixture(fixture.name, copy, fixture.engine)
 
     def return_copy(self, copy: Fixture) -> None:
-        """It may go, when there are too many."""
+        """Take back a lent copy, and delete the oldest unused copies when there are too many."""
         with self._lock:
             self._lent_counts[copy.path] -= 1
             unused = [key for key, path in self._copies.items() if not self._lent_counts[path]]
@@ -130,11 +132,11 @@ class FixtureCopies:
                 self._copies.pop(key).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Remove the folder."""
+        """Delete the folder with all copies."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _lend_existing(self, key: _Key) -> Path | None:
-        """The copy there is, lent."""
+        """Lend the copy of a file that exists already; None where there is none."""
         with self._lock:
             copy = self._copies.get(key)
             if copy is not None:
@@ -143,7 +145,7 @@ class FixtureCopies:
             return copy
 
     def _lend_new(self, key: _Key, path: Path) -> Path:
-        """Another copy, lent; nobody waits for the disk."""
+        """Make a copy and lend it; the lock is free meanwhile, so that no thread waits for the disk."""
         with self._lock:
             self._copy_count += 1
             copy = self._folder / f"{self._copy_count}.db"

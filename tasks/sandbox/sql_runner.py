@@ -1,4 +1,4 @@
-"""The clerk: runs a judge's queries on copies of fixture databases, in sandboxed children."""
+"""Runs the SQL queries of judges on copies of fixture databases, in sandboxed child processes."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ from assizes.tasks.sandbox.worker import ChildEnded, StatementResult, Worker, st
 from assizes.tasks.store.opening import store_file
 
 MAX_CHILDREN = 2
-"""Children that run at once; statements are short, and each may use a whole processor."""
+"""Child processes at once; statements are short, and each may use a whole processor."""
 
 STATEMENTS_PER_CHILD = 500
-"""Statements after which a child makes room for a new one."""
+"""Statements after which a child process is replaced by a new one."""
 
 QUERY_TIME_LIMIT_S = 30.0
-"""Statements of one query that have not begun by then are not run."""
+"""Seconds from the start of a query after which no further statement of it is begun."""
 
 _LATE = f"not run: the statements before it took {QUERY_TIME_LIMIT_S:g} s"
 _LOST = "not run: the copy was lost with the statement before it"
 
 
 class SandboxSqlRunner:
-    """Implements `assizes.judge.protocol.Clerk` with at most `children` reusable child processes.
+    """Implements `assizes.judge.protocol.SqlRunner` with a few reusable child processes.
 
-    The statements of a query run in order on one copy of its database; a fault of one is in its
-    table, and the others still run. With `writes_allowed` the copy is in memory, is made anew for
-    each query, and a statement that writes answers with its effect: the rows it added and removed.
-    Children start when they are first needed; `aclose` ends them all.
+    The statements of a query run in order on one copy of its database. When a statement fails, its
+    table holds the error, and the other statements still run. With `writes_allowed` the copy is in
+    memory and made again for each query, and the table of a statement that writes holds its effect:
+    the rows that it added and removed. Child processes start when they are first needed; `aclose`
+    ends them all.
     """
 
     def __init__(
@@ -48,14 +49,14 @@ class SandboxSqlRunner:
         children: int = MAX_CHILDREN,
         own_files: Collection[Path] = (),
     ) -> None:
-        """Start nothing yet.
+        """Start no process yet.
 
         Args:
-            base: the folder databases lie in; null: the current one, or any by an absolute path.
-            writes_allowed: see above.
-            caps: of a statement.
-            children: at once.
-            own_files: files of ours that no case may ask.
+            base: the folder of the databases; None: the current one, or any by an absolute path.
+            writes_allowed: whether statements may write to the copy.
+            caps: the limits of a statement.
+            children: child processes at once, at most.
+            own_files: files of this program, which no case may read.
         """
         self._base = base
         self._own_files = frozenset(path.resolve() for path in own_files)
@@ -69,7 +70,10 @@ class SandboxSqlRunner:
 
     @classmethod
     def of(cls, config: RunConfig) -> SandboxSqlRunner:
-        """For the cases of a run: a transcript names databases of one folder, and none of ours."""
+        """The runner for the cases of a run, which may read databases of one folder only.
+
+        The ledger and the store of the run are hidden from the cases.
+        """
         own_files = [Path(config.limits.ledger)]
         if (file := store_file(config.store.uri)) is not None:
             own_files.append(file)
@@ -77,11 +81,11 @@ class SandboxSqlRunner:
 
     @property
     def pids(self) -> set[int]:
-        """Process ids of the children there are."""
+        """Ids of the child processes that are running."""
         return {worker.pid for worker in self._workers}
 
     async def look_up(self, query: Query) -> QueryResult | NoReply:
-        """Run the statements of a query; a database that cannot be had is a `NoReply`."""
+        """Run the statements of a query; returns a `NoReply` when its database cannot be used."""
         async with self._free:
             try:
                 async with self._borrow_copy(query.database) as (copies, fixture):
@@ -92,7 +96,7 @@ class SandboxSqlRunner:
                 return NoReply("no_sandbox", f"the sandbox could not start: {error}")
 
     async def aclose(self) -> None:
-        """End every child and remove the copies."""
+        """End every child process and delete the copies."""
         await asyncio.gather(*(self._end_worker(worker) for worker in list(self._workers)))
         self._idle.clear()
         if self._copies is not None:
@@ -101,11 +105,13 @@ class SandboxSqlRunner:
 
     @asynccontextmanager
     async def _borrow_copy(self, database: str) -> AsyncIterator[tuple[FixtureCopies, Fixture]]:
+        """Lend a copy of a database for the length of the block."""
         async with self._copying:
             if self._copies is None:
                 self._copies = FixtureCopies()
             copies = self._copies
             fixture = await asyncio.to_thread(find_fixture, database, self._base, self._own_files)
+            # Cancelling does not stop the thread, whose copy must still be given back.
             lending = asyncio.ensure_future(asyncio.to_thread(copies.lend_copy, fixture))
             try:
                 copy = await asyncio.shield(lending)
@@ -140,7 +146,7 @@ class SandboxSqlRunner:
         return tuple(tables)
 
     async def _open_worker(self, copies: FixtureCopies, fixture: Fixture) -> Worker:
-        """A child with the database open: one that waits, or a new one where that died waiting."""
+        """A child process with the database open: an idle one that still lives, or a new one."""
         while self._idle:
             try:
                 return await self._open_database(self._idle.pop(), fixture)
@@ -162,7 +168,7 @@ class SandboxSqlRunner:
         return worker
 
     async def _return_worker(self, worker: Worker) -> None:
-        """Keep a child for the next query, unless it failed, is in the middle of something, or old."""
+        """Keep a child process for the next query, or end it when it failed or is used up."""
         if worker.failed or worker.statements >= STATEMENTS_PER_CHILD:
             await self._end_worker(worker)
         else:
@@ -186,6 +192,6 @@ def _table(statement: str, ran: StatementResult) -> SqlTable:
 
 
 def _return_copy(copies: FixtureCopies, lending: asyncio.Future[Fixture]) -> None:
-    """Give back what was lent to somebody who is gone."""
+    """Return a copy that was lent to a query which was cancelled meanwhile."""
     if not lending.cancelled() and lending.exception() is None:
         copies.return_copy(lending.result())

@@ -1,12 +1,12 @@
-"""SQLite in the sandbox: one statement at a time, behind an authorizer."""
+"""SQLite in the sandbox: runs one statement at a time, each action checked by an authorizer."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
+from itertools import takewhile
 from typing import Any
 
 from assizes.tasks.sandbox.values import Caps, State, effect, refusal, result, row_text
@@ -31,19 +31,19 @@ _CHANGES = frozenset(("insert", "replace", "update", "delete", "create", "alter"
 _OTHERS = frozenset(
     ("analyze", "attach", "begin", "commit", "detach", "end", "explain", "pragma", "reindex")
 ) | frozenset(("release", "rollback", "savepoint", "vacuum"))
-"""What else a statement can begin with, besides SELECT, WITH and VALUES: all else is a fault of
-its syntax, which SQLite explains best.
+"""First words of statements that are refused. Any other word but SELECT, WITH and VALUES is a syntax
+error, which SQLite explains best.
 """
 
 _SCHEMA_PRAGMAS = frozenset(
     ("table_info", "table_xinfo", "table_list", "index_list", "index_info", "foreign_key_list")
 )
 _FILE_PRAGMAS = frozenset(("data_version", "page_size"))
-"""Full-text tables read these."""
+"""Pragmas that full-text tables read."""
 
 _SCHEMA = frozenset(("sqlite_master", "sqlite_temp_master"))
 _UNSAFE_FUNCTIONS = frozenset(("load_extension", "fts3_tokenizer"))
-"""One loads code, the other hands out addresses in memory."""
+"""`load_extension` loads code; `fts3_tokenizer` returns and takes addresses in memory."""
 
 _LIMITS = (
     (sqlite3.SQLITE_LIMIT_LENGTH, 10_000_000),
@@ -59,7 +59,7 @@ _LIMITS = (
 
 
 class SQLiteDatabase:
-    """A file, read-only; with writes its copy in memory."""
+    """An open SQLite file: read-only, or copied into memory when statements may write."""
 
     faults: tuple[type[Exception], ...] = (
         sqlite3.Error,
@@ -70,6 +70,7 @@ class SQLiteDatabase:
     )
 
     def __init__(self, path: str, *, writes: bool, caps: Caps) -> None:
+        """Open the file, then set the limits and the authorizer."""
         self._caps = caps
         self._writes = writes
         self._connection = _open_connection(path, writes=writes)
@@ -86,8 +87,10 @@ class SQLiteDatabase:
         self._connection.set_authorizer(self._authorize_action)
 
     def _read_schema(self) -> None:
-        """Have all opened that a statement may need: later there are no descriptors to be had, and
-        R-trees prepare statements that write.
+        """Open every virtual table now.
+
+        While statements run, no file descriptor can be opened, and the authorizer would refuse the
+        writing statements that R-trees prepare.
         """
         tables = self._connection.execute(
             "SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL TABLE%'"
@@ -97,14 +100,15 @@ class SQLiteDatabase:
                 self._connection.execute(f"SELECT 1 FROM {_quote_name(name)} LIMIT 0")
 
     def _authorize_action(self, action: int, first: str | None, second: str | None, *_: Any) -> int:
+        """SQLite's answer for one action of a statement; the arguments depend on the action."""
         name = (first or "").lower()
         if action == sqlite3.SQLITE_FUNCTION:
             allowed = (second or "").lower() not in _UNSAFE_FUNCTIONS
         elif action == sqlite3.SQLITE_PRAGMA:
             allowed = name in _SCHEMA_PRAGMAS or (name in _FILE_PRAGMAS and second is None)
         elif action == sqlite3.SQLITE_UPDATE and name in _SCHEMA:
-            # json_each() and its like declare themselves so; nobody else can, and the file is
-            # opened read-only.
+            # json_each() and other table functions declare their columns by this action; no
+            # statement reaches it, and the file is opened read-only.
             allowed = True
         else:
             allowed = action in _READS or (self._writes and action in _WRITES)
@@ -114,7 +118,7 @@ class SQLiteDatabase:
         """The rows of a query, or the effect of a statement that writes.
 
         Raises:
-            Refused: for a statement of any other kind.
+            RefusedStatement: for a statement of any other kind.
         """
         deadline = time.monotonic() + self._caps.time_s
         self._connection.set_progress_handler(lambda: time.monotonic() > deadline, 5_000)
@@ -129,6 +133,7 @@ class SQLiteDatabase:
         return answer
 
     def _change_result(self, sql: str) -> dict[str, Any]:
+        """The effect of a statement that may write; the rows of one that only read."""
         before = self._state()
         answer = self._query_result(sql)
         after = self._state()
@@ -142,6 +147,7 @@ class SQLiteDatabase:
         return result(names, iter(cursor), self._caps)
 
     def _state(self) -> State:
+        """All tables and rows of the database, to see what a statement changes."""
         state: State = Counter()
         tables = self._connection.execute(
             "SELECT name, type, coalesce(sql, '') FROM sqlite_master "
@@ -155,7 +161,7 @@ class SQLiteDatabase:
         return state
 
     def fault(self, error: Exception) -> tuple[str, bool]:
-        """What to tell, and whether this process is spent."""
+        """The message for an error, and whether this process must be ended."""
         text = str(error)
         if text == "interrupted":
             return f"took longer than {self._caps.time_s:g} s", False
@@ -166,7 +172,7 @@ class SQLiteDatabase:
         return text, False
 
     def close(self) -> None:
-        """Give back the file."""
+        """Close the connection."""
         self._connection.close()
 
 
@@ -187,16 +193,9 @@ def _quote_name(name: str) -> str:
 
 
 def first_word(sql: str) -> str:
-    """The first word in lower case, behind blanks and comments."""
+    """The first word of a statement in lower case, after blanks and comments; may be empty."""
     rest = sql.lstrip()
     while rest.startswith(("--", "/*")):
         end = "\n" if rest.startswith("--") else "*/"
         rest = rest.partition(end)[2].lstrip()
-    return "".join(_letters(rest)).lower()
-
-
-def _letters(text: str) -> Iterator[str]:
-    for char in text:
-        if not char.isalpha():
-            return
-        yield char
+    return "".join(takewhile(str.isalpha, rest)).lower()

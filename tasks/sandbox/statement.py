@@ -1,4 +1,4 @@
-"""What the text of a statement says about its result."""
+"""Reads in the text of an SQL statement whether its result is ordered."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WORDS = re.compile(r"[()]|\border\s+by\b", re.IGNORECASE)
 
 
 def has_order_by(sql: str) -> bool:
-    """Whether the statement orders its result: ORDER BY outside all parentheses."""
+    """Whether a statement orders its result, that is: has ORDER BY outside all parentheses."""
     depth = 0
     for match in _WORDS.finditer(_NOISE.sub(" ", sql)):
         if match[0] == "(":

@@ -1,4 +1,4 @@
-"""What the sandbox's child may spend, and how it says what a database answered."""
+"""The limits of a statement in the sandbox, and its result as JSON values."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from dataclasses import dataclass
 from typing import Any
 
 State = Counter[tuple[str, str]]
-"""What a database holds: how often each (table, row as JSON) occurs."""
+"""The content of a database: how often each pair (table, row as JSON) occurs."""
 
 EFFECT_COLUMNS = ("change", "table", "row")
-"""The columns of the table that says what a writing statement did."""
+"""The columns of the result of a statement that writes."""
 
 
 class RefusedStatement(Exception):
-    """A statement that is not run; the text says what would be."""
+    """A statement of a kind that is not run; the message says which kinds are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """What one statement may take.
+    """The limits of one statement.
 
-    Args:
+    Attributes:
         time_s: seconds of wall clock.
-        memory_mb: address space of the child; its engine gets a third of it.
+        memory_mb: address space of the child process; the database engine gets a third of it.
         rows: rows of a result.
-        cell_chars: characters of a text; a longer one is cut and carries its hash.
-        result_bytes: about the bytes of a whole result as JSON.
+        cell_chars: characters of a text in a result; a longer text is cut and carries its hash.
+        result_bytes: bytes of a whole result as JSON, estimated.
         statement_chars: characters of the statement itself.
     """
 
@@ -45,12 +45,12 @@ class Caps:
 
     @property
     def engine_mb(self) -> int:
-        """An engine refuses politely well before the operating system does."""
+        """The engine's own memory limit in MB: it raises an error before the system kills it."""
         return self.memory_mb // 3
 
 
 def refusal(*, writes: bool) -> RefusedStatement:
-    """Why a statement, or several in one text, is not run."""
+    """The error for a statement that is not run; `writes` says whether statements may write."""
     if writes:
         return RefusedStatement(
             "only one SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER or DROP is run"
@@ -59,7 +59,7 @@ def refusal(*, writes: bool) -> RefusedStatement:
 
 
 def result(columns: Iterable[str], rows: Iterator[Any], caps: Caps) -> dict[str, Any]:
-    """The rows up to the caps, as an answer."""
+    """The result of a query as JSON values: its columns, its rows up to the caps, `truncated`."""
     result_rows: list[list[Any]] = []
     bytes_left = caps.result_bytes
     truncated = False
@@ -75,21 +75,22 @@ def result(columns: Iterable[str], rows: Iterator[Any], caps: Caps) -> dict[str,
 
 
 def effect(before: State, after: State, caps: Caps) -> dict[str, Any]:
-    """What a statement did: every row it added or removed, sorted."""
+    """The result of a statement that writes: every row that it added or removed, sorted."""
     added = [("added", *key) for key in (after - before).elements()]
     removed = [("removed", *key) for key in (before - after).elements()]
     return result(EFFECT_COLUMNS, iter(sorted(added + removed)), caps)
 
 
 def row_text(row: Iterable[Any], caps: Caps) -> str:
-    """A row as JSON text."""
+    """A row as JSON text; long values are cut as in a result."""
     return json.dumps([cell(value, caps.cell_chars) for value in row], ensure_ascii=False)
 
 
 def cell(value: Any, chars: int) -> Any:
-    """A value as JSON holds it: numbers stay numbers, all else is text.
+    """A value of a row as JSON: numbers, booleans and None stay, everything else becomes text.
 
-    A cut text carries its hash, so that equal texts stay equal and others do not become so.
+    A text of more than `chars` characters is cut and carries its hash, so that different texts stay
+    different.
     """
     if value is None or isinstance(value, bool | int):
         return value

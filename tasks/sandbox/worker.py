@@ -1,4 +1,4 @@
-"""The parent's side of the sandbox: one child process, asked over its pipes."""
+"""The parent's side of the sandbox: starts a child process and talks to it over its pipes."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from assizes.tasks.sandbox.fixtures import Fixture
 from assizes.tasks.sandbox.values import Caps
 
 _ROOT = Path(assizes.__file__).parents[1]
-"""The folder from which `assizes` is imported: the child knows no other path to it."""
+"""The folder from which `assizes` is imported; the child process gets no other import path."""
 
 _PROGRAM = f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from assizes.tasks.sandbox.child import main; main()"
 _START_S = 15.0
-"""A first import of DuckDB from a cold disk takes seconds."""
+"""Seconds to wait for the first answer of a child: importing DuckDB from a cold disk is slow."""
 
 _GRACE_S = 1.0
-"""The child's own clock rings half a second after the time is over; then it is killed."""
+"""Seconds after a statement's time at which the child is killed; its own timer takes half of them."""
 
 _FRAME_BYTES = 16_000_000
-"""A longer frame cannot come from a child that keeps to its caps."""
+"""The most bytes of a frame; a child that keeps to its caps sends less."""
 
 
 class ChildEnded(Exception):
-    """The child is gone; the text says how."""
+    """The child process is gone; the message says how it ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatementResult:
-    """What a statement returned: `error` is null when it ran."""
+    """The result of a statement; `error` is None when the statement ran."""
 
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[Any, ...], ...] = ()
@@ -45,13 +45,13 @@ class StatementResult:
 
 
 class Worker:
-    """A child process with nothing in its environment and an empty folder to stand in.
+    """A child process with an empty environment and an empty working folder.
 
-    It runs one statement at a time. Once it `failed`, it is only good for `end`.
+    The child runs one statement at a time. Once `failed` is set, only `end` may be called.
     """
 
     def __init__(self, process: asyncio.subprocess.Process, caps: Caps) -> None:
-        """Take over a running child; `started` makes one."""
+        """Take over a running child process; `start_worker` starts one."""
         self.failed = False
         self.statements = 0
         self._process = process
@@ -59,11 +59,14 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """The child's process id."""
+        """The process id of the child."""
         return self._process.pid
 
     async def open(self, fixture: Fixture, *, writes: bool) -> str | None:
-        """Open a database, closing the one before; says what is wrong with it, or null.
+        """Open a database and close the one before.
+
+        Returns:
+            The error message when the database cannot be opened, else None.
 
         Raises:
             ChildEnded: when the child did not answer.
@@ -73,7 +76,7 @@ class Worker:
         return None if answer["error"] is None else str(answer["error"])
 
     async def run(self, statement: str) -> StatementResult:
-        """Run one statement on the open database. A child that ends is an error of the statement."""
+        """Run one statement on the open database; if the child ends, the result says so."""
         if len(statement) > self._caps.statement_chars:
             return StatementResult(error=f"longer than {self._caps.statement_chars} characters")
         self.statements += 1
@@ -88,17 +91,17 @@ class Worker:
         return StatementResult(tuple(answer["columns"]), rows, answer["truncated"])
 
     async def end(self) -> None:
-        """Kill the child and wait until it is gone."""
+        """Kill the child and wait until it has ended."""
         self.failed = True
         if self._process.returncode is None:
-            # Not Process.kill(): that may reap a child that has just ended by itself, and then
-            # nobody learns how.
+            # Not Process.kill(): that may reap a child that has just ended by itself, and then its
+            # exit code is lost.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
         await self._process.wait()
 
     async def _send_request(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """One frame out, one frame in; whatever goes wrong meanwhile, the child cannot go on."""
+        """Send a frame and read the answer; any error or cancelling meanwhile leaves `failed` set."""
         failed, self.failed = self.failed, True
         if failed:
             raise ChildEnded("the sandbox has ended")
@@ -130,7 +133,7 @@ class Worker:
         return f"took longer than {self._caps.time_s:g} s"
 
     def _exit_text(self) -> str:
-        """How the child ended: SIGALRM and SIGXCPU are its clocks, others are its memory."""
+        """How the child ended: its timers send SIGALRM or SIGXCPU, other signals mean its memory."""
         code = self._process.returncode
         if code in {-signal.SIGALRM, -signal.SIGXCPU}:
             return self._timeout_text()
@@ -138,10 +141,14 @@ class Worker:
 
 
 async def start_worker(caps: Caps, folder: Path) -> Worker:
-    """A new child that stands in an empty folder.
+    """Start a child process.
+
+    Args:
+        caps: the limits of its statements.
+        folder: an empty folder, its working directory.
 
     Raises:
-        OSError: when the system gives no process.
+        OSError: when the system cannot start a process.
     """
     process = await asyncio.create_subprocess_exec(
         sys.executable,

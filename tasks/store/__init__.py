@@ -1,4 +1,4 @@
-"""Where rows are kept: a DuckDB file or a lake of Parquet files, behind one protocol."""
+"""Stores of evaluation rows: a DuckDB file or a lake of Parquet files, behind one protocol."""
 
 from assizes.tasks.store.opening import existing_store, open_store, query_store, rebuild_store
 from assizes.tasks.store.protocol import Store

@@ -17,9 +17,9 @@ class ArrowSource(Protocol):
 
 
 class ArrowView:
-    """A frame or relation with every other trait hidden.
+    """A frame or relation of which only its Arrow stream can be seen.
 
-    DuckDB takes a bare polars frame for something to convert with pyarrow; it takes this as it is.
+    DuckDB would convert a bare polars frame with pyarrow; it reads the stream of this view directly.
     """
 
     __slots__ = ("_source",)

@@ -16,26 +16,26 @@ if TYPE_CHECKING:
     from assizes.tasks.store.rebuild import RebuildResult
 
 _DUCKDB: Final = "duckdb:///"
-"""What the URI of a store in one file begins with; the rest is its path."""
+"""The beginning of the URI of a DuckDB store; the rest of the URI is the path of its file."""
 
 
 def store_file(uri: str) -> Path | None:
-    """The DuckDB file that a store's URI names; null for a store of Parquet files."""
+    """The DuckDB file that a store's URI names; None for a store of Parquet files."""
     return Path(uri.removeprefix(_DUCKDB)).expanduser() if uri.startswith(_DUCKDB) else None
 
 
 def open_store(config: StoreConfig, *, writing: bool = False) -> Store:
-    """The store a configuration names.
+    """Open the store that a configuration names.
 
     `duckdb:///file` is a DuckDB file relative to the working directory, `duckdb:////file` an
     absolute one; any other URI is a folder or a bucket of Parquet files. Opening for writing makes
     the store where there is none.
 
     Raises:
-        StoreBusy: when another process holds the DuckDB file.
-        SchemaVersion: when another version wrote it.
-        NoStore: when it is not there to be read.
-        StoreError: when it cannot be opened.
+        StoreBusy: when another process has the DuckDB file open.
+        SchemaVersion: when the store has the schema of another version of this program.
+        NoStore: when there is no store to read.
+        StoreError: when the store cannot be opened.
     """
     # Each kind brings its own packages; reading a DuckDB file must not wait for fsspec to load.
     if config.uri.startswith("duckdb:"):
@@ -43,27 +43,28 @@ def open_store(config: StoreConfig, *, writing: bool = False) -> Store:
 
         return DuckDBStore(config.uri, _duckdb_path(config.uri), writing=writing)
     from assizes.tasks.store.lake.lake import ParquetStore
-    from assizes.tasks.store.objects.protocol import objects_at
+    from assizes.tasks.store.objects.opening import objects_at
 
     return ParquetStore(config.uri, objects_at(config.uri, config.storage_options), writing=writing)
 
 
 def existing_store(config: StoreConfig) -> Store:
-    """A store that is there, open for writing.
+    """Open a store for writing that exists already; none is made.
 
     Raises:
-        NoStore: when there is none: none is made.
+        NoStore: when there is no store.
+        StoreBusy: when another process still has the DuckDB file open after a few seconds.
     """
-    with suppress(StoreBusy):  # it is there; whoever writes to it is waited for
+    with suppress(StoreBusy):  # the store exists, and opening it for writing waits for its writer
         open_store(config).close()
     return open_store(config, writing=True)
 
 
 def query_store(config: StoreConfig, statement: str, run_id: str | None = None) -> pl.DataFrame:
-    """The rows of one SELECT over a store, or over one run of it; nothing is written.
+    """The rows of one SELECT over a store, or over one of its runs; nothing is written.
 
     Raises:
-        ConfigurationError: for a statement that is another, or that DuckDB refuses.
+        ConfigurationError: when the statement is no SELECT, or DuckDB refuses it.
         StoreError: when the store cannot be read.
     """
     from assizes.tasks.store.sql import run_query
@@ -74,15 +75,15 @@ def query_store(config: StoreConfig, statement: str, run_id: str | None = None) 
 
 
 def rebuild_store(config: StoreConfig, copy: StoreConfig | None) -> RebuildResult:
-    """Make the DuckDB file of a store anew; see `assizes.tasks.store.rebuild.rebuild`.
+    """Build the DuckDB file of a store again; see `assizes.tasks.store.rebuild.rebuild`.
 
     Args:
         config: the store.
-        copy: a Parquet store that holds the same runs; null to keep what can be read.
+        copy: a Parquet store that holds the same runs; None to salvage what can be read of the file.
 
     Raises:
-        StoreError: for a store that is no DuckDB file, a copy that is no Parquet store, or when
-            there is nothing to rebuild.
+        StoreError: when the store is no DuckDB file, the copy is no Parquet store, or there is
+            nothing to rebuild.
     """
     from assizes.tasks.store.lake.lake import ParquetStore
     from assizes.tasks.store.rebuild import rebuild

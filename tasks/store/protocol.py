@@ -1,4 +1,4 @@
-"""What a store of evaluation rows can do, whichever way it keeps them."""
+"""The protocol of a store of evaluation rows, be it a DuckDB file or a Parquet lake."""
 
 from __future__ import annotations
 
@@ -13,44 +13,45 @@ from assizes.tasks.store.record import RunRecord
 
 
 class Store(Protocol):
-    """Runs, their rows and their comparisons.
+    """Runs, their rows, their comparisons and their calibrations.
 
-    A shard's rows are visible all or none, are never lost once committed, and are there at most
-    once. Two stores that were given the same rows return equal frames. Every method raises
-    `StoreError` when the store cannot be reached. Methods may be called from any thread.
+    The rows of a shard become visible together, are never lost once they are committed, and are
+    stored at most once. Two stores that were given the same rows return equal frames. Every method
+    raises `StoreError` when the store cannot be reached. Methods may be called from any thread.
     """
 
     @property
     def uri(self) -> str:
-        """Where the store is, as it was configured."""
+        """The URI of the store, as it was configured."""
         ...
 
     @property
     def many_writers(self) -> bool:
-        """Whether several processes may write to it at once."""
+        """Whether several processes may write to the store at once."""
         ...
 
     @property
     def sliceable(self) -> bool:
-        """Whether a slice of what `scan` gives costs no more than its rows."""
+        """Whether a slice of the frame that `scan` returns reads no more than the slice's rows."""
         ...
 
     def begin(self, run: RunRecord) -> RunRecord:
-        """Freeze a run, or return the one already there: the same configuration and input.
+        """Store the configuration and the plan of a run that begins, or return the stored run.
 
-        Its plan is then the stored one, which may cut the input into other shards.
+        A stored run must have the same configuration and input. Its own plan is returned, which may
+        cut the input into other shards.
 
         Raises:
-            StoreError: when a run of that id has another configuration or input.
+            StoreError: when the stored run of that id has another configuration or input.
         """
         ...
 
     def plan(self, run_id: str) -> dict[str, Any] | None:
-        """The input manifest a run was frozen with; null where there is no such run."""
+        """The plan (input manifest) that a run began with; None where there is no such run."""
         ...
 
     def shard_counts(self, run_id: str) -> dict[str, dict[str, int]]:
-        """The counts of each committed shard, by shard id."""
+        """The number of records by status in each committed shard, by shard id."""
         ...
 
     def commit_shard(
@@ -60,81 +61,96 @@ class Store(Protocol):
         frames: Mapping[str, pl.DataFrame],
         counts: Mapping[str, int],
     ) -> bool:
-        """Store a shard's rows, all or none; false when the shard is already committed.
+        """Store the rows of a shard in one commit; returns whether this call committed the shard.
 
-        The first commit of a shard stands: where it was another's, its rows are read and these
-        are dropped.
+        The first commit of a shard stands. When another process was first, its rows stay and the
+        given rows are dropped.
         """
         ...
 
     def finish(self, run: RunRecord, run_metrics: pl.DataFrame) -> None:
-        """End a run: its final row and its metrics.
+        """End a run: store its final row and its metrics.
 
-        Ending it again with the same content changes nothing, not even `finished_at`. A run that
-        ended incomplete or failed may be ended anew; a complete one is frozen.
+        Ending a run again with the same content changes nothing, not even `finished_at`. A run that
+        ended `incomplete` or `failed` may be ended again with other content; a complete run cannot.
+
+        Raises:
+            StoreError: when the run is complete and the content is another.
         """
         ...
 
     def runs(self) -> pl.DataFrame:
-        """Table runs, newest first, with those still running."""
+        """Table runs, newest first; runs that have not ended are in it too."""
         ...
 
     def run(self, run_id: str) -> RunRecord:
-        """A run by its id or the beginning of it, where only one begins so.
+        """A run by its id, or by a prefix that only this run's id begins with.
 
         Raises:
-            UnknownRun: when there is none.
+            UnknownRun: when no run, or more than one, has such an id.
         """
         ...
 
     def table(self, run_id: str, name: str) -> pl.DataFrame:
-        """A table of one run: scores, asks, cases, rejects or run_metrics, sorted by its keys."""
+        """The rows of one run in a table, sorted by the table's keys.
+
+        Args:
+            run_id: the whole id of a stored run.
+            name: scores, asks, cases, rejects or run_metrics.
+        """
         ...
 
     def scan(self, run_id: str, name: str) -> pl.LazyFrame:
-        """The same rows lazily, in no promised order."""
+        """The rows that `table` returns, as a lazy frame in no promised order."""
         ...
 
     def forget(self, run_id: str, case_ids: Collection[str]) -> None:
-        """Delete every row of some cases of a run; counts, metrics and summary stay as they were.
+        """Delete every row of some cases of a run; counts, metrics and summary stay unchanged.
 
         Raises:
-            StoreError: when another process rewrites the run.
+            StoreError: when another process is rewriting the run.
         """
         ...
 
     def acquire_lock(self, run_id: str, until: datetime) -> None:
-        """Say that this process is at work on a run, and will have said so again before `until`."""
+        """Tell other processes that this process works on a run; the lock expires at `until`.
+
+        Calling this method again before `until` extends the lock. The lock is advisory: it does not
+        stop other processes from writing.
+        """
         ...
 
     def release_lock(self, run_id: str) -> None:
-        """Say that it is no more, and clear up after those who said so and are gone."""
+        """Remove this process's lock on a run, and every lock on it that has expired."""
         ...
 
     def locked_until(self, run_id: str, *, by_others: bool = False) -> datetime | None:
-        """Until when some process, or some other one, said that it is at work on a run; null where
-        none did.
+        """The time at which the last lock on a run expires; None where nobody has locked the run.
+
+        Args:
+            run_id: the run.
+            by_others: leave out the lock of this process.
         """
         ...
 
     def add_comparison(self, row: Mapping[str, Any]) -> None:
-        """Keep a row of table comparisons; the same row twice is kept once."""
+        """Store a row of table comparisons, unless the same row is stored already."""
         ...
 
     def comparisons(self) -> pl.DataFrame:
-        """Table comparisons, sorted by its keys."""
+        """Table comparisons, sorted by its keys, then by its other columns."""
         ...
 
     def add_calibration(self, row: Mapping[str, Any]) -> None:
-        """Keep a row of table calibrations; the same record again changes nothing, not its time."""
+        """Store a row of table calibrations, unless the run has the same record already."""
         ...
 
     def calibrations(self) -> pl.DataFrame:
-        """Table calibrations in order of time; empty in a store older than the table."""
+        """Table calibrations in order of time; empty in a store older than that table."""
         ...
 
     def close(self) -> None:
-        """Let go of the store; closing again does nothing."""
+        """Release the store; closing it again does nothing."""
         ...
 
     def __enter__(self) -> Self: ...

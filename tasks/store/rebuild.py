@@ -1,8 +1,8 @@
-"""A damaged DuckDB file made anew: from a Parquet copy, or from what can still be read of it.
+"""Rebuilds a damaged DuckDB file, from a Parquet copy or from what can still be read of the file.
 
-The damaged files are never deleted: they are put aside as `<file>.damaged-<n>` with their log and
-their journal. The new file is built beside them as `<file>.rebuilt` and renamed when it is whole,
-so that a rebuild that was interrupted is begun again or ended by the next one.
+The damaged file is never deleted: it is renamed to `<file>.damaged-<n>`, and so are its write-ahead
+log and its journal. The new file is built beside it as `<file>.rebuilt` and renamed when it is
+whole. So the next rebuild starts an interrupted one again, or does the renames that are missing.
 """
 
 from __future__ import annotations
@@ -28,19 +28,22 @@ from assizes.tasks.store.lake.lake import ParquetStore
 from assizes.tasks.store.objects.folder import sync_folder
 from assizes.tasks.store.record import RUN_TABLES, RunRecord
 
-_JOURNAL: Final = ".commits"
-_FILE_SUFFIXES: Final = ("", ".wal", _JOURNAL)
+_FILE_SUFFIXES: Final = ("", ".wal", ".commits")
+"""The three files of a store by what follows the DuckDB file's name: it, its log, its journal."""
+
 _PIECE_ROWS: Final = 100_000
+"""Rows of a Parquet copy that are inserted together, at least."""
 
 
 @dataclass(slots=True)
 class RebuildResult:
-    """What a rebuild came to.
+    """The result of a rebuild.
 
     Attributes:
-        kept: ids of the runs that are there.
-        lost: why others are not, by id; or `every run`, `every comparison`, `every calibration`.
-        aside: where the old file is; null where there was none.
+        kept_run_ids: the runs in the new file.
+        losses: the reason for each run that could not be read, by run id; or for all of them under
+            `every run`, `every comparison` or `every calibration`.
+        old_file: where the damaged file is now; None where there was none.
     """
 
     kept_run_ids: list[str] = field(default_factory=list)
@@ -49,23 +52,24 @@ class RebuildResult:
 
 
 def rebuild(uri: str, path: Path, copy: ParquetStore | None) -> RebuildResult:
-    """Make the DuckDB file of a store anew.
+    """Build the DuckDB file of a store again.
 
     Args:
         uri: the store, as configured.
-        path: its file.
-        copy: a Parquet store that holds the same runs; null to keep what can be read of the file.
+        path: the store's file.
+        copy: a Parquet store that holds the same runs; None to salvage what can be read of the file.
 
     Raises:
-        StoreBusy: when another process holds the file.
-        SchemaVersion: when another version wrote it.
+        StoreBusy: when another process has the file open.
+        SchemaVersion: when the file has the schema of another version of this program.
         StoreError: when there is nothing to rebuild.
     """
     scratch = path.with_name(f"{path.name}.rebuilt")
     result = RebuildResult()
     if not (scratch.exists() and not path.exists()):
         _check_needed(uri, path, copy)
-        _discard(scratch)
+        for leftover in _store_files(scratch):
+            leftover.unlink(missing_ok=True)
         failpoint("rebuild.before")
         _build(uri, path, scratch, copy, result)
     result.old_file = _swap_files(path, scratch)
@@ -77,13 +81,13 @@ def rebuild(uri: str, path: Path, copy: ParquetStore | None) -> RebuildResult:
 
 
 def _check_needed(uri: str, path: Path, copy: ParquetStore | None) -> None:
+    """Refuse to rebuild a file that opens without an error, unless a copy is to replace it."""
     try:
         DuckDBStore(uri, path, writing=False).close()
     except (StoreBusy, SchemaVersion):
         raise
     except StoreError:
-        wal, journal = (path.with_name(path.name + end) for end in _FILE_SUFFIXES[1:])
-        if not any(file.exists() for file in (path, wal, journal)) and copy is None:
+        if not any(file.exists() for file in _store_files(path)) and copy is None:
             raise
         return
     if copy is None:
@@ -93,6 +97,7 @@ def _check_needed(uri: str, path: Path, copy: ParquetStore | None) -> None:
 def _build(
     uri: str, path: Path, scratch: Path, copy: ParquetStore | None, result: RebuildResult
 ) -> None:
+    """Write the new file at `scratch`, and note in `result` which runs it holds."""
     with DuckDBStore(f"{uri} (rebuilt)", scratch, writing=True) as store:
         if copy is not None:
             for run_id in reversed(copy.runs()["run_id"].to_list()):
@@ -109,7 +114,7 @@ def _build(
 
 
 def _rows(copy: ParquetStore, run_id: str) -> Iterator[tuple[str, pl.DataFrame]]:
-    """The rows of a run by table, in pieces large enough to be inserted quickly."""
+    """The rows of a run by table, in pieces of `_PIECE_ROWS`: small inserts are slow in DuckDB."""
     for table in SHARD_TABLES:
         piece: list[pl.DataFrame] = []
         for rows in copy.manifest.frames(table, copy.manifest.parts(run_id, table)):
@@ -123,7 +128,11 @@ def _rows(copy: ParquetStore, run_id: str) -> Iterator[tuple[str, pl.DataFrame]]
 
 
 def _salvage(path: Path, store: DuckDBStore, result: RebuildResult) -> None:
-    """Take over each run that can be read whole; first with the log, then without it."""
+    """Copy each run that can be read whole into the new file.
+
+    The first try reads the damaged file with its write-ahead log. If that fails, the second reads a
+    hard link to the file, beside which DuckDB finds no log.
+    """
     bare = path.with_name(f"{path.name}.bare")
     bare.unlink(missing_ok=True)
     if not path.exists():
@@ -138,7 +147,7 @@ def _salvage(path: Path, store: DuckDBStore, result: RebuildResult) -> None:
 
 
 def _salvage_runs(source: Path, store: DuckDBStore, result: RebuildResult) -> bool:
-    """Whether the runs of the file can be listed; then each is kept or lost by itself."""
+    """Copy the runs of a file one by one; returns False when its runs cannot even be listed."""
     with ExitStack() as opened:
         try:
             con = opened.enter_context(duckdb.connect(source, read_only=True))
@@ -150,15 +159,15 @@ def _salvage_runs(source: Path, store: DuckDBStore, result: RebuildResult) -> bo
         for row in runs.sort("started_at", "run_id").rows(named=True):
             _salvage_run(con, row, store, result)
             failpoint("rebuild.half")
-        _salvage_findings(con, store, result)
+        _salvage_comparisons(con, store, result)
     result.losses.pop("every run", None)
     return True
 
 
-def _salvage_findings(
+def _salvage_comparisons(
     con: duckdb.DuckDBPyConnection, store: DuckDBStore, result: RebuildResult
 ) -> None:
-    """Comparisons and calibrations; where a table cannot be read, no run is lost for it."""
+    """Copy comparisons and calibrations; a table that cannot be read costs no run."""
     for kind, add in {
         "comparison": store.add_comparison,
         "calibration": store.add_calibration,
@@ -180,6 +189,7 @@ def _salvage_run(
     store: DuckDBStore,
     result: RebuildResult,
 ) -> None:
+    """Copy one run with all its tables, or note why it is lost; `row` is its row of table runs."""
     run_id = row["run_id"]
     shards = "select shard, counts from _commits where run_id = ?"
     try:
@@ -193,36 +203,40 @@ def _salvage_run(
     result.kept_run_ids.append(run_id)
 
 
-def _discard(scratch: Path) -> None:
-    for end in _FILE_SUFFIXES:
-        scratch.with_name(scratch.name + end).unlink(missing_ok=True)
+def _store_files(path: Path) -> list[Path]:
+    """The DuckDB file at a path, its write-ahead log and its journal, whether they exist or not."""
+    return [path.with_name(path.name + suffix) for suffix in _FILE_SUFFIXES]
 
 
 def _swap_files(path: Path, scratch: Path) -> Path | None:
-    """Put the old files aside and the new ones in their place; the new file last of all."""
-    aside = _aside_path(path)
-    for end in _FILE_SUFFIXES:
-        old = path.with_name(path.name + end)
-        # Once the new journal has taken the place of the old one, it is not to be put aside.
-        if old.exists() and (end != _JOURNAL or scratch.with_name(scratch.name + end).exists()):
-            old.rename(aside.with_name(aside.name + end))
-        failpoint("rebuild.aside")
-    for end in reversed(_FILE_SUFFIXES):
-        new = scratch.with_name(scratch.name + end)
-        if new.exists():
-            new.rename(path.with_name(path.name + end))
-    sync_folder(path.parent)
-    return (
-        aside if any(aside.with_name(aside.name + end).exists() for end in _FILE_SUFFIXES) else None
+    """Rename the old files, then the new ones into their place: the new DuckDB file last of all.
+
+    Returns:
+        The new path of the old file; None where there was none.
+    """
+    old_path = _old_file_path(path)
+    paths = list(
+        zip(_store_files(path), _store_files(scratch), _store_files(old_path), strict=True)
     )
+    journal = paths[-1][0]
+    for current, new, old in paths:
+        # Once the new journal has taken the place of the old one, it must stay there.
+        if current.exists() and (current != journal or new.exists()):
+            current.rename(old)
+        failpoint("rebuild.aside")
+    for current, new, _ in reversed(paths):
+        if new.exists():
+            new.rename(current)
+    sync_folder(path.parent)
+    return old_path if any(old.exists() for _, _, old in paths) else None
 
 
-def _aside_path(path: Path) -> Path:
-    """A free name for the old file; where that is aside already, its name."""
+def _old_file_path(path: Path) -> Path:
+    """A free name for the damaged file, or the name that an interrupted rebuild gave it already."""
     last = None
     for number in itertools.count(1):
         candidate = path.with_name(f"{path.name}.damaged-{number}")
-        if not any(candidate.with_name(candidate.name + end).exists() for end in _FILE_SUFFIXES):
+        if not any(file.exists() for file in _store_files(candidate)):
             return candidate if path.exists() or last is None else last
         last = candidate
     raise AssertionError("numbers do not end")

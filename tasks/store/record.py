@@ -1,6 +1,7 @@
-"""What a store keeps of a run, and the rules every store holds to.
+"""The record of a run, and the rules that both kinds of store follow.
 
-A run is frozen when it begins (configuration and plan), grows by whole shards, and ends once.
+The configuration and the plan of a run are stored when it begins and never change. Rows are added
+by whole shards. A complete run is final.
 """
 
 from __future__ import annotations
@@ -20,26 +21,26 @@ from assizes.judge.errors import StoreError, UnknownRun
 from assizes.judge.rows import COMPLETE, KEYS, SHARD_TABLES, TABLES, as_json, frame
 
 RUN_TABLES: Final = (*SHARD_TABLES, "run_metrics")
-"""The tables that can be read back run by run."""
+"""Tables whose rows belong to one run."""
 
 CASE_TABLES: Final = ("scores", "asks", "cases")
-"""Tables whose rows belong to a case."""
+"""Tables whose rows belong to one case."""
 
 _FIELDS_SHOWN: Final = 5
-"""So many changed settings are named."""
+"""Changed settings that an error message names, at most."""
 
 FINAL_STATUSES: Final = (COMPLETE, "incomplete", "failed")
-"""How a run can end. Only a complete one is final; the others may be resumed and ended again."""
+"""The statuses with which a run can end. A run that is not complete may be resumed and end again."""
 
 _ID_PATTERN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """One run: its row of table runs as Python values, and the plan it was frozen with.
+    """One run: its row of table runs as Python values, and the plan with which it began.
 
-    Times are aware and in UTC. `plan` is the input manifest; a resumed run follows it and lists
-    nothing anew.
+    Times are aware and in UTC. `plan` is the input manifest; a resumed run follows that plan and
+    does not list its input again.
     """
 
     run_id: str
@@ -73,7 +74,7 @@ class RunRecord:
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any], plan: Mapping[str, Any]) -> RunRecord:
-        """The record of a row of table runs; its times may also be ISO 8601 text."""
+        """The record of a row of table runs, whose times may also be ISO 8601 text."""
         return cls(
             run_id=row["run_id"],
             name=row["name"],
@@ -96,15 +97,20 @@ def _utc(time: datetime | str) -> datetime:
 
 
 def is_id(value: str) -> bool:
-    """Whether a text can be an id: safe as part of a path."""
+    """Whether a text can be an id, that is: is safe as part of a path."""
     return _ID_PATTERN.fullmatch(value) is not None
 
 
 def checked_id(value: str, what: str) -> str:
-    """The id itself.
+    """Return an id that is safe as part of a path.
+
+    Args:
+        value: the id.
+        what: what the id names, for the message.
 
     Raises:
-        StoreError: for anything but letters, digits, `.`, `_`, `-`, or one too long.
+        StoreError: when the id has other characters than letters, digits, `.`, `_` and `-`, begins
+            with `.` or `-`, or is longer than 128 characters.
     """
     if not is_id(value):
         raise StoreError(
@@ -115,10 +121,10 @@ def checked_id(value: str, what: str) -> str:
 
 
 def checked_frame(run_id: str, table: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of one run as they may be stored: the table's own schema, no row of another run.
+    """Return the rows of one run when they may be stored in a table.
 
     Raises:
-        StoreError: when they are not.
+        StoreError: when the rows have another schema than the table, or belong to another run.
     """
     if rows.schema != pl.Schema(TABLES[table]):
         raise StoreError(
@@ -133,10 +139,11 @@ def checked_frame(run_id: str, table: str, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def checked_metrics(run_id: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """Run metrics as they may be stored, sorted: null where there is no number, never NaN.
+    """Return run metrics, sorted by their keys, when they may be stored.
 
     Raises:
-        StoreError: when they are not.
+        StoreError: when the rows have another schema, belong to another run, or hold NaN or
+            infinity. A missing number is a null.
     """
     metrics = checked_frame(run_id, "run_metrics", rows).sort(KEYS["run_metrics"])
     invalid = metrics.filter(pl.col("value").is_finite().not_())
@@ -149,10 +156,10 @@ def checked_metrics(run_id: str, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def checked_frames(run_id: str, frames: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-    """What a shard writes: a frame for each shard table, empty where none was given.
+    """Return a frame for each table that a shard writes, empty where none was given.
 
     Raises:
-        StoreError: for a table that a shard does not write, or wrong rows.
+        StoreError: when a table is not one of a shard's, or its rows may not be stored.
     """
     for table in frames:
         checked_table(table, SHARD_TABLES)
@@ -163,10 +170,10 @@ def checked_frames(run_id: str, frames: Mapping[str, pl.DataFrame]) -> dict[str,
 
 
 def checked_table(table: str, known: Iterable[str]) -> str:
-    """A table name that is one of `known`.
+    """Return a table name that is one of `known`.
 
     Raises:
-        StoreError: when it is not.
+        StoreError: when the name is not one of them.
     """
     if table not in known:
         raise StoreError(f"table {table!r} is not kept here; accepted: {', '.join(known)}")
@@ -174,12 +181,12 @@ def checked_table(table: str, known: Iterable[str]) -> str:
 
 
 def resumable_run(stored: RunRecord, run: RunRecord, store: str) -> RunRecord:
-    """The run already in the store, if `run` may go on with it.
+    """Return the stored run, if `run` may go on with it.
 
-    The input must be the same, not how it is cut into shards: the stored plan is the one to follow.
+    Both must have the same input, but may cut it into other shards: the stored plan decides.
 
     Raises:
-        StoreError: when its configuration or its input is another.
+        StoreError: when `run` has another configuration or another input.
     """
     if not _has_same_settings(stored, run):
         fields = [change.field for change in config_diff(stored.config, run.config)]
@@ -195,7 +202,7 @@ def resumable_run(stored: RunRecord, run: RunRecord, store: str) -> RunRecord:
 
 
 def is_same_run(stored: RunRecord, run: RunRecord) -> bool:
-    """Whether both are about the same configuration, judges and input."""
+    """Whether two runs have the same configuration, judges and input."""
     same_input = stored.plan.get("content_hash") == run.plan.get("content_hash")
     return same_input and _has_same_settings(stored, run)
 
@@ -207,10 +214,10 @@ def _has_same_settings(stored: RunRecord, run: RunRecord) -> bool:
 
 
 def check_input(plan: Mapping[str, Any], run: RunRecord, store: str) -> None:
-    """See that a stored plan and a run are about the same input, by the plans' `content_hash`.
+    """Check that a stored plan and the plan of a run have the same `content_hash`.
 
     Raises:
-        StoreError: when they are not.
+        StoreError: when the hashes differ, so that the run has another input.
     """
     if plan.get("content_hash") != run.plan.get("content_hash"):
         raise StoreError(
@@ -222,14 +229,20 @@ def check_input(plan: Mapping[str, Any], run: RunRecord, store: str) -> None:
 def final_record(
     stored: RunRecord, run: RunRecord, store: str, *, same_metrics: bool
 ) -> RunRecord | None:
-    """The final form of a run, or null when the store already holds it.
+    """The record of a run that ends, or None when the store holds the same end already.
 
-    What was frozen at the beginning stays; status, counts and summary are new. A run that ended
-    the same way before keeps the time at which it first ended.
+    The record has the stored configuration, plan and start; status, end time, counts and summary
+    are those of `run`. A run that ends again in the same way keeps the time at which it first ended.
+
+    Args:
+        stored: the run in the store.
+        run: the run as it ends now.
+        store: the URI of the store, for messages.
+        same_metrics: whether the store holds the same run metrics already.
 
     Raises:
-        StoreError: when the configuration is another, the status is no ending, or the run is
-            complete with other content.
+        StoreError: when the configuration is another, the status is not a final one, or the stored
+            run is complete with other content.
     """
     if run.status not in FINAL_STATUSES:
         raise StoreError(
@@ -256,16 +269,15 @@ def final_record(
 
 
 def full_id(prefix: str, known: Iterable[str], store: str) -> str:
-    """The one run id that starts with `prefix`.
+    """The only run id that starts with `prefix`.
 
     Args:
         prefix: beginning of a run id, or all of it.
         known: every run id in the store, newest first.
-        store: where, for the message.
+        store: the URI of the store, for the message.
 
     Raises:
-        UnknownRun: when there is none.
-        StoreError: when there are several.
+        UnknownRun: when no run id, or more than one, starts with the prefix.
     """
     ids = list(known)
     matches = [run_id for run_id in ids if prefix and run_id.startswith(prefix)]
@@ -282,12 +294,12 @@ def full_id(prefix: str, known: Iterable[str], store: str) -> str:
 
 
 def newest_first(runs: pl.DataFrame) -> pl.DataFrame:
-    """Table runs as it is listed: by the time they began, newest first, then by id."""
+    """Sort table runs by the time at which each run began, newest first, then by run id."""
     return runs.sort("started_at", "run_id", descending=[True, False])
 
 
 def parquet_bytes(rows: pl.DataFrame) -> bytes:
-    """Rows as a Parquet file; the same rows give the same bytes."""
+    """The bytes of a Parquet file with some rows; the same rows give the same bytes."""
     buffer = io.BytesIO()
     rows.write_parquet(buffer, compression="zstd")
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""One SELECT over the public tables of a store, whichever way it keeps them."""
+"""One SELECT over the public tables of a store, be it a DuckDB file or a Parquet lake."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _READ_STATEMENTS: Final = frozenset({"SELECT", "EXPLAIN"})
 def run_query(
     store: Store, file: Path | None, statement: str, run_id: str | None = None
 ) -> pl.DataFrame:
-    """The rows a statement gives.
+    """The rows that a statement returns.
 
     Args:
         store: an open store.
-        file: the DuckDB file of the store; null for a Parquet store.
+        file: the DuckDB file of the store; None for a Parquet store.
         statement: one SELECT (or EXPLAIN) over the public tables.
-        run_id: a run whose rows alone are to be seen; null for all.
+        run_id: the run (a unique prefix will do) whose rows the tables show; None for all runs.
 
     Raises:
-        ConfigurationError: for a statement that is another, or that DuckDB refuses.
+        ConfigurationError: when the statement is no SELECT, or DuckDB refuses it.
         StoreError: when the rows cannot be read.
     """
     run = store.run(run_id).run_id if run_id is not None else None
@@ -62,19 +62,26 @@ def run_query(
 
 
 def _tables(con: duckdb.DuckDBPyConnection, statement: str) -> set[str]:
-    """The public tables a statement reads, once it is seen to read only."""
+    """The public tables whose names stand in a statement.
+
+    Raises:
+        ConfigurationError: when there is not exactly one statement, or it does more than read.
+    """
     statements = con.extract_statements(statement)  # by DuckDB's own parser
-    kinds = [str(parsed_statement.type).rpartition(".")[2] for parsed_statement in statements]
+    kinds = [str(parsed.type).rpartition(".")[2] for parsed in statements]
     if len(kinds) != 1 or kinds[0] not in _READ_STATEMENTS:
         raise ConfigurationError(
             f"the query holds {', '.join(kinds) or 'no statement'}; accepted: one SELECT"
         )
-    # One that is only spoken of is shown in vain; DuckDB's own get_table_names fails on USING.
+    # A name in a comment or a string costs a needless view; DuckDB's get_table_names fails on USING.
     return set(TABLES) & set(_WORD.findall(statement.lower()))
 
 
 def _show_file(con: duckdb.DuckDBPyConnection, tables: Iterable[str], run: str | None) -> None:
-    """Views before the tables of the file: of one run, and with the columns an older file lacks."""
+    """Make temporary views that hide the file's own tables of the same names.
+
+    A view shows the rows of one run, and adds columns that a file of an older version lacks.
+    """
     ((name,),) = con.execute("select current_database()").fetchall()
     for table in tables:
         older = table in LATER_COLUMNS and missing_columns(table, column_names(con, table))
@@ -89,22 +96,19 @@ def _show_file(con: duckdb.DuckDBPyConnection, tables: Iterable[str], run: str |
 
 def _run_condition(table: str, run: str) -> str:
     own = "candidate" if table == "comparisons" else "run_id"
-    return f"where {own} = '{run}'"  # an id of the store: letters, digits, . _ -
+    return f"where {own} = '{run}'"  # safe: a stored id has only letters, digits, . _ -
 
 
 def _show_lake(
     con: duckdb.DuckDBPyConnection, lake: ParquetStore, tables: Iterable[str], run: str | None
 ) -> None:
+    """Load the tables of a lake into the connection, or make views over its files."""
     runs = [run] if run else lake.runs()["run_id"].to_list()
     for table in tables:
         if table in SHARD_TABLES:
             _show_parts(con, lake, table, runs)
             continue
-        rows = _small_table(lake, table, runs)
-        con.register("_incoming", ArrowView(rows))
-        condition = _run_condition(table, run) if run else ""
-        con.execute(f"create temp table {table} as select * from _incoming {condition}")
-        con.unregister("_incoming")
+        _load_table(con, table, _small_table(lake, table, runs), run)
 
 
 def _small_table(lake: ParquetStore, table: str, runs: list[str]) -> pl.DataFrame:
@@ -120,7 +124,7 @@ def _small_table(lake: ParquetStore, table: str, runs: list[str]) -> pl.DataFram
 def _show_parts(
     con: duckdb.DuckDBPyConnection, lake: ParquetStore, table: str, runs: list[str]
 ) -> None:
-    """Local files are scanned where they are; objects of a bucket are fetched first."""
+    """Make a view over the local files of a table; the objects of a bucket are fetched first."""
     sources: list[Any] = []
     for run_id in runs:
         sources += lake.sources(run_id, table)
@@ -137,8 +141,16 @@ def _show_parts(
         frame(table, []),
         *(add_later_columns(table, pl.read_parquet(data)) for data in sources),
     ]
-    con.register("_incoming", ArrowView(pl.concat(frames)))
-    con.execute(f"create temp table {table} as select * from _incoming")
+    _load_table(con, table, pl.concat(frames))
+
+
+def _load_table(
+    con: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame, run: str | None = None
+) -> None:
+    """Make a temporary table of rows, or of those that belong to one run."""
+    con.register("_incoming", ArrowView(rows))
+    condition = _run_condition(table, run) if run else ""
+    con.execute(f"create temp table {table} as select * from _incoming {condition}")
     con.unregister("_incoming")
 
 

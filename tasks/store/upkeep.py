@@ -1,4 +1,4 @@
-"""Acts on a whole store: find a subject and forget it, collect garbage, compact a run."""
+"""Maintenance of a store: delete the rows of a data subject, collect garbage, compact a run."""
 
 from __future__ import annotations
 
@@ -19,13 +19,18 @@ from assizes.tasks.store.record import CASE_TABLES
 
 @dataclass(frozen=True, slots=True)
 class DataSubject:
-    """Whose rows are meant: a case id, or every case with all of these tags."""
+    """Somebody whose rows are to be found: one case id, or every case with all of some tags.
+
+    Attributes:
+        case_id: the case; None when the tags alone decide.
+        tags: tag values by tag name; a case must have all of them.
+    """
 
     case_id: str | None
     tags: Mapping[str, str]
 
     def __post_init__(self) -> None:
-        """Refuse one that would mean everybody.
+        """Refuse a subject without a case id and without tags: every case would match.
 
         Raises:
             StoreError: when neither a case id nor a tag is given.
@@ -34,7 +39,7 @@ class DataSubject:
             raise StoreError("nobody to forget; give a case id or --tag key=value")
 
     def cases(self, store: Store, run_id: str) -> list[str]:
-        """Ids of the cases of a run that are meant."""
+        """Ids of the subject's cases in a run, sorted."""
         rows = store.scan(run_id, "cases").select("case_id", "tags")
         if self.case_id is not None:
             rows = rows.filter(pl.col("case_id") == self.case_id)
@@ -50,7 +55,13 @@ class DataSubject:
 
 @dataclass(frozen=True, slots=True)
 class SubjectRows:
-    """The rows of a subject in one run, by table."""
+    """What a subject has in one run.
+
+    Attributes:
+        run_id: the run.
+        case_ids: the subject's cases.
+        rows: the number of their rows, by table.
+    """
 
     run_id: str
     case_ids: list[str]
@@ -60,7 +71,13 @@ class SubjectRows:
 def find_subject(
     store: Store, subject: DataSubject, run_id: str | None = None
 ) -> list[SubjectRows]:
-    """Where a subject has rows, in one run or in all of them, the newest first."""
+    """The runs in which a subject has rows, newest first.
+
+    Args:
+        store: the store.
+        subject: whose rows.
+        run_id: the only run to look at (a unique prefix will do); None for all runs.
+    """
     runs = [store.run(run_id).run_id] if run_id is not None else store.runs()["run_id"].to_list()
     subject_rows = []
     for stored_run_id in runs:
@@ -83,7 +100,7 @@ def find_subject(
 
 
 def forget_subject(store: Store, subject_rows: list[SubjectRows]) -> None:
-    """Delete what was found."""
+    """Delete the rows that `find_subject` found."""
     for run_rows in subject_rows:
         store.forget(run_rows.run_id, run_rows.case_ids)
 
@@ -91,7 +108,13 @@ def forget_subject(store: Store, subject_rows: list[SubjectRows]) -> None:
 def collect_garbage(
     store: Store, *, older_than: timedelta = LONGEST_ATTEMPT, removing: bool
 ) -> list[Garbage]:
-    """What nobody reads any more; taken away when `removing`. A DuckDB file holds nothing such."""
+    """The objects of a lake that nobody reads any more; a DuckDB file has none.
+
+    Args:
+        store: the store.
+        older_than: younger objects are left out: a writer may still need them.
+        removing: delete the objects too.
+    """
     if not isinstance(store, ParquetStore):
         return []
     items = list_garbage(store.objects, store.manifest, datetime.now(UTC), older_than)
@@ -101,10 +124,11 @@ def collect_garbage(
 
 
 def compact_run(store: Store, run_id: str) -> CompactionResult:
-    """Merge the small parts of a run.
+    """Merge the small Parquet parts of a complete run.
 
     Raises:
-        StoreError: for a DuckDB file, a run that is not complete, or one rewritten by another.
+        StoreError: when the store is a DuckDB file, the run is not complete, or another process is
+            rewriting the run.
     """
     if not isinstance(store, ParquetStore):
         raise StoreError(f"{store.uri} is a DuckDB file; it has no parts to merge")

@@ -32,7 +32,7 @@ class Finding(BaseModel):
 
 
 def deep(case):
-    """Three rounds, each about what was found before; on every tenth case."""
+    """Asks in three rounds, each about the reply before, on every tenth case."""
     if not case.case_id.endswith("0"):
         return [Score.skipped("deep", "not a tenth case")]
     found = ""
@@ -45,7 +45,7 @@ def deep(case):
 
 
 def own_judges(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The judge that asks in three rounds, to be imported from `folder` while this lasts."""
+    """For the block, a module in `folder` with the judge that asks in three rounds."""
     (folder / "deep_judges.py").write_text(OWN)
     monkeypatch.syspath_prepend(str(folder))
     yield
@@ -89,7 +89,7 @@ def config(folder: Path, server: OpenAIServer, cases: int, **judge: Any) -> RunC
 
 
 def records(folder: Path) -> list[dict[str, Any]]:
-    """The durable record, part by part."""
+    """The entries of the stored log of batches."""
     return [
         json.loads(file.read_text()) for file in sorted(folder.glob("replies/batches/*/*.json"))
     ]

@@ -20,12 +20,12 @@ OPEN_GATES = {"metrics_pass_threshold": 0, "cases_pass_threshold": 0}
 
 
 def ago(days: int = 0) -> date:
-    """The day so many before today, asked for in a test: the suite may have begun yesterday."""
+    """The day some days before today, computed within a test: the suite may have begun yesterday."""
     return datetime.now(UTC).date() - timedelta(days=days)
 
 
 def cases_of(day: date, count: int = 2, version: str | None = None) -> list[Case]:
-    """Cases that no other day has, nor their first words, so that each is asked about by itself."""
+    """Cases with ids and texts that no other day has, so that no ask is answered from the cache."""
     start = day.toordinal() * count % 40
     return [
         _own(case, f"{day}-{number}", version)
@@ -48,7 +48,7 @@ def _own(case: Case, case_id: str, version: str | None) -> Case:
 
 
 def lay(folder: Path, day: date, cases: Sequence[Case], after: bytes = b"") -> Path:
-    """Put the transcripts of a day where a job that exports them would."""
+    """Write the transcripts of a day to the folder of that day."""
     file = folder / "logs" / day.isoformat() / "part-0.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(b"".join(native_line(case) for case in cases) + after)

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 
 
 def quick(folder: Path, **tables: Any) -> RunConfig:
-    """Little is waited for, and not for long."""
+    """A configuration that waits for few transcripts and a short time."""
     waiting = {"min_transcripts": 4, "deadline_minutes": 2.0, "poll_s": 0.2}
     return dated(
         folder, **{**tables, "after_deployment": {**waiting, **tables.get("after_deployment", {})}}

@@ -1,4 +1,4 @@
-"""Anchors beside a run of the real flow: asked anew, in the store, never in the agent's way."""
+"""Anchors of a run of the real flow: judged without cached replies, stored, apart from the agent."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ async def filled(config: RunConfig, *args: Any, **kwargs: Any) -> SeriesOutcome:
 
 
 def no_case_twice(config: RunConfig) -> int:
-    """How many cases all runs hold together, each once."""
+    """The number of cases in all runs together, each case once."""
     keys = ("run_id", "case_id", "repetition")
     with open_store(config.store) as store:
         tables = [store.table(row["run_id"], "cases") for row in store.runs().to_dicts()]
@@ -74,7 +74,7 @@ def no_case_twice(config: RunConfig) -> int:
 
 
 def answered(ledger: Path) -> int:
-    """How many calls were answered, and so paid; one that broke off on a busy machine was not."""
+    """The number of answered, and so paid, calls; a call that broke off is not counted."""
     with closing(sqlite3.connect(ledger)) as file:
         calls = file.execute("select count(*) from calls where state = 'settled' and code is null")
         return int(calls.fetchone()[0])

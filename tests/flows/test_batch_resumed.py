@@ -1,4 +1,4 @@
-"""Batches that were handed in are collected by whoever comes next."""
+"""Batches that a killed process has sent are collected by the next process."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ COMMAND = [sys.executable, "-m", "assizes.deployments.cli", "run", "--batch"]
 
 
 def toml(folder: Path, server: OpenAIServer, cases: int) -> None:
-    """The same as a file; `--batch` stands on the command line."""
+    """The same configuration as a file, without `batch`, which is on the command line."""
     tables = body(folder, server, cases, judges=JUDGES)
     del tables["runner"]["batch"]
     name = tables.pop("name")
@@ -109,7 +109,7 @@ def started(folder: Path, api_url: str) -> subprocess.Popen[str]:
 
 
 def until_submitted(folder: Path, process: subprocess.Popen[str]) -> Path:
-    """Waits until a batch is noted as handed in; its record."""
+    """Wait until the log says that a batch was sent; returns its entry."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
         for file in folder.glob("replies/batches/*/*.json"):

@@ -32,7 +32,7 @@ def wanted(folder: Path, server: OpenAIServer, model: str = "m", **limits: objec
 
 
 def settled_usd(folder: Path) -> float:
-    """What the ledger holds, call by call."""
+    """The calls in the ledger."""
     with closing(sqlite3.connect(folder / "ledger.db")) as file:
         ((nano, still_open),) = file.execute(
             "select sum(counted_nano), sum(state = 'reserved') from calls"

@@ -1,4 +1,4 @@
-"""The calibrate flow on a real Prefect server: judged once, held against labels, gated."""
+"""The calibrate flow on a real Prefect server: judged once, compared with labels, gated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run beside a baseline that was judged otherwise: its own ending and exit code."""
+"""A run whose baseline was judged by another judge has a conclusion and exit code of its own."""
 
 from __future__ import annotations
 

@@ -32,12 +32,12 @@ FOLDER = Path(__file__).parent
 heard = []
 
 def thief(case):
-    """Takes away a transcript that was planned and is not yet judged."""
+    """Delete a transcript that was planned and is not yet judged."""
     (FOLDER / "transcripts" / "b.jsonl").unlink(missing_ok=True)
     return [Score("thief", value=1.0, raw=1.0)]
 
 def clumsy(case):
-    """Stands in the way of the first commit, and steps aside when it is heard again."""
+    """Make the first commit fail, and allow the commit when the shard is judged again."""
     heard.append(case.case_id)
     (commits,) = [run / "commits" for run in (FOLDER / "lake" / "runs").iterdir()]
     if len(heard) == 1:
@@ -50,7 +50,7 @@ def clumsy(case):
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[str]:
-    """A module with judges of one's own, in the folder of the test."""
+    """Write a module with custom judges into the folder of the test."""
     (tmp_path / "own_faults.py").write_text(MODULE, "utf-8")
     sys.path.append(str(tmp_path))
     yield "own_faults"
@@ -173,7 +173,7 @@ async def test_a_commit_that_fails_once_is_made_the_second_time(tmp_path: Path, 
 
 
 async def incomplete(folder: Path, api_base: str) -> RunOutcome:
-    """A run in the store of the folder that is not complete."""
+    """An incomplete run in the store of the folder."""
     uri = written(folder / "lost.jsonl", sample_cases()[:2])
     judge = {"model": "openai/status-503", "api_base": api_base}
     return await outcome_of(config(folder, uri, judge=judge), run_id="lost")

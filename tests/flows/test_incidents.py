@@ -31,7 +31,7 @@ def night(folder: Path, number: int, cases: Any) -> RunConfig:
 
 
 async def events(prefix: str) -> list[dict[str, Any]]:
-    """Events of a prefix as the server has them, oldest first."""
+    """The server's events whose names begin with a prefix, oldest first."""
     wanted = {"filter": {"event": {"prefix": [prefix]}, "order": "ASC"}, "limit": 50}
     async with get_client() as client:
         answer = await client.request("POST", "/events/filter", json=wanted)

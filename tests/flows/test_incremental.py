@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 
 
 def since_last(folder: Path, server: OpenAIServer, count: int = CASES) -> RunConfig:
-    """The configuration of `wanted`, over the first so many cases, for new ones alone."""
+    """The configuration `wanted` over the first cases of a file, judging only new cases."""
     config = wanted(folder, server)
     (folder / "t.jsonl").write_bytes(b"".join(map(native_line, sample_cases()[:count])))
     transcripts = config.transcripts.model_copy(update={"since_last": True})

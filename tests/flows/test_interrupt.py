@@ -52,7 +52,7 @@ def started(folder: Path, api_url: str) -> subprocess.Popen[str]:
 
 
 def asked(model: OpenAIServer, at_least: int) -> int:
-    """Waits until so many requests have come; how many there are then."""
+    """Wait until the server has had some number of requests; returns their number."""
     deadline = time.monotonic() + 120
     while (requests := int(model.stats()["requests"])) < at_least:
         assert time.monotonic() < deadline, "the run asks nothing"
@@ -61,7 +61,7 @@ def asked(model: OpenAIServer, at_least: int) -> int:
 
 
 def left_over(session: int) -> list[str]:
-    """The processes of a session that still run."""
+    """Ids of the processes of a session that are still running."""
     listed = subprocess.run(
         ["ps", "-e", "-o", "sid=,pid=,stat=,args="], capture_output=True, text=True, check=True
     )

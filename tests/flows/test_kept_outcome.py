@@ -1,4 +1,4 @@
-"""What a finished subflow returned, when Prefect gives it back to a flow that is run again."""
+"""The result of a finished subflow, as Prefect returns it to a flow run that is retried."""
 
 from __future__ import annotations
 

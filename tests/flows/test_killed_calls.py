@@ -1,4 +1,4 @@
-"""A run that dies between a call and its rows: what the provider saw of both its sittings."""
+"""A run that dies between a call and its rows: the calls that the provider saw of both processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole command, killed in the midst of its flow, and given again."""
+"""The whole command, killed in the middle of its flow, and run again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nightly flow: whose day it is, empty nights, missed nights, and what a night is set beside."""
+"""The nightly flow: the time zone of a day, empty nights, missed nights, and baselines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def night_of(config: RunConfig, on: date | None = None) -> SeriesOutcome:
 
 
 def baselines(config: RunConfig) -> dict[str, str]:
-    """Which day each day was set beside."""
+    """The day of the baseline of each day."""
     days = {row["run_id"]: json.loads(row["config"])["day"] for row in rows(config)}
     with open_store(config.store) as store:
         kept = store.comparisons().iter_rows(named=True)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 
 
 def errors_of(config: RunConfig, run_id: str) -> RunConfig:
-    """What `assizes run --only-errors --run-id` makes of a stored run."""
+    """The configuration by which `assizes run --only-errors --run-id` judges a stored run again."""
     with open_store(config.store) as store:
         snapshot = store.run(run_id).config
     settings = {
@@ -32,7 +32,7 @@ def errors_of(config: RunConfig, run_id: str) -> RunConfig:
 
 
 async def half_judged(folder: Path, server: OpenAIServer) -> tuple[RunConfig, str]:
-    """Replies are kept for four of six cases, and nobody else is asked."""
+    """The configuration and the id of a run with cached replies for four of six cases only."""
     some = wanted(folder, server)
     transcripts = some.transcripts.model_copy(update={"limit": 4})
     await outcome_of(some.model_copy(update={"transcripts": transcripts, "name": "part"}))

@@ -1,4 +1,4 @@
-"""A Prefect server that is away for a while ends neither a backfill nor what it shows."""
+"""A Prefect server that is away for a while ends neither a backfill nor its progress lines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DAY = date(2026, 3, 24)
 
 @pytest.fixture
 def nowhere() -> Iterator[dict]:
-    """Settings by which nobody answers: a port that is taken, and that nobody listens at."""
+    """Settings with a Prefect server that does not answer: a bound port without a listener."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/api"

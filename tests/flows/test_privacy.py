@@ -1,4 +1,4 @@
-"""What is planted in transcripts is in no byte that a run writes or sends."""
+"""Personal data planted in transcripts is in no byte that a run writes or sends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TABLES = ("scores", "asks", "cases", "rejects", "run_metrics")
 
 
 class Words(NamedTuple):
-    """What is planted, another in each test: they share Prefect's database."""
+    """The planted texts, others in each test, as the tests share Prefect's database."""
 
     key: str
     mail: str
@@ -37,7 +37,7 @@ def words(tmp_path: Path) -> Words:
 
 
 def planted(words: Words) -> bytes:
-    """A case that has it everywhere, and records that cannot be read with it at their front."""
+    """A case with the planted texts in every field, and unreadable records that begin with them."""
     key, mail = words
     whole = case(
         user(f"Hi, {mail}, my key is {key}."),
@@ -75,7 +75,7 @@ def config(folder: Path, base: str, words: Words, **privacy: Any) -> RunConfig:
 
 
 def decoded(data: bytes) -> bytes:
-    """The bytes, and what they hold packed."""
+    """Some bytes, and the bytes that are compressed in them."""
     if data.startswith(b"\x1f\x8b"):
         return data + gzip.decompress(data)
     if data.startswith(b"\x78"):
@@ -90,7 +90,7 @@ def bytes_of(folder: Path) -> bytes:
 
 
 def rows_of(store: StoreConfig) -> str:
-    """Columns are packed in a DuckDB file, so they are read as well."""
+    """The rows of a DuckDB file as text, since columns are compressed in the file."""
     with open_store(store) as opened:
         runs = opened.runs()["run_id"]
         tables = [opened.table(run_id, name) for run_id in runs for name in TABLES]
@@ -99,13 +99,13 @@ def rows_of(store: StoreConfig) -> str:
 
 
 def prefects_own() -> bytes:
-    """The database of the Prefect server, and what was not yet written into it."""
+    """The database of the Prefect server with its write-ahead log."""
     home = get_current_settings().home
     return b"".join(path.read_bytes() for path in home.rglob("*.db*") if path.is_file())
 
 
 async def written(folder: Path, wanted: RunConfig, caplog: pytest.LogCaptureFixture) -> str:
-    """Everything a run wrote, its logs and Prefect's own files among it."""
+    """Every byte that a run wrote, with its logs and Prefect's own files."""
     caplog.set_level(logging.DEBUG)
     await evaluate(wanted, return_state=True)
     rows = rows_of(wanted.store)

@@ -1,4 +1,4 @@
-"""A run keeps what its judges were told; a comparison shows what differs."""
+"""A run stores the prompts of its judges, and a comparison shows where they differ."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_a_line_changed_in_a_rubric_is_shown_and_an_old_run_goes_on_withou
 
 
 def _forgotten(file: Path, run_id: str) -> None:
-    """The plan of a run as versions before this one stored it."""
+    """The plan of a run as an older version of this program stored it."""
     with duckdb.connect(str(file)) as con:
         (text,) = con.execute("select plan from _plans where run_id = ?", [run_id]).fetchone() or ()
         plan = json.loads(text)

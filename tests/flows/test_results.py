@@ -1,4 +1,4 @@
-"""Results are JSON, and what lies in the result storage is never read back."""
+"""Results are stored as JSON, and a pickle in the result storage is never read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.builders import agent, case, user
 
 
 class Bomb:
-    """Unpickled, it leaves a file."""
+    """An object that writes a file when it is unpickled."""
 
     def __init__(self, mark: Path) -> None:
         self.mark = mark
@@ -59,7 +59,7 @@ def test_every_flow_and_task_keeps_its_results_as_json_and_its_secrets_to_itself
 @redacts_secrets
 @flow(name="reader", result_serializer="json")
 async def reader(run_id: str) -> str:
-    """As a flow run that is tried again reads what its subflow gave."""
+    """Read a stored result as a retried flow run reads that of its subflow."""
     async with get_client() as client:
         run = await client.read_flow_run(UUID(run_id))
     assert run.state is not None

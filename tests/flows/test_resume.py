@@ -1,4 +1,4 @@
-"""A run that died, seen from outside: what it is called, how it goes on, what it refuses."""
+"""Resuming a run that died: its name, how it goes on, and what it refuses."""
 
 from __future__ import annotations
 

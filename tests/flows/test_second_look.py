@@ -1,4 +1,4 @@
-"""A run that looks twice at hostile cases: foreseen, paid once, and said where people read."""
+"""A run that judges hostile cases a second time: forecast, paid once, and reported."""
 
 from __future__ import annotations
 

@@ -31,20 +31,20 @@ from tests.scan import bytes_below, forms, hits, opened
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
 SAID = "the blue suitcase of aunt Rosalind"
-"""Stands in the transcript, and in no line of a log above DEBUG."""
+"""A text of the transcript that must be in no log line above DEBUG."""
 
 CONSOLE = "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"
 ENV = "TESTS_DATABASE_DSN"
 
 
 def own() -> str:
-    """Like nothing that a rule knows."""
+    """A secret that no rule recognises by its form."""
     return secrets.token_hex(12)
 
 
 @pytest.fixture
 def planted(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Canaries by name; three are in the environment of the process, as operators put them."""
+    """The planted secrets by name; three are in the environment, where operators put secrets."""
     found = {
         "key": own(),
         "dsn": own(),
@@ -61,7 +61,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 def leaky(case: Case) -> list[Score]:
-    """A judge that breaks and says all it knows."""
+    """A judge that raises an error with all the secrets in its message."""
     raise RuntimeError(
         f"{os.environ['OPENAI_API_KEY']} {os.environ[ENV].split(':')[2].split('@')[0]} "
         f"{os.environ['TESTS_HEADER']} {os.environ['TESTS_URL']}"
@@ -69,12 +69,12 @@ def leaky(case: Case) -> list[Score]:
 
 
 def telling(case: Case) -> list[Score]:
-    """A judge that puts what it knows into its reason."""
+    """A judge that puts the secrets into its reason."""
     return [Score.scored("telling", 1.0, reason=f"with {os.environ['OPENAI_API_KEY']}", details={})]
 
 
 def breaking(case: Case) -> Case:
-    """A redaction of the user's own that breaks."""
+    """A redaction function of the user that raises an error."""
     raise OSError(f"no way to {os.environ[ENV]} by {os.environ['TESTS_HEADER']}")
 
 
@@ -108,13 +108,13 @@ def furnish(folder: Path, base: str, model: str, store: str) -> None:
 
 
 def prefects_own() -> dict[str, bytes]:
-    """The database of the Prefect server, what was not yet written into it, and stored results."""
+    """The database of the Prefect server with its write-ahead log, and stored results."""
     home = get_current_settings().home
     return {f"prefect/{name}": data for name, data in bytes_below(home).items()}
 
 
 async def shown_by_the_api(folder: Path, store: str) -> dict[str, bytes]:
-    """Every page and every answer about the runs of a store."""
+    """Every page and every API response about the runs of a store."""
     uri = f"duckdb:///{folder}/rows.duckdb" if store.startswith("duckdb") else f"{folder}/{store}"
     config = RunConfig.model_validate({"transcripts": {"uri": ""}, "store": {"uri": uri}})
     with open_store(config.store) as opened_store:

@@ -122,7 +122,7 @@ async def test_two_workers_write_the_rows_of_one_process_and_share_a_rate_limit(
 
 
 async def ended_partitions(run_id: str, *names: str) -> bool:
-    """Wait until every partition has ended, and see that all ended so."""
+    """Wait until every partition has ended, and check the names of their final states."""
     states: set[str | None] = set()
     for _ in range(600):
         runs = await partition_runs(run_id)

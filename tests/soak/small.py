@@ -168,10 +168,10 @@ async def _evaluate(child: Child, wanted: RunConfig, run_id: str) -> None:
             if shard is planned.intake.shards[0]:
                 # As if the next shard could not be had: the run stops, and is resumed at once.
                 await summarise_run.fn(room, planned, has_lost_shards=True)
-        planned, _ = await summarise_run.fn(room, planned, has_lost_shards=False)
-        against = await compare_with_baseline.fn(room, planned)
+        ended, _ = await summarise_run.fn(room, planned, has_lost_shards=False)
+        against = await compare_with_baseline.fn(room, ended)
         if child.reporting and run_id != RUNS[0]:
-            render_stored_report(room.store, planned.record, against.comparison, wanted.report)
+            render_stored_report(room.store, ended.record, against.comparison, wanted.report)
 
 
 def rows_of_runs(store: Store) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Opening a DuckDB file as a store: its tables, its identity, and whether it is all there."""
+"""Opens a DuckDB file as a store: makes its tables, and checks it against its journal."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tenacity import retry, retry_if_exception_message, stop_after_delay, wait_f
 from assizes.judge.errors import NoStore, SchemaVersion, StoreBusy, StoreError
 from assizes.judge.rows import LATER_COLUMNS, SCHEMA_VERSION, TABLES, missing_columns
 from assizes.tasks.runtime.failpoints import failpoint
-from assizes.tasks.store.duckdb.journal import CommitState, Journal, missing_commits, shard_entries
+from assizes.tasks.store.duckdb.journal import CommitState, Journal, missing_commits
 
 log = logging.getLogger(__name__)
 
-TYPES: Final[dict[Any, str]] = {
+TYPES: Final[dict[Any, str]] = {  # DuckDB's name of each polars type
     pl.String: "VARCHAR",
     pl.Int32: "INTEGER",
     pl.Int64: "BIGINT",
@@ -40,27 +40,39 @@ _OWN_TABLES: Final = (
 )
 
 _READER_TABLES: Final = ("_meta", "_identity", "calibrations")
+"""Tables that a file may lack and that a reader asks for."""
 
 _IDENTITY: Final = "create table if not exists _identity (store VARCHAR)"
 
 IN_MEMORY: Final = Path(":memory:")
+"""The path of a store that is in memory only."""
 
 _LOCK_MESSAGE: Final = "Conflicting lock"
+"""What DuckDB's error says when another process has the file open."""
+
 _MAGIC: Final = slice(8, 12)
+"""The bytes of a DuckDB file that read `DUCK`."""
+
 _DAMAGE_PATTERN: Final = re.compile(
     r"corrupt|checksum|INTERNAL|FATAL|serializ|WAL|beyond the end|could not read", re.IGNORECASE
 )
 
 LOCK_WAIT_S: Final = 3.0
-"""So long a process that wants to write waits for others: who only looks lets go of a file soon."""
+"""Seconds that a writer waits for a file that another process has open; readers close it soon."""
 
 
 def open_connection(uri: str, path: Path, *, writing: bool) -> duckdb.DuckDBPyConnection:
-    """A connection to the file.
+    """Open a connection to the DuckDB file of a store.
+
+    Args:
+        uri: the store, for messages.
+        path: the file; opening for writing makes it.
+        writing: whether the file may be written; then wait `LOCK_WAIT_S` for other processes.
 
     Raises:
-        StoreBusy: when another process holds it, for writing one that does not let go of it.
-        StoreError: when it is not there to be read, damaged, or no DuckDB file.
+        StoreBusy: when another process has the file open.
+        NoStore: when there is no file to read.
+        StoreError: when the file is damaged, or no DuckDB file.
     """
     try:
         if writing:
@@ -87,11 +99,10 @@ def _connect_for_writing(path: Path) -> duckdb.DuckDBPyConnection:
 
 
 def _prepare_connection(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-    """Until a file was looked at, closing it must not settle what is left of its log.
-
-    What DuckDB lacks it would fetch over the network.
-    """
+    """Set what must hold before the file was checked against its journal."""
+    # A checkpoint would write what is left of a damaged log into the file.
     con.execute("pragma disable_checkpoint_on_shutdown")
+    # DuckDB would fetch missing extensions over the network.
     con.execute("set autoinstall_known_extensions=false")
     return con
 
@@ -104,20 +115,21 @@ def prepare_tables(
     *,
     writing: bool,
 ) -> None:
-    """See that the file holds the tables of this version and all that its journal lists.
+    """Check that a file has the schema of this version and all that its journal lists.
 
     In a new file the tables are made.
 
     Args:
         con: the open file.
-        uri: of the store.
-        journal: beside the file.
-        present: the tables it holds, as `present_in` found them.
-        writing: whether it may be written.
+        uri: of the store, for messages.
+        journal: of the file.
+        present: names of the file's tables, as `present_tables` returns them.
+        writing: whether the file may be written.
 
     Raises:
-        SchemaVersion: when another version wrote it.
-        StoreError: when it holds no store, tables of others, or less than was committed.
+        SchemaVersion: when the file has another schema version.
+        NoStore: when the file has no tables and may not be written.
+        StoreError: when the file lacks what its journal lists, or has foreign tables of our names.
     """
     journal_state = journal.read()
     if "_meta" in present:
@@ -144,7 +156,7 @@ def prepare_tables(
 
 
 def assign_identity(con: duckdb.DuckDBPyConnection) -> None:
-    """A file that was looked at: it may be written, and has an id, which its journal names."""
+    """Make a checked file ready for writing: later tables and columns, and an id for its journal."""
     con.execute("pragma enable_checkpoint_on_shutdown")
     con.execute(create_statement("calibrations"))
     add_later_columns(con)
@@ -154,20 +166,23 @@ def assign_identity(con: duckdb.DuckDBPyConnection) -> None:
 
 
 def read_commit_state(con: duckdb.DuckDBPyConnection) -> CommitState:
-    """What the file holds."""
+    """The shards and the ended runs that a file holds."""
     (identity,) = con.execute("select max(store) from _identity").fetchall()
-    shards = con.execute("select run_id, shard, sha from _commits").fetchall()
+    commits = con.execute("select run_id, shard, sha from _commits").fetchall()
     ended = "select run_id, status from runs where finished_at is not null"
     return CommitState(
-        identity[0], dict(shard_entries(shards)), dict(con.execute(ended).fetchall())
+        store=identity[0],
+        shards={(run_id, shard_id): [sha] for run_id, shard_id, sha in commits},
+        endings=dict(con.execute(ended).fetchall()),
     )
 
 
 def set_aside_old_journal(uri: str, path: Path, journal: Journal) -> None:
-    """A file that was taken away leaves its journal: put it aside, and say so.
+    """Rename the journal of a DuckDB file that somebody has removed, with a warning.
 
     Raises:
-        StoreError: when only the write-ahead log is left, so that no person took the file away.
+        StoreError: when the file's write-ahead log is still there, so that it was lost rather than
+            removed, or when a rebuild of the file was interrupted.
     """
     if path.exists() or path == IN_MEMORY:
         return
@@ -187,7 +202,7 @@ def set_aside_old_journal(uri: str, path: Path, journal: Journal) -> None:
 
 
 def damage_error(uri: str, what: str) -> StoreError:
-    """A file that cannot be read, or holds less than was committed: what it is, what to do."""
+    """The error for a damaged file: what is wrong with it, and what the user can do."""
     return StoreError(
         f"{uri} is damaged: {what}. Nothing was changed. Put back the file with its .wal from a "
         "copy, or run `assizes rebuild`: it moves them aside and keeps what can be read; then run "
@@ -196,18 +211,19 @@ def damage_error(uri: str, what: str) -> StoreError:
 
 
 def is_damage_message(message: str) -> bool:
-    """Whether a message of DuckDB speaks of a file that is not as it was written."""
+    """Whether an error message of DuckDB means a damaged file."""
     return _DAMAGE_PATTERN.search(message) is not None
 
 
 def first_line(error: object) -> str:
-    """The first line of a message."""
+    """The first line of an error's message."""
     return str(error).strip().split("\n", 1)[0]
 
 
 def _check_complete(
     con: duckdb.DuckDBPyConnection, uri: str, journal_state: CommitState, *, has_identity: bool
 ) -> None:
+    """Raise `StoreError` when a file lacks what the journal of the same store lists."""
     if not has_identity or journal_state.store is None:
         return
     file_state = read_commit_state(con)
@@ -223,7 +239,7 @@ def _contents_text(state: CommitState) -> str:
 
 
 def _open_error(uri: str, path: Path, message: str) -> StoreError:
-    """What DuckDB's refusal to open a file means, and what to do."""
+    """The error for a file that DuckDB cannot open: what is wrong, and what the user can do."""
     if _LOCK_MESSAGE in message:
         owner = re.search(r"PID (\d+)", message)
         holder = f"process {owner[1]} on {socket.gethostname()}" if owner else "another process"
@@ -247,7 +263,7 @@ def _open_error(uri: str, path: Path, message: str) -> StoreError:
 
 
 def _is_store_file(path: Path) -> bool:
-    """Whether a file that DuckDB refuses was one of ours: it has our journal, or DuckDB's mark."""
+    """Whether a file that DuckDB refuses was a store: it has a journal or DuckDB's magic bytes."""
     journal = Journal(path).path
     if journal is not None and journal.exists():
         return True
@@ -259,18 +275,19 @@ def _is_store_file(path: Path) -> bool:
 
 
 def present_tables(con: duckdb.DuckDBPyConnection, *, writing: bool) -> set[str]:
-    """The tables of a file; only those that a reader must know of where it is not to be written:
-    listing all takes a quarter of the time of opening. Not within a transaction, which a table that
-    is not there would end.
+    """Names of the tables in a file; for reading, only those among `_READER_TABLES`.
+
+    Listing all tables would take a quarter of the time of opening. Call this outside a transaction:
+    looking at a table that is missing would end the transaction.
     """
     return (
         table_names(con)
         if writing
-        else {table for table in _READER_TABLES if _is_there(con, table)}
+        else {table for table in _READER_TABLES if _has_table(con, table)}
     )
 
 
-def _is_there(con: duckdb.DuckDBPyConnection, table: str) -> bool:
+def _has_table(con: duckdb.DuckDBPyConnection, table: str) -> bool:
     try:
         con.execute(f"select 1 from {table} limit 0")
     except duckdb.CatalogException:
@@ -279,25 +296,25 @@ def _is_there(con: duckdb.DuckDBPyConnection, table: str) -> bool:
 
 
 def table_names(con: duckdb.DuckDBPyConnection) -> set[str]:
-    """The names of a file's tables."""
+    """Names of all tables in a file."""
     rows = con.execute("select table_name from information_schema.tables").fetchall()
     return {name for (name,) in rows}
 
 
 def column_names(con: duckdb.DuckDBPyConnection, table: str) -> list[str]:
-    """The columns that a table of a file has."""
+    """Names of the columns that a table has in a file."""
     return con.sql(f"select * from {table} limit 0").columns
 
 
 def add_later_columns(con: duckdb.DuckDBPyConnection) -> None:
-    """Give the tables of an older file the columns that were added since; null in its rows."""
+    """Add the columns that an older file lacks; they are null in its rows."""
     for table in LATER_COLUMNS:
         for name, dtype in missing_columns(table, column_names(con, table)).items():
             con.execute(f'alter table {table} add column "{name}" {TYPES[dtype]}')
 
 
 def select_list(con: duckdb.DuckDBPyConnection, table: str, columns: Iterable[str]) -> str:
-    """What to select for these columns of a table; null for one that an older file lacks."""
+    """The SELECT list for some columns of a table; a column that an older file lacks is null."""
     absent = missing_columns(table, column_names(con, table)) if table in LATER_COLUMNS else {}
     return ", ".join(
         f'null::{TYPES[absent[name]]} as "{name}"' if name in absent else f'"{name}"'
@@ -306,6 +323,6 @@ def select_list(con: duckdb.DuckDBPyConnection, table: str, columns: Iterable[st
 
 
 def create_statement(table: str) -> str:
-    """The statement that makes a public table where there is none."""
+    """The SQL statement that creates a public table unless it exists."""
     columns = ", ".join(f'"{name}" {TYPES[dtype]}' for name, dtype in TABLES[table].items())
     return f"create table if not exists {table} ({columns})"

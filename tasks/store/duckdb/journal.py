@@ -1,10 +1,10 @@
-"""A list beside a DuckDB file of what was committed to it.
+"""The journal of a DuckDB file: a list beside the file of the commits made to it.
 
-A DuckDB file whose write-ahead log was cut short opens without a word and holds less: whole
-transactions are gone, and what is left looks right. So each commit is also noted in
-`<file>.commits`, after the transaction: one line, on disk before the commit is acknowledged. A file
-that lacks what its journal lists is damaged. Lines carry a checksum; one that was cut short or
-altered counts as not written.
+DuckDB opens a file whose write-ahead log was cut short without an error: whole transactions are
+gone, and the rest looks right. So each commit is also appended to `<file>.commits` after its
+transaction: one line, synced to disk before the commit is acknowledged. A file that lacks what its
+journal lists is damaged. Each line carries a checksum; a line that was cut short or altered is
+ignored.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -22,15 +22,21 @@ from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.store.objects.folder import sync_folder
 
 _CRC_DIGITS: Final = 8
+"""Hexadecimal digits of the CRC-32 at the beginning of a line."""
+
 _MAX_NAMED_SHARDS: Final = 3
-"""So many lost shards of a run are named."""
+"""Lost shards of a run that an error message names, at most."""
 
 
 @dataclass(slots=True)
 class CommitState:
-    """What a store holds: the SHA of every shard, and how every run that ended did so.
+    """The commits that a journal lists or a file holds.
 
-    `shards` keeps all SHAs that a shard ever had, the newest last: deleting a subject changes it.
+    Attributes:
+        store: the id of the DuckDB file; None while it has none.
+        shards: every digest that a shard has had, the newest last, by run id and shard id. Deleting
+            the rows of a subject changes the digest.
+        endings: the status of each run that ended, by run id.
     """
 
     store: str | None = None
@@ -39,11 +45,11 @@ class CommitState:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing was ever committed."""
+        """Whether no shard was committed and no run has ended."""
         return not self.shards and not self.endings
 
     def add_entry(self, entry: Mapping[str, Any]) -> None:
-        """Take in one line."""
+        """Add one decoded line of a journal."""
         if "store" in entry:
             self.store = entry["store"]
         elif "shard" in entry:
@@ -53,13 +59,13 @@ class CommitState:
 
 
 class Journal:
-    """The journal of one DuckDB file; `path` is null for a store in memory, which has none."""
+    """The journal of one DuckDB file; `path` is None for a store in memory, which has no journal."""
 
     def __init__(self, file: Path | None) -> None:
         self.path = file and file.with_name(f"{file.name}.commits")
 
     def read(self) -> CommitState:
-        """What is listed; nothing where there is no journal."""
+        """The commits that the journal lists; empty where there is no journal."""
         state = CommitState()
         if self.path is not None and self.path.exists():
             for line in self.path.read_bytes().split(b"\n"):
@@ -68,15 +74,15 @@ class Journal:
         return state
 
     def note_shard(self, run_id: str, shard_id: str, sha: str) -> None:
-        """Note a committed shard."""
+        """Append a committed shard; `sha` is the digest of its rows."""
         self._append([{"run": run_id, "shard": shard_id, "sha": sha}])
 
     def note_end(self, run_id: str, status: str) -> None:
-        """Note how a run ended."""
+        """Append the status with which a run ended."""
         self._append([{"run": run_id, "ended": status}])
 
     def catch_up(self, journal_state: CommitState, file_state: CommitState) -> None:
-        """Note what the file holds and the journal does not: a writer died between the two."""
+        """Append what the file holds and the journal lacks: a writer died between the two writes."""
         lines: list[dict[str, Any]] = []
         if journal_state.store != file_state.store:
             lines.append({"store": file_state.store})
@@ -90,7 +96,7 @@ class Journal:
             self._append(lines)
 
     def set_aside(self, store: str) -> Path | None:
-        """Rename the journal of a store that is no more; where it is now."""
+        """Rename the journal of a file that is gone; returns its new path, None without a journal."""
         if self.path is None or not self.path.exists():
             return None
         aside = self.path.with_name(f"{self.path.name}.{store[:8]}")
@@ -121,9 +127,10 @@ class Journal:
 
 
 def missing_commits(journal_state: CommitState, file_state: CommitState) -> list[str]:
-    """What a journal lists and its file does not hold, in words, run by run; empty when nothing.
+    """Descriptions, run by run, of what a journal lists and its file lacks; empty when it is whole.
 
-    A SHA that the journal does not know is newer than it: a writer died between file and journal.
+    A digest that the journal does not list is newer than the journal: a writer died between the
+    write to the file and the write to the journal. So that digest is no damage.
     """
     missing: dict[str, list[str]] = {}
     for (run_id, shard_id), shas in journal_state.shards.items():
@@ -162,11 +169,3 @@ def _halve_last_line(name: str, size: int) -> None:
     with Path(name).open("r+b") as file:
         file.seek(0, os.SEEK_END)
         file.truncate(max(0, file.tell() - size // 2))
-
-
-def shard_entries(
-    rows: Iterable[tuple[str, str, str]],
-) -> Iterator[tuple[tuple[str, str], list[str]]]:
-    """Rows (run, shard, sha) of a file as the shards of a `Committed`."""
-    for run_id, shard_id, sha in rows:
-        yield (run_id, shard_id), [sha]

@@ -1,4 +1,4 @@
-"""Rows of the public tables into a DuckDB file and out of it."""
+"""Writes rows of the public tables into a DuckDB file, and reads them back."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from assizes.tasks.store.duckdb.file import select_list
 from assizes.tasks.store.record import newest_first
 
 _BLOCK_ROWS: Final = 1 << 15
-"""Rows that a scan holds at a time."""
+"""Rows that a scan reads at a time."""
 
 _ROW_GROUP: Final = 122_880
-"""Rows that DuckDB writes together."""
+"""Rows in a row group of a DuckDB file."""
 
 
 def insert_rows(con: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:
-    """Append rows to a table; those of more than one row group may change places, as to keep their
-    order within little memory takes DuckDB half as long again. After an error `in_order` is due.
+    """Append rows to a table.
+
+    More rows than one row group may be stored in another order: keeping their order within little
+    memory takes DuckDB half as long again. After an error call `restore_row_order`.
     """
     if rows.is_empty():
         return
@@ -38,13 +40,13 @@ def insert_rows(con: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) 
 
 
 def restore_row_order(con: duckdb.DuckDBPyConnection) -> None:
-    """Rows keep their order again; nothing where the connection is lost."""
+    """Have DuckDB keep the order of inserted rows again; a lost connection is no error."""
     with suppress(duckdb.Error):
         con.execute("set preserve_insertion_order=true")
 
 
 def rows_of(con: duckdb.DuckDBPyConnection, table: str, run_id: str | None = None) -> pl.DataFrame:
-    """All rows of a table, or those of one run, sorted by the table's keys."""
+    """All rows of a table, or the rows of one run, sorted by the table's keys."""
     query = f"select {select_list(con, table, TABLES[table])} from {table}"
     if run_id is None:
         relation = con.sql(query)
@@ -55,18 +57,18 @@ def rows_of(con: duckdb.DuckDBPyConnection, table: str, run_id: str | None = Non
 
 
 def run_ids(con: duckdb.DuckDBPyConnection) -> list[str]:
-    """Every run id, newest first."""
+    """The ids of all runs, newest first."""
     return newest_first(rows_of(con, "runs"))["run_id"].to_list()
 
 
 def plan_of(con: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, Any] | None:
-    """The plan a run was frozen with; null where there is no such run."""
+    """The plan that a run began with; None where there is no such run."""
     rows = con.execute("select plan from _plans where run_id = ?", [run_id]).fetchall()
     return dict(json.loads(rows[0][0])) if rows else None
 
 
 def end_row_id(con: duckdb.DuckDBPyConnection, table: str, run_id: str) -> int:
-    """The row id after the last row of a run; rows are only ever added behind it."""
+    """The row id after the last row of a run in a table; new rows get higher row ids."""
     query = f"select coalesce(max(rowid) + 1, 0) from {table} where run_id = ?"
     return int(con.execute(query, [run_id]).fetchall()[0][0])
 
@@ -77,7 +79,14 @@ def lazy_rows(
     run_id: str,
     end: int,
 ) -> pl.LazyFrame:
-    """A run's rows before a row id, as a query reads them: its columns, a block at a time."""
+    """A lazy frame of a run's rows, which a query reads block by block and only in its columns.
+
+    Args:
+        connect: gives the connection for the length of a block, in a transaction.
+        table: the table.
+        run_id: the run.
+        end: the row id before which the rows lie.
+    """
 
     def blocks(
         columns: list[str] | None, predicate: pl.Expr | None, limit: int | None, _: int | None
@@ -108,8 +117,10 @@ class _RowRange(NamedTuple):
     stop: int
 
     def narrow_range(self, predicate: pl.Expr | None) -> _RowRange:
-        """The rows from the first that meets a condition to the last: its columns alone are read
-        to find them, and a case among thousands is found without the texts of the others.
+        """The range from the first row that meets a condition to the last.
+
+        Only the columns of the condition are read. So one case among thousands is found without
+        reading the texts of the others.
         """
         if predicate is None:
             return self
@@ -121,7 +132,7 @@ class _RowRange(NamedTuple):
         return self._replace(start=first, stop=last + 1)
 
     def read(self, columns: list[str]) -> pl.DataFrame:
-        """Some columns of the rows."""
+        """The rows of the range, in some columns."""
         return self._select_rows(None, columns)
 
     def _select_rows(self, extra_column: str | None, columns: list[str]) -> pl.DataFrame:
@@ -136,11 +147,11 @@ class _RowRange(NamedTuple):
 
 
 def _matching_rows(predicate: pl.Expr | None, rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows that meet a condition, if there is one."""
+    """The rows that meet a condition; all rows without one."""
     if predicate is None:
         return rows
     matches = rows.filter(predicate)
     if matches.height > rows.height // 8:
         return matches
-    # polars would keep all the text of a block alive for a few rows of it: they are copied.
+    # A few filtered rows would keep all the text of their block in memory: so copy them.
     return pl.DataFrame(matches.rows(), schema=matches.schema, orient="row")

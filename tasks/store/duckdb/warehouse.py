@@ -1,7 +1,8 @@
-"""A store in one DuckDB file: the public tables, ready for SQL; one writer at a time.
+"""A store in one DuckDB file: the public tables, ready for SQL, for one writer at a time.
 
-A shard's rows and its mark in `_commits` enter in one transaction. No table has a primary key:
-the index would cost ten times the insert (and one mark a shard already keeps rows unique).
+The rows of a shard and its row in `_commits` are inserted in one transaction. No table has a primary
+key: the index would cost ten times the insert, and the shard's row in `_commits` already keeps rows
+from being inserted twice.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ from assizes.tasks.store.record import (
 )
 
 MEMORY_LIMIT: Final = "64MB"
-"""DuckDB would keep all that it wrote in memory, up to most of the machine's; beyond this it spills
-to a folder beside the file.
+"""The memory in which DuckDB keeps what it wrote; by default it takes most of the machine's. Beyond
+this limit DuckDB spills to a folder beside the file.
 """
 
 
@@ -97,18 +98,17 @@ class DuckDBStore(Closing):
                 if writing:
                     assign_identity(con)
             if writing:
-                with self._transaction() as con:
-                    self._journal.catch_up(self._journal.read(), read_commit_state(con))
+                self._catch_up_journal()
             failpoint("warehouse.open.after")
             undo.pop_all()
 
     @property
     def many_writers(self) -> bool:
-        """Never: DuckDB gives a file to one process that writes."""
+        """Always False: DuckDB lets only one process have a file open for writing."""
         return False
 
     def begin(self, run: RunRecord) -> RunRecord:
-        """Freeze a run, or return the one already there."""
+        """Store a run that begins, or return the stored run."""
         checked_id(run.run_id, "run id")
         with self._transaction() as con:
             if self._stored_run(con, run.run_id) is None:
@@ -120,12 +120,12 @@ class DuckDBStore(Closing):
         return begun
 
     def plan(self, run_id: str) -> dict[str, Any] | None:
-        """The input manifest a run was frozen with."""
+        """The plan that a run began with; None where there is no such run."""
         with self._transaction() as con:
             return plan_of(con, run_id)
 
     def shard_counts(self, run_id: str) -> dict[str, dict[str, int]]:
-        """The counts of each committed shard."""
+        """The number of records by status in each committed shard, by shard id."""
         with self._transaction() as con:
             self._known_run(con, run_id)
             rows = con.execute(
@@ -140,7 +140,7 @@ class DuckDBStore(Closing):
         frames: Mapping[str, pl.DataFrame],
         counts: Mapping[str, int],
     ) -> bool:
-        """Insert a shard's rows and its mark in one transaction, then note it in the journal."""
+        """Insert the rows of a shard and its row in `_commits`, then append it to the journal."""
         checked_id(shard_id, "shard id")
         tables = checked_frames(run_id, frames)
         digest, rows = _digest(tables), sum(rows.height for rows in tables.values())
@@ -162,7 +162,7 @@ class DuckDBStore(Closing):
         return True
 
     def finish(self, run: RunRecord, run_metrics: pl.DataFrame) -> None:
-        """Replace the run's row by its final one, and write its metrics."""
+        """Replace the run's row by its final row, and write its metrics."""
         metrics = checked_metrics(run.run_id, run_metrics)
         with self._transaction() as con:
             stored = self._known_run(con, run.run_id)
@@ -184,12 +184,12 @@ class DuckDBStore(Closing):
         frames: Iterable[tuple[str, pl.DataFrame]],
         commits: Mapping[str, Mapping[str, int]],
     ) -> None:
-        """Take in a whole run of another store, in one transaction.
+        """Copy a whole run of another store into this one, in one transaction.
 
         Args:
-            run: as it stands there.
-            frames: its rows by table, in as many pieces as there are.
-            commits: the counts of each of its shards.
+            run: the run's record in the other store.
+            frames: pairs of a table and some of the run's rows; a table may come several times.
+            commits: the number of records by status in each shard, by shard id.
         """
         with self._transaction() as con:
             insert_rows(con, "runs", frame("runs", [run.row()]))
@@ -201,8 +201,7 @@ class DuckDBStore(Closing):
                     "insert into _commits values (?, ?, ?, ?, null)",
                     [run.run_id, shard_id, f"adopted {uuid.uuid4().hex}", as_json(dict(counts))],
                 )
-        with self._transaction() as con:
-            self._journal.catch_up(self._journal.read(), read_commit_state(con))
+        self._catch_up_journal()
 
     def runs(self) -> pl.DataFrame:
         """Table runs, newest first."""
@@ -223,7 +222,7 @@ class DuckDBStore(Closing):
             return rows_of(con, name, run_id)
 
     def scan(self, run_id: str, name: str) -> pl.LazyFrame:
-        """The table as a lazy frame: a query reads its columns only, a block of rows at a time."""
+        """The table as a lazy frame; a query reads only its own columns, a block of rows at a time."""
         checked_table(name, RUN_TABLES)
         with self._transaction() as con:
             self._check_known(con, run_id)
@@ -231,9 +230,10 @@ class DuckDBStore(Closing):
         return lazy_rows(self._transaction, name, run_id, end)
 
     def forget(self, run_id: str, case_ids: Collection[str]) -> None:
-        """Delete the rows in one transaction, and let every mark of the run be another.
+        """Delete the rows in one transaction, and change the digest of every shard of the run.
 
-        A file that fell back behind this is then told from one that did not.
+        The journal then lists the new digests, so that a file that lost this transaction is seen to
+        be damaged.
         """
         with self._transaction() as con:
             self._known_run(con, run_id)
@@ -246,36 +246,35 @@ class DuckDBStore(Closing):
             statement = "update _commits set sha = sha[:64] || ' ' || ? where run_id = ?"
             con.execute(statement, [uuid.uuid4().hex, run_id])
         failpoint("warehouse.forget.after")
-        with self._transaction() as con:
-            self._journal.catch_up(self._journal.read(), read_commit_state(con))
+        self._catch_up_journal()
         with self._exclusive_connection() as con:
-            con.execute("checkpoint")
+            con.execute("checkpoint")  # so that the write-ahead log does not keep the rows
 
     def acquire_lock(self, run_id: str, until: datetime) -> None:
-        """Nothing to write: DuckDB lets nobody read a file that another process has open."""
+        """Do nothing: DuckDB itself locks the file that this process has open."""
 
     def release_lock(self, run_id: str) -> None:
-        """Nothing was written."""
+        """Do nothing, as `acquire_lock` does."""
 
     def locked_until(self, run_id: str, *, by_others: bool = False) -> datetime | None:
-        """Null: whoever can read the file is alone with it."""
+        """Always None: nobody can write to a file that this process can read."""
         return None
 
     def add_comparison(self, row: Mapping[str, Any]) -> None:
-        """Keep a row of table comparisons, once."""
+        """Store a row of table comparisons, unless the same row is stored already."""
         added = frame("comparisons", [row])
         with self._transaction() as con:
             if added.row(0) not in rows_of(con, "comparisons").rows():
                 insert_rows(con, "comparisons", added)
 
     def comparisons(self) -> pl.DataFrame:
-        """Table comparisons, sorted by its keys, then by what was found."""
+        """Table comparisons, sorted by its keys, then by its other columns."""
         with self._transaction() as con:
             rows = rows_of(con, "comparisons")
         return rows.sort(rows.columns)
 
     def add_calibration(self, row: Mapping[str, Any]) -> None:
-        """Keep a row of table calibrations, unless its record is there."""
+        """Store a row of table calibrations, unless the run has the same record already."""
         added = frame("calibrations", [row])
         with self._transaction() as con:
             stored_rows = rows_of(con, "calibrations").select("run_id", "record")
@@ -283,7 +282,7 @@ class DuckDBStore(Closing):
                 insert_rows(con, "calibrations", added)
 
     def calibrations(self) -> pl.DataFrame:
-        """Table calibrations in order of time."""
+        """Table calibrations in order of time; empty in a file older than that table."""
         if not self._has_calibrations:
             return frame("calibrations", [])
         with self._transaction() as con:
@@ -292,8 +291,8 @@ class DuckDBStore(Closing):
     def close(self) -> None:
         """Close the file, so that another process may write to it.
 
-        The connection is let go of as well: held until the interpreter ends (Prefect keeps what
-        its last tasks were given), it makes DuckDB print a report of leaked objects.
+        The reference to the connection is dropped as well: Prefect keeps the arguments of its last
+        tasks until the interpreter ends, and DuckDB would then print a report of leaked objects.
         """
         failpoint("warehouse.close.before")
         with self._lock:
@@ -304,11 +303,11 @@ class DuckDBStore(Closing):
 
     @contextmanager
     def _transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """The connection, alone, in a transaction that leaving by an error undoes."""
+        """The connection for this thread alone, in a transaction that an error rolls back."""
         with self._exclusive_connection() as con:
             con.begin()
             with ExitStack() as undo:
-                undo.callback(restore_row_order, con)  # once it is undone
+                undo.callback(restore_row_order, con)  # runs after the rollback
                 undo.callback(con.rollback)
                 yield con
                 undo.pop_all()
@@ -316,7 +315,7 @@ class DuckDBStore(Closing):
 
     @contextmanager
     def _exclusive_connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """The connection, alone; a fault of DuckDB becomes one line."""
+        """The connection for this thread alone; DuckDB's errors become `StoreError`s of one line."""
         with self._lock:
             con = self._connection
             if con is None:
@@ -328,6 +327,11 @@ class DuckDBStore(Closing):
                 if is_damage_message(line):
                     raise damage_error(self.uri, line) from error
                 raise StoreError(f"{self.uri}: {line}") from error
+
+    def _catch_up_journal(self) -> None:
+        """Append the commits that the file holds and the journal lacks."""
+        with self._transaction() as con:
+            self._journal.catch_up(self._journal.read(), read_commit_state(con))
 
     def _note_in_journal(self, note: Callable[[Journal], None]) -> None:
         with self._lock:
@@ -344,7 +348,7 @@ class DuckDBStore(Closing):
         return RunRecord.of_row(rows.row(0, named=True), plan_of(con, run_id) or {})
 
     def _check_known(self, con: duckdb.DuckDBPyConnection, run_id: str) -> None:
-        # Once a shard: reading the run with its plan, which lists all shards, would be quadratic.
+        # Every shard calls this: reading the plan, which lists all shards, would be quadratic.
         if not con.execute("select 1 from runs where run_id = ?", [run_id]).fetchall():
             raise UnknownRun.in_store(run_id, self.uri, run_ids(con))
 
@@ -356,7 +360,7 @@ class DuckDBStore(Closing):
 
 
 def _digest(tables: Mapping[str, pl.DataFrame]) -> str:
-    """SHA-256 over a hash of every row of a shard's tables: tells two commits apart, quickly."""
+    """SHA-256 over polars' 64-bit hashes of all rows of a shard: fast, and no proof of equality."""
     digest = hashlib.sha256()
     for rows in tables.values():
         hashes = io.BytesIO()

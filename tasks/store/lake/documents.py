@@ -1,4 +1,4 @@
-"""The JSON documents of a lake: each written whole, each of this schema version."""
+"""The JSON documents of a lake: each is written whole and carries the schema version."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from assizes.tasks.store.objects.protocol import Objects
 
 @dataclass(frozen=True, slots=True)
 class StoredDocument:
-    """What a document says, and the SHA-256 of its bytes."""
+    """The content of a document, and the SHA-256 of its bytes."""
 
     content: Mapping[str, Any]
     sha256: str
@@ -24,7 +24,7 @@ class StoredDocument:
 class Documents:
     """Reads the documents of one lake.
 
-    Those read as `lasting` are created once and never change, so they are read once.
+    Lasting documents are created once and never change, so they are cached once they were read.
     """
 
     def __init__(self, uri: str, objects: Objects) -> None:
@@ -33,16 +33,16 @@ class Documents:
         self._lasting: dict[str, StoredDocument] = {}
 
     def read_content(self, name: str) -> Mapping[str, Any] | None:
-        """A document, or null where it is not there."""
+        """The content of a document; None where there is no such document."""
         document = self.read_documents([name]).get(name)
         return None if document is None else document.content
 
     def read_documents(self, names: Iterable[str]) -> dict[str, StoredDocument]:
-        """Those that are there, in the order given.
+        """The named documents that exist, by object name in the order given.
 
         Raises:
-            SchemaVersion: when one was written by another version.
-            StoreError: when one is no JSON.
+            SchemaVersion: when a document has another schema version.
+            StoreError: when a document is not a JSON object.
         """
         return {
             name: self._checked_document(name, data)
@@ -50,7 +50,7 @@ class Documents:
         }
 
     def read_lasting(self, names: Iterable[str]) -> dict[str, StoredDocument]:
-        """The same, for documents that are created once."""
+        """The same as `read_documents` for lasting documents, each fetched once."""
         all_names = list(names)
         self._lasting.update(
             self.read_documents(name for name in all_names if name not in self._lasting)
@@ -58,7 +58,7 @@ class Documents:
         return {name: self._lasting[name] for name in all_names if name in self._lasting}
 
     def read_folder(self, folder: str) -> dict[str, StoredDocument]:
-        """All lasting documents directly below a folder, as it is listed now, by object name."""
+        """All lasting documents that lie directly below a folder now, by object name."""
         return self.read_lasting(f"{folder}/{name}" for name in self._objects.names(folder))
 
     def _checked_document(self, name: str, data: bytes) -> StoredDocument:
@@ -70,10 +70,15 @@ class Documents:
 
 
 def parse_document(where: str, name: str, data: bytes) -> dict[str, Any]:
-    """The JSON of an object.
+    """The JSON object in some bytes.
+
+    Args:
+        where: the root of the objects, for the message.
+        name: of the object that the bytes are from, for the message.
+        data: the bytes.
 
     Raises:
-        StoreError: when it is none.
+        StoreError: when the bytes are not a JSON object.
     """
     try:
         document = json.loads(data)
@@ -85,5 +90,5 @@ def parse_document(where: str, name: str, data: bytes) -> dict[str, Any]:
 
 
 def encode_document(**content: Any) -> bytes:
-    """A document as it is written: canonical, so the same content gives the same bytes."""
+    """The bytes of a document with this schema version; the same content gives the same bytes."""
     return as_json({"schema_version": SCHEMA_VERSION, **content}).encode()

@@ -1,7 +1,9 @@
-"""What lies in a lake and is read by nobody: left by writers that died or lost, or were replaced.
+"""Garbage in a lake: objects that nobody reads.
 
-Parts are listed before the marks that may name them: a part whose mark comes in between is seen as
-named. What is younger than the longest attempt is never taken, since its mark may still come.
+Writers leave garbage when they die or when another writer was faster, and rewriting a run replaces
+its parts. Parts are listed before the commit marks that may name them, so that a part is not taken
+for garbage whose mark is created in between. An object younger than the longest attempt is never
+garbage, since its mark may still come.
 """
 
 from __future__ import annotations
@@ -17,15 +19,21 @@ from assizes.tasks.store.objects.bucket import PROBES
 from assizes.tasks.store.objects.protocol import Entry, Objects
 
 LONGEST_ATTEMPT: Final = timedelta(hours=24)
-"""No writer takes longer from its first part to its mark."""
+"""The longest time that a writer may take from its first part to its commit mark."""
 
 _FOLDERS: Final = ("parts", "commits", "generations", "holds")
-"""Of a run, below which drafts are written."""
+"""Folders of a run in which writers may leave drafts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """An object that nobody reads: its name below the root, its size, and what it is."""
+    """An object that nobody reads.
+
+    Attributes:
+        name: of the object, below the root of the lake.
+        size: bytes.
+        kind: `part`, `draft` or `probe`.
+    """
 
     name: str
     size: int
@@ -35,17 +43,17 @@ class Garbage:
 def list_garbage(
     objects: Objects, manifest: Manifest, now: datetime, older_than: timedelta = LONGEST_ATTEMPT
 ) -> list[Garbage]:
-    """What may be removed: parts that no mark names, drafts of killed writers, probes.
+    """The objects that may be removed: parts that no mark names, drafts of killed writers, probes.
 
     Args:
-        objects: the lake.
-        manifest: which parts its runs name.
+        objects: the objects of the lake.
+        manifest: the parts that the runs of the lake name.
         now: the time, aware.
-        older_than: nothing younger is taken; parts that a generation replaced count from when that
-            was published, since a reader may be at them.
+        older_than: younger objects are left out. The age of a part that a generation replaced
+            counts from when that generation was published, since a reader may still read the part.
 
     Raises:
-        StoreError: when a complete run has not all its marks: then nothing is garbage.
+        StoreError: when a complete run lacks commit marks: then its parts must not be removed.
     """
     limit = now - older_than
     items = list(_drafts(objects, ["", "runs", "comparisons", "calibrations"], limit))
@@ -59,7 +67,7 @@ def list_garbage(
 
 
 def remove_garbage(objects: Objects, items: Sequence[Garbage]) -> None:
-    """Take garbage away, one after the other."""
+    """Delete garbage, one object after the other."""
     failpoint("gc.listed")
     for item in items:
         failpoint("gc.remove.before")
@@ -70,6 +78,7 @@ def remove_garbage(objects: Objects, items: Sequence[Garbage]) -> None:
 def _garbage_of_run(
     objects: Objects, manifest: Manifest, run_id: str, limit: datetime
 ) -> Iterator[Garbage]:
+    """The drafts and the unnamed parts of a run that were written before `limit`."""
     folder = f"runs/{run_id}"
     yield from _drafts(objects, [folder, *(f"{folder}/{name}" for name in _FOLDERS)], limit)
     old = [

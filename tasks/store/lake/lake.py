@@ -5,15 +5,15 @@
     runs/<run>/run.json                             the run as it began, created once
     runs/<run>/parts/<table>-<shard>-<attempt>.parquet  never overwritten
     runs/<run>/commits/<shard>.json                 created once: THE commit point of a shard
-    runs/<run>/generations/<number>.json            parts that stand for shards; created once
-    runs/<run>/holds/<process>.json                 until when a process is at work on it
-    runs/<run>/STOPPED.json                         how a run ended that may be resumed
-    runs/<run>/SUCCESS.json                         how it ended complete; created once, last
+    runs/<run>/generations/<number>.json            parts that replace those of shards; created once
+    runs/<run>/holds/<process>.json                 a process's lock on the run: when it expires
+    runs/<run>/STOPPED.json                         the end of a run that may be resumed
+    runs/<run>/SUCCESS.json                         the end of a complete run; created once, last
     comparisons/<baseline>..<candidate>-<hash>.json
-    calibrations/<fingerprint>-<hash>.json          named by its record, created once
+    calibrations/<fingerprint>-<hash>.json          the hash is of its record; created once
 
-Readers open only parts that a commit mark names and check them against it, so that what a crashed
-or slower writer left behind is never seen.
+Readers open only parts that a commit mark or a generation names, and check the parts against it. So
+they never see what a writer left behind that crashed or came second.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ from assizes.tasks.store.record import (
 
 _META: Final = "_assizes.json"
 _ENDS: Final = (SUCCESS, "STOPPED.json")
+"""Documents that end a run; the first that exists counts."""
 
 
 class ParquetStore(Closing):
@@ -72,23 +73,23 @@ class ParquetStore(Closing):
 
     @property
     def many_writers(self) -> bool:
-        """Whether the place refuses to create what is there, so that writers may race."""
+        """Whether creating an object fails where it exists, so that several writers are safe."""
         return self._objects.creates_once()
 
     @property
     def manifest(self) -> Manifest:
-        """Which parts hold the rows of each run."""
+        """The parts that hold the rows of each run."""
         return self._manifest
 
     @property
     def objects(self) -> Objects:
-        """Where the lake lies."""
+        """The objects of the lake."""
         return self._objects
 
     def begin(self, run: RunRecord) -> RunRecord:
-        """Freeze a run, or return the one already there.
+        """Store a run that begins, or return the stored run.
 
-        The plan is created before the run: a run that can be seen has its plan.
+        The plan is created before the run, so that every run that can be seen has a plan.
         """
         failpoint("lake.begin.before")
         checked_id(run.run_id, "run id")
@@ -104,13 +105,13 @@ class ParquetStore(Closing):
         return resumable_run(self._known_run(run.run_id), run, self.uri)
 
     def plan(self, run_id: str) -> dict[str, Any] | None:
-        """The input manifest a run was frozen with."""
+        """The plan that a run began with; None where there is no such run."""
         name = f"runs/{run_id}/input.json"
         data = self._objects.read([name]).get(name) if is_id(run_id) else None
         return None if data is None else parse_document(self._objects.where, name, data)
 
     def shard_counts(self, run_id: str) -> dict[str, dict[str, int]]:
-        """The counts of each committed shard, from the commit marks."""
+        """The number of records by status in each committed shard, from the commit marks."""
         self._check_known(run_id)
         return {shard: dict(mark["counts"]) for shard, mark in self._manifest.marks(run_id).items()}
 
@@ -123,8 +124,9 @@ class ParquetStore(Closing):
     ) -> bool:
         """Write the parts, then create the commit mark that names them.
 
-        Where the mark is there already, either another writer was faster, whose rows stand, or this
-        very write was acknowledged late and tried again: the mark says whose attempt it was.
+        When the mark exists already, either another writer was faster, whose rows stay, or this
+        very write was retried because its acknowledgement came late. The attempt id in the mark
+        tells the two cases apart.
         """
         checked_id(shard_id, "shard id")
         tables = checked_frames(run_id, frames)
@@ -153,7 +155,7 @@ class ParquetStore(Closing):
         return winner == attempt
 
     def finish(self, run: RunRecord, run_metrics: pl.DataFrame) -> None:
-        """Write the run's final row and metrics, last of all."""
+        """Write the document that ends the run, with its final row, metrics and commit digest."""
         metrics = checked_metrics(run.run_id, run_metrics)
         final = self._final_run(run, metrics)
         if final is None:
@@ -168,7 +170,7 @@ class ParquetStore(Closing):
         if final.status != COMPLETE:
             self._objects.replace(stopped, end)
         elif not self._objects.create(success, end):
-            self._final_run(run, metrics)
+            self._final_run(run, metrics)  # raises where the other process ended it otherwise
         failpoint("lake.finish.after")
 
     def runs(self) -> pl.DataFrame:
@@ -222,7 +224,7 @@ class ParquetStore(Closing):
         )
 
     def sources(self, run_id: str, name: str) -> list[Path] | list[bytes]:
-        """What polars or DuckDB can scan for a table: files of a folder, the bytes of a bucket."""
+        """What polars or DuckDB can scan for a table: paths of local files, or bytes of a bucket."""
 
         def fetch_sources(now: Snapshot) -> list[Path] | list[bytes]:
             parts = now.parts(name)
@@ -239,31 +241,32 @@ class ParquetStore(Closing):
         """Merge the small parts of a complete run.
 
         Raises:
-            StoreError: when it is not complete, or another process rewrites it.
+            StoreError: when the run is not complete, or another process is rewriting it.
         """
         return Rewriter(self._objects, self._manifest, run_id).compact(self._known_run(run_id))
 
     def acquire_lock(self, run_id: str, until: datetime) -> None:
-        """Write down how long this process has the run in hand."""
-        self._objects.replace(
-            f"{_lock_folder(run_id)}/{self._lock_owner}.json",
-            encode_document(until=until.isoformat()),
-        )
+        """Write the document of this process's lock on a run."""
+        self._objects.replace(self._own_lock(run_id), encode_document(until=until.isoformat()))
 
     def release_lock(self, run_id: str) -> None:
-        """Take back what this process wrote, and what is over."""
+        """Delete this process's lock on a run, and every lock that has expired."""
         now = datetime.now(UTC)
         expired_names = [name for name, until in self._lock_times(run_id).items() if until < now]
-        self._objects.remove([f"{_lock_folder(run_id)}/{self._lock_owner}.json", *expired_names])
+        self._objects.remove([self._own_lock(run_id), *expired_names])
 
     def locked_until(self, run_id: str, *, by_others: bool = False) -> datetime | None:
-        """The latest time that a process wrote down."""
+        """The time at which the last lock on a run expires; None without one."""
         times = self._lock_times(run_id)
         if by_others:
-            times.pop(f"{_lock_folder(run_id)}/{self._lock_owner}.json", None)
+            times.pop(self._own_lock(run_id), None)
         return max(times.values(), default=None)
 
+    def _own_lock(self, run_id: str) -> str:
+        return f"{_lock_folder(run_id)}/{self._lock_owner}.json"
+
     def _lock_times(self, run_id: str) -> dict[str, datetime]:
+        """When each lock on a run expires, by object name."""
         folder = _lock_folder(run_id)
         names = [f"{folder}/{name}" for name in self._objects.names(folder)]
         documents = self._documents.read_documents(names)
@@ -273,7 +276,7 @@ class ParquetStore(Closing):
         }
 
     def add_comparison(self, row: Mapping[str, Any]) -> None:
-        """Keep a row of table comparisons under a name made from its content."""
+        """Store a row of table comparisons under a name made from its content."""
         added = _with_iso_times(frame("comparisons", [row]).row(0, named=True))
         data = encode_document(comparison=added)
         pair = "..".join(checked_id(added[side], "run id") for side in ("baseline", "candidate"))
@@ -283,15 +286,16 @@ class ParquetStore(Closing):
         failpoint("lake.comparison.after")
 
     def comparisons(self) -> pl.DataFrame:
-        """Table comparisons, sorted by its keys, then by what was found."""
+        """Table comparisons, sorted by its keys, then by its other columns."""
         rows = self._document_table("comparisons")
         return rows.sort(rows.columns)
 
     def add_calibration(self, row: Mapping[str, Any]) -> None:
-        """Keep a row of table calibrations under a name made from its record, not its time."""
+        """Store a row of table calibrations under a name made from its record, not its time."""
         added = _with_iso_times(frame("calibrations", [row]).row(0, named=True))
-        about = encode_document(run_id=added["run_id"], record=added["record"])
-        name = f"{checked_id(added['fingerprint'], 'fingerprint')}-{hashlib.sha256(about).hexdigest()[:16]}"
+        identity = encode_document(run_id=added["run_id"], record=added["record"])
+        digest = hashlib.sha256(identity).hexdigest()[:16]
+        name = f"{checked_id(added['fingerprint'], 'fingerprint')}-{digest}"
         self._objects.create(f"calibrations/{name}.json", encode_document(calibration=added))
 
     def calibrations(self) -> pl.DataFrame:
@@ -299,13 +303,13 @@ class ParquetStore(Closing):
         return self._document_table("calibrations").sort(KEYS["calibrations"], maintain_order=True)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: a lake keeps nothing open."""
 
     def _create_mark(self, name: str, mark: bytes, attempt: str) -> str:
-        """Create a commit mark; the attempt that the mark which stands is from.
+        """Create a commit mark unless it exists; returns the attempt that created the existing mark.
 
         Raises:
-            StoreError: when it cannot be created and is not there either.
+            StoreError: when the mark cannot be created and does not exist either.
         """
         fault: StoreError | None = None
         try:
@@ -319,7 +323,7 @@ class ParquetStore(Closing):
         return str(document.content.get("attempt"))
 
     def _document_table(self, table: str) -> pl.DataFrame:
-        """A table whose rows are one document each: `comparisons` holds `comparison`s."""
+        """A table that has a document for each row; table `comparisons` has them in `comparison`."""
         rows = [
             document.content[table[:-1]] for document in self._documents.read_folder(table).values()
         ]
@@ -328,7 +332,7 @@ class ParquetStore(Closing):
         return texts.with_columns(times)
 
     def _final_run(self, run: RunRecord, metrics: pl.DataFrame) -> RunRecord | None:
-        """The final form of a run, or null when it is what the store holds now."""
+        """The record of a run that ends, or None when the store holds the same end already."""
         stored = self._known_run(run.run_id)
         same = self._metrics(run.run_id).equals(metrics)
         return final_record(stored, run, self.uri, same_metrics=same)

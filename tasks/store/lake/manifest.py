@@ -1,9 +1,10 @@
-"""Which parts hold the rows of a run: what its commit marks and its generations name.
+"""The parts that hold the rows of a run, as its commit marks and its generations name them.
 
-A commit mark names the parts of one shard and is created once. A generation
-(`runs/<run>/generations/<number>.json`, created once as well) stands for the shards it lists: what
-was compacted, or rewritten without a subject. The newest one counts; marks of shards that it does
-not list count beside it. Parts that are named by neither are not there.
+A commit mark names the parts of one shard and is created once. Compacting a run, or deleting the
+rows of a subject, writes new parts and then a generation
+(`runs/<run>/generations/<number>.json`, created once as well), whose parts replace those of the
+shards that the generation lists. The newest generation counts, and beside it the marks of shards
+that it does not list. A part that neither names does not count.
 """
 
 from __future__ import annotations
@@ -27,14 +28,22 @@ from assizes.tasks.store.record import parquet_bytes
 T = TypeVar("T")
 
 SUCCESS: Final = "SUCCESS.json"
+"""The document that ends a complete run."""
 
 _FETCH_BATCH: Final = 64
-"""So many parts are fetched together."""
+"""Parts that are fetched together."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetPart:
-    """One Parquet object of a run, as it was committed."""
+    """One Parquet object of a run, as it was committed.
+
+    Attributes:
+        name: the last part of the object's name.
+        size: bytes.
+        sha256: of the bytes, in hexadecimal digits.
+        rows: the number of rows.
+    """
 
     name: str
     size: int
@@ -43,11 +52,11 @@ class ParquetPart:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> ParquetPart:
-        """The part a mark or a generation names."""
+        """The part that an entry of a commit mark or a generation names."""
         return cls(document["name"], document["bytes"], document["sha256"], document["rows"])
 
     def as_document(self) -> dict[str, Any]:
-        """As marks and generations name it."""
+        """The entry for this part in a commit mark or a generation."""
         return {
             "name": self.name,
             "bytes": self.size,
@@ -58,7 +67,13 @@ class ParquetPart:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """The parts that stand for a set of shards, by table."""
+    """The parts that replace those of a set of shards.
+
+    Attributes:
+        number: 1 for the first generation of a run.
+        shards: ids of the shards.
+        parts: the new parts by table.
+    """
 
     number: int
     shards: frozenset[str]
@@ -66,7 +81,7 @@ class Generation:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Generation:
-        """As it was written."""
+        """The generation that a document describes."""
         parts = {
             table: [ParquetPart.from_document(part) for part in table_parts]
             for table, table_parts in document["parts"].items()
@@ -76,7 +91,13 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What named the parts of a run at one moment."""
+    """The commit marks and the newest generation of a run at one moment.
+
+    Attributes:
+        run_id: the run.
+        marks: the content of each commit mark, by shard id.
+        generations: the newest generation; empty while there is none.
+    """
 
     run_id: str
     marks: Mapping[str, Mapping[str, Any]]
@@ -84,11 +105,11 @@ class Snapshot:
 
     @property
     def number(self) -> int:
-        """The number of the newest generation; 0 for none."""
+        """The number of the newest generation; 0 while there is none."""
         return self.generations[-1].number if self.generations else 0
 
     def parts(self, table: str) -> dict[str, ParquetPart]:
-        """The parts of a table, by object name, in order of shard."""
+        """The parts of a table, by object name, ordered by shard."""
         parts = _current_parts(self.marks, self.generations, table)
         return {f"runs/{self.run_id}/parts/{part.name}": part for part in parts}
 
@@ -101,10 +122,10 @@ class Manifest:
         self._documents = documents
 
     def marks(self, run_id: str) -> dict[str, Mapping[str, Any]]:
-        """The commit mark of each shard, by shard id.
+        """The content of each commit mark of a run, by shard id.
 
         Raises:
-            StoreError: when a complete run has not all the marks that it ended with.
+            StoreError: when a complete run has not the marks with which it ended.
         """
         documents = self._documents.read_folder(f"runs/{run_id}/commits")
         success_documents = self._documents.read_lasting([f"runs/{run_id}/{SUCCESS}"])
@@ -121,11 +142,11 @@ class Manifest:
         return {mark.content["shard"]: mark.content for mark in documents.values()}
 
     def digest(self, run_id: str) -> dict[str, Any]:
-        """What the marks of a run come to now; kept when it ends."""
+        """The digest of the run's commit marks as they are now, to be stored when the run ends."""
         return commits_digest(self._documents.read_folder(f"runs/{run_id}/commits").values())
 
     def generations(self, run_id: str) -> list[Generation]:
-        """Every generation of a run, the oldest first; none while its shards are as committed."""
+        """All generations of a run, the oldest first; empty when the run was never rewritten."""
         documents = self._documents.read_folder(f"runs/{run_id}/generations").values()
         return sorted(
             (Generation.from_document(document.content) for document in documents),
@@ -133,15 +154,15 @@ class Manifest:
         )
 
     def snapshot(self, run_id: str) -> Snapshot:
-        """The marks and the newest generation as they are now, to be used together."""
+        """The commit marks and the newest generation of a run as they are now."""
         marks = self.marks(run_id)
         return Snapshot(run_id, marks, self.generations(run_id)[-1:])
 
     def read_consistently(self, run_id: str, read: Callable[[Snapshot], T]) -> T:
-        """What a reader makes of a snapshot; anew where the run was rewritten meanwhile.
+        """Call `read` with a snapshot of a run, and again if the run was rewritten meanwhile.
 
         Raises:
-            StoreError: when a part is missing or damaged, and the run was not rewritten.
+            StoreError: when a part is missing or damaged although the run was not rewritten.
         """
         while True:
             snapshot = self.snapshot(run_id)
@@ -152,37 +173,35 @@ class Manifest:
                     raise
 
     def parts(self, run_id: str, table: str) -> dict[str, ParquetPart]:
-        """The parts of a table, by object name, in order of shard."""
+        """The parts of a run in a table, by object name, ordered by shard."""
         return self.snapshot(run_id).parts(table)
 
     def referenced_part_names(self, run_id: str, settled_number: int) -> set[str]:
-        """Names of all parts that a reader may still open.
+        """Names of all parts of a run that a reader may still open.
 
         Args:
             run_id: the run.
-            settled_number: the newest generation that every reader has seen by now; what it and those
-                before it stand for is read no more. 0 for none.
+            settled_number: the number of the newest generation that every reader has seen by now;
+                nobody reads the parts that it and earlier generations replaced. 0 for none.
         """
         marks, generations = self.marks(run_id), self.generations(run_id)
-        before = [generation for generation in generations if generation.number <= settled_number][
-            -1:
-        ]
-        after = [generation for generation in generations if generation.number > settled_number]
+        settled = [generation for generation in generations if generation.number <= settled_number]
+        newer = [generation for generation in generations if generation.number > settled_number]
         names: set[str] = set()
         for table in SHARD_TABLES:
-            names.update(part.name for part in _current_parts(marks, before, table))
+            names.update(part.name for part in _current_parts(marks, settled[-1:], table))
             names.update(
-                part.name for generation in after for part in generation.parts.get(table, ())
+                part.name for generation in newer for part in generation.parts.get(table, ())
             )
         return names
 
     def frames(self, table: str, parts: Mapping[str, ParquetPart]) -> Iterator[pl.DataFrame]:
-        """The rows of a table's parts, one after the other, each checked against size and SHA-256.
+        """The rows of each part of a table, checked against the part's size and SHA-256.
 
-        A part of before a column was added has it too, null.
+        A column that was added to the table after a part was written is null in its rows.
 
         Raises:
-            StoreError: when one is missing or is not what was committed.
+            StoreError: when a part is missing or is not what was committed.
         """
         names = list(parts)
         for first in range(0, len(names), _FETCH_BATCH):
@@ -193,6 +212,7 @@ class Manifest:
                 yield add_later_columns(table, pl.read_parquet(io.BytesIO(data)))
 
     def _checked_bytes(self, name: str, part: ParquetPart, data: bytes | None) -> bytes:
+        """Return the bytes of a part if they are what was committed, else raise `StoreError`."""
         where = self._objects.where
         if data is None or len(data) != part.size:
             raise size_error(where, name, None if data is None else len(data), part.size)
@@ -203,7 +223,7 @@ class Manifest:
         return data
 
     def write_part(self, run_id: str, stem: str, rows: pl.DataFrame) -> ParquetPart:
-        """Write rows under a name that nobody else writes."""
+        """Write rows as a part of a run; `stem` is a name that no other writer uses."""
         data = parquet_bytes(rows)
         name = f"{stem}.parquet"
         failpoint("lake.part.before")
@@ -212,7 +232,11 @@ class Manifest:
         return ParquetPart(name, len(data), hashlib.sha256(data).hexdigest(), rows.height)
 
     def publish(self, run_id: str, generation: Generation) -> bool:
-        """Let a generation count; false when another one of its number is there."""
+        """Create the document of a generation, so that the generation counts from now on.
+
+        Returns:
+            False when another process has published a generation of that number.
+        """
         name = f"runs/{run_id}/generations/{generation.number:06d}.json"
         attempt = uuid.uuid4().hex
         body = encode_document(
@@ -234,7 +258,7 @@ class Manifest:
 def _current_parts(
     marks: Mapping[str, Mapping[str, Any]], generations: Sequence[Generation], table: str
 ) -> list[ParquetPart]:
-    """The parts of a table: of these generations, and of the marks that they do not stand for."""
+    """The parts of a table: those of the generations, and those of shards that none of them lists."""
     replaced = frozenset[str]().union(*(generation.shards for generation in generations))
     mark_parts = [
         ParquetPart.from_document(mark["parts"][table])
@@ -247,11 +271,11 @@ def _current_parts(
 
 
 def commits_digest(marks: Iterable[StoredDocument]) -> dict[str, Any]:
-    """How many marks, and one SHA-256 over those of all of them."""
+    """The number of commit marks, and one SHA-256 over the SHA-256 of each."""
     lines = sorted(f"{mark.content['shard']} {mark.sha256}\n" for mark in marks)
     return {"shards": len(lines), "sha256": hashlib.sha256("".join(lines).encode()).hexdigest()}
 
 
 def new_attempt() -> str:
-    """An id for one attempt at writing: in the names of its parts and in its mark."""
+    """A new id for one attempt at writing, to be part of its parts' names and of its mark."""
     return uuid.uuid4().hex

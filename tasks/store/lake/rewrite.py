@@ -1,8 +1,8 @@
-"""The rows of a run in other parts: fewer ones, or without some cases.
+"""Rewrites the parts of a run: into fewer parts, or without the rows of some cases.
 
-New parts are written first; then a generation, created once, lets them stand for the shards. Until
-that moment readers see the old parts, from it on the new ones. Of two that rewrite at once, one is
-refused and has changed nothing.
+New parts are written first. Then a generation is created, and from that moment readers see the new
+parts instead of the old ones. When two processes rewrite a run at once, one of them is refused and
+has changed nothing.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from assizes.tasks.store.objects.protocol import Objects
 from assizes.tasks.store.record import CASE_TABLES, RunRecord
 
 FULL_PART_ROWS: Final = 1_000_000
-"""Small parts are merged until one has so many rows."""
+"""The most rows of a part that small parts are merged into."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionResult:
-    """How many parts a run had, and has now."""
+    """The number of parts of a run before and after it was compacted."""
 
     before: int
     after: int
@@ -45,10 +45,10 @@ class Rewriter:
         self._written_parts: list[ParquetPart] = []
 
     def compact(self, run: RunRecord, full_rows: int = FULL_PART_ROWS) -> CompactionResult:
-        """Merge the small parts of a complete run; rows stay what they are.
+        """Merge the small parts of a complete run; its rows stay unchanged.
 
         Raises:
-            StoreError: when the run is not complete, or another process rewrites it.
+            StoreError: when the run is not complete, or another process is rewriting it.
         """
         if run.status != COMPLETE:
             raise StoreError(
@@ -69,10 +69,10 @@ class Rewriter:
         return CompactionResult(before, sum(len(table_parts) for table_parts in merged.values()))
 
     def forget(self, case_ids: Collection[str]) -> None:
-        """Leave out the rows of some cases; the parts that held them are removed at once.
+        """Delete the rows of some cases; the old parts that held these rows are deleted at once.
 
         Raises:
-            StoreError: when another process rewrites the run.
+            StoreError: when another process is rewriting the run.
         """
         with self._detect_conflict():
             new_parts = {
@@ -92,7 +92,11 @@ class Rewriter:
 
     @contextmanager
     def _detect_conflict(self) -> Iterator[None]:
-        """Where another has rewritten the run, its old parts may be gone before we have read them."""
+        """Turn a missing part into a conflict when another process has rewritten the run.
+
+        That process may have deleted old parts before this one had read them. The new parts that
+        this one has written are deleted.
+        """
         try:
             yield
         except StoreError:
@@ -138,7 +142,7 @@ def _conflict_error(run_id: str) -> StoreError:
 
 
 def _part_groups(parts: Sequence[ParquetPart], full_rows: int) -> list[list[ParquetPart]]:
-    """Parts to be merged with one another, in their order; a full one stays alone."""
+    """Groups of neighbouring parts to merge, each of at most `full_rows` rows or a single part."""
     groups: list[list[ParquetPart]] = []
     rows = full_rows
     for part in parts:

@@ -1,4 +1,4 @@
-"""Objects of any file system that fsspec knows, S3 above all."""
+"""Objects in a bucket: any file system that fsspec knows, S3 above all."""
 
 from __future__ import annotations
 
@@ -18,14 +18,19 @@ from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.store.objects.protocol import Entry, size_error
 
 _BUSY_STATUSES: Final = frozenset({409, 429, 500, 502, 503, 504})
+"""HTTP statuses after which a conditional put is retried."""
+
 _ATTEMPTS: Final = 4
+"""Tries of one conditional put."""
+
+_PRECONDITION_FAILED: Final = 412
 
 PROBES: Final = "probes"
-"""Where probes are put, each under a name of its own, and taken away again."""
+"""The folder of the objects that `creates_once` writes as a test and deletes again."""
 
 
 class Bucket:
-    """Implements `assizes.tasks.store.objects.protocol.Objects`."""
+    """Objects of one bucket; implements `assizes.tasks.store.objects.protocol.Objects`."""
 
     def __init__(self, uri: str, storage_options: Mapping[str, Any]) -> None:
         endpoint = storage_options.get("endpoint_url")
@@ -39,13 +44,17 @@ class Bucket:
             self._errors = (OSError, BotoCoreError)
 
     def creates_once(self) -> bool:
-        """Found out once by a probe: put the same object twice, the second must be refused."""
+        """Whether the server honours conditional writes.
+
+        Some servers ignore the condition without a word. So the first call puts a probe twice: the
+        server must refuse the second put.
+        """
         if self._can_create_once is None:
             self._can_create_once = self._probe_conditional_put()
         return self._can_create_once
 
     def create(self, name: str, data: bytes) -> bool:
-        """Put if absent; a conflict or a server's fault is tried again, the put is conditional."""
+        """Put an object if it is absent; after a conflict or a fault of the server, retry."""
         with self._convert_errors("write", name):
             if not self.creates_once() and self._fs.exists(self._path(name)):
                 return False
@@ -55,14 +64,14 @@ class Bucket:
             return created
 
     def replace(self, name: str, data: bytes) -> None:
-        """Put; readers see the old object or the new one."""
+        """Put an object; readers see the old object or the new one, never a mixture."""
         failpoint("bucket.replace.before")
         with self._convert_errors("write", name):
             self._fs.pipe_file(self._path(name), data)
         failpoint("bucket.replace.after")
 
     def read(self, names: Sequence[str]) -> dict[str, bytes]:
-        """All of them at once; an object that cannot be read is an error, not a missing one."""
+        """Fetch all objects together; an object that cannot be read is an error, not a missing one."""
         if not names:
             return {}
         contents = {}
@@ -102,8 +111,10 @@ class Bucket:
                     continue
 
     def sources(self, sizes: Mapping[str, int]) -> list[bytes]:
-        """The bytes themselves: a whole part is fetched faster than it is read in pieces, and one
-        set of credentials serves both.
+        """The bytes of the objects.
+
+        A whole part is fetched faster than polars reads it in pieces, and polars would need the
+        credentials a second time.
         """
         contents = self.read(list(sizes))
         for name, size in sizes.items():
@@ -113,7 +124,11 @@ class Bucket:
         return [contents[name] for name in sizes]
 
     def _put_new(self, name: str, data: bytes) -> bool:
-        """A conditional put. Servers differ in how they refuse: s3fs knows one of the answers."""
+        """Put an object on the condition that it is absent; returns whether it was.
+
+        Servers refuse in two ways: s3fs turns one of the answers into `FileExistsError`, the other
+        is HTTP 412.
+        """
         retrying = Retrying(
             retry=retry_if_exception(_is_busy),
             stop=stop_after_attempt(_ATTEMPTS),
@@ -125,7 +140,7 @@ class Bucket:
         except FileExistsError:
             return False
         except OSError as error:
-            if _http_status(error) == 412:
+            if _http_status(error) == _PRECONDITION_FAILED:
                 return False
             raise
         return True

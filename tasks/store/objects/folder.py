@@ -15,19 +15,24 @@ from assizes.tasks.store.objects.protocol import Entry, size_error
 
 
 class Folder:
-    """Implements `assizes.tasks.store.objects.protocol.Objects`; several processes may write at once."""
+    """Files below one folder; implements `assizes.tasks.store.objects.protocol.Objects`.
+
+    Several processes may write at once.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self.where = str(root)
 
     def creates_once(self) -> bool:
-        """Always: a hard link fails where its target exists."""
+        """Always True: making a hard link fails where a file of that name exists."""
         return True
 
     def create(self, name: str, data: bytes) -> bool:
-        """Write beside the final name, then link: a link fails where its target exists, and what
-        it names is complete. Opening the final name exclusively would show it half written.
+        """Write a draft beside the final name, then link the final name to the draft.
+
+        Making the link fails where the file exists, and the linked file is complete. Opening the
+        final name exclusively would show readers a file that is half written.
         """
         failpoint("folder.create.before")
         with self._convert_errors("write", name), _draft_file(self._root / name, data) as draft:
@@ -41,7 +46,7 @@ class Folder:
         return True
 
     def replace(self, name: str, data: bytes) -> None:
-        """Write beside the final name, then rename over it."""
+        """Write a draft beside the final name, then rename the draft over the file."""
         failpoint("folder.replace.before")
         with self._convert_errors("write", name), _draft_file(self._root / name, data) as draft:
             failpoint("folder.replace.written")
@@ -49,7 +54,7 @@ class Folder:
         failpoint("folder.replace.after")
 
     def read(self, names: Sequence[str]) -> dict[str, bytes]:
-        """The bytes of those files that are there."""
+        """The bytes of the named files, by name; a file that is not there is left out."""
         contents = {}
         for name in names:
             with self._convert_errors("read", name):
@@ -60,7 +65,7 @@ class Folder:
         return contents
 
     def names(self, folder: str) -> list[str]:
-        """Names in a folder; drafts, which start with a dot, are not there yet."""
+        """Names of the files in a folder, without drafts, whose names start with a dot."""
         with self._convert_errors("list", folder):
             try:
                 entries = sorted(entry.name for entry in (self._root / folder).iterdir())
@@ -69,7 +74,7 @@ class Folder:
         return [name for name in entries if not name.startswith(".")]
 
     def entries(self, folder: str) -> list[Entry]:
-        """Files of a folder, drafts too; one that goes while it is looked at is left out."""
+        """Files of a folder, drafts too; a file deleted during the listing is left out."""
         listing = []
         with self._convert_errors("list", folder):
             try:
@@ -86,13 +91,13 @@ class Folder:
         return listing
 
     def remove(self, names: Iterable[str]) -> None:
-        """Unlink files."""
+        """Delete files; a file that is not there is no error."""
         for name in names:
             with self._convert_errors("remove", name):
                 (self._root / name).unlink(missing_ok=True)
 
     def sources(self, sizes: Mapping[str, int]) -> list[Path]:
-        """The files themselves, so that a scan reads only the columns it needs."""
+        """Paths of the files, so that a scan reads only the columns it needs."""
         paths = []
         for name, size in sizes.items():
             path = self._root / name
@@ -114,7 +119,7 @@ class Folder:
 
 @contextmanager
 def _draft_file(final: Path, data: bytes) -> Iterator[Path]:
-    """A draft beside the final file, on disk before the caller names it, gone afterwards."""
+    """A draft beside the final file: synced to disk before the block, deleted after it."""
     _make_folder(final.parent)
     draft = final.parent / f".{uuid.uuid4().hex}"
     try:
@@ -132,7 +137,7 @@ def _draft_file(final: Path, data: bytes) -> Iterator[Path]:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make a folder and those above it, each on disk in the one that holds it."""
+    """Make a folder and its missing parents, and sync the folder above each of them to disk."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for path in missing:
@@ -140,7 +145,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """See that the names in a folder are on disk."""
+    """Sync a folder, so that the names of its files survive a power cut."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""What a run must have before other processes may judge parts of it."""
+"""The settings that a run needs before other processes may judge parts of it."""
 
 from __future__ import annotations
 

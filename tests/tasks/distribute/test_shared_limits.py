@@ -27,7 +27,7 @@ from tests.judge.engine.levels import CASE, Asking
 PROCESSES = 3
 SECONDS = 25.0
 WINDOW_S = 20.0
-"""In which 0.98 of a limit, and what is used 0.4 s late, stay below the limit."""
+"""Seconds in which 0.98 of a limit, and units used 0.4 s late, stay below the limit."""
 
 
 def shared(name: str, **limits: int) -> LimitsConfig:
@@ -49,7 +49,7 @@ async def start(limiter: Limiter, tokens: int = 0) -> float:
 
 
 async def starts(limiter: Limiter, count: int, tokens: int = 0) -> list[float]:
-    """When so many calls start, from the first one."""
+    """The times at which some calls start, in seconds after the first."""
     times = sorted(await asyncio.gather(*(start(limiter, tokens) for _ in range(count))))
     return [at - times[0] for at in times]
 
@@ -70,7 +70,7 @@ def sharers(prefect: str, server: OpenAIServer, *limits: str) -> Iterator[list[s
 
 
 def asked(processes: list[subprocess.Popen], seconds: float) -> list[dict[str, int]]:
-    """Have them all ask for so long; what each says it did."""
+    """Have all processes ask for some seconds; returns the counts that each prints."""
     for process in processes:
         process.stdin.write(f"{time.monotonic() + seconds}\n")
         process.stdin.flush()

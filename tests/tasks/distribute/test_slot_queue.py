@@ -1,4 +1,4 @@
-"""When leased slots are due, whoever else leases at the same moment."""
+"""The times at which leased slots become due, also when others lease at the same moment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SLOTS = 30
 
 @dataclass
 class Limit:
-    """A limit as a Prefect server keeps it; `end` is when its last slot will be free."""
+    """A limit on a Prefect server; `end` is the time at which its last slot becomes free."""
 
     end: float
     true: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -33,8 +33,10 @@ class Limit:
 
 
 def leased(times: list[list[float]], end: float) -> tuple[Limit, list[tuple[float, float]]]:
-    """What each process makes of its place: `times` are when it asks, when the server does what it
-    was asked and when that is known, for a look, for slots and for a look.
+    """The due times that each process computes for its slots.
+
+    Each process reads the limit, takes slots and reads the limit again. `times` has three times for
+    each of these requests: when it is sent, when the server handles it, when the answer arrives.
     """
     limit = Limit(end)
     steps = [
@@ -55,7 +57,7 @@ def leased(times: list[list[float]], end: float) -> tuple[Limit, list[tuple[floa
 
 
 def even(*starts: float) -> list[list[float]]:
-    """Nine moments each, a hundredth of a second apart."""
+    """Nine times for each process, a hundredth of a second apart."""
     return [[start + 0.01 * step for step in range(9)] for start in starts]
 
 

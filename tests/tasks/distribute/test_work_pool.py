@@ -1,4 +1,4 @@
-"""What becomes of a partition that cannot be given out, or that nobody watches."""
+"""Partitions that cannot be given out, or that nobody watches any more."""
 
 from __future__ import annotations
 

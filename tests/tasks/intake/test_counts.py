@@ -72,12 +72,12 @@ async def test_a_run_over_objects_of_which_one_was_gone_before_it_was_read_is_no
         progress_reporter.reset(token)
         for shard in run.intake.shards:
             await judge_shard.fn(context, run.run_id, shard)
-        run, summary = await summarise_run.fn(context, run, has_lost_shards=False)
+        ended, summary = await summarise_run.fn(context, run, has_lost_shards=False)
 
     assert (summary.counts["judged"], summary.counts["quarantined"]) == (3, 1)
-    assert (run.intake.reasons, run.record.status) == ({"vanished": 1}, "incomplete")
+    assert (ended.intake.reasons, ended.record.status) == ({"vanished": 1}, "incomplete")
     assert summary.warnings[0].startswith("vanished: 1 of the objects went or changed")
-    outcome = to_state(run.record, summary, BaselineResult(), ShardFailures(), {}, fail=False)
+    outcome = to_state(ended.record, summary, BaselineResult(), ShardFailures(), {}, fail=False)
     assert outcome.name == "Incomplete"
     assert (outcome.message or "").startswith("vanished: 1 of the objects")
 
@@ -106,9 +106,9 @@ async def test_what_is_odd_about_records_is_told_with_the_summary(wanted: RunCon
     async with open_run_context(wanted) as context:
         run = await plan_run.fn(context, RunRequest())
         counts = [await judge_shard.fn(context, run.run_id, shard) for shard in run.intake.shards]
-        run, summary = await summarise_run.fn(context, run, has_lost_shards=False)
+        ended, summary = await summarise_run.fn(context, run, has_lost_shards=False)
 
     assert counts == [{"judged": 4, "quarantined": 1}]
     assert summary.warnings == ("no_agent_turn: 1 record in which the agent never speaks",)
-    assert run.record.status == "complete"
+    assert ended.record.status == "complete"
     assert (summary.counts["read"], summary.counts["quarantined"]) == (5, 1)

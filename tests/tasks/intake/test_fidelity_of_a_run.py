@@ -31,10 +31,10 @@ async def test_a_run_over_files_of_many_makers_tells_what_it_kept_and_what_not(t
         run = await plan_run.fn(context, RunRequest())
         for shard in run.intake.shards:
             await judge_shard.fn(context, run.run_id, shard)
-        run, summary = await summarise_run.fn(context, run, has_lost_shards=False)
+        ended, summary = await summarise_run.fn(context, run, has_lost_shards=False)
         rows = context.store.table(run.run_id, "run_metrics")
         cases = context.store.table(run.run_id, "cases")
-    assert run.record.status == "complete"
+    assert ended.record.status == "complete"
     assert (summary.counts["read"], summary.counts["judged"]) == (7, 7)
     assert {"a-1", "c-1", "c-9", "s1", "sums/s1"} < set(cases["case_id"])
     told = [one for one in summary.warnings if one.split(":")[0] in ("marked", "aside", "dropped")]

@@ -50,7 +50,7 @@ async def run(wanted: RunConfig, request: RunRequest = RunRequest()) -> tuple[st
         for shard in planned.intake.shards:
             await judge_shard.fn(context, planned.run_id, shard)
         _, summary = await summarise_run.fn(context, planned, has_lost_shards=False)
-    return planned.run_id, summary
+        return planned.run_id, summary
 
 
 async def test_a_sample_says_what_it_was_drawn_from_and_what_it_means_for_all(tmp_path: Path):

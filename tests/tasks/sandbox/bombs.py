@@ -1,4 +1,4 @@
-"""Runs statements that would take all time or memory, and says what they took, as JSON.
+"""Runs statements that would take all time or memory, and prints what they took, as JSON.
 
 A process of its own: the peak memory of children and of the parent is only known per process.
 """
@@ -60,9 +60,9 @@ def _peak_mb(whose: int) -> float:
     return resource.getrusage(whose).ru_maxrss / 1024
 
 
-async def _took(clerk: SandboxSqlRunner, engine: str, statement: str) -> dict[str, object]:
+async def _took(runner: SandboxSqlRunner, engine: str, statement: str) -> dict[str, object]:
     begun = time.perf_counter()
-    found = await clerk.look_up(Query(f"guests.{engine}", (statement,)))
+    found = await runner.look_up(Query(f"guests.{engine}", (statement,)))
     seconds = time.perf_counter() - begun
     assert isinstance(found, QueryResult)
     table = found.tables[0]
@@ -71,21 +71,21 @@ async def _took(clerk: SandboxSqlRunner, engine: str, statement: str) -> dict[st
 
 
 async def _all(folder: Path, time_s: float) -> dict[str, object]:
-    clerk = SandboxSqlRunner(folder, caps=Caps(time_s=time_s))
-    await clerk.look_up(Query("guests.sqlite", ("SELECT 1",)))
+    runner = SandboxSqlRunner(folder, caps=Caps(time_s=time_s))
+    await runner.look_up(Query("guests.sqlite", ("SELECT 1",)))
     before = _peak_mb(resource.RUSAGE_SELF)
     halves = [BOMBS[::2], BOMBS[1::2]]
 
     async def one_by_one(bombs):
-        return [await _took(clerk, engine, statement) for engine, statement in bombs]
+        return [await _took(runner, engine, statement) for engine, statement in bombs]
 
     took = [one for half in await asyncio.gather(*map(one_by_one, halves)) for one in half]
-    await clerk.aclose()
+    await runner.aclose()
     return {
         "bombs": took,
         "child_mb": _peak_mb(resource.RUSAGE_CHILDREN),
         "parent_mb": _peak_mb(resource.RUSAGE_SELF) - before,
-        "left": sorted(clerk.pids),
+        "left": sorted(runner.pids),
     }
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import duckdb
 
 CANARY = "canary-7f3a"
-"""Stands in every file around the fixtures and in the parent's environment, never in a fixture."""
+"""A text in every file around the fixtures and in the parent's environment, never in a fixture."""
 
 SCHEMA = "CREATE TABLE guest (id INTEGER, name VARCHAR, paid DOUBLE)"
 ROWS = "INSERT INTO guest VALUES (1, 'Ada', 10.5), (2, 'Ben', NULL), (3, 'Cyd', 7.25)"
 
 
 def sqlite_file(path: Path, *statements: str) -> Path:
-    """A SQLite file made by these statements."""
+    """Make a SQLite file by some statements."""
     connection = sqlite3.connect(path)
     for statement in statements or (SCHEMA, ROWS):
         connection.execute(statement)
@@ -25,7 +25,7 @@ def sqlite_file(path: Path, *statements: str) -> Path:
 
 
 def duckdb_file(path: Path, *statements: str) -> Path:
-    """A DuckDB file made by these statements."""
+    """Make a DuckDB file by some statements."""
     with duckdb.connect(str(path)) as connection:
         for statement in statements or (SCHEMA, ROWS):
             connection.execute(statement)

@@ -1,4 +1,4 @@
-"""A clerk asked for tables."""
+"""Asks an SQL runner for the tables of some statements."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from assizes.judge.protocol import Query, QueryResult, SqlTable
 from assizes.tasks.sandbox.sql_runner import SandboxSqlRunner
 
 
-async def tables(clerk: SandboxSqlRunner, database: str, *statements: str) -> tuple[SqlTable, ...]:
-    found = await clerk.look_up(Query(database, statements))
-    assert isinstance(found, QueryResult), found
-    return found.tables
+async def tables(runner: SandboxSqlRunner, database: str, *statements: str) -> tuple[SqlTable, ...]:
+    result = await runner.look_up(Query(database, statements))
+    assert isinstance(result, QueryResult), result
+    return result.tables

@@ -1,4 +1,4 @@
-"""Statements that try to read, write or call out; none gets anywhere."""
+"""Statements that try to read files, write files or open connections; none succeeds."""
 
 from __future__ import annotations
 
@@ -133,23 +133,23 @@ HARMLESS = (
     ("duckdb", "SELECT write_log('{outside}')"),
     ("duckdb", "SELECT current_setting('secret_directory')"),
 )
-"""Answered, and no harm done: they tell of the private copy only."""
+"""Statements that are answered and do no harm: they only read about the private copy."""
 
 
 @dataclass
-class Court:
-    """A clerk over one folder; files with a canary lie in another, a server listens."""
+class AttackSite:
+    """An SQL runner over one folder, files with a canary in another folder, and a listening server."""
 
-    clerk: SandboxSqlRunner
+    runner: SandboxSqlRunner
     outside: Path
     server: socket.socket
 
     async def table(self, engine: str, statement: str):
         url = f"http://127.0.0.1:{self.server.getsockname()[1]}"
         text = statement.replace("{outside}", str(self.outside)).replace("{url}", url)
-        found = await self.clerk.look_up(Query(f"guests.{engine}", (text,)))
-        assert isinstance(found, QueryResult)
-        return found.tables[0]
+        result = await self.runner.look_up(Query(f"guests.{engine}", (text,)))
+        assert isinstance(result, QueryResult)
+        return result.tables[0]
 
     def files(self) -> dict[str, bytes]:
         return {str(path): path.read_bytes() for path in sorted(self.outside.rglob("*"))}
@@ -170,9 +170,9 @@ def canary_in_environment() -> Iterator[None]:
 
 
 @pytest_asyncio.fixture(scope="module")
-async def court(
+async def site(
     tmp_path_factory: pytest.TempPathFactory, canary_in_environment: None
-) -> AsyncIterator[Court]:
+) -> AsyncIterator[AttackSite]:
     outside = tmp_path_factory.mktemp("outside")
     (outside / "secret.txt").write_text(CANARY)
     (outside / "secret.csv").write_text(f"name\n{CANARY}\n")
@@ -184,9 +184,9 @@ async def court(
     )
     server = socket.create_server(("127.0.0.1", 0))
     server.setblocking(False)
-    clerk = SandboxSqlRunner(both(tmp_path_factory.mktemp("inside")))
-    yield Court(clerk, outside, server)
-    await clerk.aclose()
+    runner = SandboxSqlRunner(both(tmp_path_factory.mktemp("inside")))
+    yield AttackSite(runner, outside, server)
+    await runner.aclose()
     server.close()
 
 
@@ -195,14 +195,14 @@ async def court(
     ("engine", "statement"),
     [*(("sqlite", one) for one in SQLITE), *(("duckdb", one) for one in DUCKDB)],
 )
-async def test_an_attack_is_an_error_and_leaves_no_trace(court: Court, engine, statement):
-    before = court.files()
-    table = await court.table(engine, statement)
+async def test_an_attack_is_an_error_and_leaves_no_trace(site: AttackSite, engine, statement):
+    before = site.files()
+    table = await site.table(engine, statement)
     assert table.error is not None
     assert table.rows == ()
     assert CANARY not in table.error
-    assert court.files() == before
-    assert not court.was_called()
+    assert site.files() == before
+    assert not site.was_called()
 
 
 def test_there_are_as_many_attacks_and_normal_queries_as_promised():
@@ -211,34 +211,34 @@ def test_there_are_as_many_attacks_and_normal_queries_as_promised():
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "duckdb"])
-async def test_no_normal_query_is_blocked(court: Court, engine):
-    answers = [await court.table(engine, statement) for statement in NORMAL]
+async def test_no_normal_query_is_blocked(site: AttackSite, engine):
+    answers = [await site.table(engine, statement) for statement in NORMAL]
     strange = [one.error for one in answers if one.error]
     assert strange == []
 
 
 @pytest.mark.parametrize(("engine", "statement"), HARMLESS)
-async def test_what_is_answered_tells_nothing_of_the_machine(court: Court, engine, statement):
-    before = court.files()
-    table = await court.table(engine, statement)
+async def test_what_is_answered_tells_nothing_of_the_machine(site: AttackSite, engine, statement):
+    before = site.files()
+    table = await site.table(engine, statement)
     told = repr(table.rows)
     assert table.error is None
     assert CANARY not in told
-    assert str(court.clerk._base) not in told
+    assert str(site.runner._base) not in told
     assert str(Path.home()) + "/" not in told
-    assert court.files() == before
+    assert site.files() == before
 
 
 @pytest.mark.row("002-28")
 @pytest.mark.parametrize("engine", ["sqlite", "duckdb"])
-async def test_the_fixture_is_as_it_was_after_every_attack(court: Court, engine):
-    table = await court.table(engine, "SELECT * FROM guest ORDER BY id")
+async def test_the_fixture_is_as_it_was_after_every_attack(site: AttackSite, engine):
+    table = await site.table(engine, "SELECT * FROM guest ORDER BY id")
     assert table.rows == ((1, "Ada", 10.5), (2, "Ben", None), (3, "Cyd", 7.25))
 
 
-async def test_a_child_has_no_environment_and_stands_in_an_empty_folder(court: Court):
-    await court.table("sqlite", "SELECT 1")
-    (pid, *_) = court.clerk.pids
+async def test_a_child_has_no_environment_and_stands_in_an_empty_folder(site: AttackSite):
+    await site.table("sqlite", "SELECT 1")
+    (pid, *_) = site.runner.pids
     names = {
         item.split("=")[0]
         for item in Path(f"/proc/{pid}/environ").read_text().split("\x00")
@@ -250,10 +250,10 @@ async def test_a_child_has_no_environment_and_stands_in_an_empty_folder(court: C
     assert folder not in (Path.cwd(), Path.home())
 
 
-async def test_a_child_never_imports_the_rest_of_the_project(court: Court):
-    await court.table("duckdb", "SELECT 1")
+async def test_a_child_never_imports_the_rest_of_the_project(site: AttackSite):
+    await site.table("duckdb", "SELECT 1")
     heavy = ("prefect", "litellm", "polars", "pydantic", "_pydantic_core")
-    assert court.clerk.pids
-    for pid in court.clerk.pids:
+    assert site.runner.pids
+    for pid in site.runner.pids:
         mapped = Path(f"/proc/{pid}/maps").read_text()
         assert [name for name in heavy if name in mapped] == []

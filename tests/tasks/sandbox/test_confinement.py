@@ -1,4 +1,4 @@
-"""What the operating system holds while a statement runs, should an engine's own locks fail."""
+"""The limits of the operating system on a statement, should the locks of an engine fail."""
 
 from __future__ import annotations
 

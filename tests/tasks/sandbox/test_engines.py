@@ -1,4 +1,4 @@
-"""The sandbox's engines outside of it: `make coverage` sees nothing of a process that can write no file."""
+"""The database engines without the sandbox: its process can write no file, not even coverage data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENGINES = ("sqlite", "duckdb")
 
 @pytest.fixture
 def database(tmp_path):
-    """Opens a file of three guests, or of what statements make."""
+    """Open a file with three guests, or with the tables that some statements make."""
     held = []
 
     def make(engine, *statements, writes=False, caps=CAPS):

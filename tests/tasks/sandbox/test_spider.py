@@ -1,4 +1,4 @@
-"""Spider questions through the clerk: execution accuracy as published, and no false block."""
+"""Questions of the Spider benchmark through the SQL runner: accuracy as published, no false block."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ async def test_no_normal_query_is_blocked_on_sqlite(spider: Path):
     questions = questions_in(spider)
     queries = [(one["db_id"], one["gold_sql"]) for one in questions]
     queries += [("car_1", sql) for sql in MORE_QUERIES]
-    clerk = SandboxSqlRunner(spider / "db")
+    runner = SandboxSqlRunner(spider / "db")
     try:
-        answers = [await clerk.look_up(Query(f"{db}.sqlite", (sql,))) for db, sql in queries]
+        answers = [await runner.look_up(Query(f"{db}.sqlite", (sql,))) for db, sql in queries]
     finally:
-        await clerk.aclose()
+        await runner.aclose()
     assert len(answers) >= 100
     assert [one for one in answers if not isinstance(one, QueryResult) or one.tables[0].error] == []
 
@@ -81,14 +81,14 @@ async def test_no_normal_query_is_blocked_on_duckdb(spider: Path, tmp_path: Path
     by_database: dict[str, list[str]] = {"car_1": list(MORE_QUERIES)}
     for one in questions:
         by_database.setdefault(one["db_id"], []).append(one["gold_sql"])
-    clerk = SandboxSqlRunner(tmp_path)
+    runner = SandboxSqlRunner(tmp_path)
     try:
         answers = [
-            await clerk.look_up(Query(f"{name}.duckdb", tuple(statements)))
+            await runner.look_up(Query(f"{name}.duckdb", tuple(statements)))
             for name, statements in sorted(by_database.items())
         ]
     finally:
-        await clerk.aclose()
+        await runner.aclose()
     errors = [table.error or "" for one in answers for table in one.tables]
     assert len(errors) >= 100
     # The dialects differ (types, grouping); what counts is that nothing was refused.
@@ -103,7 +103,7 @@ def questions_in(spider: Path) -> list[dict[str, str]]:
 
 
 def as_duckdb(source: Path, target: Path) -> None:
-    """The same tables in DuckDB; a number that SQLite keeps in a text column stays text."""
+    """Copy a SQLite file to DuckDB; a number in a text column of SQLite stays text."""
     lite = sqlite3.connect(source)
     lite.text_factory = lambda text: text.decode("utf-8", "replace")
     names = [name for (name,) in lite.execute("SELECT name FROM sqlite_master WHERE type='table'")]

@@ -1,4 +1,4 @@
-"""The clerk: statements on copies of fixture databases and their tables."""
+"""The SQL runner: statements on copies of fixture databases, and the tables they return."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest_asyncio.fixture(scope="module")
-async def clerk(folder: Path) -> AsyncIterator[SandboxSqlRunner]:
-    clerk = SandboxSqlRunner(folder)
-    yield clerk
-    await clerk.aclose()
+async def runner(folder: Path) -> AsyncIterator[SandboxSqlRunner]:
+    runner = SandboxSqlRunner(folder)
+    yield runner
+    await runner.aclose()
 
 
 @pytest_asyncio.fixture
 async def writer(folder: Path) -> AsyncIterator[SandboxSqlRunner]:
-    clerk = SandboxSqlRunner(folder, writes_allowed=True)
-    yield clerk
-    await clerk.aclose()
+    runner = SandboxSqlRunner(folder, writes_allowed=True)
+    yield runner
+    await runner.aclose()
 
 
-async def refused(clerk: SandboxSqlRunner, database: str) -> str:
-    found = await clerk.look_up(Query(database, ("SELECT 1",)))
+async def refused(runner: SandboxSqlRunner, database: str) -> str:
+    found = await runner.look_up(Query(database, ("SELECT 1",)))
     assert isinstance(found, NoReply)
     assert found.code == "no_database"
     return found.reason
@@ -47,20 +47,20 @@ async def refused(clerk: SandboxSqlRunner, database: str) -> str:
 
 @pytest.mark.row("002-25")
 @pytest.mark.parametrize("engine", ENGINES)
-async def test_statements_run_in_order_and_each_has_its_table(clerk, engine):
+async def test_statements_run_in_order_and_each_has_its_table(runner, engine):
     first, second = "SELECT count(*) AS guests FROM guest", "SELECT name FROM guest ORDER BY id"
-    assert await tables(clerk, f"guests.{engine}", first, second) == (
+    assert await tables(runner, f"guests.{engine}", first, second) == (
         SqlTable(first, ("guests",), ((3,),), 1),
         SqlTable(second, ("name",), (("Ada",), ("Ben",), ("Cyd",)), 3, ordered=True),
     )
 
 
 @pytest.mark.row("002-26")
-async def test_expected_and_actual_rows_of_a_duckdb_fixture_are_equal(clerk, tmp_path):
+async def test_expected_and_actual_rows_of_a_duckdb_fixture_are_equal(runner, tmp_path):
     duckdb_file(tmp_path / "many.duckdb", "CREATE TABLE n AS SELECT range AS i FROM range(137)")
-    shutil.copy(tmp_path / "many.duckdb", clerk._base)
+    shutil.copy(tmp_path / "many.duckdb", runner._base)
     expected, actual = await tables(
-        clerk, "many.duckdb", "SELECT i FROM n", "SELECT i + 0.0 FROM n ORDER BY i DESC"
+        runner, "many.duckdb", "SELECT i FROM n", "SELECT i + 0.0 FROM n ORDER BY i DESC"
     )
     assert compare_results(expected, actual) == ResultMatch(
         equal=True, score=1.0, reason="137 equal rows"
@@ -79,9 +79,11 @@ async def test_expected_and_actual_rows_of_a_duckdb_fixture_are_equal(clerk, tmp
     [("sqlite", "no such column: nmae"), ("duckdb", 'Referenced column "nmae" not found')],
 )
 async def test_a_bad_statement_is_an_error_in_its_table_and_the_next_one_runs(
-    clerk, engine, message
+    runner, engine, message
 ):
-    bad, good = await tables(clerk, f"guests.{engine}", "SELECT nmae FROM guest", "SELECT 1 AS one")
+    bad, good = await tables(
+        runner, f"guests.{engine}", "SELECT nmae FROM guest", "SELECT 1 AS one"
+    )
     assert message in (bad.error or "")
     assert (bad.columns, bad.rows, bad.row_count) == ((), (), 0)
     assert result_text(bad).startswith("error: ")
@@ -92,8 +94,8 @@ async def test_a_bad_statement_is_an_error_in_its_table_and_the_next_one_runs(
 @pytest.mark.parametrize(
     "statement", ["", "  ;", "-- nothing", "SELEC 1", "SELECT 'open", "SELECT 1 +"]
 )
-async def test_what_is_no_statement_is_an_error(clerk, engine, statement):
-    (table,) = await tables(clerk, f"guests.{engine}", statement)
+async def test_what_is_no_statement_is_an_error(runner, engine, statement):
+    (table,) = await tables(runner, f"guests.{engine}", statement)
     assert table.error
 
 
@@ -101,17 +103,17 @@ async def test_what_is_no_statement_is_an_error(clerk, engine, statement):
 @pytest.mark.parametrize(
     "statement", ["SELECT 1;", "SELECT 1; -- done", "/* a; b */ SELECT 1 ;\n", "\n SELECT 1;  "]
 )
-async def test_one_statement_may_end_and_be_commented(clerk, engine, statement):
-    (table,) = await tables(clerk, f"guests.{engine}", statement)
+async def test_one_statement_may_end_and_be_commented(runner, engine, statement):
+    (table,) = await tables(runner, f"guests.{engine}", statement)
     assert (table.error, table.rows) == (None, ((1,),))
 
 
-async def test_values_are_numbers_text_or_null(clerk):
+async def test_values_are_numbers_text_or_null(runner):
     (lite,) = await tables(
-        clerk, "guests.sqlite", "SELECT 1, 2.5, 'x', NULL, x'00ff', 9e999, CAST(x'ff41' AS TEXT)"
+        runner, "guests.sqlite", "SELECT 1, 2.5, 'x', NULL, x'00ff', 9e999, CAST(x'ff41' AS TEXT)"
     )
     (duck,) = await tables(
-        clerk,
+        runner,
         "guests.duckdb",
         "SELECT true, 1.50::DECIMAL(9, 2), DATE '2024-02-29', TIMESTAMP '2024-02-29 12:30:00', "
         "TIMESTAMPTZ '2024-02-29 12:30:00+02', [1, 2], {'a': DATE '2024-01-01'}, 'nan'::DOUBLE, "
@@ -144,15 +146,15 @@ async def test_values_are_numbers_text_or_null(clerk):
         ("duckdb", "SELECT range FROM range(100000)"),
     ],
 )
-async def test_rows_are_cut_at_the_cap(clerk, engine, statement):
-    (table,) = await tables(clerk, f"guests.{engine}", statement)
+async def test_rows_are_cut_at_the_cap(runner, engine, statement):
+    (table,) = await tables(runner, f"guests.{engine}", statement)
     assert (table.row_count, len(table.rows), table.truncated) == (10_000, 10_000, True)
     assert table.rows[-1] == (9_999,)
 
 
-async def test_a_result_is_cut_at_its_bytes_and_a_long_text_keeps_its_identity(clerk):
+async def test_a_result_is_cut_at_its_bytes_and_a_long_text_keeps_its_identity(runner):
     same, other, many = await tables(
-        clerk,
+        runner,
         "guests.duckdb",
         "SELECT repeat('x', 5000)",
         "SELECT repeat('x', 4999) || 'y'",
@@ -164,14 +166,14 @@ async def test_a_result_is_cut_at_its_bytes_and_a_long_text_keeps_its_identity(c
     assert 1_500 < many.row_count < 2_100
 
 
-async def test_a_statement_of_immoderate_length_is_not_run(clerk):
-    (table,) = await tables(clerk, "guests.sqlite", "SELECT " + " " * 100_000 + "1")
+async def test_a_statement_of_immoderate_length_is_not_run(runner):
+    (table,) = await tables(runner, "guests.sqlite", "SELECT " + " " * 100_000 + "1")
     assert table.error == "longer than 100000 characters"
 
 
-async def test_full_text_and_json_tables_can_be_read(clerk):
+async def test_full_text_and_json_tables_can_be_read(runner):
     sqlite_file(
-        clerk._base / "notes.sqlite",
+        runner._base / "notes.sqlite",
         "CREATE VIRTUAL TABLE note USING fts5(body)",
         "CREATE VIRTUAL TABLE old USING fts4(body)",
         "CREATE VIRTUAL TABLE box USING rtree(id, low, high)",
@@ -181,7 +183,7 @@ async def test_full_text_and_json_tables_can_be_read(clerk):
         "CREATE VIEW view AS SELECT body FROM note",
     )
     found = await tables(
-        clerk,
+        runner,
         "notes.sqlite",
         "SELECT body FROM note WHERE note MATCH 'late'",
         "SELECT body FROM old WHERE old MATCH 'late'",
@@ -231,53 +233,53 @@ async def test_a_database_that_cannot_be_had_is_no_reply(tmp_path, name, reason)
     (base / "circle.sqlite").symlink_to(base / "circle.sqlite")
     (sqlite_file(base / "busy.sqlite").parent / "busy.sqlite-wal").write_text("frames")
     os.mkfifo(base / "fifo")
-    clerk = SandboxSqlRunner(base)
+    runner = SandboxSqlRunner(base)
     try:
-        assert reason in await refused(clerk, name)
+        assert reason in await refused(runner, name)
     finally:
-        await clerk.aclose()
+        await runner.aclose()
 
 
-async def test_an_absolute_path_outside_the_base_is_refused(clerk, tmp_path):
+async def test_an_absolute_path_outside_the_base_is_refused(runner, tmp_path):
     path = sqlite_file(tmp_path / "own.sqlite")
-    assert "leads out of its folder" in await refused(clerk, str(path))
+    assert "leads out of its folder" in await refused(runner, str(path))
 
 
 async def test_without_a_base_an_absolute_path_is_taken_but_no_link_out_of_its_folder(tmp_path):
     (tmp_path / "links").mkdir()
     path = sqlite_file(tmp_path / "own.sqlite")
     (tmp_path / "links" / "link.sqlite").symlink_to(path)
-    clerk = SandboxSqlRunner()
+    runner = SandboxSqlRunner()
     try:
-        (table,) = await tables(clerk, str(path), "SELECT count(*) FROM guest")
+        (table,) = await tables(runner, str(path), "SELECT count(*) FROM guest")
         assert table.rows == ((3,),)
-        assert "leads out" in await refused(clerk, str(tmp_path / "links" / "link.sqlite"))
-        assert "leads out" in await refused(clerk, os.path.relpath(path))
+        assert "leads out" in await refused(runner, str(tmp_path / "links" / "link.sqlite"))
+        assert "leads out" in await refused(runner, os.path.relpath(path))
     finally:
-        await clerk.aclose()
+        await runner.aclose()
 
 
 async def test_a_changed_fixture_is_copied_anew_and_copies_do_not_pile_up(tmp_path):
     path = sqlite_file(tmp_path / "a.sqlite", "CREATE TABLE t AS SELECT 1 AS x")
-    clerk = SandboxSqlRunner(tmp_path)
+    runner = SandboxSqlRunner(tmp_path)
     try:
-        assert (await tables(clerk, "a.sqlite", "SELECT x FROM t"))[0].rows == ((1,),)
+        assert (await tables(runner, "a.sqlite", "SELECT x FROM t"))[0].rows == ((1,),)
         sqlite_file(path, "UPDATE t SET x = 2")
         os.utime(path, ns=(1, 1))
-        assert (await tables(clerk, "a.sqlite", "SELECT x FROM t"))[0].rows == ((2,),)
+        assert (await tables(runner, "a.sqlite", "SELECT x FROM t"))[0].rows == ((2,),)
         for number in range(12):
             shutil.copy(path, tmp_path / f"{number}.sqlite")
-            await tables(clerk, f"{number}.sqlite", "SELECT x FROM t")
-        (pid,) = clerk.pids
+            await tables(runner, f"{number}.sqlite", "SELECT x FROM t")
+        (pid,) = runner.pids
         copies = list(Path(f"/proc/{pid}/cwd").resolve().parent.glob("*.db"))
         assert len(copies) == 8
     finally:
-        await clerk.aclose()
+        await runner.aclose()
 
 
 @pytest.mark.row("002-28")
 @pytest.mark.parametrize("engine", ENGINES)
-async def test_a_statement_that_writes_answers_with_its_effect_on_a_copy(writer, clerk, engine):
+async def test_a_statement_that_writes_answers_with_its_effect_on_a_copy(writer, runner, engine):
     found = await tables(
         writer,
         f"guests.{engine}",
@@ -300,7 +302,7 @@ async def test_a_statement_that_writes_answers_with_its_effect_on_a_copy(writer,
     ]
     assert [row[:2] for row in found[5].rows] == [("removed", "guest")] * 4
     count = "SELECT count(*), min(paid) FROM guest"
-    assert (await tables(clerk, f"guests.{engine}", count))[0].rows == ((3, 7.25),)
+    assert (await tables(runner, f"guests.{engine}", count))[0].rows == ((3, 7.25),)
     assert (await tables(writer, f"guests.{engine}", count))[0].rows == ((3, 7.25),)
 
 
@@ -330,7 +332,7 @@ async def test_equal_effects_of_different_statements_are_equal_results(writer, e
         "DELETE FROM guest; DELETE FROM guest",
     ],
 )
-async def test_a_clerk_that_may_write_still_keeps_to_its_copy(writer, folder, engine, statement):
+async def test_a_runner_that_may_write_still_keeps_to_its_copy(writer, folder, engine, statement):
     before = {path: path.read_bytes() for path in folder.iterdir()}
     (table,) = await tables(writer, f"guests.{engine}", statement.replace("{folder}", str(folder)))
     assert table.error is not None

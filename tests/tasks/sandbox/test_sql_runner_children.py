@@ -1,4 +1,4 @@
-"""The clerk's child processes: started, recycled, replaced, and none left behind."""
+"""Child processes of the SQL runner: started, reused, replaced, and none left behind."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest_asyncio.fixture(scope="module")
-async def clerk(folder: Path) -> AsyncIterator[SandboxSqlRunner]:
-    clerk = SandboxSqlRunner(folder)
-    yield clerk
-    await clerk.aclose()
+async def runner(folder: Path) -> AsyncIterator[SandboxSqlRunner]:
+    runner = SandboxSqlRunner(folder)
+    yield runner
+    await runner.aclose()
 
 
 def is_alive(pid: int) -> bool:
@@ -54,10 +54,10 @@ def is_alive(pid: int) -> bool:
 
 
 async def test_after_a_lost_copy_the_statements_that_follow_are_not_run(folder):
-    clerk = SandboxSqlRunner(folder, writes_allowed=True, caps=Caps(time_s=0.3))
+    runner = SandboxSqlRunner(folder, writes_allowed=True, caps=Caps(time_s=0.3))
     try:
         found = await tables(
-            clerk, "guests.duckdb", "DELETE FROM guest", "SELECT sleep_ms(60000)", "SELECT 1"
+            runner, "guests.duckdb", "DELETE FROM guest", "SELECT sleep_ms(60000)", "SELECT 1"
         )
         assert [table.error for table in found] == [
             None,
@@ -65,110 +65,110 @@ async def test_after_a_lost_copy_the_statements_that_follow_are_not_run(folder):
             "not run: the copy was lost with the statement before it",
         ]
     finally:
-        await clerk.aclose()
+        await runner.aclose()
 
 
 async def test_after_a_timeout_the_other_statements_run_in_a_new_child(folder):
-    clerk = SandboxSqlRunner(folder, caps=Caps(time_s=0.3))
+    runner = SandboxSqlRunner(folder, caps=Caps(time_s=0.3))
     try:
         found = await tables(
-            clerk, "guests.duckdb", "SELECT 1", "SELECT sleep_ms(60000)", "SELECT 2"
+            runner, "guests.duckdb", "SELECT 1", "SELECT sleep_ms(60000)", "SELECT 2"
         )
         assert [table.error for table in found] == [None, "took longer than 0.3 s", None]
         assert found[2].rows == ((2,),)
     finally:
-        await clerk.aclose()
+        await runner.aclose()
 
 
 async def test_sqlite_stops_by_itself_and_its_child_is_kept(folder):
-    clerk = SandboxSqlRunner(folder, caps=Caps(time_s=0.2))
+    runner = SandboxSqlRunner(folder, caps=Caps(time_s=0.2))
     try:
-        await tables(clerk, "guests.sqlite", "SELECT 1")
-        before = clerk.pids
-        (table,) = await tables(clerk, "guests.sqlite", COUNT_FOR_EVER)
+        await tables(runner, "guests.sqlite", "SELECT 1")
+        before = runner.pids
+        (table,) = await tables(runner, "guests.sqlite", COUNT_FOR_EVER)
         assert table.error == "took longer than 0.2 s"
-        assert clerk.pids == before
+        assert runner.pids == before
     finally:
-        await clerk.aclose()
+        await runner.aclose()
 
 
 async def test_children_start_when_needed_are_at_most_two_and_serve_again(folder):
-    clerk = SandboxSqlRunner(folder)
-    assert clerk.pids == set()
+    runner = SandboxSqlRunner(folder)
+    assert runner.pids == set()
     query = Query("guests.sqlite", ("SELECT 1",))
-    await asyncio.gather(*(clerk.look_up(query) for _ in range(20)))
-    pids = clerk.pids
+    await asyncio.gather(*(runner.look_up(query) for _ in range(20)))
+    pids = runner.pids
     assert 1 <= len(pids) <= 2
-    await asyncio.gather(*(clerk.look_up(query) for _ in range(20)))
-    assert clerk.pids == pids
-    await clerk.aclose()
-    assert clerk.pids == set()
+    await asyncio.gather(*(runner.look_up(query) for _ in range(20)))
+    assert runner.pids == pids
+    await runner.aclose()
+    assert runner.pids == set()
     assert [pid for pid in pids if is_alive(pid)] == []
 
 
 async def test_a_child_is_recycled_after_many_statements(folder):
-    clerk = SandboxSqlRunner(folder, children=1)
+    runner = SandboxSqlRunner(folder, children=1)
     try:
-        await tables(clerk, "guests.sqlite", "SELECT 1")
-        (old,) = clerk.pids
-        await tables(clerk, "guests.sqlite", *["SELECT 1"] * STATEMENTS_PER_CHILD)
+        await tables(runner, "guests.sqlite", "SELECT 1")
+        (old,) = runner.pids
+        await tables(runner, "guests.sqlite", *["SELECT 1"] * STATEMENTS_PER_CHILD)
         assert not is_alive(old)
-        await tables(clerk, "guests.sqlite", "SELECT 1")
-        assert old not in clerk.pids
+        await tables(runner, "guests.sqlite", "SELECT 1")
+        assert old not in runner.pids
     finally:
-        await clerk.aclose()
+        await runner.aclose()
 
 
 async def test_a_child_that_died_waiting_is_replaced(folder):
-    clerk = SandboxSqlRunner(folder, children=1)
+    runner = SandboxSqlRunner(folder, children=1)
     try:
-        await tables(clerk, "guests.sqlite", "SELECT 1")
-        (old,) = clerk.pids
+        await tables(runner, "guests.sqlite", "SELECT 1")
+        (old,) = runner.pids
         os.kill(old, 9)
-        (table,) = await tables(clerk, "guests.sqlite", "SELECT 2")
+        (table,) = await tables(runner, "guests.sqlite", "SELECT 2")
         assert table.rows == ((2,),)
-        assert old not in clerk.pids
+        assert old not in runner.pids
     finally:
-        await clerk.aclose()
+        await runner.aclose()
 
 
 async def test_no_child_is_left_after_a_cancelled_look_up(folder):
-    clerk = SandboxSqlRunner(folder)
-    await tables(clerk, "guests.sqlite", "SELECT 1")
-    task = asyncio.create_task(clerk.look_up(Query("guests.sqlite", (COUNT_FOR_EVER,))))
+    runner = SandboxSqlRunner(folder)
+    await tables(runner, "guests.sqlite", "SELECT 1")
+    task = asyncio.create_task(runner.look_up(Query("guests.sqlite", (COUNT_FOR_EVER,))))
     await asyncio.sleep(0.2)
-    (pid,) = clerk.pids
+    (pid,) = runner.pids
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert not is_alive(pid)
-    (table,) = await tables(clerk, "guests.sqlite", "SELECT 1")
+    (table,) = await tables(runner, "guests.sqlite", "SELECT 1")
     assert table.rows == ((1,),)
-    await clerk.aclose()
-    assert clerk.pids == set()
+    await runner.aclose()
+    assert runner.pids == set()
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.005, 0.02, 0.05, 0.1])
 async def test_no_child_is_left_when_cancelled_while_it_starts(folder, pause):
-    clerk = SandboxSqlRunner(folder)
-    task = asyncio.create_task(clerk.look_up(Query("guests.duckdb", ("SELECT sleep_ms(60000)",))))
+    runner = SandboxSqlRunner(folder)
+    task = asyncio.create_task(runner.look_up(Query("guests.duckdb", ("SELECT sleep_ms(60000)",))))
     await asyncio.sleep(pause)
-    pids = clerk.pids
+    pids = runner.pids
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await clerk.aclose()
+    await runner.aclose()
     assert [pid for pid in pids if is_alive(pid)] == []
 
 
 async def test_closing_removes_the_copies_and_may_happen_twice(folder):
-    clerk = SandboxSqlRunner(folder)
-    await tables(clerk, "guests.sqlite", "SELECT 1")
-    (pid,) = clerk.pids
+    runner = SandboxSqlRunner(folder)
+    await tables(runner, "guests.sqlite", "SELECT 1")
+    (pid,) = runner.pids
     place = Path(f"/proc/{pid}/cwd").resolve().parent
     assert place.is_dir()
-    await clerk.aclose()
-    await clerk.aclose()
+    await runner.aclose()
+    await runner.aclose()
     assert not place.exists()
 
 
@@ -176,13 +176,13 @@ def test_a_child_whose_parent_is_killed_does_not_stay(folder, tmp_path):
     program = (
         "import asyncio, sys, pathlib\n"
         "from assizes.judge.protocol import Query\n"
-        "from assizes.tasks.sandbox.sql_runner import SandboxClerk\n"
+        "from assizes.tasks.sandbox.sql_runner import SandboxSqlRunner\n"
         "from assizes.tasks.sandbox.values import Caps\n"
         "async def main():\n"
-        "    clerk = SandboxClerk(pathlib.Path(sys.argv[1]), caps=Caps(time_s=0.5))\n"
-        "    await clerk.look_up(Query('guests.duckdb', ('SELECT 1',)))\n"
-        "    print(*clerk.pids, flush=True)\n"
-        "    await clerk.look_up(Query('guests.duckdb', ('SELECT sleep_ms(60000)',)))\n"
+        "    runner = SandboxSqlRunner(pathlib.Path(sys.argv[1]), caps=Caps(time_s=0.5))\n"
+        "    await runner.look_up(Query('guests.duckdb', ('SELECT 1',)))\n"
+        "    print(*runner.pids, flush=True)\n"
+        "    await runner.look_up(Query('guests.duckdb', ('SELECT sleep_ms(60000)',)))\n"
         "asyncio.run(main())\n"
     )
     command = [sys.executable, "-c", program, str(folder)]
@@ -200,7 +200,7 @@ def test_a_child_whose_parent_is_killed_does_not_stay(folder, tmp_path):
 
 
 class Looker:
-    """A judge that looks up one statement and tells what came."""
+    """A judge that runs one statement and puts the result into its reason."""
 
     name = "looker"
     version = "1"
@@ -216,7 +216,7 @@ class Looker:
         return [Score.of(FOUND, answer.tables[0].rows[0][0])]
 
 
-async def test_the_engine_of_a_room_puts_queries_to_its_clerk_and_the_room_ends_it(
+async def test_the_engine_of_a_run_context_sends_queries_to_its_sql_runner_and_the_context_ends_it(
     folder, tmp_path
 ):
     config = RunConfig(
@@ -243,18 +243,18 @@ async def test_no_case_asks_the_store_of_its_run_however_its_path_is_written(
 ):
     monkeypatch.setenv("HOME", str(tmp_path))
     (both(tmp_path) / "guests.duckdb").rename(tmp_path / "own.duckdb")
-    clerk = SandboxSqlRunner.of(
+    runner = SandboxSqlRunner.of(
         RunConfig(
             transcripts=TranscriptsConfig(uri="t.jsonl", databases=str(tmp_path)),
             store=StoreConfig(uri="duckdb:///~/own.duckdb"),
         )
     )
     try:
-        found = await clerk.look_up(Query("own.duckdb", ("SELECT 1",)))
+        found = await runner.look_up(Query("own.duckdb", ("SELECT 1",)))
         assert isinstance(found, NoReply)
         assert "is hidden, or a file of a run" in found.reason
     finally:
-        await clerk.aclose()
+        await runner.aclose()
 
 
 def test_threads_that_want_one_copy_at_once_are_lent_the_same(tmp_path: Path):
@@ -276,16 +276,16 @@ async def test_a_copy_is_given_back_though_nobody_waits_for_it_any_more(tmp_path
         con.execute("create table t (a)")
     with (tmp_path / "shop.sqlite").open("ab") as file:
         file.truncate(256 << 20)
-    clerk = SandboxSqlRunner(tmp_path)
-    lending = asyncio.create_task(clerk.look_up(Query("shop.sqlite", ("select 1",))))
-    await until(lambda: clerk._copies and list(clerk._copies.empty.parent.glob("*.db")))
+    runner = SandboxSqlRunner(tmp_path)
+    lending = asyncio.create_task(runner.look_up(Query("shop.sqlite", ("select 1",))))
+    await until(lambda: runner._copies and list(runner._copies.empty.parent.glob("*.db")))
     lending.cancel()
     with suppress(asyncio.CancelledError):
         await lending
-    assert clerk._copies is not None
-    lent = clerk._copies._lent_counts
+    assert runner._copies is not None
+    lent = runner._copies._lent_counts
     await until(lambda: lent and not any(lent.values()))
-    await clerk.aclose()
+    await runner.aclose()
 
 
 async def until(holds: Callable[[], object], within_s: float = 60.0) -> None:

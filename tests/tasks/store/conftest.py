@@ -1,4 +1,4 @@
-"""Every place a store can be in."""
+"""The kinds of store, and the places in which a store can be."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def s3_place(s3) -> StoreConfig:
 
 @pytest.fixture(params=["duckdb", "folder", "s3"])
 def place(request: pytest.FixtureRequest) -> StoreConfig:
-    """A store that is not there yet, of each kind in turn."""
+    """The configuration of a store that does not exist yet, of each kind in turn."""
     found: StoreConfig = request.getfixturevalue(f"{request.param}_place")
     return found
 
 
 @pytest.fixture(params=["folder", "s3"])
 def lake_place(request: pytest.FixtureRequest) -> StoreConfig:
-    """The same for those that take several writers."""
+    """The same for the kinds that take several writers."""
     found: StoreConfig = request.getfixturevalue(f"{request.param}_place")
     return found

@@ -18,7 +18,7 @@ COUNTS = {"read": 2, "judged": 2}
 
 
 def run_record(run_id: str = "nightly-1", **changed: Any) -> RunRecord:
-    """A run as it begins."""
+    """The record of a run that begins."""
     begun = RunRecord(
         run_id=run_id,
         name="nightly",
@@ -38,7 +38,7 @@ def run_record(run_id: str = "nightly-1", **changed: Any) -> RunRecord:
 
 
 def ended(run: RunRecord, **changed: Any) -> RunRecord:
-    """The same run as it ends."""
+    """The record of the same run when it ends."""
     final = replace(
         run,
         status="complete",
@@ -85,7 +85,7 @@ def score_row(run_id: str, case_id: str, **changed: Any) -> dict[str, Any]:
 def shard(
     run_id: str = "nightly-1", case_id: str = "c1", **changed: Any
 ) -> dict[str, pl.DataFrame]:
-    """The frames of one shard: scores full, empty of turns and all null, one case, no ask."""
+    """The frames of one shard: a full score, one without turns, one all null; a case; no ask."""
     keys = {"run_id": run_id, "case_id": case_id, "repetition": 0, "judge": "conversation"}
     bare = dict.fromkeys(TABLES["scores"]) | keys | {"metric": "z", "part": "turn:1"}
     scores = [
@@ -119,5 +119,5 @@ def shard(
 
 
 def joined(table: str, *shards: dict[str, pl.DataFrame]) -> pl.DataFrame:
-    """What a table reads back as after these shards."""
+    """The rows that a table returns after some shards were committed."""
     return frame(table, [row for part in shards for row in part[table].to_dicts()])

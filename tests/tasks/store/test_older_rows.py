@@ -1,4 +1,4 @@
-"""Rows written before a column was added: both kinds of store read them, with null in it."""
+"""Rows written before a column was added: both kinds of store read null in that column."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOOLS = pl.List(pl.String)
 
 
 def with_tools(case_id: str, *tools: str) -> dict[str, pl.DataFrame]:
-    """A shard of today."""
+    """The frames of a shard with today's columns."""
     frames = shard(case_id=case_id)
     named = frames["cases"].with_columns(tools=pl.Series([list(tools)], dtype=TOOLS))
     return frames | {"cases": named}
@@ -25,7 +25,7 @@ def with_tools(case_id: str, *tools: str) -> dict[str, pl.DataFrame]:
 
 @pytest.fixture
 def older(place: StoreConfig, monkeypatch: pytest.MonkeyPatch) -> StoreConfig:
-    """A store with one shard of a run, as it was written when cases had no tools."""
+    """A store with one shard, written before table cases had the column `tools`."""
     with monkeypatch.context() as before:
         before.delitem(CASES, "flags")  # put back in the reverse order
         before.delitem(CASES, "tools")
@@ -38,7 +38,7 @@ def older(place: StoreConfig, monkeypatch: pytest.MonkeyPatch) -> StoreConfig:
 
 
 def resumed(place: StoreConfig) -> None:
-    """Judge the second shard of the run today, and end it."""
+    """Commit the second shard of the run with today's columns, and end the run."""
     with open_store(place, writing=True) as store:
         begun = store.begin(run_record())
         store.commit_shard("nightly-1", "s1", with_tools("c2", "find", "pay"), COUNTS)
@@ -46,7 +46,7 @@ def resumed(place: StoreConfig) -> None:
 
 
 def tools_in(store: Store) -> dict[str, list[str] | None]:
-    """What both ways of reading say of the cases."""
+    """Table cases as `table` and as `scan` return it."""
     whole = store.table("nightly-1", "cases")
     assert whole.schema == pl.Schema(CASES)
     lazy = store.scan("nightly-1", "cases")

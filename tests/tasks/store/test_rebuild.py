@@ -1,4 +1,4 @@
-"""A DuckDB file that was damaged: told, put aside, made anew."""
+"""A damaged DuckDB file: noticed, renamed, and built again."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.soak.rows import SHARDS
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
-    """The files of a store whose writer was killed, and what its tables hold."""
+    """The files of a store whose writer was killed, and the rows of its tables."""
     folder = tmp_path_factory.mktemp("built") / "store"
     return folder, build(folder)
 
 
 @pytest.fixture
 def damaged(built: tuple[Path, dict[str, str]], tmp_path: Path):
-    """A copy of it, damaged as asked for."""
+    """A copy of these files, damaged as the test asks."""
 
     def made(kind: str) -> tuple[Path, StoreConfig]:
         folder = tmp_path / "store"

@@ -1,4 +1,4 @@
-"""One SELECT over a store, the same answer whichever way it keeps its rows; nothing is written."""
+"""One SELECT over a store: the same answer from every kind of store, and nothing is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every store promises, held to each kind of store in turn."""
+"""The promises of the protocol `Store`, tested with each kind of store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calibration records are kept beside the runs, in every kind of store."""
+"""Calibration records are stored beside the runs, in every kind of store."""
 
 from __future__ import annotations
 

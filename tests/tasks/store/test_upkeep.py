@@ -1,4 +1,4 @@
-"""Collecting garbage, merging parts, forgetting a subject: what is read stays what it was."""
+"""Collecting garbage, merging parts, deleting a subject's rows: all other rows stay unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only a DuckDB file does: one writer, one transaction a shard, SQL over the public names."""
+"""What only a DuckDB store does: one writer, one transaction per shard, SQL over public tables."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def _held(place: StoreConfig, how: str) -> Iterator[int]:
-    """The store open in another process; yields the id of that process."""
+    """Open the store in another process; yields the id of that process."""
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, place.uri, how],
         cwd=ROOT,

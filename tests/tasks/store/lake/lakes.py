@@ -1,4 +1,4 @@
-"""Direct access to a lake."""
+"""Access to the objects of a lake without its store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.tasks.store.rows import COUNTS, ended, run_metrics, run_record, shard
 
 
 class Place:
-    """Direct access to the objects of a lake, past the store."""
+    """Reads, writes and deletes the objects of a lake in a folder or a bucket."""
 
     def __init__(self, config: StoreConfig, client) -> None:
         self._config, self._client = config, client

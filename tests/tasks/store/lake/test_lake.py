@@ -1,4 +1,4 @@
-"""What only the Parquet lake does: layout, parts, marks, and places it cannot be in."""
+"""What only the Parquet lake does: its layout, parts, commit marks, and URIs that it refuses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.tasks.store.rows import COUNTS, ended, run_record, shard
 
 @pytest.fixture
 def lake(lake_place, s3) -> Place:
-    """A lake with one run, one committed shard, ended."""
+    """A lake with one run that has one committed shard and has ended."""
     with open_store(lake_place, writing=True) as store:
         _fill(store)
     return Place(lake_place, s3.client)

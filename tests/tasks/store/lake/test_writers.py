@@ -1,4 +1,4 @@
-"""Several writers of one lake, and servers that lose answers."""
+"""Several writers of one lake, and servers whose answers are lost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import StoreError
 from assizes.tasks.store import open_store
-from assizes.tasks.store.objects.protocol import objects_at
+from assizes.tasks.store.objects.opening import objects_at
 from tests.doubles.s3_proxy import Faults, proxied
 from tests.tasks.store.lake.lakes import Place, _fill
 from tests.tasks.store.rows import COUNTS, run_record, shard
