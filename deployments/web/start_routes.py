@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Header, Request
 
-from assizes.deployments.server import known_server
+from assizes.deployments.server import find_api_url
 from assizes.deployments.settings import prepare_environment
 from assizes.deployments.web.problems import problem_responses
 from assizes.deployments.web.requests import (
@@ -72,7 +72,7 @@ def _server() -> str:
         ServerGone: there is none, or it does not answer.
     """
     try:
-        api_url = known_server()
+        api_url = find_api_url()
     except AssizesError as error:
         raise ServerGone(str(error)) from error
     if api_url is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from assizes.deployments.commands.output import print_json, print_line, print_table
-from assizes.deployments.server import known_server
+from assizes.deployments.server import find_api_url
 from assizes.deployments.settings import prepare_environment
 from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.run import RunConfig
@@ -68,7 +68,7 @@ def use_server(*, verbose: bool = False) -> str:
     Raises:
         ConfigurationError: when there is none, or it does not answer.
     """
-    api_url = known_server()
+    api_url = find_api_url()
     if api_url is None:
         raise ConfigurationError(
             "there is no Prefect server to register on; set PREFECT_API_URL to one, or start one "

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from assizes.deployments.commands.output import (
-    judged_by,
+    judge_line,
     print_gates,
     print_json,
     print_line,
@@ -82,7 +82,7 @@ def show_run(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) 
         fields["calibration"] = calibration
         print_json(fields)
         return 0
-    print_line(judged_by(record.judge_model))
+    print_line(judge_line(record.judge_model))
     print_line(f"status: {record.status}, started {record.started_at:%Y-%m-%d %H:%M} UTC")
     if record.status == INTERRUPTED:
         print_line(f"nobody is at work on it: `assizes resume {record.run_id}` goes on")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from assizes.deployments.commands.output import print_json, print_outcome
 from assizes.deployments.commands.stores import store_config
 from assizes.deployments.json_log import is_json_log, tell_user
-from assizes.deployments.server import known_server
+from assizes.deployments.server import find_api_url
 from assizes.deployments.settings import prepare_environment, stored_config
 from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.run import RunConfig, StartMode, Trigger
@@ -176,7 +176,7 @@ def find_server(*, verbose: bool) -> None:
     Raises:
         ConfigurationError: when the configured Prefect server does not answer.
     """
-    api_url = known_server()
+    api_url = find_api_url()
     prepare_environment(verbose=verbose, api_url=api_url)
     if api_url is None:
         tell_user(
