@@ -277,10 +277,9 @@ app.add_typer(reading_cli.app)
 @app.command()
 def doctor(config: ConfigFile = None, overrides: Overrides = None, as_json: AsJson = False) -> None:
     """Check model, key, transcripts, store, cache and Prefect server; say what to do."""
-    from assizes.deployments.commands.operating.doctor import examine
+    from assizes.deployments.commands.operating.doctor import check_installation
 
-    raise typer.Exit(examine(config, overrides or [], as_json=as_json))
-
+    raise typer.Exit(check_installation(config, overrides or [], as_json=as_json))
 
 
 @app.command()

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from assizes.deployments.commands.reading.case import show_case
-from assizes.deployments.commands.reading.explain import explain
+from assizes.deployments.commands.reading.explain import explain_metric
+from assizes.deployments.commands.stores import CaseSelection
 from assizes.deployments.terminal import json_text, printable
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.formats import native_line
@@ -107,7 +108,7 @@ def test_no_case_and_no_score_steers_a_terminal(folder: Path, capsys, run_id: st
     uri = f"duckdb:///{folder}/s.duckdb"
     for number, text in enumerate(ESCAPES):
         case_id = f"{number} {text}"
-        show_case((run_id, case_id, None), None, uri, as_json=as_json)
+        show_case(CaseSelection(run_id, case_id), None, uri, as_json=as_json)
         shown = capsys.readouterr().out
         explain((run_id, case_id, "tool_routing", None), None, uri, as_json=as_json)
         told = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""`assizes serve`: the HTTP API and the pages over a store."""
+"""`assizes serve`: serve the HTTP API and the pages over a store."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from assizes.deployments.settings import API_TOKEN, api_token, read_optional_con
 from assizes.judge.errors import ConfigurationError
 
 SHORTEST_TOKEN = 16
+"""Least characters of an API token."""
 
 
 @dataclass(frozen=True, slots=True)
 class BindAddress:
-    """Where a server listens, and the further names it answers to."""
+    """Where the server listens, and further names that a `Host` header may give."""
 
     host: str = "127.0.0.1"
     port: int = 8320
@@ -24,11 +25,19 @@ class BindAddress:
 
 
 def serve(file: Path | None, store: str | None, bind: BindAddress) -> int:
-    """Serve until interrupted.
+    """Serve a store until interrupted.
+
+    Args:
+        file: configuration file.
+        store: value of `--store`.
+        bind: the address to listen on.
+
+    Returns:
+        0.
 
     Raises:
-        ConfigurationError: for an address that others reach without a token, a token that is too
-            short, or a port that cannot be had.
+        ConfigurationError: other machines reach the address and no token is set, the token is too
+            short, or the port is taken.
     """
     import uvicorn
 
@@ -73,8 +82,9 @@ def serve(file: Path | None, store: str | None, bind: BindAddress) -> int:
 
 
 def _freeze_loaded_objects() -> None:
-    """What was loaded is set aside from garbage collection: a full one, of all modules, holds up an
-    answer by a tenth of a second.
+    """Exclude all loaded modules from garbage collection.
+
+    A full collection that visits them delays a response by a tenth of a second.
     """
     gc.collect()
     gc.freeze()

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from assizes.deployments.commands.output import print_json, print_line, print_text
 from assizes.deployments.commands.stores import CaseSelection, opened_store
-from assizes.judge.case import Case, Turn
+from assizes.judge.case import Turn
 from assizes.judge.errors import ConfigurationError, DataError
 from assizes.judge.verdicts.root_cause import rationale
 from assizes.tasks.reports.formatting import one_line
@@ -78,7 +78,10 @@ def _print_conversation(record: RunRecord, execution: StoredExecution) -> None:
         for text in _turn_texts(number, turn):
             print_text(text)
         for score in scores_by_turn[number]:
-            words = [f"^ {score['metric']} {_raw_text(score)}", score["label"] or _outcome_of(score)]
+            words = [
+                f"^ {score['metric']} {_raw_text(score)}",
+                score["label"] or _outcome_of(score),
+            ]
             print_text(f"    {one_line(' '.join([*words, score['failure_code'] or '']))}")
 
 

@@ -83,7 +83,9 @@ def write_stored_report(
 def _for_ci(store: Store, record: RunRecord, data: Mapping[str, Any], wanted: ReportOptions) -> int:
     if (file := wanted.junit) is not None:
         try:
-            file.write_text(junit_report(data, store.scan(record.run_id, "cases")), encoding="utf-8")
+            file.write_text(
+                junit_report(data, store.scan(record.run_id, "cases")), encoding="utf-8"
+            )
         except OSError as error:
             why = error.strerror or error
             raise ConfigurationError(f"--junit {str(file)!r} cannot be written: {why}") from error
