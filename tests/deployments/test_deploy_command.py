@@ -264,13 +264,13 @@ async def test_flows_are_served_without_a_work_pool(prefect_server: str, tmp_pat
     after = await there(prefect_server, "nightly/assizes-served", paused=False)
     assert after["work_pool_name"] == "assizes-tests"
     with pytest.raises(ConfigurationError, match="belongs to the work pool 'assizes-tests'"):
-        await serve(config("served"), 1)
+        await register_and_run(config("served"), 1)
 
 
 @pytest.mark.usefixtures("prefect_server")
 async def test_a_block_that_is_none_is_refused_before_anything_is_served():
     with pytest.raises(ConfigurationError, match="'oncall' is no type/name"):
-        await serve(config("mistyped", '[notify]\nblock = "oncall"\n'), 1)
+        await register_and_run(config("mistyped", '[notify]\nblock = "oncall"\n'), 1)
     async with get_client() as client:
         with pytest.raises(ObjectNotFound):
             await client.read_deployment_by_name("nightly/assizes-mistyped")
@@ -280,7 +280,7 @@ async def test_a_block_that_is_none_is_refused_before_anything_is_served():
 async def test_what_is_served_no_more_is_removed():
     async def served(wanted: set[str], more: str = "") -> None:
         """Serve until the automations are those, which is never where they are not."""
-        task = asyncio.create_task(serve(config("fewer", more), 1))
+        task = asyncio.create_task(register_and_run(config("fewer", more), 1))
         ours: set[str] = set()
         try:
             async with get_client() as client, asyncio.timeout(60):

@@ -28,7 +28,7 @@ def clock():
 
 @pytest.fixture
 def logger(clock: Clock):
-    own = logging.getLogger("judge.tests_of_json")
+    own = logging.getLogger("assizes.judge.tests_of_json")
     handler = JsonLines(clock)
     own.addHandler(handler)
     own.setLevel(logging.INFO)

@@ -110,7 +110,7 @@ def test_no_case_and_no_score_steers_a_terminal(folder: Path, capsys, run_id: st
         case_id = f"{number} {text}"
         show_case(CaseSelection(run_id, case_id), None, uri, as_json=as_json)
         shown = capsys.readouterr().out
-        explain((run_id, case_id, "tool_routing", None), None, uri, as_json=as_json)
+        explain_metric(CaseSelection(run_id, case_id), "tool_routing", None, uri, as_json=as_json)
         told = capsys.readouterr().out
         assert raw(shown + told) == []
         if as_json:
@@ -149,7 +149,7 @@ def test_a_warning_and_a_defect_are_printable(kind: str):
         "cli._show_warnings()\n"
         "sys.excepthook = cli._internal_error\n"
         "text = sys.stdin.read()\n"
-        "logging.getLogger('tasks.x').warning('about %s', text)\n"
+        "logging.getLogger('assizes.tasks.x').warning('about %s', text)\n"
         "logging.getLogger('other').error('of others', exc_info=ValueError(text))\n"
         "raise ValueError(text)\n"
     )
