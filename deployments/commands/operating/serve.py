@@ -44,16 +44,7 @@ def serve(file: Path | None, store: str | None, bind: BindAddress) -> int:
     from assizes.deployments.api import create_app
     from assizes.deployments.web.guard import LOOPBACK, Access, allowed_hosts
 
-    token = api_token()
-    if token is None and bind.host not in LOOPBACK:
-        raise ConfigurationError(
-            f"--host {bind.host}: others can reach it; set {API_TOKEN} to a token of at least "
-            f"{SHORTEST_TOKEN} characters, or leave the host out"
-        )
-    if token is not None and len(token) < SHORTEST_TOKEN:
-        raise ConfigurationError(
-            f"{API_TOKEN}: has {len(token)} characters, at least {SHORTEST_TOKEN} are needed"
-        )
+    token = _checked_token(bind.host, is_public=bind.host not in LOOPBACK)
     config = read_optional_config(file)
     if store is not None:
         config = config.model_copy(update={"store": config.store.model_copy(update={"uri": store})})
@@ -79,6 +70,21 @@ def serve(file: Path | None, store: str | None, bind: BindAddress) -> int:
             f"--host {bind.host} --port {bind.port}: cannot listen there; is it taken?"
         ) from None
     return 0
+
+
+def _checked_token(host: str, *, is_public: bool) -> str | None:
+    """The token of the API, which a public address must have, or `None`."""
+    token = api_token()
+    if token is None and is_public:
+        raise ConfigurationError(
+            f"--host {host}: others can reach it; set {API_TOKEN} to a token of at least "
+            f"{SHORTEST_TOKEN} characters, or leave the host out"
+        )
+    if token is not None and len(token) < SHORTEST_TOKEN:
+        raise ConfigurationError(
+            f"{API_TOKEN}: has {len(token)} characters, at least {SHORTEST_TOKEN} are needed"
+        )
+    return token
 
 
 def _freeze_loaded_objects() -> None:
