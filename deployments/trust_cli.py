@@ -96,10 +96,15 @@ def trends(
     as_json: AsJson = False,
 ) -> None:
     """How a number moved over the runs, and which problems are new, persisting or resolved."""
-    from assizes.deployments.commands.trust.trends import TrendOptions, show_trends
+    from assizes.deployments.commands.trust.trends import show_trends
+    from assizes.deployments.settings import read_config
     from assizes.tasks.runs.history import RunRange
 
-    fields = {"metrics": metric or None, "slices": slice_by or None}
-    options = TrendOptions(config, tuple(overrides or ()), fields, store)
+    settings: dict[str, dict[str, object]] = {
+        "series": {"metrics": metric or None, "slices": slice_by or None},
+        "store": {"uri": store},
+        "transcripts": {"uri": ""},
+    }
+    read = read_config(config, overrides or [], settings)
     span = RunRange(name, since.replace(tzinfo=UTC) if since else None, last)
-    raise typer.Exit(show_trends(options, span, plot, as_json=as_json))
+    raise typer.Exit(show_trends(read, span, plot, as_json=as_json))

@@ -13,7 +13,7 @@ from assizes.deployments.commands.output import print_json, print_table
 from assizes.deployments.server import API_TIMEOUT_S, is_healthy, running_server
 from assizes.deployments.settings import configured_api_url, read_config
 from assizes.judge.catalog import resolve_judges
-from assizes.judge.config.run import RunConfig
+from assizes.judge.config.run import CacheConfig, ReportConfig, RunConfig
 from assizes.judge.engine.ensemble_hearing import members
 from assizes.judge.errors import AssizesError, Halted, NoStore
 from assizes.judge.model_assignment import assign_callable_models
@@ -68,9 +68,9 @@ def _checks(file: Path | None, overrides: list[str]) -> list[Check]:
         ("model", _model),
         ("transcripts", _transcripts),
         ("store", _store),
-        ("reply cache", _cache),
+        ("reply cache", lambda config: _writable(config.cache, "cache")),
         ("ledger", _ledger),
-        ("reports", _reports),
+        ("reports", lambda config: _writable(config.report, "report")),
     ]
     return [*checks, *(_run_probe(name, probe, config) for name, probe in probes)]
 
@@ -138,9 +138,9 @@ def _store(config: RunConfig) -> str:
         return f"{uri}: will be created"
 
 
-def _cache(config: RunConfig) -> str:
-    write_probe(config.cache.uri, config.cache.storage_options, "[cache] uri")
-    return f"{config.cache.uri}: can be written"
+def _writable(section: CacheConfig | ReportConfig, name: str) -> str:
+    write_probe(section.uri, section.storage_options, f"[{name}] uri")
+    return f"{section.uri}: can be written"
 
 
 def _ledger(config: RunConfig) -> str:
@@ -152,8 +152,3 @@ def _ledger(config: RunConfig) -> str:
         return f"{path}: will be created"
     today = spending_today(path)
     return f"{path}: {today.calls} calls and {today.usd:.4f} USD today (UTC)"
-
-
-def _reports(config: RunConfig) -> str:
-    write_probe(config.report.uri, config.report.storage_options, "[report] uri")
-    return f"{config.report.uri}: can be written"

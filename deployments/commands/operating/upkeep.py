@@ -64,7 +64,8 @@ def rebuild_and_print(
         aside = str(done.old_file) if done.old_file else None
         print_json({"kept": done.kept_run_ids, "lost": done.losses, "aside": aside})
         return 0
-    print_line(f"{config.uri}: kept {len(done.kept_run_ids)} runs{_id_list(done.kept_run_ids)}")
+    ids = f": {', '.join(done.kept_run_ids)}" if done.kept_run_ids else ""
+    print_line(f"{config.uri}: kept {len(done.kept_run_ids)} runs{ids}")
     for run_id, why in done.losses.items():
         print_line(f"lost {run_id}: {why}")
     if done.old_file is not None:
@@ -166,7 +167,3 @@ def _tags(texts: Iterable[str]) -> dict[str, str]:
             raise ConfigurationError(f"--tag {text!r}; accepted: key=value")
         tags[key] = value
     return tags
-
-
-def _id_list(ids: list[str]) -> str:
-    return f": {', '.join(ids)}" if ids else ""

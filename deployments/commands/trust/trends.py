@@ -2,40 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from assizes.deployments.commands.output import print_json, print_line, print_table
-from assizes.deployments.settings import read_config
+from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.history.trends import Trend, Trends
 from assizes.tasks.runs.history import RunRange, stored_trends
 from assizes.tasks.store import open_store
 
 
-@dataclass(frozen=True, slots=True)
-class TrendOptions:
-    """The configuration of `assizes trends` as its options give it.
-
-    Attributes:
-        file: configuration file; `None` for `assizes.toml` where it exists.
-        overrides: `--set` pairs.
-        fields: values for fields of [series]; `None` for an option that was not given.
-        store: URI of the store, in place of the configured store.
-    """
-
-    file: Path | None
-    overrides: tuple[str, ...]
-    fields: Mapping[str, object]
-    store: str | None
-
-
-def show_trends(options: TrendOptions, span: RunRange, plot: str | None, *, as_json: bool) -> int:
+def show_trends(config: RunConfig, span: RunRange, plot: str | None, *, as_json: bool) -> int:
     """Print the series and the incidents of a range of runs.
 
     Args:
-        options: the configuration.
+        config: names the store and the series.
         span: name of the runs, first day, and number of runs.
         plot: SVG file to write the series to; `None`: no file.
         as_json: print one JSON document.
@@ -47,12 +28,6 @@ def show_trends(options: TrendOptions, span: RunRange, plot: str | None, *, as_j
         StoreError: there is no such run.
         ConfigurationError: a series, a slice or the plot file cannot be used.
     """
-    settings = {
-        "series": options.fields,
-        "store": {"uri": options.store},
-        "transcripts": {"uri": ""},
-    }
-    config = read_config(options.file, options.overrides, settings)
     with open_store(config.store) as store:
         trends = stored_trends(store, span, config.series)
     if plot is not None:
