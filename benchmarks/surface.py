@@ -65,7 +65,7 @@ def _pages(figures: Figures, folder: Path) -> None:
         site.opened_tab(hostile.url) as tab,
     ):
         known = [*site.listed_pages(hostile), *site.case_pages(hostile), *site.score_pages(hostile)]
-        found = site.active(tab, known) + site.active(tab, site.reflecting(hostile), None)
+        found = site.active_parts(tab, known) + site.active(tab, site.reflecting(hostile), None)
         figures.add("pages parsed in a browser", len(known) + len(XSS))
         figures.add("pages with active nodes", len(found), most=0)
         figures.add("dialogs", len(tab.dialogs), most=0)

@@ -1,1 +1,1 @@
-"""The edge: command line, HTTP API, settings, registration on Prefect servers, samples."""
+"""The edge of the package: command line, HTTP API, settings, Prefect registration, samples."""

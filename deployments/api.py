@@ -1,4 +1,4 @@
-"""The HTTP API and the pages over one store: what `assizes serve` serves."""
+"""The FastAPI application that `assizes serve` runs: the HTTP API and the pages over one store."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Numbers have the names and units of the rows (docs/rows.md). Errors are problem 
 
 
 def create_app(config: RunConfig, access: Access) -> FastAPI:
-    """The application.
+    """Build the application over the store of a configuration.
 
     Args:
         config: names the store, the thresholds of comparisons, and folders with own rubrics.
-        access: who may ask.
+        access: the host names and the token that a request must carry.
     """
     install_log_redaction()
     app = FastAPI(
@@ -51,7 +51,7 @@ def create_app(config: RunConfig, access: Access) -> FastAPI:
 
 
 def _describe_problems(app: FastAPI) -> None:
-    """Put the shape of a problem where the operations point to, and drop the framework's own."""
+    """Add the schema `Problem`, which operations refer to, and drop FastAPI's own error schemas."""
     build_schema = app.openapi
 
     def openapi() -> dict[str, object]:

@@ -1,7 +1,7 @@
-"""The `assizes` command: arguments in, one line per fault out.
+"""The `assizes` command: it parses arguments and reports every fault as one line on stderr.
 
-Heavy packages are imported by the commands that need them, so that `--help` and the reading
-commands stay quick.
+Each command imports the heavy packages that it needs itself, so that `--help` and the commands that
+only read a store stay quick.
 """
 
 from __future__ import annotations
@@ -15,16 +15,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from assizes.deployments import (
-    import_cli,
-    operate_cli,
-    reading_cli,
-    triggers_cli,
-    trust_cli,
-    upkeep_cli,
-)
+from assizes.deployments import operating_cli, reading_cli, running_cli, trust_cli
 from assizes.deployments.help import SectionedGroup
-from assizes.deployments.json_log import tell_user, use_json_log
+from assizes.deployments.json_log import PACKAGES, tell_user, use_json_log
 from assizes.deployments.options import (
     AsJson,
     Batch,
@@ -55,10 +48,10 @@ app = typer.Typer(
 )
 
 INTERRUPTED = 130
-"""Exit code after Ctrl-C."""
+"""Exit code after Ctrl-C (128 + SIGINT)."""
 
 INTERNAL_ERROR = 70
-"""Exit code of a defect of ours (`EX_SOFTWARE` of sysexits.h); 1 would read as a regression."""
+"""Exit code of a defect in this package (`EX_SOFTWARE` of sysexits.h); 1 means a regression."""
 
 
 @app.callback()
@@ -152,7 +145,7 @@ def run(
     raise typer.Exit(run_evaluation(wanted, as_json=as_json, verbose=verbose))
 
 
-app.add_typer(triggers_cli.app)
+app.add_typer(running_cli.app)
 
 
 @app.command()
@@ -284,12 +277,9 @@ app.add_typer(reading_cli.app)
 @app.command()
 def doctor(config: ConfigFile = None, overrides: Overrides = None, as_json: AsJson = False) -> None:
     """Check model, key, transcripts, store, cache and Prefect server; say what to do."""
-    from assizes.deployments.commands.operating.doctor import examine
+    from assizes.deployments.commands.operating.doctor import check_installation
 
-    raise typer.Exit(examine(config, overrides or [], as_json=as_json))
-
-
-app.add_typer(upkeep_cli.app)
+    raise typer.Exit(check_installation(config, overrides or [], as_json=as_json))
 
 
 @app.command()
@@ -313,30 +303,32 @@ def down() -> None:
     print("stopped" if stop_server() else "no background server was running")  # noqa: T201  # the command's answer
 
 
-app.add_typer(operate_cli.app)
+app.add_typer(operating_cli.app)
 app.add_typer(trust_cli.app)
-app.add_typer(import_cli.app)
 
 
-class _Warnings(logging.Handler):
-    """What our own packages warn of, as lines of the command; Prefect's log is not shown."""
+class _WarningLines(logging.Handler):
+    """Prints each warning and error of this package as one line; Prefect's log is not shown."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line on stderr."""
+        """Write the level and the message of a record as one line on stderr."""
         level = record.levelname.lower()
         print_stderr(f"{level}: {record.getMessage()}")
 
 
 def _show_warnings() -> None:
-    handler = _Warnings(logging.WARNING)
-    for package in ("judge", "tasks", "flows"):
-        logging.getLogger(f"assizes.{package}").addHandler(handler)
+    handler = _WarningLines(logging.WARNING)
+    for package in PACKAGES[:3]:  # what the edge has to say, it prints itself
+        logging.getLogger(package).addHandler(handler)
 
 
 def _internal_error(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """The last resort, as `sys.excepthook`: one line, and a code that is no finding of a run."""
+    """Report an exception that nothing else caught (the `sys.excepthook`), without a traceback.
+
+    Secrets in the message are masked, and the exit code is none that a run ends with.
+    """
     message = mask(" ".join(f"{kind.__name__}: {error}".split()))
     if _verbose():
         traceback_text = mask("".join(traceback.format_exception(kind, error, trace)))
@@ -347,12 +339,12 @@ def _internal_error(
 
 
 def _verbose() -> bool:
-    """Asked of the words themselves: a defect may come before any of them is understood."""
+    """Whether `--verbose` was given; read from `sys.argv`, for a defect may come before parsing."""
     return "--verbose" in sys.argv
 
 
 def main() -> None:
-    """Run the command; every fault is one line on stderr and an exit code of design section 6."""
+    """Run the command line; every fault is one line on stderr and the exit code of its class."""
     sys.excepthook = _internal_error
     prepare_process()
     keep_log_printable()

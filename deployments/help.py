@@ -1,4 +1,4 @@
-"""`assizes --help`: the commands by what they are for, in the order in which people meet them."""
+"""The listing of `assizes --help`: commands grouped by purpose, in the order of first use."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ OTHERS: Final = "Others"
 
 
 class SectionedGroup(TyperGroup):
-    """Lists its commands under headings, each with the whole of its first sentence."""
+    """A command group that lists its commands under headings, each with its first paragraph."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the list; a command without a heading stands at its end."""
+        """Write the listing; commands that `SECTIONS` does not name come last."""
         for title, names in self.sections().items():
-            rows = [(name, _first(self.commands[name].help)) for name in names]
+            texts = [(self.commands[name].help or "").strip() for name in names]
+            lines = [text.partition("\n\n")[0].replace("\n", " ") for text in texts]
             with formatter.section(title):
-                formatter.write_dl(rows)
+                formatter.write_dl(list(zip(names, lines, strict=True)))
 
     def sections(self) -> dict[str, list[str]]:
-        """Names of commands by heading; empty headings are left out."""
+        """Names of the commands, by heading; a heading without commands is left out."""
         listed = {name for names in SECTIONS.values() for name in names}
         known = {
             title: [command for command in names if command in self.commands]
@@ -37,8 +38,3 @@ class SectionedGroup(TyperGroup):
         }
         known[OTHERS] = [name for name in self.commands if name not in listed]
         return {title: names for title, names in known.items() if names}
-
-
-def _first(text: str | None) -> str:
-    """The first paragraph of what a command says of itself, as a line."""
-    return (text or "").strip().partition("\n\n")[0].replace("\n", " ")

@@ -1,4 +1,8 @@
-"""`--log-format json`: one JSON object a line on stderr, with ids, without what a model or a person said."""
+"""`--log-format json`: one JSON object a line on stderr, with ids.
+
+No line holds what a model or a person said: errors are logged by their class, because their messages
+may quote a transcript.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +24,15 @@ from assizes.judge.errors import (
     StoreError,
 )
 
-PACKAGES: Final = ("assizes",)
+PACKAGES: Final = ("assizes.judge", "assizes.tasks", "assizes.flows", "assizes.deployments")
+"""The loggers above all loggers of this package."""
 
 MAX_REPEATS: Final = 5
-"""So many warnings of one kind are written in a window; the next one after it says how many were not."""
+"""Warnings of one kind that are written in one window of `WINDOW_S`; further warnings are counted,
+and the first warning of a later window gives their number."""
 
 WINDOW_S: Final = 60.0
+"""Seconds of a window of `MAX_REPEATS` warnings."""
 
 _SAFE_ERRORS: Final = (
     ConfigurationError,
@@ -35,31 +42,39 @@ _SAFE_ERRORS: Final = (
     OverBudget,
     Halted,
 )
+"""Errors whose messages are about settings and places, never about a transcript."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class _RepeatCounts:
+    """Warnings of one kind since the time `since`: how many were written, how many were dropped."""
+
     since: float
     written: int = 0
     dropped: int = 0
 
 
 class JsonLines(logging.Handler):
-    """Writes what our packages log. An error is told by its kind: its text may quote a transcript.
+    """A log handler that writes each record of this package as one JSON object.
 
-    Of warnings and errors that repeat the first few are written; states of a run are all.
+    Of warnings and errors that repeat, only the first `MAX_REPEATS` in a window are written. All
+    records below the level WARNING are written: they are the states of a run.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Nothing was seen yet."""
+        """Begin with no counts.
+
+        Args:
+            clock: monotonic time in seconds.
+        """
         super().__init__(logging.INFO)
         self._clock = clock
         self._counts: dict[tuple[str, int, str], _RepeatCounts] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line, unless there were too many of its kind just now."""
+        """Write a record as one line, unless too many records of its kind were written just now."""
         dropped = self._count_dropped(record)
         if dropped is None:
             return
@@ -77,7 +92,11 @@ class JsonLines(logging.Handler):
         sys.stderr.write(json_text(body) + "\n")
 
     def _count_dropped(self, record: logging.LogRecord) -> int | None:
-        """How many of its kind were left out since the last line; null: this one is left out too."""
+        """The number of records of this kind dropped since the last line written.
+
+        Returns:
+            That number; `None` when this record is to be dropped too.
+        """
         if record.levelno < logging.WARNING:
             return 0
         now = self._clock()
@@ -94,7 +113,7 @@ class JsonLines(logging.Handler):
 
 
 def use_json_log() -> None:
-    """Have our packages log in JSON, and in nothing else."""
+    """Make this package log in JSON, and in no other format."""
     handler = JsonLines()
     for package in PACKAGES:
         logger = logging.getLogger(package)
@@ -103,19 +122,19 @@ def use_json_log() -> None:
 
 
 def is_json_log() -> bool:
-    """Whether lines for people would stand among those for programs."""
+    """Whether `use_json_log` was called: lines for people must not be mixed with JSON lines."""
     return any(
         isinstance(handler, JsonLines) for handler in logging.getLogger(PACKAGES[0]).handlers
     )
 
 
 def tell_user(line: str, *, error: BaseException | None = None) -> None:
-    """A line of the command itself on stderr: for people, or as one of the log in JSON.
+    """Write a line of the command itself to stderr: as plain text, or as a record of the JSON log.
 
     Args:
-        line: what to say.
-        error: what the command ends by; in JSON its kind is told, and its text only where it is
-            about settings and places and not about a transcript.
+        line: the text.
+        error: the error that the command ends with. The JSON log gives its class, and its text only
+            for the errors that speak of settings and places and never of a transcript.
     """
     if not is_json_log():
         print_stderr(line)
@@ -127,7 +146,7 @@ def tell_user(line: str, *, error: BaseException | None = None) -> None:
 
 
 def _message(record: logging.LogRecord) -> str:
-    """The message with errors among its arguments by their kind."""
+    """The message of a record, with the class name in place of each error among its arguments."""
     if not isinstance(record.args, tuple):
         return record.getMessage()
     safe = tuple(
@@ -138,7 +157,10 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _ids() -> Iterator[tuple[str, Any]]:
-    """Ids of the flow run, the run, the shard and the attempt that a line is about."""
+    """The ids that a line belongs to: flow run, run, configuration, task, attempt and shard.
+
+    Prefect is not imported for this: without its module there can be no flow run.
+    """
     if "prefect.context" not in sys.modules:
         return
     from prefect.context import FlowRunContext, TaskRunContext

@@ -1,4 +1,4 @@
-"""Options that several commands take."""
+"""Options and arguments that several commands of the command line share."""
 
 from __future__ import annotations
 

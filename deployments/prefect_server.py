@@ -1,10 +1,11 @@
-"""Prefect's own server command, over SQLite connections whose failed statements let go at once.
+"""Prefect's own server command, with SQLite cursors that are closed as soon as a statement fails.
 
-CPython 3.11 leaves a statement that failed with its cursor, and that stays with the traceback of the
-error until the cycle is collected. To free it is to wait for its connection. When that connection has
-meanwhile been given to a session that waits for the write lock, a collection on the event loop's
-thread stops the loop, and with it the session that holds the lock: the server answers nobody until
-the wait ends after 60 s (seen with Prefect 3.8.8 and several flow runs at once).
+This works around a standstill of the server. CPython 3.11 keeps a failed statement alive with its
+cursor, and the traceback of the error keeps the cursor alive until the garbage collector runs. Freeing
+the statement waits for its connection. If that connection has by then been given to a session that
+waits for the write lock, and the collector runs on the thread of the event loop, the loop stops, and
+with it the session that holds the lock: the server answers no request until the wait ends after 60 s
+(seen with Prefect 3.8.8 and several flow runs at once).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from sqlalchemy import Dialect, Engine, event
 
 
 class _Cursor(sqlite3.Cursor):
-    """One that is closed when it fails, in the thread of its connection."""
+    """A cursor that closes itself, in the thread of its connection, when a statement fails."""
 
     def execute(self, sql: str, parameters: Any = (), /) -> Self:
         with self._closed_by_errors():
@@ -44,7 +45,7 @@ class _Connection(sqlite3.Connection):
 
 
 def connect(dialect: Dialect, record: Any, positional: Any, named: dict[str, Any]) -> None:
-    """SQLAlchemy's event `do_connect`: connections to SQLite have cursors that let go at once."""
+    """Handle SQLAlchemy's event `do_connect`: give SQLite connections the cursors of this module."""
     if dialect.name == "sqlite":
         named["factory"] = _Connection
 

@@ -1,4 +1,4 @@
-"""The commands that read a store or the catalogue, and change nothing."""
+"""Commands that read a store or the catalogue of judges and change nothing in a store."""
 
 from __future__ import annotations
 
@@ -44,9 +44,10 @@ def case(
 ) -> None:
     """One case of a run: verdict, outcomes, metrics with their reasons, the conversation."""
     from assizes.deployments.commands.reading.case import show_case
+    from assizes.deployments.commands.stores import CaseSelection
 
-    key = (run_id, case_id, repetition)
-    code = show_case(key, config, store, as_json=as_json, conversation=conversation)
+    chosen = CaseSelection(run_id, case_id, repetition)
+    code = show_case(chosen, config, store, as_json=as_json, conversation=conversation)
     raise typer.Exit(code)
 
 
@@ -61,10 +62,11 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Why a metric got its score: the exact prompt, the reply, its cost and versions."""
-    from assizes.deployments.commands.reading.explain import explain as explain_metric
+    from assizes.deployments.commands.reading.explain import explain_metric
+    from assizes.deployments.commands.stores import CaseSelection
 
-    key = (run_id, case_id, metric, repetition)
-    raise typer.Exit(explain_metric(key, config, store, as_json=as_json))
+    chosen = CaseSelection(run_id, case_id, repetition)
+    raise typer.Exit(explain_metric(chosen, metric, config, store, as_json=as_json))
 
 
 def _print_schema(*, wanted: bool) -> None:
@@ -99,7 +101,7 @@ def report(
         bool,
         typer.Option("--brief", help="Print a few lines of Markdown, and write no report files."),
     ] = False,
-    schema: ReportSchema = False,  # its callback answers
+    schema: ReportSchema = False,  # its callback prints the schema and exits
     config: ConfigFile = None,
     store: StoreUri = None,
     as_json: AsJson = False,

@@ -1,4 +1,4 @@
-"""A Prefect server in the background, on loopback, for every later command."""
+"""Start, find and stop the background Prefect server on loopback that later commands use."""
 
 from __future__ import annotations
 
@@ -22,27 +22,34 @@ from assizes.deployments.settings import PREFECT_DEFAULTS, configured_api_url, h
 from assizes.judge.errors import AssizesError, ConfigurationError
 
 START = ("-m", "assizes.deployments.prefect_server", "server", "start", "--host", "127.0.0.1")
-HEALTH_TIMEOUT_S = 1.0
-API_TIMEOUT_S = 10.0
-"""For a server of the user's own, which may be far away."""
-STARTUP_TIMEOUT_S = 120.0
-STOP_TIMEOUT_S = 15.0
+"""Arguments to the Python interpreter that start the server; also its mark in a process list."""
 
+HEALTH_TIMEOUT_S = 1.0
+"""Seconds to wait for the health check of the background server."""
+
+API_TIMEOUT_S = 10.0
+"""Seconds to wait for the health check of a server that the user configured; it may be far away."""
+
+STARTUP_TIMEOUT_S = 120.0
+"""Seconds that a starting server has until it must answer."""
+
+STOP_TIMEOUT_S = 15.0
+"""Seconds between SIGTERM and SIGKILL."""
 
 _children: dict[int, subprocess.Popen[bytes]] = {}
-"""Servers this process started itself: asked for their end, they are reaped too."""
+"""Servers that this process started, by pid; polling such a child also reaps it when it has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A background server as its state file describes it."""
+    """A background server as its state file records it; `api_url` ends in `/api`."""
 
     pid: int
     api_url: str
 
     @property
     def ui_url(self) -> str:
-        """Where a browser finds it."""
+        """The address of the server's pages, for a browser."""
         return self.api_url.removesuffix("/api")
 
 
@@ -50,12 +57,15 @@ def _state_file() -> Path:
     return home() / "server.json"
 
 
-def known_server() -> str | None:
-    """The address of the API that the user has configured, else that of `assizes up`.
+def find_api_url() -> str | None:
+    """The address of the Prefect API that the user configured, else that of `assizes up`.
+
+    Returns:
+        The address; `None` where neither server exists.
 
     Raises:
-        ConfigurationError: when the configured one does not answer.
-        AssizesError: when the other is there and does not answer.
+        ConfigurationError: the configured server does not answer.
+        AssizesError: the process of `assizes up` runs and does not answer.
     """
     configured = configured_api_url()
     if configured is None:
@@ -70,10 +80,13 @@ def known_server() -> str | None:
 
 
 def running_server() -> Server | None:
-    """The server started by `assizes up`; one that is there but slow is waited for.
+    """The server that `assizes up` started; a slow server is waited for.
+
+    Returns:
+        The server; `None` when its process has ended.
 
     Raises:
-        AssizesError: when its process is there and does not answer in time.
+        AssizesError: its process runs and does not answer within `STARTUP_TIMEOUT_S`.
     """
     server = _recorded_server()
     if server is None or is_healthy(server.api_url):
@@ -91,7 +104,7 @@ def running_server() -> Server | None:
 
 
 def _recorded_server() -> Server | None:
-    """The server as the last `assizes up` left it, running or not."""
+    """The server that the state file names, running or not; `None` without a readable file."""
     try:
         state = json.loads(_state_file().read_text(encoding="utf-8"))
         return Server(int(state["pid"]), str(state["api_url"]))
@@ -100,7 +113,7 @@ def _recorded_server() -> Server | None:
 
 
 def _wait_until_healthy(server: Server, is_alive: Callable[[], bool]) -> bool:
-    """Wait until the server answers; false when it ended or took too long."""
+    """Wait until the server answers; false when it ended or `STARTUP_TIMEOUT_S` passed."""
     deadline = time.monotonic() + STARTUP_TIMEOUT_S
     while time.monotonic() < deadline and is_alive():
         if is_healthy(server.api_url):
@@ -110,26 +123,31 @@ def _wait_until_healthy(server: Server, is_alive: Callable[[], bool]) -> bool:
 
 
 def is_healthy(api_url: str, timeout_s: float = HEALTH_TIMEOUT_S) -> bool:
-    """True when a Prefect API answers at this address; asking for a log-in is an answer too."""
+    """Whether a Prefect API answers at this address; a demand for a log-in counts as an answer."""
     try:
         with urllib.request.urlopen(f"{api_url.rstrip('/')}/health", timeout=timeout_s) as answer:
             return bool(answer.status == 200)
     except urllib.error.HTTPError as refusal:
         return refusal.code in (401, 403) or "prefect.cloud" in api_url
     except urllib.error.URLError as error:
-        # Prefect has settings of its own for certificates; here it counts that somebody is there.
+        # Prefect has its own settings for certificates; a TLS error proves that a server listens.
         return isinstance(error.reason, ssl.SSLError)
     except (OSError, ValueError, http.client.HTTPException):
         return False
 
 
 def start_server(port: int | None = None) -> Server:
-    """Start a server on loopback and wait until it answers; one that is running, or that another
-    command starts at this moment, is returned.
+    """Start a server on loopback and wait until it answers.
+
+    A lock file holds back a second command that starts a server at the same time. A server that
+    runs already is returned.
+
+    Args:
+        port: port on 127.0.0.1; `None`: a free port.
 
     Raises:
-        AssizesError: when it ended or did not answer in time; names the log, or the process of one
-            that was started before.
+        AssizesError: the new server ended or did not answer in time (the message names its log), or
+            the process of an earlier server does not answer.
     """
     folder = home()
     folder.mkdir(parents=True, exist_ok=True)
@@ -159,20 +177,20 @@ def _start_process(folder: Path, port: int) -> Server:
 
 
 def stop_server() -> bool:
-    """Stop the background server and wait for its end; false when none was running."""
+    """Stop the background server and wait for its end; false when no server was running."""
     server = _recorded_server()
     _state_file().unlink(missing_ok=True)
     return server is not None and _is_ours(server) and _end_group(server.pid)
 
 
 def _is_ours(server: Server) -> bool:
-    """Whether the process is there and the one we started: a pid goes to others in time."""
+    """Whether the process of this pid is the server: the system gives old pids to new processes."""
     port = server.api_url.removesuffix("/api").rpartition(":")[2]
     return f"{' '.join(START)} --port {port} " in f"{_command_line(server.pid)} "
 
 
 def _command_line(pid: int) -> str:
-    """The words of a running process; empty where there is none."""
+    """The command line of a running process; empty when there is no such process."""
     cmdline = Path("/proc", str(pid), "cmdline")
     try:
         if cmdline.parent.parent.is_dir():
@@ -184,7 +202,7 @@ def _command_line(pid: int) -> str:
 
 
 def _end_group(pid: int) -> bool:
-    """End a process and its children, gently first. The group is its own session's."""
+    """End the process group of a server: SIGTERM, and SIGKILL after `STOP_TIMEOUT_S`."""
     for sign, wait_s in ((signal.SIGTERM, STOP_TIMEOUT_S), (signal.SIGKILL, 5.0)):
         try:
             os.killpg(pid, sign)

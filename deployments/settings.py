@@ -1,4 +1,7 @@
-"""The environment, read here and nowhere else, and the configuration file it may override."""
+"""The settings of a run: the configuration file, and the environment, which only this module reads.
+
+Four layers, each over the one before: file, `ASSIZES_*` variables, `--set` pairs, options of a command.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +22,15 @@ DEFAULT_FILE = Path("assizes.toml")
 PREFIX = "ASSIZES_"
 API_TOKEN = f"{PREFIX}API_TOKEN"
 MAX_FILE_BYTES = 1 << 20
-"""Of a configuration file; none that a person wrote comes near."""
+"""Largest configuration file in bytes; files that people write are far smaller."""
 
 WORKER_ENVIRONMENT: Final[Mapping[str, str]] = {
     **TELEMETRY_OFF,
     # `assizes deploy` has the server close runs that are silent for three of these.
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
-    "PREFECT_LOGGING_EXTRA_LOGGERS": "assizes",
+    "PREFECT_LOGGING_EXTRA_LOGGERS": "assizes.judge,assizes.tasks,assizes.flows",
 }
-"""Of each flow run that a worker begins; keys and addresses come from the worker's own."""
+"""Environment of each flow run that a worker begins; keys and addresses come from the worker."""
 
 PREFECT_DEFAULTS: Final[Mapping[str, str]] = {
     **WORKER_ENVIRONMENT,
@@ -36,30 +39,30 @@ PREFECT_DEFAULTS: Final[Mapping[str, str]] = {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "PREFECT_CLI_COLORS": "false",
 }
-"""Set unless the environment says otherwise, before Prefect is first imported."""
+"""Variables that are set before Prefect is first imported, unless the environment has them."""
 
 
 def home() -> Path:
-    """Where the background server leaves its address and its log (`ASSIZES_HOME`)."""
+    """The folder for the address and the log of the background server (`ASSIZES_HOME`)."""
     return Path(os.environ.get(f"{PREFIX}HOME", Path.home() / ".assizes"))
 
 
 def api_token() -> str | None:
-    """What callers of the HTTP API must know (`ASSIZES_API_TOKEN`); null: nothing."""
+    """The token that callers of the HTTP API must send (`ASSIZES_API_TOKEN`); `None`: no token."""
     return os.environ.get(API_TOKEN) or None
 
 
 def prepare_environment(*, verbose: bool = False, api_url: str | None = None) -> None:
-    """Make Prefect quiet and private; must run before Prefect is imported.
+    """Set the environment that makes Prefect quiet and private; call it before importing Prefect.
 
     Args:
-        verbose: show Prefect's own log on the terminal; without it only our lines are shown.
-        api_url: the server to use; callers give one where the user has configured none.
+        verbose: show Prefect's own log on the terminal; else only the lines of this package.
+        api_url: address of the API of the server to use; `None`: whatever the environment says.
     """
     for name, value in PREFECT_DEFAULTS.items():
         os.environ.setdefault(name, value)
     if prefect_home := os.environ.get("PREFECT_HOME"):
-        # Prefect makes the folder itself, but not the ones above it, and then waits in vain.
+        # Prefect makes this folder but not its parents, and then waits in vain for its database.
         Path(prefect_home).mkdir(parents=True, exist_ok=True)
     level = "INFO" if verbose else "CRITICAL"
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", level)
@@ -70,10 +73,13 @@ def prepare_environment(*, verbose: bool = False, api_url: str | None = None) ->
 
 
 def configured_api_url() -> str | None:
-    """The Prefect API the user has set up, by environment or by the active profile.
+    """The address of the Prefect API that the user set, in the environment or the active profile.
+
+    Returns:
+        The address; `None` where the user set no address.
 
     Raises:
-        ConfigurationError: when the file of profiles cannot be read.
+        ConfigurationError: the file of profiles cannot be read.
     """
     if url := os.environ.get("PREFECT_API_URL"):
         return url
@@ -97,14 +103,15 @@ def read_config(
     overrides: Sequence[str] = (),
     options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> RunConfig:
-    """The configuration of a run: file, then `ASSIZES_*` variables, `--set` pairs, options.
+    """Read the configuration of a run: file, then `ASSIZES_*` variables, `--set` pairs, options.
 
-    `ASSIZES_JUDGE__MODEL=openai/gpt-4.1` and `--set judge.model=openai/gpt-4.1` say the same.
+    `ASSIZES_JUDGE__MODEL=openai/gpt-4.1` and `--set judge.model=openai/gpt-4.1` mean the same.
 
     Args:
-        path: the file; null for `assizes.toml` where there is one.
-        overrides: `--set` pairs; a value is TOML where it can be.
-        options: values of options with a name of their own, by table and field; null: not given.
+        path: the file; `None` for `assizes.toml` where that file exists.
+        overrides: `--set` pairs; a value that parses as TOML is a TOML value, else a string.
+        options: values of the command's named options, by table and field; a value `None` means
+            that the option was not given.
 
     Raises:
         ConfigurationError: naming file, table and field, and what would be accepted.
@@ -119,7 +126,13 @@ def stored_config(
     overrides: Sequence[str],
     where: str,
 ) -> RunConfig:
-    """The configuration a run was frozen with, changed by tables of settings, then `--set` pairs.
+    """The configuration stored with a run, changed by tables of settings and then by `--set` pairs.
+
+    Args:
+        snapshot: the stored configuration; fields that `RunConfig` no longer has are ignored.
+        options: settings over the stored ones, by table and field; here `None` is a value.
+        overrides: `--set` pairs, over both.
+        where: name of the configuration, for error messages.
 
     Raises:
         ConfigurationError: as `read_config`.
@@ -129,7 +142,7 @@ def stored_config(
 
 
 def read_optional_config(path: Path | None) -> RunConfig:
-    """The configuration as the reading commands need it: there may be no transcripts, and no file.
+    """Read a configuration for commands that only read: neither file nor transcripts are required.
 
     Raises:
         ConfigurationError: as `read_config`.
@@ -139,10 +152,14 @@ def read_optional_config(path: Path | None) -> RunConfig:
 
 
 def validate_config(body: Mapping[str, Any], where: str) -> RunConfig:
-    """A configuration from plain values, with every fault of it in one line.
+    """Make a configuration from plain values.
+
+    Args:
+        body: tables of the configuration, by name.
+        where: name of the configuration, for error messages.
 
     Raises:
-        ConfigurationError: naming table, field, the offending value and what would be accepted.
+        ConfigurationError: one line with every fault: table, field, the value, and what is accepted.
     """
     try:
         return RunConfig.model_validate(body)
@@ -165,7 +182,7 @@ def _override_config(
         field = tuple(name.strip().split("."))
         _set_value(body, field, _toml_value(text), f"--set {pair}")
         texts[field] = text
-    for field in _wanting_text(body, texts):
+    for field in _string_fields(body, texts):
         _set_value(body, field, texts[field], f"--set {'.'.join(field)}")
     for table, fields in options.items():
         values = {name: value for name, value in fields.items() if value is not None}
@@ -174,16 +191,19 @@ def _override_config(
 
 
 def _layers(path: Path | None) -> tuple[dict[str, Any], str]:
-    """The file and the environment over it, and what to call them in a message."""
+    """The file with the environment over it, and the name of both for error messages."""
     file = path or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
     body = _read_toml(file) if file else {}
     return _merge_tables(body, _environment_layer()), str(file) if file else "configuration"
 
 
-def _wanting_text(
+def _string_fields(
     body: Mapping[str, Any], texts: Mapping[tuple[str, ...], str]
 ) -> list[tuple[str, ...]]:
-    """The given fields that read as TOML are no text where a text is wanted: a date, a version."""
+    """The fields of `texts` whose TOML value is no string though the setting must be a string.
+
+    `--set comparison.baseline=2026-11-20` parses as a TOML date; the user means the text.
+    """
     try:
         RunConfig.model_validate(body)
     except ValidationError as error:
@@ -193,6 +213,7 @@ def _wanting_text(
 
 
 def _fault(error: Any) -> str:
+    """One fault that pydantic found, as `[table] field: message (given value)`."""
     table, *rest = [str(part) for part in error["loc"]] or ["configuration"]
     name = f"[{table}] {'.'.join(rest)}" if rest else table
     value = error["input"]
@@ -216,17 +237,17 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _environment_layer() -> dict[str, Any]:
-    """What `ASSIZES_TABLE__FIELD` variables say; lists and tables are written as JSON.
+    """The settings in variables `ASSIZES_TABLE__FIELD`; lists and tables are written as JSON.
 
     Raises:
-        ConfigurationError: for a list or table that is no JSON.
+        ConfigurationError: a list or a table is no JSON.
     """
     if not any(name.startswith(PREFIX) and "__" in name for name in os.environ):
-        return {}  # most commands: the library below takes a third of a second to import
+        return {}  # the usual case; pydantic_settings takes a third of a second to import
     from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
 
-    class EnvironmentSettings(RunConfig, BaseSettings):  # type: ignore[misc]  # their settings of models differ; only field names are used
-        """The fields a variable can name."""
+    class EnvironmentSettings(RunConfig, BaseSettings):  # type: ignore[misc]  # the two `model_config` differ; only field names are used
+        """The fields that a variable can name."""
 
     try:
         return EnvSettingsSource(
@@ -237,7 +258,7 @@ def _environment_layer() -> dict[str, Any]:
 
 
 def _merge_tables(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables merged field by field; where both have a value, `above` wins."""
+    """Merge two tables field by field, subtables too; where both have a value, `above` wins."""
     merged = dict(below)
     for name, value in above.items():
         both = isinstance(value, dict) and isinstance(below.get(name), dict)
@@ -255,7 +276,7 @@ def _set_value(body: dict[str, Any], path: Sequence[str], value: Any, where: str
 
 
 def _toml_value(text: str) -> Any:
-    """A TOML value where the text is one, else the text itself (a bare model name, a path)."""
+    """The text parsed as a TOML value; the text itself where it is none (a model name, a path)."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):

@@ -1,8 +1,8 @@
-"""Commands that say how far a judge and a series can be trusted: calibrate, trends."""
+"""Commands that say how far a judge and a series of runs can be trusted: calibrate, trends."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -11,13 +11,18 @@ from assizes.deployments.options import AsJson, ConfigFile, Overrides, StoreUri,
 
 app = typer.Typer()
 
+Labels = Annotated[
+    str | None,
+    typer.Argument(help="File with labels of people, or cases:NAME [default: as configured]."),
+]
+ColumnRoles = Annotated[
+    list[str] | None, typer.Option(help="ROLE=NAME of a column, e.g. label=annotator1.")
+]
+
 
 @app.command()
 def calibrate(
-    labels: Annotated[
-        str | None,
-        typer.Argument(help="File with labels of people, or cases:NAME [default: as configured]."),
-    ] = None,
+    labels: Labels = None,
     run: Annotated[
         str | None, typer.Option(help="Run whose judge is calibrated; else one is made.")
     ] = None,
@@ -27,9 +32,7 @@ def calibrate(
     metric: Annotated[
         str | None, typer.Option(help="Metric that was labelled [default: verdict].")
     ] = None,
-    column: Annotated[
-        list[str] | None, typer.Option(help="ROLE=NAME of a column, e.g. label=annotator1.")
-    ] = None,
+    column: ColumnRoles = None,
     word: Annotated[list[str] | None, typer.Option(help="WORD=GRADE, e.g. tie=0.")] = None,
     levels: Annotated[str | None, typer.Option(help="The grades there are, e.g. 0,1,2,3.")] = None,
     clip: Annotated[bool, typer.Option("--clip", help="Pull numbers beyond them back.")] = False,
@@ -93,8 +96,15 @@ def trends(
     as_json: AsJson = False,
 ) -> None:
     """How a number moved over the runs, and which problems are new, persisting or resolved."""
-    from assizes.deployments.commands.trust.trends import TrendOptions, show_trends
+    from assizes.deployments.commands.trust.trends import show_trends
+    from assizes.deployments.settings import read_config
+    from assizes.tasks.runs.history import RunRange
 
-    fields = {"metrics": metric or None, "slices": slice_by or None}
-    options = TrendOptions(config, tuple(overrides or ()), fields, store)
-    raise typer.Exit(show_trends(options, (name, since, last), plot, as_json=as_json))
+    settings: dict[str, dict[str, object]] = {
+        "series": {"metrics": metric or None, "slices": slice_by or None},
+        "store": {"uri": store},
+        "transcripts": {"uri": ""},
+    }
+    read = read_config(config, overrides or [], settings)
+    span = RunRange(name, since.replace(tzinfo=UTC) if since else None, last)
+    raise typer.Exit(show_trends(read, span, plot, as_json=as_json))

@@ -1,1 +1,1 @@
-"""What each command does; `assizes.deployments.cli` only reads arguments."""
+"""The work of each command, and its output; the modules `*cli.py` only parse arguments."""

@@ -1,4 +1,8 @@
-"""Rows as CSV whose cells no spreadsheet takes for formulas; the only place CSV is written."""
+"""CSV in which no cell is a formula; the only module that writes CSV.
+
+Spreadsheets run a cell such as `=HYPERLINK(...)` when somebody opens the file, and an agent's user can
+put such a text into a transcript (CSV injection, CWE-1236).
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,11 @@ from typing import Any, Final
 from assizes.deployments.terminal import printable
 
 FORMULA: Final = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""How a formula begins, also in full width; a tab or a line end in front of it is passed over."""
+"""First characters of a formula, full-width forms included; spreadsheets skip white space before."""
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A head and rows. Numbers stay numbers, null is an empty cell, lists are JSON."""
+    """A header and rows as CSV. Numbers stay numbers, `None` is an empty cell, a list is JSON."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([as_text(name) for name in columns])
@@ -25,7 +29,7 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def as_text(text: str) -> str:
-    """A text as a cell: printable, and behind a quote where it would be a formula."""
+    """A text as a cell: printable, and with a leading `'` where it would be a formula."""
     shown = printable(text, "\n\t")
     begins = shown.lstrip().startswith(FORMULA) or shown.startswith(("\n", "\t"))
     return f"'{shown}" if begins else shown

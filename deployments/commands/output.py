@@ -1,8 +1,8 @@
-"""How commands answer: rich tables for people, one JSON document for programs."""
+"""The output of commands: tables for people, one JSON document for programs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,52 +28,61 @@ STYLES = {
         ("Inconclusive", "Incomplete", "OverBudget", "Halted", "NoData"), "bold yellow"
     ),
 }
-"""Of conclusions; those that are not here are faults."""
+"""Styles of conclusions; a conclusion without a style is a fault and printed in bold red."""
 MOVED = 5
-"""So many measures that moved beside the gating ones are listed."""
+"""Most exploratory measures that are listed as moved."""
 NOTABLE = 20
-"""So many changed cases are listed; the report holds them all."""
+"""Most changed cases that are listed; the report holds all of them."""
 PROMPT_LINES = 12
-"""So many lines of a judge's prompts that differ are shown."""
+"""Most changed lines of a judge's prompts that are printed."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputOptions:
-    """How a command answers."""
+    """The output of a command.
+
+    Attributes:
+        as_json: print one JSON document instead of tables.
+        verbose: show Prefect's log.
+    """
 
     as_json: bool = False
     verbose: bool = False
 
 
 def console() -> Console:
-    """Stdout; colour only on a terminal."""
+    """A rich console on stdout; it has colour only on a terminal."""
     return Console(highlight=False, soft_wrap=False)
 
 
 def print_json(document: Any) -> None:
-    """One JSON document on stdout."""
+    """Print one JSON document."""
     print(json_text(document, indent=2))  # noqa: T201  # the command's answer
 
 
 def print_line(line: str) -> None:
-    """One plain line on stdout, whatever names stand in it: a file may be called by several lines."""
+    """Print one line; line ends within it become blanks, for a file name may hold line ends."""
     print(printable(line))  # noqa: T201  # the command's answer
 
 
 def print_text(text: str) -> None:
-    """Lines on stdout; other control characters of a transcript do not reach the terminal."""
+    """Print one or more lines; control characters other than line ends become blanks."""
     print(printable(text, "\n"))  # noqa: T201  # the command's answer
 
 
 def print_conclusion(conclusion: str) -> None:
-    """The name of a run's end, in its colour on a terminal."""
+    """Print the conclusion of a run in capitals, in its colour on a terminal."""
     console().print(Text(conclusion.upper(), STYLES.get(conclusion, "bold red")))
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table; cells are text as it is, never markup. Columns named `#...` are numbers.
+    """Print a table.
 
-    The first column holds what a person copies: it is never cut or broken.
+    Args:
+        title: heading of the table; empty: none.
+        columns: headings; one that begins with `#` marks a right-aligned column of numbers.
+        rows: cells; a text is printed as it is, never as markup of rich. The first column holds the
+            ids that people copy, so it is never cut or broken.
     """
     table = Table(
         title=Text(title) if title else None,
@@ -83,12 +92,10 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
         padding=(0, 1, 0, 0),
         pad_edge=False,
     )
-    for place, name in enumerate(columns):
+    for index, name in enumerate(columns):
         justify: Literal["left", "right"] = "right" if name.startswith("#") else "left"
-        heading = name.removeprefix("#")
-        table.add_column(
-            Text(printable(heading)), justify=justify, no_wrap=place == 0, overflow="fold"
-        )
+        heading = Text(printable(name.removeprefix("#")))
+        table.add_column(heading, justify=justify, no_wrap=index == 0, overflow="fold")
     for row in rows:
         table.add_row(*(Text(_cell(value)) for value in row))
     console().print(table)
@@ -104,17 +111,17 @@ def _cell(value: object) -> str:
     return printable(str(value))
 
 
-def judged_by(model: str) -> str:
-    """Who judged, plainly when it was no language model."""
+def judge_line(model: str) -> str:
+    """The sentence that names the judge's model, and says so when it is no language model."""
     if model == "offline/lexical":
         return "Judged by the offline baseline (offline/lexical): text rules, no language model."
     return f"Judged by {model}."
 
 
 def print_outcome(outcome: RunOutcome) -> None:
-    """A run at its end: conclusion, gates, metrics beside the baseline, where the report is."""
+    """Print a finished run: metrics beside the baseline, gates, comparison, conclusion, report."""
     summary, comparison = outcome.summary, outcome.comparison
-    print_line(judged_by(outcome.judge_model))
+    print_line(judge_line(outcome.judge_model))
     print_metrics(outcome.run_id, summary, comparison)
     print_published(summary)
     print_gates(summary)
@@ -133,30 +140,29 @@ def print_outcome(outcome: RunOutcome) -> None:
 
 
 def print_warnings(summary: RunSummary) -> None:
-    """What to know before believing the numbers."""
+    """Print the warnings of a summary, which a reader needs before the numbers."""
     for warning in summary.warnings:
         print_line(f"warning: {warning}")
 
 
 def print_metrics(title: str, summary: RunSummary, comparison: RunComparison | None = None) -> None:
-    """Each metric's mean and coverage, with the change against the baseline."""
-    deltas = {
-        delta.metric: delta for delta in _metric_deltas(comparison) if delta.delta is not None
-    }
+    """Print each metric's mean and coverage, and its change against the baseline."""
+    measured = comparison.aggregate.per_metric_aggregate_deltas if comparison else ()
+    deltas = {delta.metric: delta.delta for delta in measured if delta.delta is not None}
     rows = []
     for metric in summary.metrics:
         delta = deltas.get(metric.name)
-        change = _change(metric, delta.delta) if delta else "-"
+        change = "-" if delta is None else _change_text(metric, delta)
         due = f"{metric.scored}/{metric.scored + metric.failed}"
         passed = None if metric.pass_rate is None else f"{100 * metric.pass_rate:.1f} %"
         kind = metric.tier or metric.gate
-        rows.append((metric.name, kind, metric.weight, _level(metric), passed, change, due))
+        rows.append((metric.name, kind, metric.weight, _mean_text(metric), passed, change, due))
     columns = ("metric", "tier or gate", "#weight", "#mean", "#passed", "#change", "#scored")
     print_table(title, columns, rows)
 
 
 def print_votes(summary: RunSummary) -> None:
-    """How steady the metrics are that a panel or repeats voted on."""
+    """Print how stable the votes of an ensemble, or of repeated asks, were for each metric."""
     if not summary.stability:
         return
     rows = [
@@ -167,37 +173,31 @@ def print_votes(summary: RunSummary) -> None:
     print_table("votes", columns, rows)
 
 
-def _change(metric: MetricSummary, delta: float) -> str:
-    """Levels move by levels, shares by points of a hundred."""
+def _change_text(metric: MetricSummary, delta: float) -> str:
+    """A change in percentage points for a binary metric, else in the metric's own unit."""
     return f"{100 * delta:+.1f} %" if metric.is_binary else f"{delta:+.2f}"
 
 
-def _metric_deltas(comparison: RunComparison | None) -> Sequence[Any]:
-    return comparison.aggregate.per_metric_aggregate_deltas if comparison else ()
-
-
-def _level(metric: MetricSummary) -> str | None:
-    """The mean in the metric's own unit; of pass or fail, and of yes or no, the share says it."""
+def _mean_text(metric: MetricSummary) -> str | None:
+    """The mean in the metric's own unit; `None` for a binary metric, whose pass rate says it."""
     bare = metric.is_binary or metric.mean_raw is None
     return None if bare else f"{metric.mean_raw:.2f}"
 
 
 def print_gates(summary: RunSummary) -> None:
-    """The two pass dimensions, coverage, counts and money of a run."""
-    score, rate = summary.weighted_metrics_score_pct, summary.cases_pass_rate_pct
-    cost = summary.total_platform_cost_usd
+    """Print the two pass gates (0..100) and the coverage of a run, then its counts and costs."""
     rows = [
         (
             "weighted metrics score",
-            score,
-            _span(summary, "weighted_metrics_score_pct"),
+            summary.weighted_metrics_score_pct,
+            _interval_text(summary, "weighted_metrics_score_pct"),
             summary.metrics_pass_threshold,
             summary.metrics_passed,
         ),
         (
             "cases pass rate %",
-            rate,
-            _span(summary, "cases_pass_rate_pct"),
+            summary.cases_pass_rate_pct,
+            _interval_text(summary, "cases_pass_rate_pct"),
             summary.cases_pass_threshold,
             summary.cases_passed,
         ),
@@ -210,25 +210,28 @@ def print_gates(summary: RunSummary) -> None:
         ),
     ]
     print_table("", ("gate", "#value", "#95 % CI", "#threshold", "verdict"), rows)
-    counts = ", ".join(f"{name} {count}" for name, count in summary.counts.items() if count)
-    print_line(f"records: {counts}")
+    counts = {name: count for name, count in summary.counts.items() if count}
+    print_line(f"records: {', '.join(_counts(counts))}")
     if summary.score_counts:
-        due, *parts = (f"{name} {count}" for name, count in summary.score_counts.items())
+        due, *parts = _counts(summary.score_counts)
         print_line(f"scores: {due} = {' + '.join(parts)}")
     if summary.flags:
-        flagged = ", ".join(f"{name} {count}" for name, count in summary.flags.items())
-        print_line(f"flagged cases (docs/judges.md): {flagged}")
+        print_line(f"flagged cases (docs/judges.md): {', '.join(_counts(summary.flags))}")
     if summary.root_causes:
-        causes = ", ".join(f"{name} {count}" for name, count in summary.root_causes.items())
-        print_line(f"root causes of failed cases: {causes}")
-    print_line(f"judge cost: {_dollars(cost)}{_by_judge(summary)}{_estimated_share(summary)}")
+        print_line(f"root causes of failed cases: {', '.join(_counts(summary.root_causes))}")
+    cost = _dollars(summary.total_platform_cost_usd)
+    print_line(f"judge cost: {cost}{_cost_by_judge(summary)}{_estimated_share(summary)}")
     if summary.spent_usd is not None:
         outside = f"{_dollars(summary.spent_outside_rows_usd)} of it in no row of this run"
         print_line(f"spent by the ledger: {_dollars(summary.spent_usd)}, {outside}")
 
 
-def _span(summary: RunSummary, name: str) -> str | None:
-    """The interval of a number; a dash where there is none."""
+def _counts(counts: Mapping[str, int]) -> list[str]:
+    return [f"{name} {count}" for name, count in counts.items()]
+
+
+def _interval_text(summary: RunSummary, name: str) -> str | None:
+    """The 95 % confidence interval of a number of the summary; `None` where it has no interval."""
     interval = summary.intervals.get(name)
     if interval is None or interval.low is None or interval.high is None:
         return None
@@ -236,13 +239,13 @@ def _span(summary: RunSummary, name: str) -> str | None:
 
 
 def _estimated_share(summary: RunSummary) -> str:
-    """The share of the cost that nobody metered."""
+    """The share of the cost whose tokens no provider reported, as the end of a sentence."""
     share = summary.cost_estimated
     return "" if share is None else f", {100 * share:.1f} % of it by estimated tokens"
 
 
-def _by_judge(summary: RunSummary) -> str:
-    """The split of the cost, where more than one judge asked."""
+def _cost_by_judge(summary: RunSummary) -> str:
+    """The cost of each judge in parentheses; empty where only one judge asked."""
     split = [f"{name} {_dollars(usage.cost_usd)}" for name, usage in summary.judges.items()]
     return f" ({', '.join(split)})" if len(split) > 1 else ""
 
@@ -252,14 +255,14 @@ def _dollars(cost: float | None) -> str:
 
 
 def print_published(summary: RunSummary) -> None:
-    """The numbers that judges publish under names of their own; nothing where there are none."""
+    """Print the numbers that judges publish under names of their own, if there are any."""
     if summary.published:
         rows = [(name, f"{value:.4f}") for name, value in summary.published.items()]
         print_table("", ("published number", "#value"), rows)
 
 
 def print_comparison(comparison: RunComparison) -> None:
-    """The rule verdict, its reasons, and the cases that changed."""
+    """Print the changed cases of a comparison, its verdict by rules and by statistics, its warnings."""
     aggregate, verdict = comparison.aggregate, comparison.verdict
     print_line(
         f"{comparison.candidate_run_id} against {comparison.baseline_run_id}: "
@@ -291,7 +294,7 @@ def print_comparison(comparison: RunComparison) -> None:
 
 
 def print_prompt_diff(diff: PromptDiff) -> None:
-    """What a judge was told otherwise, without the lines that both runs share."""
+    """Print the lines of a judge's prompts that only one of the two runs has."""
     lines = [line for line in diff.lines if line[:1] in {"-", "+"}]
     print_line(f"prompts of judge {diff.judge} (- baseline, + candidate):")
     for line in lines[:PROMPT_LINES]:
@@ -301,7 +304,7 @@ def print_prompt_diff(diff: PromptDiff) -> None:
 
 
 def print_mismatches(verdict: ComparisonVerdict) -> None:
-    """What was not alike, and what to do about it."""
+    """Print how the judging of the two runs differed, and how to compare them all the same."""
     refused = verdict.ending == "not_comparable"
     for mismatch in verdict.mismatches:
         print_line(f"{'NOT COMPARABLE' if refused else 'judged differently'}: {mismatch.line}")
@@ -310,7 +313,7 @@ def print_mismatches(verdict: ComparisonVerdict) -> None:
 
 
 def print_statistics(statistics: StatisticalVerdict) -> None:
-    """The statistical verdict, a line for each gating measure, and what moved beside them."""
+    """Print the statistical verdict, its gating measures, and exploratory measures that moved."""
     from assizes.judge.comparison.statistical_verdict import SHOWN
 
     print_line(f"by the statistics: {SHOWN[statistics.verdict].upper()}")

@@ -1,4 +1,4 @@
-"""The progress bar of a run."""
+"""The progress bar of a run on a terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from assizes.tasks.context.run_context import progress_reporter
 
 @contextlib.contextmanager
 def show_progress_bar() -> Iterator[None]:
-    """Draw a bar on stderr for each run that reports to `assizes.tasks.context.run_context.watcher`."""
+    """Draw the progress on stderr that runs in this block report through `progress_reporter`."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
@@ -51,8 +51,15 @@ def show_progress_bar() -> Iterator[None]:
 
 
 def _advance(progress: Progress, bar: TaskID, stage: str, done: int, total: int) -> None:
-    """`total` above 0 begins a stage with so many done, or says anew how many are; without one,
-    `reading` tells how many so far, the others how many more.
+    """Move the bar by one report.
+
+    Args:
+        progress: the bars.
+        bar: the bar of the run.
+        stage: the stage that reports; a new name with a `total` begins a new bar.
+        done: with a `total`, and in the stage `reading`, the number done so far; else the number
+            done since the last report.
+        total: number to do in the stage; 0: not said in this report.
     """
     if stage == "reading":
         progress.update(bar, description="reading transcripts", completed=done)

@@ -1,1 +1,1 @@
-"""What a configuration wants on a Prefect server, and how it gets there."""
+"""Deployments, automations and limits of a configuration, and their registration with Prefect."""

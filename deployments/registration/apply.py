@@ -1,10 +1,10 @@
-"""Bring a Prefect server to what a configuration wants, touching only what differs."""
+"""Register the objects of a configuration on a Prefect server, changing only what differs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 from uuid import UUID
 
 from prefect.client.orchestration import PrefectClient
@@ -23,15 +23,25 @@ from assizes.deployments.registration.desired import (
 )
 from assizes.tasks.distribute.shared_limits import SharedLimit
 
+T = TypeVar("T")
+
 State = Literal["created", "changed", "unchanged", "removed"]
 
 PAGE: Final = 200
-"""Prefect gives no more objects at once."""
+"""Most objects that Prefect's API returns in one response."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegistrationResult:
-    """One object on the server, and what became of it; `differs` names what was not alike."""
+    """What was done to one object on the server.
+
+    Attributes:
+        kind: the kind of object.
+        name: its name on the server.
+        state: what was done, or would be done without a dry run.
+        differs: names of the fields that were not as wanted.
+        id: of the object on the server; `None` where it has none or none is needed.
+    """
 
     kind: Literal["work pool", "deployment", "automation", "limit"]
     name: str
@@ -41,15 +51,17 @@ class RegistrationResult:
 
 
 class Registrar:
-    """Creates, changes and removes; with `dry_run` it only says what it would do."""
+    """Creates, changes and removes objects on one server; with `dry_run` it only compares.
+
+    Each method returns the state of an object, and with `dry_run` the state that it would have.
+    """
 
     def __init__(self, client: PrefectClient, *, dry_run: bool = False) -> None:
-        """Speak to one server."""
         self._client = client
         self._dry_run = dry_run
 
     async def work_pool(self, name: str) -> RegistrationResult:
-        """A process work pool of that name; one that is there is left as it is, whatever its type."""
+        """Create a process work pool; an existing pool of that name stays, whatever its type."""
         try:
             await self._client.read_work_pool(name)
         except ObjectNotFound:
@@ -63,7 +75,7 @@ class Registrar:
     async def deployment(
         self, wanted: WantedDeployment, target: DeploymentTarget
     ) -> RegistrationResult:
-        """A deployment as wanted; a schedule that somebody switched off stays off."""
+        """Register a deployment; a schedule that somebody switched off stays off."""
         name = wanted.full_name
         try:
             existing = await self._client.read_deployment_by_name(name)
@@ -85,6 +97,7 @@ class Registrar:
     ) -> UUID:
         flow_id = await self._client.create_flow_from_name(wanted.flow.name)
         active = existing is None or all(schedule.active for schedule in existing.schedules)
+        # `serve-flows` pauses its deployments when it ends; workers must find them active again.
         served_before = existing is not None and existing.work_pool_name is None
         return await self._client.create_deployment(
             flow_id,
@@ -96,7 +109,10 @@ class Registrar:
         )
 
     async def automation(self, wanted: AutomationCore) -> RegistrationResult:
-        """An automation as wanted; one that somebody switched off stays off."""
+        """Register an automation; an automation that somebody switched off stays off.
+
+        Further automations of the same name are removed.
+        """
         matches = await self._client.read_automations_by_name(wanted.name)
         if not matches:
             if not self._dry_run:
@@ -117,7 +133,7 @@ class Registrar:
         return RegistrationResult("automation", wanted.name, state, differs, existing.id)
 
     async def limit(self, wanted: SharedLimit) -> RegistrationResult:
-        """A global concurrency limit as a run would set it up."""
+        """Register a global concurrency limit, with the values that a run would give it."""
         state: State
         try:
             existing = await self._client.read_global_concurrency_limit_by_name(wanted.name)
@@ -132,13 +148,36 @@ class Registrar:
         return RegistrationResult("limit", wanted.name, state)
 
     async def remove(self, tag: str, wanted: set[str]) -> list[RegistrationResult]:
-        """Take away deployments and automations with this tag whose names are not wanted."""
+        """Remove deployments and automations with this tag whose names are not wanted.
+
+        Args:
+            tag: the tag.
+            wanted: names of automations, and flow/deployment names.
+
+        Returns:
+            A result for each object that was removed.
+        """
+        client = self._client
         removed = []
-        for automation in await self._automations():
+        automations = await _all_pages(
+            lambda offset: client.read_automations(
+                sort=AutomationSort.NAME_ASC, limit=PAGE, offset=offset
+            )
+        )
+        for automation in automations:
             if tag in automation.tags and automation.name not in wanted:
                 await self._remove_automation(automation)
                 removed.append(RegistrationResult("automation", automation.name, "removed"))
-        for deployment in await self._tagged_deployments(tag):
+        tag_filter = DeploymentFilter(tags=DeploymentFilterTags(all_=[tag]))
+        deployments = await _all_pages(
+            lambda offset: client.read_deployments(
+                deployment_filter=tag_filter,
+                sort=DeploymentSort.CREATED_DESC,
+                limit=PAGE,
+                offset=offset,
+            )
+        )
+        for deployment in deployments:
             flow = await self._client.read_flow(deployment.flow_id)
             name = f"{flow.name}/{deployment.name}"
             if name not in wanted:
@@ -147,39 +186,25 @@ class Registrar:
                 removed.append(RegistrationResult("deployment", name, "removed"))
         return removed
 
-    async def _automations(self) -> list[Automation]:
-        automations: list[Automation] = []
-        while True:
-            part = await self._client.read_automations(
-                sort=AutomationSort.NAME_ASC, limit=PAGE, offset=len(automations)
-            )
-            automations += part
-            if len(part) < PAGE:
-                return automations
-
-    async def _tagged_deployments(self, tag: str) -> list[DeploymentResponse]:
-        tag_filter = DeploymentFilter(tags=DeploymentFilterTags(all_=[tag]))
-        matches: list[DeploymentResponse] = []
-        while True:
-            part = await self._client.read_deployments(
-                deployment_filter=tag_filter,
-                sort=DeploymentSort.CREATED_DESC,
-                limit=PAGE,
-                offset=len(matches),
-            )
-            matches += part
-            if len(part) < PAGE:
-                return matches
-
     async def _remove_automation(self, automation: Automation) -> None:
         if not self._dry_run:
             await self._client.delete_automation(automation.id)
 
 
+async def _all_pages(read_page: Callable[[int], Awaitable[list[T]]]) -> list[T]:
+    """The objects of all pages; `read_page` takes the number of objects read so far."""
+    objects: list[T] = []
+    while True:
+        page = await read_page(len(objects))
+        objects += page
+        if len(page) < PAGE:
+            return objects
+
+
 def _differences(
     existing: DeploymentResponse, wanted: WantedDeployment, target: DeploymentTarget
 ) -> list[str]:
-    """The names of what is not as wanted."""
+    """Names of the fields in which a registered deployment is not as wanted."""
     body = wanted.body(target)
     current = _registered_fields(existing)
     differs = [name for name, value in body.items() if current[name] != value]
@@ -190,7 +215,7 @@ def _differences(
 
 
 def _registered_fields(existing: DeploymentResponse) -> Mapping[str, Any]:
-    """A deployment of the server in the words of `WantedDeployment.body`."""
+    """The fields of a registered deployment, under the names that `WantedDeployment.body` uses."""
     limit = existing.global_concurrency_limit
     return {
         "description": existing.description,

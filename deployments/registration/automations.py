@@ -1,4 +1,4 @@
-"""The automations that a configuration wants: triggers, dead runs, and who is told of what."""
+"""The Prefect automations of a configuration: a trigger, notifications, and the end of dead runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from prefect.events.actions import CallWebhook, ChangeFlowRunState, RunDeploymen
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 
 from assizes.deployments.registration.desired import tag_of
-from assizes.deployments.registration.plain_text import in_words
+from assizes.deployments.registration.plain_text import message_template
 from assizes.judge.config.run import RunConfig
 from assizes.judge.config.triggers import NotificationReason
 from assizes.judge.errors import ConfigurationError
@@ -27,19 +27,22 @@ from assizes.tasks.publish_report import (
 )
 
 DEPLOYED_EVENT: Final = "model.deployed"
-"""The event that begins `after-deployment`; its payload has `version`, and may have `agent` and
-`min_transcripts`."""
+"""The event that begins the flow `after-deployment`; its payload has `version`, and may have `agent`
+and `min_transcripts`."""
 
-ZOMBIES: Final = "assizes: runs without a heartbeat"
+HEARTBEAT_AUTOMATION: Final = "assizes: runs without a heartbeat"
+"""Name of the one automation that all configurations share."""
+
 HEARTBEAT_TIMEOUT: Final = timedelta(seconds=90)
-"""Three heartbeats; a run that is silent for so long is dead."""
+"""Time without a heartbeat after which a run counts as dead: three heartbeats."""
 
 NOTIFIED_TRIGGERS: Final = ("nightly", "deployment")
-"""What started the runs that somebody is told of; the others have somebody who waits for them."""
+"""Triggers of the runs that send notifications; a person waits for the runs of other triggers."""
 
 _HEARTBEAT_EVENT: Final = "prefect.flow-run.heartbeat"
 _ANY_FLOW_RUN_EVENT: Final = "prefect.flow-run.*"
-"""Events of flow runs are named for the name of the state, and ours have names of their own."""
+"""Every event of a flow run. Prefect names events after the name of a state, and states of our runs
+have names of their own, so a list of event names would not match them."""
 
 _EVENTS: Final[Mapping[NotificationReason, str]] = {
     "finished": EVENT_FINISHED,
@@ -64,43 +67,49 @@ _RUN_FIELDS: Final = (
 
 @dataclass(frozen=True)
 class DeploymentIds:
-    """Ids of the deployments that automations need, by the name of the flow."""
+    """Ids of registered deployments, by name of the flow."""
 
     ids: Mapping[str, UUID]
 
     def related_filter(self, *flows: str) -> dict[str, Any]:
-        """Matches events of flow runs of these deployments."""
+        """A filter for events of flow runs of the deployments of these flows."""
         ids = [f"prefect.deployment.{self.ids[flow]}" for flow in flows]
         return {"prefect.resource.role": "deployment", "prefect.resource.id": ids}
 
 
 @dataclass(frozen=True)
 class Notifier:
-    """The block that tells somebody, by webhook or in words."""
+    """Sends notifications through a Prefect block: a webhook, or a message to people."""
 
     block: BlockDocument
 
     def action(self, finding: str, fields: Mapping[str, str]) -> CallWebhook | SendNotification:
-        """Tell the fields, which are templates over an event."""
+        """The action that sends one notification.
+
+        Args:
+            finding: what happened; it becomes the subject.
+            fields: Jinja expressions over the event, by the name that the message shows.
+        """
         if is_webhook(self.block):
-            return CallWebhook(block_document_id=self.block.id, payload=_as_json(finding, fields))
+            payload = _json_template(finding, fields)
+            return CallWebhook(block_document_id=self.block.id, payload=payload)
         return SendNotification(
             block_document_id=self.block.id,
             subject=f"assizes: {finding}",
-            body=in_words(fields),
+            body=message_template(fields),
         )
 
 
 def is_webhook(block: BlockDocument) -> bool:
-    """Whether a block calls an address rather than writing to somebody."""
+    """Whether a block is a webhook, which calls an address and sends JSON."""
     return block.block_type is not None and block.block_type.slug == "webhook"
 
 
 def notifier_of(block: BlockDocument, block_name: str) -> Notifier:
-    """A block that can tell something.
+    """The notifier over a block.
 
     Raises:
-        ConfigurationError: when it cannot.
+        ConfigurationError: the block is neither a webhook nor able to notify.
     """
     capabilities = block.block_schema.capabilities if block.block_schema else []
     if is_webhook(block) or "notify" in capabilities:
@@ -114,8 +123,14 @@ def notifier_of(block: BlockDocument, block_name: str) -> Notifier:
 def wanted_automations(
     config: RunConfig, deployment_ids: DeploymentIds, notifier: Notifier | None
 ) -> list[AutomationCore]:
-    """What `assizes deploy` registers for a configuration; `ZOMBIES` is one for all of them."""
-    wanted = [_zombies(), _after_deployment(config, deployment_ids)]
+    """The automations that `assizes deploy` registers for a configuration.
+
+    Args:
+        config: the configuration.
+        deployment_ids: ids of the deployments that the automations refer to.
+        notifier: sends the notifications; `None`: there are none.
+    """
+    wanted = [_heartbeat_automation(), _deployment_trigger(config, deployment_ids)]
     if notifier is None:
         return wanted
     notifications = [
@@ -128,17 +143,20 @@ def wanted_automations(
     return [*wanted, *notifications]
 
 
-def _zombies() -> AutomationCore:
-    """A process that was killed cannot say that its run is over."""
+def _heartbeat_automation() -> AutomationCore:
+    """Marks runs without a heartbeat as crashed: a killed process cannot do so itself."""
     return AutomationCore(
-        name=ZOMBIES,
+        name=HEARTBEAT_AUTOMATION,
         description="A run whose process sends no heartbeat any more is marked as crashed.",
         tags=[TAG],
         trigger=EventTrigger(
             after={_HEARTBEAT_EVENT},
             expect={_ANY_FLOW_RUN_EVENT},
             match={"prefect.resource.id": "prefect.flow-run.*"},
-            match_related={"prefect.resource.role": "tag", "prefect.resource.id": _tag_id(TAG)},
+            match_related={
+                "prefect.resource.role": "tag",
+                "prefect.resource.id": f"prefect.tag.{TAG}",
+            },
             for_each={"prefect.resource.id"},
             posture=Posture.Proactive,
             threshold=1,
@@ -153,8 +171,8 @@ def _zombies() -> AutomationCore:
     )
 
 
-def _after_deployment(config: RunConfig, deployment_ids: DeploymentIds) -> AutomationCore:
-    """An event of a model starts the flow; where the configuration has one agent, of that alone."""
+def _deployment_trigger(config: RunConfig, deployment_ids: DeploymentIds) -> AutomationCore:
+    """Begins `after-deployment` on `DEPLOYED_EVENT`; of one model where the configuration names one."""
     agent = config.transcripts.where.get("agent") or config.transcripts.agent
     parameters = {
         "version": _typed_parameter("{{ event.payload.version | string | tojson }}"),
@@ -167,19 +185,23 @@ def _after_deployment(config: RunConfig, deployment_ids: DeploymentIds) -> Autom
         name=f"assizes {config.name}: after a deployment",
         description=f"The event {DEPLOYED_EVENT} of a model begins after-deployment.",
         tags=[TAG, tag_of(config)],
-        trigger=EventTrigger(
-            expect={DEPLOYED_EVENT},
+        trigger=_on_event(
+            DEPLOYED_EVENT,
             match={"prefect.resource.id": f"model.{agent or '*'}"},
             for_each={"prefect.resource.id"},
-            posture=Posture.Reactive,
-            threshold=1,
-            within=timedelta(0),
         ),
         actions=[
             RunDeployment(
                 deployment_id=deployment_ids.ids["after-deployment"], parameters=parameters
             )
         ],
+    )
+
+
+def _on_event(event: str, **filters: Any) -> EventTrigger:
+    """A trigger that acts on each event of this name that passes the filters."""
+    return EventTrigger(
+        expect={event}, posture=Posture.Reactive, threshold=1, within=timedelta(0), **filters
     )
 
 
@@ -191,16 +213,13 @@ def _outcome_notification(
         name=f"assizes {config.name}: {finding}",
         description=f"Tells {config.notify.block} of nightly runs and of runs after a deployment.",
         tags=[TAG, tag_of(config)],
-        trigger=EventTrigger(
-            expect={_EVENTS[finding]},
+        trigger=_on_event(
+            _EVENTS[finding],
             match={
                 "prefect.resource.id": f"{RUN_RESOURCE}.*",
                 "assizes.name": config.name,
                 "assizes.trigger": list(NOTIFIED_TRIGGERS),
             },
-            posture=Posture.Reactive,
-            threshold=1,
-            within=timedelta(0),
         ),
         actions=[notifier.action(finding, fields)],
     )
@@ -209,7 +228,7 @@ def _outcome_notification(
 def _failure_notification(
     config: RunConfig, deployment_ids: DeploymentIds, notifier: Notifier
 ) -> AutomationCore:
-    """A flow run that ended by an error or a crash has no outcome that it could tell itself."""
+    """Notifies of flow runs that failed or crashed, which cannot emit an event of ours themselves."""
     fields = {
         "name": f'"{config.name}"',
         "flow_run": 'event.resource["prefect.resource.name"]',
@@ -220,16 +239,13 @@ def _failure_notification(
         name=f"assizes {config.name}: broken",
         description="A flow run that broke or crashed.",
         tags=[TAG, tag_of(config)],
-        trigger=EventTrigger(
-            expect={_ANY_FLOW_RUN_EVENT},
+        trigger=_on_event(
+            _ANY_FLOW_RUN_EVENT,
             match={
                 "prefect.resource.id": "prefect.flow-run.*",
                 "prefect.state-name": ["Failed", "Crashed", "TimedOut"],
             },
             match_related=deployment_ids.related_filter("nightly", "after-deployment", "backfill"),
-            posture=Posture.Reactive,
-            threshold=1,
-            within=timedelta(0),
         ),
         actions=[notifier.action("failed", fields)],
     )
@@ -238,6 +254,7 @@ def _failure_notification(
 def _missed_notification(
     config: RunConfig, deployment_ids: DeploymentIds, notifier: Notifier
 ) -> AutomationCore:
+    """Notifies when no nightly run has ended for `[notify] missed_after_hours`."""
     hours = config.notify.missed_after_hours
     fields = {"name": f'"{config.name}"', "hours": f"{hours:g}"}
     return AutomationCore(
@@ -259,19 +276,16 @@ def _missed_notification(
     )
 
 
-def _tag_id(tag: str) -> str:
-    return f"prefect.tag.{tag}"
-
-
 def _typed_parameter(template: str) -> dict[str, Any]:
-    """A parameter that keeps its type; a plain template would make a text of everything."""
+    """A parameter that keeps its JSON type; Prefect renders a plain template as a string."""
     return {
         "__prefect_kind": "json",
         "value": {"__prefect_kind": "jinja", "template": template},
     }
 
 
-def _as_json(finding: str, fields: Mapping[str, str]) -> str:
+def _json_template(finding: str, fields: Mapping[str, str]) -> str:
+    """A Jinja template of a JSON object with the finding and the fields."""
     pairs = [
         f'"{name}": {{{{ {text} | default(none) | tojson }}}}' for name, text in fields.items()
     ]

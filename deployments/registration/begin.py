@@ -1,4 +1,4 @@
-"""Begin a flow run of a registered deployment, and tell the Prefect server of an event."""
+"""Begin a flow run of a registered deployment, and emit an event to the Prefect server."""
 
 from __future__ import annotations
 
@@ -20,25 +20,27 @@ from assizes.deployments.registration.automations import DEPLOYED_EVENT
 from assizes.judge.errors import ConfigurationError, ServerGone, TakenKey
 
 REQUEST_LABEL: Final = "assizes.asked"
-"""The label that tells what a flow run was asked for, so that a key stands for one request."""
+"""Label of a flow run with the digest of its request: an idempotency key stands for one request."""
 
 _EVENT_NAMESPACE: Final = UUID("6d5a3f0e-5a53-4c57-9f6e-1b0f1f3f7a10")
-"""In which ids of events are made of an idempotency key and what was told with it."""
+"""Namespace (RFC 9562, version 5) of event ids made from an idempotency key and a payload."""
 
 
 def begin_flow_run(
     api_url: str, deployment: str, parameters: Mapping[str, Any], key: str | None
 ) -> tuple[FlowRun, str]:
-    """A flow run of a deployment; with a key that was used before, the one from then.
+    """Begin a flow run of a deployment.
 
     Args:
-        api_url: of the Prefect server.
+        api_url: address of the Prefect server's API.
         deployment: flow/name.
-        parameters: those that differ from the deployment's.
-        key: of the caller, so that the same request again begins nothing.
+        parameters: parameters that differ from those of the deployment.
+        key: idempotency key of the caller; the same request with the same key begins no second flow
+            run. `None`: every request begins a flow run.
 
     Returns:
-        The flow run, and the address of its page.
+        The flow run, or the flow run that an earlier request with this key began; and the address of
+        its page.
 
     Raises:
         ConfigurationError: there is no such deployment, or the server refuses its parameters.
@@ -71,12 +73,18 @@ def begin_flow_run(
 def emit_deployed(
     api_url: str, model: str, payload: Mapping[str, Any], key: str | None
 ) -> tuple[str, str]:
-    """Tell that a model was deployed; the same told with the same key is the same event.
+    """Emit the event that a model was deployed.
 
-    Prefect passes over an event whose id it has seen in the last 30 minutes.
+    Prefect ignores an event whose id it has seen in the last 30 minutes.
+
+    Args:
+        api_url: address of the Prefect server's API.
+        model: name of the model; the event is about the resource `model.NAME`.
+        payload: version, agent and number of transcripts to wait for.
+        key: idempotency key of the caller; the same payload with the same key is the same event.
 
     Returns:
-        Id of the event, and the resource it is about.
+        The id of the event, and the name of its resource.
 
     Raises:
         ServerGone: the server does not answer.
@@ -96,7 +104,7 @@ def emit_deployed(
 
 @contextmanager
 def _client(api_url: str) -> Iterator[SyncPrefectClient]:
-    """A client of this server, whose errors are ours."""
+    """A Prefect client of this server; in the block its errors become errors of this package."""
     try:
         with (
             temporary_settings({PREFECT_API_URL: api_url}),

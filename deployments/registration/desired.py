@@ -1,4 +1,4 @@
-"""The deployments that a configuration wants: which flow, when, with what, where."""
+"""The deployments that a configuration wants: flows with their parameters, schedules and targets."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ SET_DIRECTORY: Final = "prefect.deployments.steps.set_working_directory"
 
 @dataclass(frozen=True, slots=True)
 class DeploymentTarget:
-    """Where flow runs take place.
+    """Where the flow runs of a deployment execute.
 
-    Args:
-        pool: work pool whose workers begin them; null: a process that serves them.
-        folder: on the worker, in which relative paths of the configuration lie.
+    Attributes:
+        pool: work pool whose workers execute them; `None`: the process that serves the flows does.
+        folder: folder on the worker against which relative paths of the configuration resolve.
     """
 
     pool: str | None
@@ -39,17 +39,18 @@ class DeploymentTarget:
 
 @dataclass(frozen=True)
 class WantedDeployment:
-    """A flow with its parameters, and when it runs by itself.
+    """A flow with its parameters and its schedule.
 
-    Args:
-        entrypoint: module and function.
+    Attributes:
+        entrypoint: dotted name of module and function.
         name: of the deployment.
-        does: one sentence.
-        parameters: of every flow run, unless it says otherwise.
+        description: one sentence.
+        parameters: defaults for the parameters of every flow run.
         tags: of every flow run.
-        schedule: null: it runs when asked to.
-        one_at_a_time: whether a flow run waits for the end of the one before.
-        left_alone: whether one that is there stays as it is: other configurations use it.
+        schedule: when flow runs begin; `None`: only on request.
+        one_at_a_time: whether a flow run waits for the end of the flow run before it.
+        keep_existing: whether a registered deployment stays as it is, because other configurations
+            use it too.
     """
 
     entrypoint: str
@@ -63,18 +64,18 @@ class WantedDeployment:
 
     @property
     def flow(self) -> Flow[..., Any]:
-        """The flow itself."""
+        """The flow, imported from its entrypoint."""
         module, _, function = self.entrypoint.rpartition(".")
         flow: Flow[..., Any] = getattr(importlib.import_module(module), function)
         return flow
 
     @property
     def full_name(self) -> str:
-        """As Prefect names it: flow/deployment."""
+        """The name `flow/deployment`, by which Prefect finds a deployment."""
         return f"{self.flow.name}/{self.name}"
 
     def body(self, target: DeploymentTarget) -> dict[str, Any]:
-        """All that is registered of it but the schedules, as the server gives it back."""
+        """Everything that is registered except the schedules, in the form the server returns."""
         steps = [{SET_DIRECTORY: {"directory": target.folder}}] if target.pool else None
         schema = parameter_schema(self.flow).model_dump(exclude_unset=True)
         return {
@@ -91,7 +92,11 @@ class WantedDeployment:
         }
 
     def schedules(self, *, active: bool = True) -> list[DeploymentScheduleCreate]:
-        """Its schedule, if it has one."""
+        """The schedule in a list, or an empty list.
+
+        Args:
+            active: whether the schedule begins flow runs.
+        """
         if self.schedule is None:
             return []
         slug = self.flow.name
@@ -99,22 +104,22 @@ class WantedDeployment:
 
 
 QUEUE_OPTIONS: Final = {"collision_strategy": ConcurrencyLimitStrategy.ENQUEUE}
-"""A run that comes while another is at work waits for its end."""
+"""A flow run beyond the concurrency limit waits."""
 
 
 def tag_of(config: RunConfig) -> str:
-    """By which everything that was registered for a configuration is found again."""
+    """The tag of everything that is registered for a configuration, by which it is found again."""
     return f"{TAG}:{config.name}"
 
 
 def wanted_deployments(config: RunConfig) -> list[WantedDeployment]:
-    """What `assizes deploy` registers for a configuration.
+    """The deployments that `assizes deploy` registers for a configuration.
 
-    The configuration itself is a parameter: what the file says later changes nothing until it is
-    deployed again.
+    The whole configuration is a parameter of them: a change of its file has no effect until the
+    next `assizes deploy`.
 
     Raises:
-        ConfigurationError: when the cron expression is none.
+        ConfigurationError: as `nightly_schedule`.
     """
     name, tags = f"assizes-{config.name}", (TAG, tag_of(config))
     run_parameters = {"config": config.model_dump(mode="json")}
@@ -160,11 +165,11 @@ def wanted_deployments(config: RunConfig) -> list[WantedDeployment]:
 
 
 def nightly_schedule(config: RunConfig) -> CronSchedule | None:
-    """When nightly runs begin; null where the configuration wants none.
+    """The schedule of nightly runs; `None` where `[nightly] cron` is empty.
 
     Raises:
-        ConfigurationError: when the cron expression is none, or the transcripts' URI has no place
-            for a day.
+        ConfigurationError: the cron expression is invalid, or the transcripts' URI has no date
+            placeholder.
     """
     nightly = config.nightly
     if not nightly.cron.strip():

@@ -1,8 +1,8 @@
-"""What is told in words: values that others wrote, so that nothing in them is obeyed or followed.
+"""Messages to chat programs in which no value that other people wrote has an effect.
 
-Chat programs read `<!channel>`, `<address|words>`, `@here` and marks such as `*` as orders, and what
-sends messages to them may rebuild those from escaped ones. So the signs themselves are replaced by
-others that look alike and mean nothing.
+Chat programs obey `<!channel>`, `<address|text>`, `@here` and marks such as `*`. Escaping is not
+enough: a program on the way to the chat may undo it. So the characters themselves are replaced by
+characters that look alike and have no meaning.
 """
 
 from __future__ import annotations
@@ -22,19 +22,23 @@ REPLACEMENTS: Final[Mapping[str, str]] = {
     "\r": " ",
     "\n": " ",
 }
-"""Signs and what stands for them. `&` stays: nothing that is left can be made of it."""
+"""Characters and their replacements. `&` stays: without the others it has no effect."""
 
 
-def in_words(fields: Mapping[str, str]) -> str:
-    """A message of one line a field, as a template; the fields are templates over an event."""
-    return "\n".join(f"{name}: {{{{ {harmless(text)} }}}}" for name, text in fields.items())
+def message_template(fields: Mapping[str, str]) -> str:
+    """A Jinja template of a message with one line for each field.
+
+    Args:
+        fields: Jinja expressions over an event, by the name that the message shows.
+    """
+    return "\n".join(f"{name}: {{{{ {_without_effect(text)} }}}}" for name, text in fields.items())
 
 
-def harmless(template: str) -> str:
-    """A template whose value holds no order to whoever shows it."""
+def _without_effect(template: str) -> str:
+    """A Jinja expression for the value of another one, after all `REPLACEMENTS`."""
     filters = [
-        f"replace({_jinja_string(sign)}, {_jinja_string(other)})"
-        for sign, other in REPLACEMENTS.items()
+        f"replace({_jinja_string(char)}, {_jinja_string(replacement)})"
+        for char, replacement in REPLACEMENTS.items()
     ]
     return " | ".join([template, "string", *filters])
 

@@ -1,6 +1,6 @@
-"""Forty real transcripts to try things on, and a copy of them in which an agent got worse.
+"""Forty real transcripts for the demo, and a copy of them in which the agent got worse.
 
-SOURCE.md says whose they are and how they were chosen; `make.py` chooses them again.
+SOURCE.md names their source and licence and says how they were chosen; `make.py` repeats the choice.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ FILE = "airline.jsonl.gz"
 """The bundled file, beside this module."""
 
 SLOWDOWN = 1.3
-"""By how much the planted version is slower."""
+"""Factor on all latencies and durations of the planted version."""
 
 
 def sample_cases() -> list[Case]:
-    """The bundled transcripts as agent version `v1`, in the order of their source."""
+    """Read the bundled transcripts; their agent version is `v1`, their order that of the source."""
     native = FORMATS["native"]
     document = gzip.decompress((resources.files(__package__) / FILE).read_bytes())
     return [native.case(line) for line in native.records(document)]
@@ -31,27 +31,28 @@ def sample_cases() -> list[Case]:
 def with_planted_regression(cases: list[Case]) -> list[Case]:
     """The same conversations with an agent that got worse in two ways, as version `v2`.
 
-    In the first and then every third of the cases in which the agent changed state, its last
-    change that succeeded is taken out, call and result; what the agent says stays, so that it
-    claims what it did not do. Such a case names the change in `metadata["planted"]` and loses its
-    labels, which no longer hold. In all cases the agent takes 1.3 times as long.
+    1. Of the cases in which the agent changed state, the first and then every third lose the last
+       successful state-changing call, together with its result. The agent's words stay, so that it
+       claims a change that it did not make. Such a case names the removed call in
+       `metadata["planted"]` and has no labels, because its labels no longer hold.
+    2. In all cases the agent takes `SLOWDOWN` times as long.
     """
     planted: list[Case] = []
-    changing = 0
+    changing_cases = 0
     for case in cases:
         writes = tool_evidence(case).done_writes
         worse = case
         if writes:
-            worse = case if changing % 3 else _without(case, writes[-1])
-            changing += 1
-        slower = _slower(worse.transcript)
+            worse = case if changing_cases % 3 else _without_call(case, writes[-1])
+            changing_cases += 1
+        slower = _slowed(worse.transcript)
         planted.append(worse.model_copy(update={"transcript": slower, "agent_version": "v2"}))
     return planted
 
 
-def _without(case: Case, made: MadeCall) -> Case:
+def _without_call(case: Case, made: MadeCall) -> Case:
     turns = [
-        _not_calling(turn, made) if index == made.turn else turn
+        _turn_without_call(turn, made) if index == made.turn else turn
         for index, turn in enumerate(case.transcript.turns)
         if turn.tool_result is None or turn.tool_result is not made.result
     ]
@@ -66,13 +67,13 @@ def _without(case: Case, made: MadeCall) -> Case:
     )
 
 
-def _not_calling(turn: Turn, made: MadeCall) -> Turn | None:
-    """The turn without the call; null where nothing is left of it."""
+def _turn_without_call(turn: Turn, made: MadeCall) -> Turn | None:
+    """The turn without the call; `None` where neither text nor another call is left."""
     calls = tuple(call for call in turn.tool_calls if call is not made.call)
     return turn.model_copy(update={"tool_calls": calls}) if calls or turn.text else None
 
 
-def _slower(transcript: Transcript) -> Transcript:
+def _slowed(transcript: Transcript) -> Transcript:
     turns = tuple(
         turn.model_copy(update={"latency_ms": _scaled_ms(turn.latency_ms)})
         for turn in transcript.turns

@@ -1,6 +1,6 @@
-"""Choose the bundled transcripts again: `ASSIZES_DATA=FOLDER python -m assizes.deployments.samples.make`.
+"""Write the bundled transcripts: `ASSIZES_DATA=FOLDER python -m assizes.deployments.samples.make`.
 
-FOLDER holds `tau2_airline/claude-sonnet-4.5.json.gz` (SOURCE.md says where that comes from).
+FOLDER holds `tau2_airline/claude-sonnet-4.5.json.gz`; SOURCE.md says where that file comes from.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from assizes.judge.formats import FORMATS, native_line
 
 SOURCE = Path("tau2_airline") / "claude-sonnet-4.5.json.gz"
 SIZE = 40
+"""Cases in the bundled file."""
 
 WRITES = (
     "book_reservation",
@@ -25,22 +26,22 @@ WRITES = (
     "update_reservation_flights",
     "update_reservation_passengers",
 )
-"""The tools of this set that change a booking or pay something out; all others look things up,
-calculate or hand the customer on."""
+"""The tools of this data set that change a booking or pay money; the other tools look something up,
+calculate, or transfer the customer to a person."""
 
 
 def choose_cases(document: bytes) -> list[Case]:
-    """Forty cases of a result file in its order.
+    """Choose `SIZE` cases of a tau2 result file; they keep the order of the file.
 
-    All whose successful state-changing calls equal the expected ones, then the first of the
-    others until there are forty.
+    Chosen are all cases whose successful state-changing calls equal the expected calls, and then
+    the first of the other cases.
     """
     tau2 = FORMATS["tau2"]
     cases = [_trim_case(tau2.case(record)) for record in tau2.records(document)]
     matching = [tool_evidence(case).write_match is True for case in cases]
-    others = [place for place, matches in enumerate(matching) if not matches]
+    others = [index for index, matches in enumerate(matching) if not matches]
     left_out = set(others[max(0, SIZE - sum(matching)) :])
-    return [case for place, case in enumerate(cases) if place not in left_out][:SIZE]
+    return [case for index, case in enumerate(cases) if index not in left_out][:SIZE]
 
 
 def _trim_case(case: Case) -> Case:
@@ -49,7 +50,12 @@ def _trim_case(case: Case) -> Case:
 
 
 def write_sample(data: Path, file: Path) -> None:
-    """Write the chosen cases as gzip; the same input gives the same lines."""
+    """Write the chosen cases as gzip lines; the same input gives the same bytes.
+
+    Args:
+        data: the folder that holds `SOURCE`.
+        file: the file to write.
+    """
     document = gzip.decompress((data / SOURCE).read_bytes())
     lines = b"".join(native_line(case) for case in choose_cases(document))
     file.write_bytes(gzip.compress(lines, 9, mtime=0))

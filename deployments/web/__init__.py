@@ -1,1 +1,1 @@
-"""The HTTP API and the pages: routers, and what stands guard before them."""
+"""The HTTP API and the web pages: routers, request guard, models of requests and responses."""

@@ -1,4 +1,8 @@
-"""What stands before every request: its host, its token, its size; and the headers of every answer."""
+"""The middleware before all routes: it checks host, origin, size and token, and sets headers.
+
+Starlette's `TrustedHostMiddleware` cannot replace it: that one knows no IPv6 hosts and answers with
+plain text.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +16,24 @@ from typing import Final
 
 from fastapi import HTTPException
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from assizes.deployments.web.problems import problem
 
 MAX_BODY_BYTES: Final = 64 * 1024
+"""Largest body of a request, in bytes."""
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+"""Hosts that other machines cannot reach."""
 
 _DIGITS: Final = 18
-"""Of a Content-Length that is read as a number at all."""
+"""Most digits of a Content-Length; a longer one is refused before it is parsed as a number."""
 
 _HOST: Final = re.compile(r"(?:\[([0-9a-f:.%]+)\]|([^\[\]:/@#?\\\s]+))(?::\d{0,5})?")
 
 _OPEN: Final = "/health"
-"""Answers without a token: it says nothing but that somebody is there."""
+"""The path that needs no token: it tells only that the server is up."""
 
 HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
@@ -37,18 +44,18 @@ HEADERS: Final = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 }
-"""Of every answer; a page brings a policy of its own."""
+"""Headers of every response; a page has a Content-Security-Policy of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may ask.
+    """What a request must carry to be served.
 
     Attributes:
-        hosts: names that the `Host` header may hold, without a port; what a page elsewhere can make
-            a browser send (DNS rebinding) holds another one.
-        token: what must come as a bearer token or as the password of basic authentication; null:
-            nothing, for loopback alone.
+        hosts: names that the `Host` header may hold, without a port. They stop DNS rebinding: a page
+            of another site that makes a browser send requests here sends the name of that site.
+        token: the bearer token, or the password of basic authentication; `None`: none is needed,
+            which is meant for loopback alone.
     """
 
     hosts: frozenset[str]
@@ -56,7 +63,7 @@ class Access:
 
 
 class Guard:
-    """ASGI middleware: turns away whom it may not serve, before anything is read."""
+    """ASGI middleware that refuses a request by its headers, before its body is read."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
@@ -70,44 +77,45 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        refusal = self._refusal(scope)
-        if refusal is not None:
-            await problem(*refusal[:2], headers=refusal[2])(scope, receive, _with_headers(send))
-            return
-        await self._app(scope, _limit_body(receive), _with_headers(send))
+        app = self._refusal(scope) or self._app
+        await app(scope, _limit_body(receive), _with_headers(send))
 
-    def _refusal(self, scope: Scope) -> tuple[int, str, dict[str, str]] | None:
+    def _refusal(self, scope: Scope) -> Response | None:
+        """The response to a request that is refused; `None` where it is served."""
         headers = Headers(scope=scope)
         if host_of(headers.get("host", "")) not in self._access.hosts:
             known = ", ".join(sorted(self._access.hosts))
-            return 400, f"unknown Host; served are {known} (--allow-host adds one)", {}
+            return problem(400, f"unknown Host; served are {known} (--allow-host adds one)")
         if not _is_small(headers.get("content-length", "0")):
-            return 413, f"at most {MAX_BODY_BYTES:,} bytes", {}
+            return problem(413, f"at most {MAX_BODY_BYTES:,} bytes")
         origin = headers.get("origin")
         if origin and host_of(origin.partition("://")[2]) not in self._access.hosts:
-            return 403, "requests of other sites are not served", {}
+            return problem(403, "requests of other sites are not served")
         if scope["path"] != _OPEN and not self._is_authorised(headers.get("authorization", "")):
-            return (
-                401,
-                "give the token of this server",
-                {"WWW-Authenticate": 'Basic realm="assizes"'},
-            )
+            challenge = {"WWW-Authenticate": 'Basic realm="assizes"'}
+            return problem(401, "give the token of this server", headers=challenge)
         return None
 
     def _is_authorised(self, header: str) -> bool:
         if self._access.token is None:
             return True
+        # Compared in constant time: the time of a refusal tells nothing about the token.
         return hmac.compare_digest(_token_in(header).encode(), self._access.token.encode())
 
 
 def host_of(header: str) -> str:
-    """The name in a `Host` header, without port and brackets, in lower case; empty for no such."""
+    """The name in a `Host` header in lower case, without port and brackets; empty if malformed."""
     match = _HOST.fullmatch(header.strip().lower())
     return (match[1] or match[2]) if match else ""
 
 
 def allowed_hosts(bound: str, more: Iterable[str] = ()) -> frozenset[str]:
-    """Names a server bound to an address may be called by."""
+    """The names that a `Host` header may give to a server.
+
+    Args:
+        bound: the address that the server listens on.
+        more: further names.
+    """
     return frozenset({*LOOPBACK, bound.lower(), *(name.lower() for name in more)}) - {
         "0.0.0.0",
         "::",
@@ -132,7 +140,7 @@ def _is_small(length: str) -> bool:
 
 
 def _limit_body(receive: Receive) -> Receive:
-    """A body may also come in pieces, without saying its length."""
+    """Stop a body that exceeds the limit while it is read: a chunked body has no Content-Length."""
     seen = 0
 
     async def receive_limited() -> Message:

@@ -1,4 +1,7 @@
-"""The store as the API reads it: opened for each request, so that a run may write in between."""
+"""Reads a store for the API and the pages; the store is open only during a request.
+
+Between requests a run may write: a DuckDB file has one writer or several readers at a time.
+"""
 
 from __future__ import annotations
 
@@ -24,20 +27,21 @@ from assizes.tasks.store import RunRecord, Store, open_store
 T = TypeVar("T")
 
 _DONE_COUNTS = ("judged", "errored", "skipped")
+"""Counts of a shard that together are its finished cases."""
 
 
 class StoreReader:
-    """Reads one store; every method opens it, reads, and lets go of it.
+    """Reads one store; each method opens the store, reads, and closes it.
 
-    Every method raises `StoreBusy` while another process writes to a DuckDB file, `StoreError` when
-    the store cannot be read.
+    Each method raises `StoreBusy` while another process writes to a DuckDB file, and `StoreError`
+    when the store cannot be read.
     """
 
     def __init__(self, config: StoreConfig) -> None:
         self.config = config
 
     def runs(self, wanted: RunQuery) -> Page[Run]:
-        """Runs, newest first."""
+        """One page of the runs that match a query, newest first."""
         with open_store(self.config) as store:
             rows, compared = store.runs(), _last_comparisons(store)
             ids = set(rows["run_id"])
@@ -64,31 +68,31 @@ class StoreReader:
         """One run with all its numbers.
 
         Raises:
-            UnknownRun: there is none.
+            UnknownRun: there is no such run.
         """
         return self.read_store(lambda store: _detail(store, store.run(run_id)))
 
     def run_id(self, prefix: str) -> str:
-        """The id that begins so.
+        """The full id of the only run whose id begins with a prefix.
 
         Raises:
-            UnknownRun: there is none.
+            UnknownRun: there is no such run.
         """
         return self.read_store(lambda store: store.run(prefix).run_id)
 
     def progress(self, run_id: str) -> Progress:
-        """How far a run is.
+        """How many cases and shards of a run are done.
 
         Raises:
-            UnknownRun: there is none.
+            UnknownRun: there is no such run.
         """
         return self.read_store(lambda store: _progress(store, store.run(run_id)))
 
     def cases(self, run_id: str, wanted: CaseQuery) -> Page[CaseItem]:
-        """Cases of a run.
+        """One page of the cases of a run that match a query.
 
         Raises:
-            UnknownRun: there is none.
+            UnknownRun: there is no such run.
         """
         key = wanted.sort.removeprefix("-")
         with open_store(self.config) as store:
@@ -107,35 +111,36 @@ class StoreReader:
     def case(
         self, run_id: str, case_id: str, repetition: int | None
     ) -> tuple[RunRecord, list[StoredExecution]]:
-        """Every execution of a case, and the run they are of.
+        """The record of a run, and the executions of one of its cases.
+
+        Args:
+            run_id: the run id, or a unique beginning of it.
+            case_id: the case id.
+            repetition: number of the repetition, from 0; `None`: all repetitions.
 
         Raises:
             UnknownRun: there is no such run.
-            UnknownCase: it has no such case.
+            UnknownCase: the run has no such case.
         """
-
-        def read(store: Store) -> tuple[RunRecord, list[StoredExecution]]:
+        with open_store(self.config) as store:
             record = store.run(run_id)
-            executions = stored_executions(store, record.run_id, case_id, repetition)
-            return record, executions
-
-        return self.read_store(read)
+            return record, stored_executions(store, record.run_id, case_id, repetition)
 
     def comparison(
         self, baseline: str, candidate: str, thresholds: ComparisonConfig
     ) -> RunComparison:
-        """Two runs side by side; nothing is written.
+        """Compare two runs; nothing is written.
 
         Raises:
-            UnknownRun: a side is not there.
-            NotComparable: a side is not complete.
+            UnknownRun: one of the runs does not exist.
+            NotComparable: one of the runs is not complete.
         """
         return self.read_store(
             lambda store: compare(run_data(store, baseline), run_data(store, candidate), thresholds)
         )
 
     def read_store(self, read: Callable[[Store], T]) -> T:
-        """What a function reads in the store while it is open."""
+        """Call a function with the open store and return its result."""
         with open_store(self.config) as store:
             return read(store)
 
@@ -161,7 +166,7 @@ def _matching_cases(store: Store, run_id: str, wanted: CaseQuery) -> pl.LazyFram
 
 
 def _last_comparisons(store: Store) -> dict[str, dict[str, Any]]:
-    """The row of table comparisons of each run that was the candidate of one; the last by time."""
+    """The last row of table comparisons for each run that was a candidate, by run id."""
     rows = store.comparisons().sort("at", "baseline", "thresholds")
     return {row["candidate"]: row for row in rows.iter_rows(named=True)}
 
@@ -173,7 +178,17 @@ def _run_item(
     *,
     anchored: bool = True,
 ) -> Run:
-    """A line of the list. Anchors are looked at only where they change the verdict: after a fall."""
+    """One item of the list of runs.
+
+    Anchors are read only after a regression: only there can they change the verdict, from
+    "regression" to "undecided".
+
+    Args:
+        store: the open store.
+        run: the row of table runs, and the status to show.
+        compared: the run's last row of table comparisons, or `None`.
+        anchored: whether the anchors were judged with the run.
+    """
     row, status = run
     attribution = None
     if anchored and compared and json.loads(compared["verdict"]).get("ending") == "regressed":
@@ -218,7 +233,7 @@ def _progress(store: Store, record: RunRecord) -> Progress:
 
 
 def rows_of(execution: StoredExecution) -> dict[str, Any]:
-    """The rows of an execution, with what is JSON in them read."""
+    """The rows of an execution, with their JSON columns parsed."""
     return {
         "case": execution.case | {"tags": _parse_json(execution.case["tags"])},
         "scores": [row | {"details": _parse_json(row["details"])} for row in execution.scores],

@@ -1,4 +1,4 @@
-"""The pages for people: runs, a run, its cases, a case, how a score came about, comparison, trends."""
+"""The web pages: runs, a run, its cases, a case, the explanation of a score, comparison, trends."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, ValidationError
 
 from assizes.deployments.web.library import StoreReader
-from assizes.deployments.web.paths import CASE_ID
 from assizes.deployments.web.problems import Problem
 from assizes.deployments.web.queries import CaseQuery, ExecutionQuery, RunQuery
-from assizes.deployments.web.read_routes import RunId, StoreReaderDep, configured_thresholds
+from assizes.deployments.web.read_routes import (
+    CASE_ID,
+    RunId,
+    StoreReaderDep,
+    configured_thresholds,
+)
 from assizes.deployments.web.responses import Page
 from assizes.judge.config.run import ComparisonConfig
 from assizes.judge.config.series import SeriesConfig
@@ -51,29 +55,36 @@ _ENDINGS: Final = {
     "not_comparable": ("inconclusive", "NOT COMPARABLE"),
 }
 RUNS_OFFERED: Final = 200
-"""So many of the newest runs can be chosen from."""
+"""Newest complete runs that a person can choose from on the page of comparisons."""
 
 
 def filled_fields(request: Request) -> dict[str, str]:
-    """The fields of a form that were filled in."""
+    """The query parameters that are not empty: a browser also sends the empty fields of a form."""
     return {name: value for name, value in request.query_params.items() if value}
 
 
-def answer(
+def page_response(
     name: str, data: Mapping[str, Any], here: str, run_id: str | None = None
 ) -> HTMLResponse:
-    """A page with its policy."""
+    """Render a page.
+
+    Args:
+        name: name of the template.
+        data: variables of the template.
+        here: path of the navigation entry that is current; empty: none of them.
+        run_id: the run that the page is about, for its link; `None`: no run.
+    """
     return _html(page(name, data, site(here, run_id)))
 
 
 def site(here: str, run_id: str | None = None) -> Site:
-    """The navigation, seen from one of its pages."""
-    places = (("Runs", "/"), ("Compare", "/view/compare"), ("Trends", "/view/trends"))
-    return Site(tuple(NavigationLink(name, url, url == here) for name, url in places), run_id)
+    """The navigation of a page; `here` is the path of the current entry."""
+    entries = (("Runs", "/"), ("Compare", "/view/compare"), ("Trends", "/view/trends"))
+    return Site(tuple(NavigationLink(name, url, url == here) for name, url in entries), run_id)
 
 
 def problem_page(request: Request, problem: Problem) -> HTMLResponse | None:
-    """An error as a page, for whoever asked for one."""
+    """Render an error as a page; `None` where the request was for the API."""
     path = request.url.path
     if path != "/" and not path.startswith("/view"):
         return None
@@ -82,7 +93,7 @@ def problem_page(request: Request, problem: Problem) -> HTMLResponse | None:
 
 
 def _parse_form(model: type[Q], fields: Mapping[str, str]) -> Q:
-    """A form as the query it stands for.
+    """Parse the fields of a form into a query.
 
     Raises:
         RequestValidationError: a field cannot be used.
@@ -102,122 +113,122 @@ FormFields = Annotated[dict[str, str], Depends(filled_fields)]
 
 
 @router.get("/")
-def runs(books: StoreReaderDep, filled: FormFields) -> HTMLResponse:
+def runs(reader: StoreReaderDep, form: FormFields) -> HTMLResponse:
     """Every run, newest first."""
-    wanted = _parse_form(RunQuery, filled)
-    matches = books.runs(wanted)
+    wanted = _parse_form(RunQuery, form)
+    matches = reader.runs(wanted)
     data = {
         "page": matches,
-        "store": books.config.uri,
+        "store": reader.config.uri,
         "chosen": wanted,
         "triggers": _TRIGGERS,
         "statuses": _STATUSES,
-        "before": _previous_runs(books),
-        "pager": _pager("/", filled, matches),
+        "before": _previous_runs(reader),
+        "pager": _pager("/", form, matches),
     }
-    return answer("runs", data, "/")
+    return page_response("runs", data, "/")
 
 
 @router.get("/view/runs/{run_id}")
-def run(books: StoreReaderDep, run_id: RunId) -> HTMLResponse:
-    """The report of a run; of one that has not ended, how far it is."""
-    detail = books.run(run_id)
+def run(reader: StoreReaderDep, run_id: RunId) -> HTMLResponse:
+    """The report of a run, or its progress while it has no summary."""
+    detail = reader.run(run_id)
     if detail.summary is None:
-        return answer("progress", {"run": detail}, "", detail.run_id)
+        return page_response("progress", {"run": detail}, "", detail.run_id)
 
     def read(store: Store) -> StoredReport:
         record = store.run(detail.run_id)
         return read_report(store, record, stored_comparison(store, record))
 
-    # The transcripts are fetched when the store is closed: a run may want to write meanwhile.
-    data = books.read_store(read).with_conversations()
+    # The transcripts are fetched after the store is closed, so that a run may write meanwhile.
+    data = reader.read_store(read).with_conversations()
     return _html(html_report(data, site("", detail.run_id)))
 
 
 @router.get("/view/runs/{run_id}/cases")
-def cases(books: StoreReaderDep, run_id: RunId, filled: FormFields) -> HTMLResponse:
+def cases(reader: StoreReaderDep, run_id: RunId, form: FormFields) -> HTMLResponse:
     """Cases of a run, the worst first."""
-    wanted = _parse_form(CaseQuery, filled)
-    full_id = books.run_id(run_id)
-    matches = books.cases(full_id, wanted)
+    wanted = _parse_form(CaseQuery, form)
+    full_id = reader.run_id(run_id)
+    matches = reader.cases(full_id, wanted)
     data = {
         "run_id": full_id,
         "page": matches,
         "chosen": wanted,
-        "passed": filled.get("passed", ""),
+        "passed": form.get("passed", ""),
         "sorts": _SORTS,
-        "pager": _pager(f"/view/runs/{quote(full_id)}/cases", filled, matches),
+        "pager": _pager(f"/view/runs/{quote(full_id)}/cases", form, matches),
     }
-    return answer("case_list", data, "", full_id)
+    return page_response("case_list", data, "", full_id)
 
 
 @router.get(f"/view/runs/{{run_id}}/cases/{CASE_ID}")
 def case(
-    books: StoreReaderDep, run_id: RunId, case_id: str, wanted: Annotated[ExecutionQuery, Query()]
+    reader: StoreReaderDep, run_id: RunId, case_id: str, wanted: Annotated[ExecutionQuery, Query()]
 ) -> HTMLResponse:
-    """One case: its findings, and its conversation with them in place."""
-    record, stored_executions = books.case(run_id, case_id, wanted.repetition)
+    """One case: its scores, and its conversation with the scores beside the turns they name."""
+    record, stored_executions = reader.case(run_id, case_id, wanted.repetition)
     executions = case_pages(record, stored_executions)
     for execution in executions:
         for finding in execution["findings"]:
             finding["url"] = _explain_url(record.run_id, execution["case"], finding["metric"])
     data = {"run_id": record.run_id, "case_id": case_id, "executions": executions}
-    return answer("case", data, "")
+    return page_response("case", data, "")
 
 
 @router.get("/view/explain")
 def explain(
-    books: StoreReaderDep, run: str, case: str, metric: str, repetition: int = 0
+    reader: StoreReaderDep, run: str, case: str, metric: str, repetition: int = 0
 ) -> HTMLResponse:
-    """How a score came about: the exact prompt, the reply, what it took."""
-    record, (execution,) = books.case(run, case, repetition)
+    """The explanation of a score: the exact prompt, the reply, its cost and versions."""
+    record, (execution,) = reader.case(run, case, repetition)
     document = explain_page(metric_explanation(record, execution, metric, MAX_OBJECT_BYTES))
     url = f"/view/runs/{quote(record.run_id, safe='')}/cases/{quote(case)}"
-    return answer("explain", {**document, "case_url": url}, "")
+    return page_response("explain", {**document, "case_url": url}, "")
 
 
 @router.get("/view/compare")
 def compare(
-    books: StoreReaderDep,
-    filled: FormFields,
+    reader: StoreReaderDep,
+    form: FormFields,
     base: Annotated[ComparisonConfig, Depends(configured_thresholds)],
 ) -> HTMLResponse:
     """Two runs side by side."""
-    listed = books.runs(RunQuery(status="complete", limit=RUNS_OFFERED)).data
-    chosen = {side: filled.get(side, "") for side in ("baseline", "candidate")}
+    listed = reader.runs(RunQuery(status="complete", limit=RUNS_OFFERED)).data
+    chosen = {side: form.get(side, "") for side in ("baseline", "candidate")}
     data: dict[str, Any] = {"runs": listed, "chosen": chosen, "comparison": None, "verdict": None}
     if all(chosen.values()):
         thresholds = base.model_copy(update={"baseline": None})
         comparison = comparison_part(
-            books.comparison(chosen["baseline"], chosen["candidate"], thresholds)
+            reader.comparison(chosen["baseline"], chosen["candidate"], thresholds)
         )
         assert comparison is not None, "there is a comparison"
         outcome, word = _ENDINGS[comparison.ending]
         data |= {"comparison": comparison, "verdict": {"outcome": outcome, "word": word}}
-    return answer("compare", data, "/view/compare", chosen["candidate"] or None)
+    return page_response("compare", data, "/view/compare", chosen["candidate"] or None)
 
 
 @router.get("/view/trends")
-def trends(request: Request, books: StoreReaderDep, filled: FormFields) -> HTMLResponse:
+def trends(request: Request, reader: StoreReaderDep, form: FormFields) -> HTMLResponse:
     """The history of a run name."""
     from assizes.tasks.reports.render.trend_chart import trend_charts
 
     series: SeriesConfig = request.app.state.series
-    listed = books.runs(RunQuery(status="complete", limit=1000)).data
+    listed = reader.runs(RunQuery(status="complete", limit=1000)).data
     names = sorted({row.name for row in listed})
-    name = filled.get("name") or (names[0] if names else None)
+    name = form.get("name") or (names[0] if names else None)
     data: dict[str, Any] = {"names": names, "name": name, "found": None, "fault": None}
     try:
-        history = books.read_store(lambda store: stored_trends(store, RunRange(name=name), series))
+        history = reader.read_store(lambda store: stored_trends(store, RunRange(name=name), series))
     except (StoreError, ConfigurationError) as error:
-        return answer("trends", data | {"fault": str(error)}, "/view/trends")
-    return answer(
+        return page_response("trends", data | {"fault": str(error)}, "/view/trends")
+    return page_response(
         "trends", data | {"found": history, "charts": trend_charts(history)}, "/view/trends"
     )
 
 
 def _previous_runs(reader: StoreReader) -> dict[str, str]:
-    """The complete run of the same name before each."""
+    """For each complete run, the id of the complete run of the same name before it."""
     listed = reader.runs(RunQuery(status="complete", limit=1000)).data
     previous: dict[str, str] = {}
     newer: dict[str, str] = {}
@@ -229,7 +240,7 @@ def _previous_runs(reader: StoreReader) -> dict[str, str]:
 
 
 def _pager(base: str, fields: Mapping[str, str], part: Page[Any]) -> dict[str, str | None]:
-    """Links to the parts before and after the one that is shown."""
+    """The links to the previous and the next part of a list, and a text about the part shown."""
 
     def link(offset: int) -> str:
         return f"{base}?{urlencode({**fields, 'offset': offset})}"

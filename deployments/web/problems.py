@@ -1,4 +1,4 @@
-"""Errors over HTTP: one JSON shape for all of them (RFC 9457), never a traceback."""
+"""Errors over HTTP: every error is a problem document (RFC 9457), and none shows a traceback."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ from assizes.judge.errors import (
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE: Final = "application/problem+json"
+"""Media type of problem documents."""
 
 RETRY_AFTER_S: Final = 5
-"""A DuckDB file that somebody writes to is free again after a shard, mostly sooner."""
+"""Seconds that a response 503 asks a client to wait. A run locks its DuckDB file for at most a shard."""
 
 _STATUS: Final[Mapping[type[AssizesError], int]] = {
     UnknownRun: 404,
@@ -45,7 +46,7 @@ _STATUS: Final[Mapping[type[AssizesError], int]] = {
     TakenKey: 409,
     AssizesError: 500,
 }
-"""By the nearest class of an error."""
+"""HTTP status by class of an error; the nearest class in its method resolution order counts."""
 
 _TITLES: Final[Mapping[int, str]] = {
     400: "Bad request",
@@ -79,7 +80,7 @@ class Problem(BaseModel):
 
 
 def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The problems an operation can answer with, for its description in OpenAPI."""
+    """The problem responses of an operation, for its OpenAPI description."""
     schema = {"$ref": "#/components/schemas/Problem"}
     return {
         status: {"description": _TITLES[status], "content": {MEDIA_TYPE: {"schema": schema}}}
@@ -93,7 +94,14 @@ def problem(
     faults: list[Fault] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    """The answer that says what went wrong."""
+    """A response with a problem document.
+
+    Args:
+        status: HTTP status.
+        detail: one sentence about this error.
+        faults: the parameters that cannot be used.
+        headers: further headers.
+    """
     body = Problem(
         title=_TITLES.get(status, "Error"), status=status, detail=detail, errors=faults or []
     )
@@ -103,18 +111,22 @@ def problem(
 
 
 def status_of(error: AssizesError) -> int:
-    """The HTTP status of one of our errors."""
+    """The HTTP status for an error of this package."""
     return next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
 
 
 ProblemRenderer = Callable[[Request, Problem], Response | None]
-"""An error as a page; null where the request is not one of a page."""
+"""Renders an error as a page; returns `None` where the request is not for a page."""
 
 
 def install_handlers(app: FastAPI, render_page: ProblemRenderer) -> None:
-    """Let the app answer every error in this shape, or as a page where one was asked for.
+    """Make the app respond to every error with a problem document, or with a page.
 
-    A middleware that is added later stands before the answers to defects as well.
+    A middleware that is added to the app later also sees the responses to defects.
+
+    Args:
+        app: the application.
+        render_page: renders the errors of requests for pages.
     """
 
     def choose_response(request: Request, json_response: JSONResponse) -> Response:
@@ -124,13 +136,13 @@ def install_handlers(app: FastAPI, render_page: ProblemRenderer) -> None:
         )
 
     @app.exception_handler(AssizesError)
-    async def _ours(request: Request, error: AssizesError) -> Response:
+    async def _own_error(request: Request, error: AssizesError) -> Response:
         status = status_of(error)
         wait = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
         return choose_response(request, problem(status, str(error), headers=wait))
 
     @app.exception_handler(RequestValidationError)
-    async def _unusable(request: Request, error: RequestValidationError) -> Response:
+    async def _invalid_request(request: Request, error: RequestValidationError) -> Response:
         faults = [
             Fault(where=".".join(str(part) for part in detail["loc"]), message=detail["msg"])
             for detail in error.errors()
@@ -139,7 +151,7 @@ def install_handlers(app: FastAPI, render_page: ProblemRenderer) -> None:
         return choose_response(request, problem(422, why or "the request cannot be used", faults))
 
     @app.exception_handler(HTTPException)
-    async def _http(request: Request, error: HTTPException) -> Response:
+    async def _http_error(request: Request, error: HTTPException) -> Response:
         response = problem(error.status_code, str(error.detail), headers=error.headers)
         return choose_response(request, response)
 
@@ -147,5 +159,6 @@ def install_handlers(app: FastAPI, render_page: ProblemRenderer) -> None:
         log.error("%s %s failed", request.method, request.url.path, exc_info=error)
         return choose_response(request, problem(500, "a defect of assizes; its log says more"))
 
-    # Not as a handler of the app: that one answers outside of every middleware, and raises again.
+    # Not an exception handler of the app: Starlette runs a handler of `Exception` outside of every
+    # middleware, so that its response would lack our headers, and raises the error again.
     app.add_middleware(ExceptionMiddleware, handlers={Exception: defect})

@@ -1,4 +1,4 @@
-"""What can be asked for in a query string; a name that is none of these is refused."""
+"""Models of the query strings; a parameter that no model names is refused."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _PagedQuery(_QueryString):
 
 
 class RunQuery(_PagedQuery):
-    """Which runs; null: any."""
+    """Which runs; `None` matches any run."""
 
     name: Text = None
     trigger: Literal["nightly", "deployment", "backfill", "adhoc"] | None = None
@@ -42,7 +42,7 @@ class RunQuery(_PagedQuery):
 
 
 class CaseQuery(_PagedQuery):
-    """Which cases of a run; null: any."""
+    """Which cases of a run; `None` matches any case."""
 
     passed: bool | None = None
     status: Text = None
@@ -55,7 +55,7 @@ class CaseQuery(_PagedQuery):
 
 
 class ExecutionQuery(_QueryString):
-    """Which execution of a case; null: all."""
+    """Which execution of a case; `None` for all executions."""
 
     repetition: int | None = Field(default=None, ge=0, le=2**31 - 1)
 
@@ -80,7 +80,7 @@ class CompareQuery(_QueryString):
     allow: bool = Field(default=False, description="also runs that were judged differently")
 
     def thresholds(self, base: ComparisonConfig) -> ComparisonConfig:
-        """The thresholds of a configuration, with those given here instead."""
+        """The thresholds of a configuration, replaced by the thresholds of this query where given."""
         own = ("max_pass_rate_drop", "max_avg_score_drop", "max_latency_increase_pct", "mode")
         values: dict[str, Any] = {name: getattr(self, name) for name in own}
         known = {name: value for name, value in values.items() if value is not None}

@@ -1,14 +1,14 @@
-"""The operations that read: runs, a run, its cases, a case, a comparison, the metrics."""
+"""The API operations that read: runs, a run, its cases, a case, a comparison, the metrics."""
 
 from __future__ import annotations
 
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Path, Query, Request
+from starlette.convertors import PathConvertor, register_url_convertor
 
 from assizes.deployments.web.library import StoreReader, rows_of
-from assizes.deployments.web.paths import CASE_ID
 from assizes.deployments.web.problems import problem_responses
 from assizes.deployments.web.queries import CaseQuery, CompareQuery, ExecutionQuery, RunQuery
 from assizes.deployments.web.responses import (
@@ -29,13 +29,25 @@ from assizes.judge.errors import StoreError
 
 router = APIRouter()
 
+CASE_ID: Final = "{case_id:text}"
+"""The rest of a path as a case id, which is any text, slashes and line ends included."""
+
+
+class _TextConvertor(PathConvertor):
+    """A convertor that also matches line ends, which Starlette's own `path` does not."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("text", _TextConvertor())
+
 RunId = Annotated[
     str, Path(max_length=128, description="a run id; a unique beginning of it will do")
 ]
 
 
 def store_reader(request: Request) -> StoreReader:
-    """The store of this server."""
+    """The reader of this server's store."""
     reader: StoreReader = request.app.state.library
     return reader
 
@@ -50,10 +62,10 @@ StoreReaderDep = Annotated[StoreReader, Depends(store_reader)]
 
 
 @router.get("/health", tags=["service"])
-def health(books: StoreReaderDep) -> Health:
+def health(reader: StoreReaderDep) -> Health:
     """Whether the service is up, and whether it can read its store."""
     try:
-        books.read_store(lambda _store: None)
+        reader.read_store(lambda _store: None)
         state = "readable"
     except StoreError:
         state = "not readable"
@@ -67,51 +79,51 @@ def available_metrics(request: Request) -> Metrics:
 
 
 @router.get("/runs", tags=["runs"], responses=problem_responses(503))
-def runs(books: StoreReaderDep, wanted: Annotated[RunQuery, Query()]) -> Page[Run]:
+def runs(reader: StoreReaderDep, wanted: Annotated[RunQuery, Query()]) -> Page[Run]:
     """Runs, newest first."""
-    return books.runs(wanted)
+    return reader.runs(wanted)
 
 
 @router.get("/runs/compare", tags=["comparisons"], responses=problem_responses(400, 404, 503))
 def compare(
-    books: StoreReaderDep,
+    reader: StoreReaderDep,
     base: Annotated[ComparisonConfig, Depends(configured_thresholds)],
     wanted: Annotated[CompareQuery, Query()],
 ) -> RunComparison:
     """Two complete runs by the documents' rules (seed 001), and by the statistics beside them."""
-    return books.comparison(wanted.baseline, wanted.candidate, wanted.thresholds(base))
+    return reader.comparison(wanted.baseline, wanted.candidate, wanted.thresholds(base))
 
 
 @router.get("/runs/{run_id}", tags=["runs"], responses=problem_responses(404, 503))
-def run(books: StoreReaderDep, run_id: RunId) -> RunDetail:
+def run(reader: StoreReaderDep, run_id: RunId) -> RunDetail:
     """A run: its frozen configuration, its summary, its published numbers."""
-    return books.run(run_id)
+    return reader.run(run_id)
 
 
 @router.get("/runs/{run_id}/progress", tags=["runs"], responses=problem_responses(404, 503))
-def progress(books: StoreReaderDep, run_id: RunId) -> Progress:
+def progress(reader: StoreReaderDep, run_id: RunId) -> Progress:
     """How far a run is."""
-    return books.progress(run_id)
+    return reader.progress(run_id)
 
 
 @router.get("/runs/{run_id}/cases", tags=["cases"], responses=problem_responses(404, 503))
 def cases(
-    books: StoreReaderDep, run_id: RunId, wanted: Annotated[CaseQuery, Query()]
+    reader: StoreReaderDep, run_id: RunId, wanted: Annotated[CaseQuery, Query()]
 ) -> Page[CaseItem]:
     """Cases of a run, the worst first."""
-    return books.cases(run_id, wanted)
+    return reader.cases(run_id, wanted)
 
 
 @router.get(
     f"/runs/{{run_id}}/cases/{CASE_ID}", tags=["cases"], responses=problem_responses(404, 503)
 )
 def case(
-    books: StoreReaderDep,
+    reader: StoreReaderDep,
     run_id: RunId,
     case_id: Annotated[str, Path(max_length=512)],
     wanted: Annotated[ExecutionQuery, Query()],
 ) -> CaseDetail:
     """A case of a run: its rows, the scores and the asks of every execution."""
-    _, executions = books.case(run_id, case_id, wanted.repetition)
+    _, executions = reader.case(run_id, case_id, wanted.repetition)
     data = [CaseRows.model_validate(rows_of(execution)) for execution in executions]
     return CaseDetail(data=data, count=len(data))

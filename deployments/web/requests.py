@@ -1,4 +1,4 @@
-"""What can be asked to begin: bodies of the operations that start something, and their answers."""
+"""Bodies of the operations that begin a flow run or emit an event, and their responses."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ Count = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 class _RequestBody(BaseModel):
-    """Only what is named here can be said; everything else is as it was deployed."""
+    """A body that refuses other fields; everything that it cannot set is as it was deployed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class EvaluateParameters(_RequestBody):
-    """Of one evaluation."""
+    """Parameters of one evaluation."""
 
     on: date | None = Field(default=None, description="for date placeholders in the URI")
     run_id: RunId | None = Field(default=None, description="name a run, or go on with it")
 
 
 class NightlyParameters(_RequestBody):
-    """Of a night."""
+    """Parameters of a nightly run."""
 
     on: date | None = Field(default=None, description="this day alone; null: what is due")
 
 
 class BackfillParameters(_RequestBody):
-    """Of a range of days."""
+    """Parameters of a backfill of a range of days."""
 
     since: date = Field(description="the first day")
     until: date | None = Field(default=None, description="the last day; null: yesterday")
@@ -47,7 +47,7 @@ class BackfillParameters(_RequestBody):
 
 
 class VersionParameters(_RequestBody):
-    """Of a version that was deployed."""
+    """Parameters of a run after a deployment: the version that was deployed."""
 
     version: Name = Field(description="agent_version of the transcripts")
     agent: Name | None = Field(default=None, description="null: whatever agent says that version")
@@ -55,7 +55,7 @@ class VersionParameters(_RequestBody):
 
 
 class CompareParameters(_RequestBody):
-    """Of a comparison."""
+    """Parameters of a comparison."""
 
     baseline: RunId
     candidate: RunId
@@ -100,7 +100,7 @@ StartRequest = Evaluate | Nightly | Backfill | AfterDeployment | Compare
 
 
 def request_parameters(request: BaseModel) -> dict[str, Any]:
-    """The parameters that were said, as JSON."""
+    """The fields of a request that are set, as JSON values."""
     return request.model_dump(mode="json", exclude_none=True)
 
 
@@ -114,7 +114,7 @@ class ModelDeployed(_RequestBody):
 
 
 class Begun(BaseModel):
-    """A flow run that a worker will take up."""
+    """A flow run that waits for a worker."""
 
     flow_run_id: str
     flow_run_name: str
@@ -124,7 +124,7 @@ class Begun(BaseModel):
 
 
 class Emitted(BaseModel):
-    """An event that the Prefect server took."""
+    """An event that the Prefect server accepted."""
 
     event_id: str
     event: str

@@ -1,4 +1,4 @@
-"""What the API answers with, as pydantic models: they are its OpenAPI description."""
+"""Response models of the API; they are its OpenAPI description."""
 
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ class Run(_ResponseModel):
         *,
         judge_moved: bool = False,
     ) -> Run:
-        """From a row of table runs; a status may say more than the row knows.
+        """An item for a row of table runs.
 
         Args:
-            row: of table runs.
-            status: as people should read it.
-            compared: the row of table comparisons that holds its verdict; null where none does.
-            judge_moved: whether the anchors judged with it say so.
+            row: the row of table runs.
+            status: the status to show, which can be `interrupted` where the row has `running`.
+            compared: the row of table comparisons with the run's verdict; `None` where there is none.
+            judge_moved: whether the anchors judged with the run say that the judge has changed.
         """
         summary = json.loads(row["summary"]) if row["summary"] else {}
         verdict = json.loads(compared["verdict"]) if compared else {}
@@ -167,7 +167,7 @@ class CaseDetail(_ResponseModel):
 
 
 class Health(_ResponseModel):
-    """Somebody is there; `store` says whether it can be read."""
+    """The service is up; `store` says whether the store can be read."""
 
     status: str
     version: str

@@ -1,4 +1,4 @@
-"""The operations that begin something on a Prefect server: a run, and what follows a deployment."""
+"""The API operations that begin a flow run on a Prefect server or emit an event to it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Header, Request
 
-from assizes.deployments.server import known_server
+from assizes.deployments.server import find_api_url
 from assizes.deployments.settings import prepare_environment
 from assizes.deployments.web.problems import problem_responses
 from assizes.deployments.web.requests import (
@@ -34,14 +34,14 @@ Key = Annotated[
 
 @router.post("/runs", status_code=202, tags=["runs"], responses=problem_responses(400, 409, 503))
 def start(
-    request: Request, order: Annotated[StartRequest, Body(discriminator="flow")], key: Key = None
+    request: Request, body: Annotated[StartRequest, Body(discriminator="flow")], key: Key = None
 ) -> Begun:
     """Begin a run: a flow run of a deployment that `assizes deploy` registered, for a worker."""
     api_url = _server()
     from assizes.deployments.registration.begin import begin_flow_run
 
-    deployment = f"{order.flow}/assizes-{request.app.state.name}"
-    run, page = begin_flow_run(api_url, deployment, request_parameters(order.parameters), key)
+    deployment = f"{body.flow}/assizes-{request.app.state.name}"
+    run, page = begin_flow_run(api_url, deployment, request_parameters(body.parameters), key)
     return Begun(
         flow_run_id=str(run.id),
         flow_run_name=run.name,
@@ -54,25 +54,25 @@ def start(
 @router.post(
     "/events/model-deployed", status_code=202, tags=["runs"], responses=problem_responses(400, 503)
 )
-def model_deployed(told: ModelDeployed, key: Key = None) -> Emitted:
+def model_deployed(body: ModelDeployed, key: Key = None) -> Emitted:
     """Say that a model was deployed: the event model.deployed, which begins after-deployment."""
     api_url = _server()
     from assizes.deployments.registration.automations import DEPLOYED_EVENT
     from assizes.deployments.registration.begin import emit_deployed
 
-    payload = request_parameters(told)
+    payload = request_parameters(body)
     event_id, resource = emit_deployed(api_url, payload.pop("model"), payload, key)
     return Emitted(event_id=event_id, event=DEPLOYED_EVENT, resource=resource)
 
 
 def _server() -> str:
-    """The Prefect server of this process; asked each time, for it may come and go.
+    """The address of a Prefect server's API; looked up for each request, for servers come and go.
 
     Raises:
-        ServerGone: there is none, or it does not answer.
+        ServerGone: there is no server, or it does not answer.
     """
     try:
-        api_url = known_server()
+        api_url = find_api_url()
     except AssizesError as error:
         raise ServerGone(str(error)) from error
     if api_url is None:

@@ -1,4 +1,4 @@
-"""The commands of the three occasions, as a person or a CI job runs them."""
+"""`assizes nightly`, `after-deployment` and `backfill`, as a person or a CI job runs them."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def test_an_interrupted_backfill_goes_on_and_ends_with_a_table_of_days(
         done = assizes(*words, "--in-flight", "3", "--json", cwd=folder, env=env)
         assert done.code == 0, done
         outcome = json.loads(done.out)
-        assert [one["part"] for one in outcome["parts"]] == [str(day) for day in DAYS]
-        assert sum(one["cases"] for one in outcome["parts"]) == 12
+        assert [part["part"] for part in outcome["parts"]] == [str(day) for day in DAYS]
+        assert sum(part["cases"] for part in outcome["parts"]) == 12
         assert (
             answered(folder / ".assizes" / "ledger.db") <= 12 + 2
         )  # of the day that was interrupted
@@ -95,9 +95,9 @@ def test_an_interrupted_backfill_goes_on_and_ends_with_a_table_of_days(
         assert again.code == 0
         assert model.stats()["requests"] == before
     assert "PASSED" in again.out
-    for one in outcome["parts"]:
-        line = next(line for line in again.out.splitlines() if one["part"] in line)
-        assert one["run_id"] in line
+    for part in outcome["parts"]:
+        line = next(line for line in again.out.splitlines() if part["part"] in line)
+        assert part["run_id"] in line
 
 
 def test_a_night_without_transcripts_ends_with_code_4(folder: Path, env: dict[str, str]):
@@ -124,7 +124,7 @@ def test_a_rollout_is_stopped_by_a_worse_version(folder: Path, env: dict[str, st
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "reason"),
     [
         (["backfill"], "give the first day of a range (--from; since) or places"),
         (["backfill", "--from", "2026-10-21", "--to", "2026-10-20"], "before it begins"),
@@ -132,8 +132,8 @@ def test_a_rollout_is_stopped_by_a_worse_version(folder: Path, env: dict[str, st
         (["nightly", "--set", "transcripts.uri=logs/"], "has no place for a day"),
     ],
 )
-def test_what_cannot_be_run_is_one_line(folder: Path, words: list[str], said: str):
+def test_what_cannot_be_run_is_one_line(folder: Path, words: list[str], reason: str):
     answer = assizes(*words, cwd=folder)
     assert answer.code == 2
     (line,) = answer.err.splitlines()
-    assert said in line
+    assert reason in line

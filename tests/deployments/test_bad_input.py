@@ -1,4 +1,4 @@
-"""Bad input gets one clear line and the right exit code; no server is started for it."""
+"""Bad input ends a command with one clear line and the right exit code, before a server starts."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def refused(answer: Answer, code: int, *said: str) -> None:
+def assert_refused(answer: Answer, code: int, *words: str) -> None:
     assert answer.code == code, answer
     lines = answer.err.strip().splitlines()
     assert len(lines) == 1, answer.err
     assert lines[0].startswith("assizes: ")
-    for word in said:
+    for word in words:
         assert word in lines[0]
     assert answer.out == ""
 
 
 @pytest.mark.parametrize(
-    ("pairs", "said"),
+    ("pairs", "words"),
     [
         (['judge.metrics=["nope"]'], ("nope", "tool_routing")),
         (['judge.metrics=[{metric="tool_routing",weight=0}]'], ("sum",)),
@@ -61,16 +61,16 @@ def refused(answer: Answer, code: int, *said: str) -> None:
     ],
 )
 def test_a_wrong_setting_stops_the_run_before_it_begins(
-    folder: Path, pairs: list[str], said: tuple[str, ...]
+    folder: Path, pairs: list[str], words: tuple[str, ...]
 ):
     sets = [part for pair in pairs for part in ("--set", pair)]
-    refused(assizes("run", *sets, cwd=folder), 2, *said)
+    assert_refused(assizes("run", *sets, cwd=folder), 2, *words)
 
 
 def test_an_empty_folder_is_no_data_not_a_pass(folder: Path):
     (folder / "empty").mkdir()
     answer = assizes("run", "--set", "transcripts.uri=empty", cwd=folder)
-    refused(answer, 4, "empty")
+    assert_refused(answer, 4, "empty")
 
 
 def test_a_bucket_that_is_not_there_is_named(folder: Path, s3):
@@ -78,48 +78,48 @@ def test_a_bucket_that_is_not_there_is_named(folder: Path, s3):
     answer = assizes(
         "run", "--set", "transcripts.uri=s3://no-such-bucket/x", "--set", options, cwd=folder
     )
-    refused(answer, 2, "no-such-bucket")
+    assert_refused(answer, 2, "no-such-bucket")
 
 
 def test_a_configuration_that_is_not_there_is_named(folder: Path):
-    refused(assizes("run", "-c", "other.toml", cwd=folder), 2, "other.toml", "assizes init")
+    assert_refused(assizes("run", "-c", "other.toml", cwd=folder), 2, "other.toml", "assizes init")
 
 
 def test_unreadable_toml_is_named(folder: Path):
     (folder / "assizes.toml").write_text("[judge\n")
-    refused(assizes("run", cwd=folder), 2, "assizes.toml", "TOML")
+    assert_refused(assizes("run", cwd=folder), 2, "assizes.toml", "TOML")
 
 
 @pytest.mark.parametrize("command", [["show"], ["report"], ["case"]])
 def test_a_store_that_is_not_there_is_named(folder: Path, command: list[str]):
     args = [*command, "nightly-1", *(["c"] if command == ["case"] else [])]
-    refused(assizes(*args, cwd=folder), 2, "assizes.duckdb", "assizes run")
+    assert_refused(assizes(*args, cwd=folder), 2, "assizes.duckdb", "assizes run")
 
 
-def made(folder: Path) -> None:
-    """An empty store where the configuration has one."""
+def make_store(folder: Path) -> None:
+    """Create an empty store at the place of the default configuration."""
     open_store(StoreConfig(uri=f"duckdb:///{folder}/assizes.duckdb"), writing=True).close()
 
 
 def test_a_store_of_another_schema_version_is_refused(folder: Path):
-    made(folder)
+    make_store(folder)
     with duckdb.connect(str(folder / "assizes.duckdb")) as connection:
         connection.execute("update _meta set schema_version = 99")
-    refused(assizes("runs", cwd=folder), 2, "99", "version")
+    assert_refused(assizes("runs", cwd=folder), 2, "99", "version")
 
 
 def test_an_unknown_run_is_named_with_those_there_are(folder: Path):
-    made(folder)
-    refused(assizes("show", "nightly-1", cwd=folder), 2, "nightly-1")
+    make_store(folder)
+    assert_refused(assizes("show", "nightly-1", cwd=folder), 2, "nightly-1")
 
 
 def test_a_store_that_is_no_database_is_refused(folder: Path):
     (folder / "assizes.duckdb").write_text("not a database, only text of some length" * 50)
-    refused(assizes("runs", cwd=folder), 2, "assizes.duckdb")
+    assert_refused(assizes("runs", cwd=folder), 2, "assizes.duckdb")
 
 
 def test_an_existing_configuration_is_not_overwritten(folder: Path):
-    refused(assizes("init", "t.jsonl", cwd=folder), 2, "assizes.toml", "--force")
+    assert_refused(assizes("init", "t.jsonl", cwd=folder), 2, "assizes.toml", "--force")
 
 
 def test_an_unknown_command_is_a_usage_error(folder: Path):
@@ -159,7 +159,9 @@ def test_doctor_leaves_nothing_behind(folder: Path):
 
 @pytest.mark.parametrize("store", ["duckdb:///typo.duckdb", "typo/lake"])
 def test_compare_makes_no_store(folder: Path, store: str):
-    refused(assizes("compare", "a", "b", "--store", store, cwd=folder), 2, "typo", "assizes run")
+    assert_refused(
+        assizes("compare", "a", "b", "--store", store, cwd=folder), 2, "typo", "assizes run"
+    )
     assert not list(folder.glob("typo*"))
 
 
@@ -170,7 +172,9 @@ def test_a_report_that_cannot_be_written_is_one_line(folder: Path):
         store.commit_shard(RUN_ID, "s0", run.frames, run.record.counts)
         store.finish(run.record, frame("run_metrics", []))
     for place in ("/proc/x", "nosuch://x", "t.jsonl"):
-        refused(assizes("report", RUN_ID, "-o", place, cwd=folder), 2, place, "cannot be written")
+        assert_refused(
+            assizes("report", RUN_ID, "-o", place, cwd=folder), 2, place, "cannot be written"
+        )
 
 
 def test_a_baseline_that_is_not_complete_is_refused_before_the_run(folder: Path):
@@ -178,36 +182,36 @@ def test_a_baseline_that_is_not_complete_is_refused_before_the_run(folder: Path)
     with open_store(StoreConfig(uri=f"duckdb:///{folder}/assizes.duckdb"), writing=True) as store:
         store.begin(run)
         store.finish(ended(run, status="incomplete"), run_metrics("older-1"))
-    refused(assizes("run", "--baseline", "older-1", cwd=folder), 3, "older-1", "incomplete")
+    assert_refused(assizes("run", "--baseline", "older-1", cwd=folder), 3, "older-1", "incomplete")
 
 
 def test_a_baseline_is_a_text_whatever_it_looks_like(folder: Path):
-    refused(assizes("run", "--baseline", "2026-11-21", cwd=folder), 2, "no run '2026-11-21'")
+    assert_refused(assizes("run", "--baseline", "2026-11-21", cwd=folder), 2, "no run '2026-11-21'")
 
 
 def test_a_date_without_a_place_for_it_is_refused(folder: Path):
-    refused(assizes("run", "--date", "2026-11-21", cwd=folder), 2, "t.jsonl", "{date}")
+    assert_refused(assizes("run", "--date", "2026-11-21", cwd=folder), 2, "t.jsonl", "{date}")
 
 
 def test_a_prefect_server_that_does_not_answer_is_named(folder: Path):
     dead = {"PREFECT_API_URL": "http://127.0.0.1:9/api"}
-    refused(assizes("run", cwd=folder, env=dead), 2, "127.0.0.1:9", "PREFECT_API_URL")
+    assert_refused(assizes("run", cwd=folder, env=dead), 2, "127.0.0.1:9", "PREFECT_API_URL")
 
 
 @pytest.mark.parametrize("text", ["active = [", 'profiles = "none"', "[profiles]\na = 5\n"])
 def test_profiles_that_cannot_be_read_are_named(folder: Path, text: str):
     (folder / "profiles.toml").write_text(f'active = "a"\n{text}' if "[" not in text else text)
     env = {"PREFECT_PROFILES_PATH": str(folder / "profiles.toml"), "PREFECT_PROFILE": "a"}
-    refused(assizes("run", cwd=folder, env=env), 2, "profiles.toml")
+    assert_refused(assizes("run", cwd=folder, env=env), 2, "profiles.toml")
     answer = assizes("doctor", "--json", cwd=folder, env=env)
-    (server,) = (one for one in json.loads(answer.out) if one["name"] == "prefect server")
+    (server,) = (check for check in json.loads(answer.out) if check["name"] == "prefect server")
     assert server["state"] == "fault"
     assert "profiles.toml" in server["finding"]
 
 
 def test_a_configuration_file_that_cannot_be_written_is_named(folder: Path):
     answer = assizes("init", "t.jsonl", "-o", "nodir/x.toml", cwd=folder)
-    refused(answer, 2, "nodir/x.toml", "cannot be written")
+    assert_refused(answer, 2, "nodir/x.toml", "cannot be written")
 
 
 @pytest.mark.parametrize("state", ["{}", "[]", '{"pid": 1}', "no json"])
@@ -222,11 +226,11 @@ def test_a_defect_is_one_line_with_a_code_of_its_own(folder: Path):
     (folder / "broken" / "server.json").mkdir()  # `up` cannot leave its state there
     env = {"ASSIZES_HOME": str(folder / "broken")}
     answer = assizes("down", cwd=folder, env=env)
-    refused(answer, 70, "internal error: IsADirectoryError", "--verbose")
-    told = assizes("--verbose", "down", cwd=folder, env=env)
-    assert told.code == 70
-    assert "Traceback" in told.err
-    assert "stop_server" in told.err
+    assert_refused(answer, 70, "internal error: IsADirectoryError", "--verbose")
+    answer = assizes("--verbose", "down", cwd=folder, env=env)
+    assert answer.code == 70
+    assert "Traceback" in answer.err
+    assert "stop_server" in answer.err
 
 
 def test_usage_errors_keep_their_message_and_code(folder: Path):
@@ -236,5 +240,7 @@ def test_usage_errors_keep_their_message_and_code(folder: Path):
 
 
 def test_an_empty_run_id_is_no_run(folder: Path):
-    refused(assizes("run", "--run-id", "", cwd=folder), 2, "--run-id ''", "leave the option out")
+    assert_refused(
+        assizes("run", "--run-id", "", cwd=folder), 2, "--run-id ''", "leave the option out"
+    )
     assert not (folder / ".assizes").exists()

@@ -1,4 +1,4 @@
-"""Money on the command line: what is refused before a server starts, and how a stop is told."""
+"""Budgets on the command line: refusals before a server starts, and how a stopped run ends."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def run(folder: Path, *args: str, env: dict[str, str] | None = None, **settings:
     )
 
 
-def refused(answer: Answer) -> str:
+def refusal(answer: Answer) -> str:
     assert answer.code == 2, answer
     (line,) = answer.err.splitlines()
     return line
 
 
 def test_a_budget_for_a_model_of_unknown_price_says_what_to_give(folder: Path):
-    line = refused(run(folder, judge__model="openai/nobody-knows", limits__budget_usd=1))
+    line = refusal(run(folder, judge__model="openai/nobody-knows", limits__budget_usd=1))
     assert '[limits.prices."openai/nobody-knows"]' in line
     assert "input_usd_per_million and output_usd_per_million" in line
     assert not (folder / "assizes.duckdb").exists()
@@ -45,15 +45,15 @@ def test_a_budget_for_a_model_of_unknown_price_says_what_to_give(folder: Path):
 
 def test_a_ledger_that_cannot_be_written_is_one_line(folder: Path):
     (folder / "in-the-way").write_text("")
-    assert "[limits] ledger in 'in-the-way'" in refused(
+    assert "[limits] ledger in 'in-the-way'" in refusal(
         run(folder, limits__ledger="in-the-way/ledger.db")
     )
-    assert "is no ledger of assizes" in refused(run(folder, limits__ledger="t.jsonl"))
+    assert "is no ledger of assizes" in refusal(run(folder, limits__ledger="t.jsonl"))
 
 
 def test_a_run_cannot_ask_anew_and_not_at_all(folder: Path):
     answer = run(folder, "--refresh", "--replay-only")
-    assert refused(answer) == ("assizes: --refresh asks anew, --replay-only asks nothing: give one")
+    assert refusal(answer) == ("assizes: --refresh asks anew, --replay-only asks nothing: give one")
 
 
 def test_a_run_over_its_budget_exits_with_5_and_says_how_to_go_on(

@@ -17,18 +17,18 @@ from tests.tasks.stored_runs import put
 
 RUN_ID = "nightly-aaaaaaaaaaaa"
 ROWS = [(f"c{n}", n % 3 > 0, n % 7 == 0) for n in range(60)]
-"""Case, whether people pass it, whether the judge errs."""
+"""Case id, whether people pass the case, whether the judge disagrees with them."""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("labelled")
-    said = [
+    cases = [
         Said(case, (5, 5) if good != errs else (1, 1), done=good != errs)
         for case, good, errs in ROWS
     ]
     with open_store(StoreConfig(uri=f"duckdb:///{place}/assizes.duckdb"), writing=True) as store:
-        put(store, run(said))
+        put(store, run(cases))
     lines = [f"{case},{'pass' if good else 'fail'}" for case, good, _ in ROWS]
     (place / "labels.csv").write_text("case_id,label\n" + "\n".join(lines), encoding="utf-8")
     return place
@@ -43,9 +43,9 @@ def test_the_judge_beside_people_as_a_table_and_as_json(folder: Path):
     assert "F1 of fail" in answer.out
     assert "people 0" in answer.out
     whole = assizes("calibrate", "labels.csv", "--run", RUN_ID, "--json", cwd=folder)
-    (found,) = json.loads(whole.out)["calibrations"]
-    assert found["confusion"] == [[17, 3], [6, 34]]
-    assert found["failing"]["errors"] == {
+    (calibration,) = json.loads(whole.out)["calibrations"]
+    assert calibration["confusion"] == [[17, 3], [6, 34]]
+    assert calibration["failing"]["errors"] == {
         "passes": 40,
         "passes_right": 34,
         "fails": 20,
@@ -65,14 +65,14 @@ def test_show_cites_the_calibration(folder: Path):
     assert assizes("calibrate", "labels.csv", "--run", RUN_ID, cwd=folder).code == 0
     shown = assizes("show", RUN_ID, cwd=folder)
     assert "judge beside people: verdict: kappa 0.67 [" in shown.out
-    said = json.loads(assizes("show", RUN_ID, "--json", cwd=folder).out)["calibration"]
-    assert said[0].endswith("on 60 labels")
+    cited = json.loads(assizes("show", RUN_ID, "--json", cwd=folder).out)["calibration"]
+    assert cited[0].endswith("on 60 labels")
 
 
 def test_a_kappa_under_its_floor_is_exit_code_1(folder: Path):
-    given = ("calibrate", "labels.csv", "--run", RUN_ID, "--min-kappa")
-    assert assizes(*given, "0.6", cwd=folder).code == 0
-    answer = assizes(*given, "0.9", cwd=folder)
+    arguments = ("calibrate", "labels.csv", "--run", RUN_ID, "--min-kappa")
+    assert assizes(*arguments, "0.6", cwd=folder).code == 0
+    answer = assizes(*arguments, "0.9", cwd=folder)
     assert answer.code == 1
     assert "FALLS SHORT: verdict: kappa 0.67" in answer.out
 
@@ -82,13 +82,13 @@ def test_recorded_judgements_need_no_store(folder: Path, tmp_path: Path):
     (tmp_path / "said.csv").write_text("case_id,judge\n" + "\n".join(lines), encoding="utf-8")
     labels = str(folder / "labels.csv")
     answer = assizes("calibrate", labels, "--judgements", "said.csv", "--json", cwd=tmp_path)
-    (found,) = json.loads(answer.out)["calibrations"]
-    assert found["confusion"] == [[17, 3], [6, 34]]
+    (calibration,) = json.loads(answer.out)["calibrations"]
+    assert calibration["confusion"] == [[17, 3], [6, 34]]
     assert [file.name for file in tmp_path.iterdir()] == ["said.csv"]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "reason"),
     [
         (["--run", RUN_ID], "name a file or cases:NAME, or set [calibration] labels"),
         (["none.csv", "--run", RUN_ID], "'none.csv': no such file"),
@@ -108,10 +108,12 @@ def test_recorded_judgements_need_no_store(folder: Path, tmp_path: Path):
         (["cases:reward", "--judgements", "labels.csv"], "needs a run, not judgements"),
     ],
 )
-def test_what_cannot_be_used_is_one_line_and_exit_code_2(words: list[str], said: str, folder: Path):
+def test_what_cannot_be_used_is_one_line_and_exit_code_2(
+    words: list[str], reason: str, folder: Path
+):
     answer = assizes("calibrate", *words, cwd=folder)
     assert answer.code == 2, answer
-    assert said in answer.err
+    assert reason in answer.err
     assert answer.err.count("\n") == 1
     assert answer.out == ""
 
@@ -119,9 +121,9 @@ def test_what_cannot_be_used_is_one_line_and_exit_code_2(words: list[str], said:
 def test_several_people_are_the_ceiling_of_a_judge_of_grades(tmp_path: Path):
     grades = [(f"c{n}", n % 4, (n + (n % 5 == 0)) % 4, (n + (n % 6 == 0)) % 4) for n in range(60)]
     labels = [f"{case},{ann},{bob}" for case, ann, bob, _ in grades]
-    said = [f"{case},{judge}" for case, *_, judge in grades]
+    grades_by_judge = [f"{case},{judge}" for case, *_, judge in grades]
     (tmp_path / "labels.csv").write_text("case_id,ann,bob\n" + "\n".join(labels))
-    (tmp_path / "said.csv").write_text("case_id,judge\n" + "\n".join(said))
+    (tmp_path / "said.csv").write_text("case_id,judge\n" + "\n".join(grades_by_judge))
     columns = ("--column", "label=ann", "--column", "label=bob")
     words = ("labels.csv", "--judgements", "said.csv", *columns, "--levels", "0,1,2,3")
     answer = assizes("calibrate", *words, cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""CSV: no cell that a spreadsheet takes for a formula, numbers as numbers, one place that writes it."""
+"""CSV: no cell is a formula to a spreadsheet, numbers stay numbers, one module writes it."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ def cells(text: str) -> list[list[str]]:
 
 
 def formulas(text: str) -> list[str]:
-    found = [cell for row in cells(text) for cell in row]
-    return [one for one in found if DANGEROUS.search(one) and not NUMBER.fullmatch(one)]
+    texts = [cell for row in cells(text) for cell in row]
+    return [text for text in texts if DANGEROUS.search(text) and not NUMBER.fullmatch(text)]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("cells")
     texts = (*CELLS, *XSS)
-    said = [
+    cases = [
         Said(text, (1, 2), done=False, outcomes=((text, False, text),), code=text, why=text,
              agent=text, tags={text: text}, tools=(text,))
         for text in texts
     ]  # fmt: skip
-    said += [Said(f"{text} lost", (0, 0), error=text) for text in texts]
+    cases += [Said(f"{text} lost", (0, 0), error=text) for text in texts]
     with open_store(StoreConfig(uri=f"duckdb:///{place}/s.duckdb"), writing=True) as store:
-        put(store, run(said))
+        put(store, run(cases))
     return place
 
 
@@ -67,7 +67,7 @@ def test_every_hostile_text_leaves_as_a_text(folder: Path):
     assert (head, len(rows)) == (["case_id"], len(CELLS) + len(XSS))
     shown = [row[0] for row in rows][: len(CELLS)]
     assert shown[:4] == [f"'{text}" for text in CELLS[:4]]
-    assert {one for one in shown if one.startswith("'=")} >= {"'=", "'=1+1"}
+    assert {cell for cell in shown if cell.startswith("'=")} >= {"'=", "'=1+1"}
 
 
 def test_numbers_stay_numbers_and_what_is_not_there_is_empty(folder: Path):
@@ -94,10 +94,10 @@ def test_any_text_is_no_formula_and_stays_in_its_cell(texts: list[str]):
 
 
 def test_nothing_else_of_the_product_writes_csv():
-    found = [
+    writers = [
         f"{path.relative_to(ROOT)}"
         for part in ("judge", "tasks", "flows", "deployments")
         for path in (ROOT / part).rglob("*.py")
         if WRITERS.search(path.read_text("utf-8"))
     ]
-    assert found == ["deployments/commands/csv_cells.py"]
+    assert writers == ["deployments/commands/csv_cells.py"]

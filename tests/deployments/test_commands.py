@@ -20,7 +20,7 @@ from tests.doubles.fixtures import OPENAI_KEY
 from tests.outward import PYTHONPATH
 
 
-def answered(answer: Answer, code: int = 0) -> str:
+def output_of(answer: Answer, code: int = 0) -> str:
     assert answer.code == code, answer
     assert "Traceback" not in answer.err
     assert "leaked" not in answer.err
@@ -34,40 +34,40 @@ def env(prefect_server: str) -> dict[str, str]:
 
 def test_the_demo_finds_its_regression_and_its_runs_can_be_read(tmp_path: Path, env):
     store = ["--store", "duckdb:///.assizes/demo/demo.duckdb"]
-    outcome = json.loads(answered(assizes("demo", "--json", cwd=tmp_path, env=env)))
+    outcome = json.loads(output_of(assizes("demo", "--json", cwd=tmp_path, env=env)))
     assert outcome["conclusion"] == "Regression"
     assert len(outcome["comparison"]["verdict"]["reasons"]) == 3
     assert all((tmp_path / path).exists() for path in outcome["reports"].values())
 
-    runs = json.loads(answered(assizes("runs", "--json", *store, cwd=tmp_path)))
+    runs = json.loads(output_of(assizes("runs", "--json", *store, cwd=tmp_path)))
     assert [run["status"] for run in runs] == ["complete", "complete"]
     candidate, baseline = (run["run_id"] for run in runs)
     assert candidate == outcome["run_id"]
-    table = answered(assizes("runs", *store, cwd=tmp_path))
+    table = output_of(assizes("runs", *store, cwd=tmp_path))
     assert candidate in table
     assert baseline in table
 
-    shown = answered(assizes("show", candidate, *store, cwd=tmp_path))
+    shown = output_of(assizes("show", candidate, *store, cwd=tmp_path))
     assert shown.startswith("Judged by the offline baseline")
     assert "task_completion" in shown
 
     worse = outcome["comparison"]["test_case_comparisons"]
     case_id = next(case["test_case_id"] for case in worse if case["status"] == "regression")
-    case = answered(assizes("case", candidate, case_id, *store, cwd=tmp_path))
+    case = output_of(assizes("case", candidate, case_id, *store, cwd=tmp_path))
     assert "FAILED" in case
     assert "✗" in case
     assert "task_completion" in case
 
     again = assizes("compare", baseline, candidate, *store, "--json", cwd=tmp_path)
-    assert json.loads(answered(again, 1))["verdict"]["regression_detected"]
+    assert json.loads(output_of(again, 1))["verdict"]["regression_detected"]
     lenient = ["--max-pass-rate-drop", "50%", "--max-avg-score-drop", "50"]
     lenient += ["--max-latency-increase-pct", "0.5"]
-    assert "no regression" in answered(
+    assert "no regression" in output_of(
         assizes("compare", baseline, candidate, *lenient, *store, cwd=tmp_path)
     )
 
     links = json.loads(
-        answered(assizes("report", candidate, "-o", "out", "--json", *store, cwd=tmp_path))
+        output_of(assizes("report", candidate, "-o", "out", "--json", *store, cwd=tmp_path))
     )
     for kind, path in links.items():
         written = (tmp_path / path).read_bytes()
@@ -80,7 +80,7 @@ def test_the_demo_leaves_what_is_not_its_own(tmp_path: Path, env):
         (tmp_path / "X" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "X" / name).write_text("mine")
     for _ in range(2):
-        answered(assizes("demo", "--folder", "X", "--json", cwd=tmp_path, env=env))
+        output_of(assizes("demo", "--folder", "X", "--json", cwd=tmp_path, env=env))
     for name in theirs:
         assert (tmp_path / "X" / name).read_text() == "mine"
 
@@ -134,10 +134,10 @@ def test_what_our_packages_warn_of_reaches_the_user_on_one_line(tmp_path: Path, 
 def test_init_writes_what_run_takes(tmp_path: Path, env):
     lines = [native_line(case) for case in sample_cases()[:4]]
     (tmp_path / "t.jsonl").write_bytes(b"".join(lines))
-    assert "assizes run" in answered(assizes("init", "t.jsonl", cwd=tmp_path))
+    assert "assizes run" in output_of(assizes("init", "t.jsonl", cwd=tmp_path))
     assert "4 cases (native)" in (tmp_path / "assizes.toml").read_text()
-    answered(assizes("doctor", cwd=tmp_path, env=env))
-    printed = answered(assizes("run", "--limit", "2", cwd=tmp_path, env=env))
+    output_of(assizes("doctor", cwd=tmp_path, env=env))
+    printed = output_of(assizes("run", "--limit", "2", cwd=tmp_path, env=env))
     assert "records: read 4, judged 2, skipped 2" in printed
     assert "PASSED" in printed
 
@@ -149,7 +149,7 @@ def test_init_quotes_what_transcripts_and_folders_are_called(tmp_path: Path):
     place = tmp_path / 'in "quotes" \\ \U000e0001\x7f'
     place.mkdir()
     (place / "t.jsonl").write_text(json.dumps(record))
-    answered(assizes("init", place.name, cwd=tmp_path))
+    output_of(assizes("init", place.name, cwd=tmp_path))
     written = tomllib.loads((tmp_path / "assizes.toml").read_text())
     assert written["transcripts"]["uri"] == place.name
     assert written["judge"]["model"] == "offline/lexical"
@@ -157,17 +157,17 @@ def test_init_quotes_what_transcripts_and_folders_are_called(tmp_path: Path):
 
 @pytest.mark.row("000-48", "000-49", "000-50", "000-51")
 def test_the_metrics_are_listed_with_the_opt_in_one(tmp_path: Path):
-    listing = json.loads(answered(assizes("metrics", "--json", cwd=tmp_path)))
+    listing = json.loads(output_of(assizes("metrics", "--json", cwd=tmp_path)))
     assert listing["count"] == len(listing["data"]) == 9
     first = {name: listing["data"][0][name] for name in ("name", "display_name", "tier")}
     assert first == {"name": "tool_routing", "display_name": "Tool Routing", "tier": "execution"}
-    opt_in = next(one for one in listing["data"] if one["name"] == "task_completion")
+    opt_in = next(metric for metric in listing["data"] if metric["name"] == "task_completion")
     assert (opt_in["include_in_defaults"], opt_in["score_type"]) == (False, "binary")
-    assert "task_completion" in answered(assizes("metrics", cwd=tmp_path))
+    assert "task_completion" in output_of(assizes("metrics", cwd=tmp_path))
 
 
 def test_the_judges_are_listed(tmp_path: Path):
-    listing = json.loads(answered(assizes("judges", "--json", cwd=tmp_path)))
+    listing = json.loads(output_of(assizes("judges", "--json", cwd=tmp_path)))
     assert {"conversation", "recorded"} <= {judge["name"] for judge in listing}
 
 

@@ -1,4 +1,4 @@
-"""`assizes compare`: who decides, what it prints, and its exit codes."""
+"""`assizes compare`: the mode that decides, the output, and the exit codes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.tasks.reports.sample import Said, run
 LENIENT = ["--max-pass-rate-drop", "100%", "--max-avg-score-drop", "100"]
 
 
-def said(passing: int, of: int = 40) -> list[Said]:
+def cases_with_passes(passing: int, of: int = 40) -> list[Said]:
     return [
         Said(f"c{i:02}", (5, 5) if i < passing else (1, 2), done=i < passing) for i in range(of)
     ]
@@ -25,13 +25,13 @@ def said(passing: int, of: int = 40) -> list[Said]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with a good run, one that lost two cases, a bad one, and one of another judge."""
+    """A store of four runs: good, two cases worse, bad, and judged with another threshold."""
     place = tmp_path_factory.mktemp("compare")
     runs = [
-        run(said(40), run_id="good"),
-        run(said(38), run_id="luck"),
-        run(said(20), run_id="bad"),
-        run(said(40), run_id="other", judge={"pass_threshold": 50.0}),
+        run(cases_with_passes(40), run_id="good"),
+        run(cases_with_passes(38), run_id="luck"),
+        run(cases_with_passes(20), run_id="bad"),
+        run(cases_with_passes(40), run_id="other", judge={"pass_threshold": 50.0}),
     ]
     with open_store(StoreConfig(uri=f"duckdb:///{place}/rows.duckdb"), writing=True) as store:
         for one in runs:
@@ -83,13 +83,13 @@ def test_a_run_of_another_judge_is_refused_with_3_and_the_field(folder: Path):
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "said"),
+    ("option", "value", "reason"),
     [("--mode", "loud", "'rules'"), ("--margin", "0", "--margin"), ("--alpha", "2", "--alpha")],
 )
-def test_an_option_out_of_range_is_named_with_what_it_takes(folder: Path, option, value, said):
+def test_an_option_out_of_range_is_named_with_what_it_takes(folder: Path, option, value, reason):
     answer = compared(folder, "luck", option, value)
     assert answer.code == 2
-    assert said in answer.err
+    assert reason in answer.err
     assert len(answer.err.strip().splitlines()) == 1
 
 

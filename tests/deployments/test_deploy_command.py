@@ -1,4 +1,4 @@
-"""`assizes deploy` against a real Prefect server: what is there afterwards, and what a second time does."""
+"""`assizes deploy` on a real Prefect server: what a first and a second registration leave there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolCreate
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 
 from assizes.deployments.commands.operating.deploy import DeployOptions, register_or_remove
-from assizes.deployments.commands.operating.serve_flows import serve
+from assizes.deployments.commands.operating.serve_flows import register_and_run
 from assizes.deployments.registration.apply import RegistrationResult
 from assizes.deployments.settings import validate_config
 from assizes.judge.config.run import RunConfig
@@ -56,13 +56,13 @@ def pooled(wanted: RunConfig, pool: str) -> RunConfig:
     return wanted.model_copy(update={"runner": runner})
 
 
-async def deployed(wanted: RunConfig, **how: Any) -> dict[str, RegistrationResult]:
+async def deploy_results(wanted: RunConfig, **how: Any) -> dict[str, RegistrationResult]:
     done = await register_or_remove(DeployOptions(wanted, folder="/srv/nights", **how))
-    return {one.name: one for one in done}
+    return {result.name: result for result in done}
 
 
 async def states(wanted: RunConfig, **how: Any) -> dict[str, str]:
-    return {name: one.state for name, one in (await deployed(wanted, **how)).items()}
+    return {name: result.state for name, result in (await deploy_results(wanted, **how)).items()}
 
 
 async def saved_webhook(name: str) -> str:
@@ -96,7 +96,7 @@ async def test_everything_is_registered_once_and_a_second_time_changes_nothing()
 
 @pytest.mark.usefixtures("prefect_server")
 async def test_what_differs_is_changed_and_named_and_what_was_switched_off_stays_off():
-    await deployed(config("changes"))
+    await deploy_results(config("changes"))
     async with get_client() as client:
         nightly = await client.read_deployment_by_name("nightly/assizes-changes")
         await client.update_deployment_schedule(nightly.id, nightly.schedules[0].id, active=False)
@@ -104,20 +104,22 @@ async def test_what_differs_is_changed_and_named_and_what_was_switched_off_stays
         await client.pause_automation(trigger.id)
         backfill = await client.read_deployment_by_name("backfill/assizes-changes")
         await client.update_deployment(backfill.id, DeploymentUpdate(tags=["mine"]))
-    again = await deployed(config("changes", cron="15 5 * * *"))
+    again = await deploy_results(config("changes", cron="15 5 * * *"))
     assert set(again["nightly/assizes-changes"].differs) == {"parameters", "schedules"}
     assert "tags" in again["backfill/assizes-changes"].differs
     assert again["assizes changes: after a deployment"].state == "unchanged"
     async with get_client() as client:
         nightly = await client.read_deployment_by_name("nightly/assizes-changes")
         (trigger,) = await client.read_automations_by_name("assizes changes: after a deployment")
-    assert [(one.schedule.cron, one.active) for one in nightly.schedules] == [("15 5 * * *", False)]
+    assert [(schedule.schedule.cron, schedule.active) for schedule in nightly.schedules] == [
+        ("15 5 * * *", False)
+    ]
     assert not trigger.enabled
 
 
 @pytest.mark.usefixtures("prefect_server")
 async def test_what_is_not_wanted_any_more_is_removed_and_nothing_else():
-    await deployed(config("stays"))
+    await deploy_results(config("stays"))
     first = await states(config("goes", await saved_webhook("removal")))
     assert first["assizes goes: regression"] == "created"
     second = await states(config("goes"))
@@ -146,23 +148,23 @@ async def test_what_is_to_be_removed_is_found_behind_any_number_of_others(
 @pytest.mark.row("O11")
 @pytest.mark.usefixtures("prefect_server")
 async def test_who_is_told_of_what():
-    told = 'on = ["failed", "finished"]\nmissed_after_hours = 30\n'
-    found = await deployed(config("told", await saved_webhook("told") + told))
-    ours = {name.partition(": ")[2] for name in found if name.startswith("assizes told: ")}
+    notify = 'on = ["failed", "finished"]\nmissed_after_hours = 30\n'
+    results = await deploy_results(config("told", await saved_webhook("told") + notify))
+    ours = {name.partition(": ")[2] for name in results if name.startswith("assizes told: ")}
     assert ours == {"after a deployment", "failed", "finished", "broken", "missed nightly"}
     async with get_client() as client:
         (missed,) = await client.read_automations_by_name("assizes told: missed nightly")
     assert missed.trigger.within.total_seconds() == 30 * 3600
-    assert str(found["nightly/assizes-told"].id) in str(missed.trigger.match_related)
+    assert str(results["nightly/assizes-told"].id) in str(missed.trigger.match_related)
     assert missed.trigger.posture == "Proactive"
 
 
 @pytest.mark.usefixtures("prefect_server")
 async def test_shared_limits_are_those_that_runs_lease_from():
     shared = '[limits]\nshared = "acme"\nrequests_per_minute = 60\n'
-    found = await states(config("limits", shared + '[judge]\nmodel = "openai/gpt-4.1"\n'))
+    results = await states(config("limits", shared + '[judge]\nmodel = "openai/gpt-4.1"\n'))
     name = "acme-openai-gpt-4.1-requests"
-    assert found[name] == "created"
+    assert results[name] == "created"
     async with get_client() as client:
         limit = await client.read_global_concurrency_limit_by_name(name)
     assert limit.limit == 6000
@@ -173,22 +175,22 @@ async def test_shared_limits_are_those_that_runs_lease_from():
 async def test_a_block_that_cannot_tell_anything_is_refused():
     for named in ("webhook/nobody", "nothing/nobody"):
         with pytest.raises(ConfigurationError, match=f"no block '{named}'"):
-            await deployed(config("blocks", f'[notify]\nblock = "{named}"\n'))
+            await deploy_results(config("blocks", f'[notify]\nblock = "{named}"\n'))
     with pytest.raises(ConfigurationError, match="'oncall' is no type/name"):
-        await deployed(config("blocks", '[notify]\nblock = "oncall"\n'))
+        await deploy_results(config("blocks", '[notify]\nblock = "oncall"\n'))
     await Secret(value="x").save("mute", overwrite=True)
     with pytest.raises(ConfigurationError, match="neither notifies nor is a webhook"):
-        await deployed(config("blocks", '[notify]\nblock = "secret/mute"\n'))
+        await deploy_results(config("blocks", '[notify]\nblock = "secret/mute"\n'))
 
 
 @pytest.mark.usefixtures("prefect_server")
 async def test_a_schedule_may_be_left_out_but_not_be_nonsense():
     with pytest.raises(ConfigurationError, match="cron: 'at night' is no cron expression"):
-        await deployed(config("cron", cron="at night"))
+        await deploy_results(config("cron", cron="at night"))
     dateless = toml("cron").replace("in/{date}", "in")
     with pytest.raises(ConfigurationError, match=r"no schedule: \[nightly\] cron"):
-        await deployed(validate_config(tomllib.loads(dateless), "test"))
-    await deployed(config("cron", cron=""))
+        await deploy_results(validate_config(tomllib.loads(dateless), "test"))
+    await deploy_results(config("cron", cron=""))
     async with get_client() as client:
         nightly = await client.read_deployment_by_name("nightly/assizes-cron")
     assert nightly.schedules == []
@@ -201,10 +203,10 @@ async def test_the_command_says_what_it_did(prefect_server: str, tmp_path: Path)
     env = {"PREFECT_API_URL": prefect_server}
     answer = await asyncio.to_thread(assizes, "deploy", "--json", cwd=tmp_path, env=env)
     assert answer.code == 0, answer.err
-    said = json.loads(answer.out)
-    assert said["server"] == prefect_server
-    assert [one["name"] for one in said["objects"]] == [one.name for one in before]
-    assert {one["state"] for one in said["objects"]} == {"unchanged"}
+    document = json.loads(answer.out)
+    assert document["server"] == prefect_server
+    assert [result["name"] for result in document["objects"]] == [result.name for result in before]
+    assert {result["state"] for result in document["objects"]} == {"unchanged"}
 
 
 def test_without_a_server_it_says_how_to_have_one(tmp_path: Path):
@@ -254,23 +256,23 @@ async def test_flows_are_served_without_a_work_pool(prefect_server: str, tmp_pat
         stderr=asyncio.subprocess.DEVNULL,
     )
     try:
-        nightly = await there(prefect_server, "nightly/assizes-served", paused=False)
+        nightly = await deployment_of(prefect_server, "nightly/assizes-served", paused=False)
         assert nightly["work_pool_name"] is None
-        await there(prefect_server, "calibrate/assizes-served", paused=False)
+        await deployment_of(prefect_server, "calibrate/assizes-served", paused=False)
     finally:
         serving.terminate()
         await serving.wait()
-    await deployed(config("served"))
-    after = await there(prefect_server, "nightly/assizes-served", paused=False)
+    await deploy_results(config("served"))
+    after = await deployment_of(prefect_server, "nightly/assizes-served", paused=False)
     assert after["work_pool_name"] == "assizes-tests"
     with pytest.raises(ConfigurationError, match="belongs to the work pool 'assizes-tests'"):
-        await serve(config("served"), 1)
+        await register_and_run(config("served"), 1)
 
 
 @pytest.mark.usefixtures("prefect_server")
 async def test_a_block_that_is_none_is_refused_before_anything_is_served():
     with pytest.raises(ConfigurationError, match="'oncall' is no type/name"):
-        await serve(config("mistyped", '[notify]\nblock = "oncall"\n'), 1)
+        await register_and_run(config("mistyped", '[notify]\nblock = "oncall"\n'), 1)
     async with get_client() as client:
         with pytest.raises(ObjectNotFound):
             await client.read_deployment_by_name("nightly/assizes-mistyped")
@@ -278,28 +280,31 @@ async def test_a_block_that_is_none_is_refused_before_anything_is_served():
 
 @pytest.mark.usefixtures("prefect_server")
 async def test_what_is_served_no_more_is_removed():
-    async def served(wanted: set[str], more: str = "") -> None:
-        """Serve until the automations are those, which is never where they are not."""
-        task = asyncio.create_task(serve(config("fewer", more), 1))
+    async def serve_until(wanted: set[str], more: str = "") -> None:
+        """Serve until the server has exactly these automations, for at most 60 s."""
+        task = asyncio.create_task(register_and_run(config("fewer", more), 1))
         ours: set[str] = set()
         try:
             async with get_client() as client, asyncio.timeout(60):
                 while ours != wanted:
                     await asyncio.sleep(0.3)
                     assert not task.done(), task.exception()
-                    found = [one.name.partition(": ") for one in await client.read_automations()]
-                    ours = {what for whose, _, what in found if whose == "assizes fewer"}
+                    results = [
+                        automation.name.partition(": ")
+                        for automation in await client.read_automations()
+                    ]
+                    ours = {what for whose, _, what in results if whose == "assizes fewer"}
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    told = {"broken", "failed", "inconclusive", "regression", "missed nightly"}
-    await served({"after a deployment"} | told, await saved_webhook("fewer"))
-    await served({"after a deployment"})
+    findings = {"broken", "failed", "inconclusive", "regression", "missed nightly"}
+    await serve_until({"after a deployment"} | findings, await saved_webhook("fewer"))
+    await serve_until({"after a deployment"})
 
 
-async def there(server: str, name: str, *, paused: bool) -> dict[str, Any]:
-    """The deployment, as soon as the server has it so."""
+async def deployment_of(server: str, name: str, *, paused: bool) -> dict[str, Any]:
+    """The deployment, read again until it is paused or active as wanted."""
     async with httpx.AsyncClient() as client, asyncio.timeout(90):
         while True:
             answer = await client.get(f"{server}/deployments/name/{name}")

@@ -1,4 +1,4 @@
-"""The help texts as somebody sees them who has never met the project."""
+"""The help texts as a newcomer sees them."""
 
 from __future__ import annotations
 
@@ -38,5 +38,7 @@ def test_a_command_says_what_it_does_in_a_line_and_what_its_options_are(name: st
     first = (command.help or "").strip().splitlines()[0]
     assert first.endswith(".")
     assert 20 < len(first) <= 100
-    silent = [one.name for one in command.params if not getattr(one, "help", None)]
-    assert [one for one in silent if one not in {"port", "help"}] == []
+    silent = [
+        parameter.name for parameter in command.params if not getattr(parameter, "help", None)
+    ]
+    assert [name for name in silent if name not in {"port", "help"}] == []

@@ -21,10 +21,10 @@ def read(path: Path):
 def test_a_folder_of_many_formats_is_converted_with_an_account_of_everything(tmp_path: Path):
     answer = assizes("import", "auto", str(FIXTURES), "out/all.jsonl", "--json", cwd=tmp_path)
     assert answer.code == 0, answer.err
-    told = json.loads(answer.out)
-    assert told["records"] == told["cases"] + sum(told["rejected"].values())
-    assert told["rejected"] == {"format": 1}
-    assert told["formats"] == {
+    result = json.loads(answer.out)
+    assert result["records"] == result["cases"] + sum(result["rejected"].values())
+    assert result["rejected"] == {"format": 1}
+    assert result["formats"] == {
         "anthropic": 1,
         "inspect_ai": 4,
         "mlflow": 1,
@@ -32,10 +32,10 @@ def test_a_folder_of_many_formats_is_converted_with_an_account_of_everything(tmp
         "openai_logs": 2,
         "otel": 2,
     }
-    assert told["kept"]["marked image"] == 2
+    assert result["kept"]["marked image"] == 2
     cases = read(tmp_path / "out/all.jsonl")
-    assert len(cases) == told["cases"]
-    assert sum(len(case.transcript.turns) for case in cases) == told["kept"]["turns"]
+    assert len(cases) == result["cases"]
+    assert sum(len(case.transcript.turns) for case in cases) == result["kept"]["turns"]
     again = assizes("import", "native", "out/all.jsonl", "again.jsonl", cwd=tmp_path)
     assert again.code == 0, again.err
     assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "out/all.jsonl").read_bytes()
@@ -78,15 +78,17 @@ def test_the_name_of_a_file_is_no_line_of_its_own(tmp_path: Path):
 
 
 def test_what_another_format_cannot_hold_is_told_by_field(tmp_path: Path):
-    given = FIXTURES / "mlflow.jsonl"
-    answer = assizes("import", "mlflow", str(given), "o.jsonl", "--to", "openai_chat", cwd=tmp_path)
+    source = FIXTURES / "mlflow.jsonl"
+    answer = assizes(
+        "import", "mlflow", str(source), "o.jsonl", "--to", "openai_chat", cwd=tmp_path
+    )
     assert answer.code == 0, answer.err
     assert "lost by writing: expected.response 1" in answer.out
     assert json.loads((tmp_path / "o.jsonl").read_text(encoding="utf-8"))["conversation_id"] == "s1"
 
 
 @pytest.mark.parametrize(
-    ("args", "code", "said"),
+    ("args", "code", "reason"),
     [
         (("nope", "x", "o.jsonl"), 2, "unknown format 'nope'; known: agent_evaluation, anthropic"),
         (("auto", "x", "o.jsonl", "--to", "tau2"), 2, "known: anthropic, native, openai_chat"),
@@ -99,11 +101,11 @@ def test_what_another_format_cannot_hold_is_told_by_field(tmp_path: Path):
         (("native", str(FIXTURES / "otlp.jsonl"), "o.jsonl"), 4, "1 records read, none is a case"),
     ],
 )
-def test_what_cannot_be_imported_is_said_in_one_line(tmp_path: Path, args, code: int, said: str):
+def test_what_cannot_be_imported_is_said_in_one_line(tmp_path: Path, args, code: int, reason: str):
     (tmp_path / "there.jsonl").touch()
     answer = assizes("import", *args, cwd=tmp_path)
     assert (answer.code, answer.out) == (code, "")
-    assert said in answer.err
+    assert reason in answer.err
     assert answer.err.count("\n") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["there.jsonl"]
 

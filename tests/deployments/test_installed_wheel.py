@@ -1,4 +1,4 @@
-"""The wheel, installed where people have folders `flows/`, `tasks/` and `judge/` of their own."""
+"""The installed wheel in projects that have folders `flows/`, `tasks/` and `judge/` of their own."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def python(archives: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An interpreter of its own that has the wheel, and beside it what the wheel depends on."""
+    """The interpreter of a new environment with the wheel and its dependencies."""
     place = tmp_path_factory.mktemp("venv")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
     interpreter = place / "bin" / "python"
@@ -87,13 +87,13 @@ def python(archives: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """What a shell of the user has, with the guard against calls to the outside."""
+    """The environment of a user's shell, with the guard that refuses calls to the outside."""
     inherited = {name: value for name, value in os.environ.items() if name not in KEYS}
     return {**inherited, "PYTHONPATH": str(OUTWARD_GUARD), **more}
 
 
 def scratch(folder: Path, files: dict[str, str], name: str) -> Path:
-    """A project of a user, with last night's transcripts and a configuration."""
+    """Write a user's project with yesterday's transcripts and a configuration."""
     for file, text in files.items():
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text(text)
@@ -106,7 +106,7 @@ def scratch(folder: Path, files: dict[str, str], name: str) -> Path:
 
 
 def run(python: Path, folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-    """A command of the installed package, or of Python, in a folder of the user."""
+    """Run a command of the installed package, or of Python, in a folder of the user."""
     return subprocess.run(
         [str(python), *words],
         cwd=folder,

@@ -1,4 +1,4 @@
-"""Logs for programs: ids and hashes, never what somebody said."""
+"""`--log-format json`: ids and hashes, never the text of a transcript."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def clock():
 
 @pytest.fixture
 def logger(clock: Clock):
-    own = logging.getLogger("judge.tests_of_json")
+    own = logging.getLogger("assizes.judge.tests_of_json")
     handler = JsonLines(clock)
     own.addHandler(handler)
     own.setLevel(logging.INFO)
@@ -50,13 +50,13 @@ def test_what_repeats_is_held_back_and_counted(
     logger.warning("something else")
     clock.now = 61.0
     logger.warning("provider %s is away", "again")
-    said = lines(capsys)
-    assert [one["message"] for one in said] == [
+    records = lines(capsys)
+    assert [record["message"] for record in records] == [
         *(f"provider p{number} is away" for number in range(MAX_REPEATS)),
         "something else",
         "provider again is away",
     ]
-    assert said[-1]["not_repeated"] == 50 - MAX_REPEATS
+    assert records[-1]["not_repeated"] == 50 - MAX_REPEATS
 
 
 @pytest.mark.row("O6")
@@ -65,10 +65,10 @@ def test_an_error_is_told_by_its_kind_alone(
 ):
     error = ValueError("the user said: my card is 4111")
     logger.error("a judge broke\non a case", exc_info=error)
-    (one,) = lines(capsys)
-    assert (one["error"], one["level"]) == ("ValueError", "error")
-    assert one["message"] == "a judge broke on a case"
-    assert "4111" not in json.dumps(one)
+    (record,) = lines(capsys)
+    assert (record["error"], record["level"]) == ("ValueError", "error")
+    assert record["message"] == "a judge broke on a case"
+    assert "4111" not in json.dumps(record)
 
 
 @pytest.mark.row("O6")
@@ -77,7 +77,7 @@ def test_an_error_among_the_arguments_is_told_by_its_kind(
 ):
     logger.warning("%s could not be judged: %s", "2026-11-20", ValueError("my card is 4111"))
     logger.error("nothing to fill in: 100 %")
-    assert [one["message"] for one in lines(capsys)] == [
+    assert [record["message"] for record in lines(capsys)] == [
         "2026-11-20 could not be judged: ValueError",
         "nothing to fill in: 100 %",
     ]
@@ -95,9 +95,9 @@ def test_no_shard_that_is_committed_goes_unsaid(
 @pytest.mark.row("O6")
 def test_the_line_a_command_ends_with_is_json_as_well(tmp_path: Path):
     answer = assizes("--log-format", "json", "run", cwd=tmp_path)
-    (said,) = [json.loads(line) for line in answer.err.splitlines()]
-    assert (answer.code, said["level"], said["error"]) == (2, "error", "ConfigurationError")
-    assert said["message"] == "configuration: transcripts: required"
+    (record,) = [json.loads(line) for line in answer.err.splitlines()]
+    assert (answer.code, record["level"], record["error"]) == (2, "error", "ConfigurationError")
+    assert record["message"] == "configuration: transcripts: required"
 
 
 @pytest.mark.row("O6")
@@ -106,8 +106,8 @@ def test_a_run_with_a_server_of_its_own_logs_json_alone(tmp_path: Path):
     (tmp_path / "assizes.toml").write_text('[transcripts]\nuri = "in.jsonl"\n')
     env = {"ASSIZES_HOME": str(tmp_path), "PREFECT_HOME": str(tmp_path)}
     answer = assizes("--log-format", "json", "run", "--json", cwd=tmp_path, env=env)
-    said = [json.loads(line) for line in answer.err.splitlines()]
-    assert "temporary Prefect server" in str(said[0]["message"])
+    records = [json.loads(line) for line in answer.err.splitlines()]
+    assert "temporary Prefect server" in str(records[0]["message"])
 
 
 @pytest.mark.row("O6")
@@ -124,12 +124,12 @@ def test_a_run_logs_its_states_with_ids_and_no_text_of_a_transcript(
     answer = assizes("--log-format", "json", "run", "--json", cwd=tmp_path, env=env)
     assert answer.code == 0, answer.err
     run_id = json.loads(answer.out)["run_id"]
-    said = [json.loads(line) for line in answer.err.splitlines()]
-    (committed,) = [one for one in said if str(one["message"]).startswith("shard ")]
+    records = [json.loads(line) for line in answer.err.splitlines()]
+    (committed,) = [record for record in records if str(record["message"]).startswith("shard ")]
     assert (committed["run_id"], committed["attempt"]) == (run_id, 1)
     assert committed["shard"] in committed["message"]
-    assert {len(str(one["config_hash"])) for one in said} == {16}
-    (ended,) = [one for one in said if "is complete" in str(one["message"])]
+    assert {len(str(record["config_hash"])) for record in records} == {16}
+    (ended,) = [record for record in records if "is complete" in str(record["message"])]
     assert "assizes.run.finished" in ended["message"]
     texts = {turn.text for case in cases for turn in case.transcript.turns if turn.text}
     assert not any(text in answer.err for text in texts)

@@ -1,4 +1,4 @@
-"""`assizes judges`: the table of judges, with one's own."""
+"""`assizes judges`: the listing of judges, the user's own judges included."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_judges_of_ones_own_are_listed_after_the_built_in_ones(folder: Path, arg
     answer = assizes("judges", *arguments, "--json", cwd=folder)
     assert (answer.code, answer.err) == (0, "")
     listing = json.loads(answer.out)
-    names = [one["name"] for one in listing]
+    names = [judge["name"] for judge in listing]
     assert names[names.index("recorded") + 1 :] == own
     assert listing[-1]["offline"] is (own != ["fresh"])
 

@@ -32,7 +32,7 @@ output_usd_per_million = 0.6
 
 @pytest.fixture
 def folder(tmp_path: Path, judge_server) -> Path:
-    """Ten cases and a configuration; nothing has been run."""
+    """A folder with ten cases and a configuration, and no stored run."""
     lines = [native_line(case) for case in sample_cases()[:10]]
     (tmp_path / "t.jsonl").write_bytes(b"".join(lines) + lines[0])
     (tmp_path / "assizes.toml").write_text(CONFIG.format(api_base=judge_server.api_base))
@@ -43,20 +43,27 @@ def test_a_plan_says_what_a_run_would_ask_and_does_nothing(folder: Path, judge_s
     before = sorted(path.name for path in folder.iterdir())
     answer = assizes("plan", "--json", cwd=folder)
     assert answer.code == 0, answer
-    found = json.loads(answer.out)
+    forecast = json.loads(answer.out)
 
-    assert found["transcripts"] == {
+    assert forecast["transcripts"] == {
         "read": 11,
         "due": 10,
         "duplicates": 1,
         "rejected": 0,
         "unselected": 0,
     }
-    assert (found["asks"], found["kept"], found["to_put"], found["minutes"]) == (10, 0, 10, 0.5)
-    assert found["run_id"].startswith("planned-")
-    assert found["status"] is None
-    assert 0.01 < found["expected_usd"] < found["worst_usd"]
-    assert [(one["limit"], one["fits"]) for one in found["limits"]] == [("budget_usd", False)]
+    assert (forecast["asks"], forecast["kept"], forecast["to_put"], forecast["minutes"]) == (
+        10,
+        0,
+        10,
+        0.5,
+    )
+    assert forecast["run_id"].startswith("planned-")
+    assert forecast["status"] is None
+    assert 0.01 < forecast["expected_usd"] < forecast["worst_usd"]
+    assert [(limit["limit"], limit["fits"]) for limit in forecast["limits"]] == [
+        ("budget_usd", False)
+    ]
     assert judge_server.stats()["requests"] == 0
     assert sorted(path.name for path in folder.iterdir()) == before
 
@@ -107,8 +114,10 @@ def test_a_plan_takes_the_options_of_a_run(folder: Path):
     worst = batch["worst_usd"]
     budget = f"limits.budget_usd={(batch['expected_usd'] + worst) / 2}"
     printed = assizes("plan", "--batch", "--set", budget, cwd=folder).out
-    said = f"up to {worst:g} set aside for its batches: DOES NOT FIT: a batch may not be handed in"
-    assert said in printed
+    expected = (
+        f"up to {worst:g} set aside for its batches: DOES NOT FIT: a batch may not be handed in"
+    )
+    assert expected in printed
     replayed = assizes("plan", "--replay-only", cwd=folder)
     assert "replay_only: nothing is asked" in replayed.out
     assert assizes("plan", "--refresh", cwd=folder).code == 0
@@ -147,6 +156,6 @@ def test_a_plan_says_what_the_anchors_ask_beside_the_run(folder: Path, judge_ser
     (folder / "golden.jsonl").write_bytes(b"".join(lines))
     answer = assizes("plan", "--set", "anchors.uri=golden.jsonl", cwd=folder)
     assert answer.code == 0, answer
-    (line,) = [one for one in answer.out.splitlines() if one.startswith("anchors")]
+    (line,) = [line for line in answer.out.splitlines() if line.startswith("anchors")]
     assert "with triggers nightly and with a new judge: 4 cases, 4 asks to put, 0.00" in line
     assert judge_server.stats()["requests"] == 0

@@ -1,4 +1,4 @@
-"""A statement of the Prefect server's that failed does not stop whoever forgets it."""
+"""A failed SQLite statement of the Prefect server does not stop the thread that frees it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from assizes.deployments.prefect_server import connect
 
 WAITS_S = 5.0
-"""How long a connection waits for the write lock; Prefect says 60."""
+"""Seconds that a connection waits for the write lock; Prefect sets 60."""
 
 
 @pytest.fixture
@@ -33,29 +33,31 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     made.dispose()
 
 
-def one(cursor: sqlite3.Cursor) -> None:
+def insert_one(cursor: sqlite3.Cursor) -> None:
     cursor.execute("insert into flows values (1)")
 
 
-def many(cursor: sqlite3.Cursor) -> None:
+def insert_many(cursor: sqlite3.Cursor) -> None:
     cursor.executemany("insert into flows values (?)", [(2,), (1,)])
 
 
-def failed(connection: sqlite3.Connection, how: Callable[[sqlite3.Cursor], None]) -> sqlite3.Cursor:
-    """A cursor whose statement could not be carried out."""
+def failed_cursor(
+    connection: sqlite3.Connection, how: Callable[[sqlite3.Cursor], None]
+) -> sqlite3.Cursor:
+    """A cursor whose statement failed."""
     cursor = connection.cursor()
     with pytest.raises(sqlite3.IntegrityError):
         how(cursor)
     return cursor
 
 
-@pytest.mark.parametrize("how", [one, many])
+@pytest.mark.parametrize("how", [insert_one, insert_many])
 def test_a_failed_statement_is_forgotten_while_its_connection_waits_for_the_lock(
     engine: Engine, how: Callable[[sqlite3.Cursor], None]
 ):
     holder, waiter = engine.raw_connection(), engine.raw_connection()
     assert isinstance(waiter.driver_connection, sqlite3.Connection)
-    kept = [failed(waiter.driver_connection, how)]
+    kept = [failed_cursor(waiter.driver_connection, how)]
     begun = Event()
     waiter.driver_connection.set_trace_callback(lambda _: begun.set())
     holder.cursor().execute("begin immediate")

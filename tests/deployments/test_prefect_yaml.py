@@ -21,12 +21,12 @@ from tests.command import ROOT
 
 SAID: dict[str, Any] = yaml.safe_load((ROOT / "deployments" / "prefect.yaml").read_text())
 CONFIG = RunConfig.model_validate(SAID["definitions"]["config"])
-WANTED = {one.entrypoint: one for one in wanted_deployments(CONFIG)}
+WANTED = {wanted.entrypoint: wanted for wanted in wanted_deployments(CONFIG)}
 WRITTEN = {
-    one["entrypoint"].removesuffix(".py").replace("/", ".").replace(".py:", "."): one
-    for one in SAID["deployments"]
+    entry["entrypoint"].removesuffix(".py").replace("/", ".").replace(".py:", "."): entry
+    for entry in SAID["deployments"]
 }
-IDS = DeploymentIds({one.flow.name: UUID(int=7) for one in WANTED.values()})
+IDS = DeploymentIds({wanted.flow.name: UUID(int=7) for wanted in WANTED.values()})
 HEARTBEAT, AFTER = wanted_automations(CONFIG, IDS, None)
 MODELS = {"config": RunConfig, "store": StoreConfig, "thresholds": ComparisonConfig}
 
@@ -49,17 +49,17 @@ def test_a_deployment_is_the_one_that_is_registered(entrypoint: str):
     pool = written["work_pool"]
     assert pool["name"] == CONFIG.runner.work_pool
     assert pool["job_variables"] == {"env": dict(WORKER_ENVIRONMENT)}
-    assert written.get("concurrency_limit") == queued(wanted)
+    assert written.get("concurrency_limit") == queue_options(wanted)
     assert [
-        (one["slug"], one["cron"], one["timezone"], one["active"])
-        for one in written.get("schedules", [])
+        (schedule["slug"], schedule["cron"], schedule["timezone"], schedule["active"])
+        for schedule in written.get("schedules", [])
     ] == [
-        (one.slug, one.schedule.cron, one.schedule.timezone, one.active)
-        for one in wanted.schedules()
+        (schedule.slug, schedule.schedule.cron, schedule.schedule.timezone, schedule.active)
+        for schedule in wanted.schedules()
     ]
 
 
-def queued(wanted: WantedDeployment) -> dict[str, Any] | None:
+def queue_options(wanted: WantedDeployment) -> dict[str, Any] | None:
     return (
         {"limit": 1, "collision_strategy": QUEUE_OPTIONS["collision_strategy"].value}
         if (wanted.one_at_a_time)
@@ -68,7 +68,7 @@ def queued(wanted: WantedDeployment) -> dict[str, Any] | None:
 
 
 def test_the_trigger_is_the_one_that_is_registered():
-    triggers = {name: one["triggers"] for name, one in WRITTEN.items() if "triggers" in one}
+    triggers = {name: entry["triggers"] for name, entry in WRITTEN.items() if "triggers" in entry}
     (name,), ((written,),) = triggers.keys(), triggers.values()
     assert name == "assizes.flows.after_deployment.after_deployment"
     assert (written["name"], written["enabled"]) == (AFTER.name, AFTER.enabled)

@@ -21,7 +21,7 @@ _CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def on_a_terminal(*args: str, cwd: Path, env: Mapping[str, str]) -> Answer:
-    """Run `assizes ARGS` with a terminal for its stderr; `err` is what that was sent, as text."""
+    """Run `assizes ARGS` with a terminal as stderr; `err` holds the text that the terminal received."""
     ours, theirs = pty.openpty()
     inherited = {name: value for name, value in os.environ.items() if name not in KEYS}
     process = subprocess.Popen(
@@ -40,7 +40,7 @@ def on_a_terminal(*args: str, cwd: Path, env: Mapping[str, str]) -> Answer:
 
 
 def _read(terminal: int) -> bytes:
-    """What comes next; nothing once nobody is left to write."""
+    """Read the next bytes; empty when no process has the terminal open any more."""
     try:
         return os.read(terminal, 1 << 16)
     except OSError:

@@ -1,4 +1,4 @@
-"""`assizes calibrate` over the data sets of others gives the numbers that they published."""
+"""`assizes calibrate` over published data sets gives the numbers that their authors published."""
 
 from __future__ import annotations
 
@@ -41,32 +41,32 @@ Command = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def calibrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """The command's one calibration, as its JSON has it."""
+def calibrate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """A function that runs `assizes calibrate --json` and returns its only calibration."""
     monkeypatch.chdir(tmp_path)
 
     def command(*words: object) -> dict[str, Any]:
         done = CliRunner().invoke(app, ["calibrate", "--json", *map(str, words)])
         assert done.exit_code == 0, done.output
-        (found,) = json.loads(done.stdout)["calibrations"]
-        return found
+        (calibration,) = json.loads(done.stdout)["calibrations"]
+        return calibration
 
     return command
 
 
 @pytest.mark.parametrize("run", RUNS)
 def test_kappa_and_alpha_of_the_relevance_judges_at_four_decimals(
-    run: str, data: Path, calibrated: Command
+    run: str, data: Path, calibrate: Command
 ):
     labels = data / DL23 / "llmjudge_test_qrel_idx.txt"
     judged = data / DL23 / "runs" / f"{run}.txt.gz"
-    found = calibrated(labels, "--judgements", judged, "--levels", "0,1,2,3", "--clip")
+    calibration = calibrate(labels, "--judgements", judged, "--levels", "0,1,2,3", "--clip")
     table = (data / DL23 / "published_table.csv").read_text(encoding="utf-8")
     published = {row["run"]: row for row in csv.DictReader(table.splitlines())}
     assert set(published) == set(RUNS)
-    agreement = found["agreement"]
+    agreement = calibration["agreement"]
     assert agreement["items"] == 4423
-    assert found["clusters"] == 25
+    assert calibration["clusters"] == 25
     assert f"{agreement['kappa']['value']:.4f}" == published[run]["cohen_kappa"]
     assert f"{agreement['alpha']['value']:.4f}" == published[run]["krippendorff_alpha"]
 
@@ -75,28 +75,30 @@ RATERS = [("--column", f"label=annotator{number}") for number in (1, 2, 3)]
 PANDA = ("--column", "case=idx", "--nominal", "--word", "tie=0", *chain.from_iterable(RATERS))
 
 
-def test_the_people_of_pandalm_agree_as_published(data: Path, calibrated: Command):
+def test_the_people_of_pandalm_agree_as_published(data: Path, calibrate: Command):
     labels = data / "pandalm" / "testset-v1.json.gz"
     judged = data / "pandalm" / "pandalm-7b-testset-v1.json.gz"
-    found = calibrated(labels, "--judgements", judged, *PANDA, "--column", "judge=pandalm_result")
+    calibration = calibrate(
+        labels, "--judgements", judged, *PANDA, "--column", "judge=pandalm_result"
+    )
     kappas = {
         tuple(pair["raters"]): round(pair["agreement"]["kappa"]["value"], 2)
-        for pair in found["ceiling"]["pairs"]
+        for pair in calibration["ceiling"]["pairs"]
     }
     assert kappas == {
         ("annotator1", "annotator2"): 0.85,
         ("annotator1", "annotator3"): 0.88,
         ("annotator2", "annotator3"): 0.86,
     }
-    assert [sum(row) for row in found["confusion"]] == [105, 422, 472]
+    assert [sum(row) for row in calibration["confusion"]] == [105, 422, 472]
 
 
-def test_garbage_of_a_recorded_judge_is_an_error_and_no_grade(data: Path, calibrated: Command):
+def test_garbage_of_a_recorded_judge_is_an_error_and_no_grade(data: Path, calibrate: Command):
     labels = data / "pandalm" / "testset-v1.json.gz"
     judged = data / "pandalm" / "gpt-3.5-turbo-testset-v1.json.gz"
-    found = calibrated(labels, "--judgements", judged, *PANDA, "--column", "judge=gpt_result")
-    assert found["judge_errors"] == 25
-    assert found["agreement"]["items"] == 999 - 25
+    calibration = calibrate(labels, "--judgements", judged, *PANDA, "--column", "judge=gpt_result")
+    assert calibration["judge_errors"] == 25
+    assert calibration["agreement"]["items"] == 999 - 25
 
 
 AUTHORS_AGREE: Mapping[str, int] = {
@@ -105,37 +107,37 @@ AUTHORS_AGREE: Mapping[str, int] = {
     "policy_conversation_v1": 34,
     "quick_triage_v1": 25,
 }
-"""Of 50 each; the authors took `satisfied` for a pass, and other words for no verdict."""
+"""Agreements among 50 cases each; the authors read `satisfied` as a pass, other words as no verdict."""
 
 
 def airline(data: Path, prompt: str) -> tuple[object, ...]:
     file = data / "tau2_airline_llm_judges" / f"{prompt}.jsonl.gz"
     roles = ("case=simulation_id", "label=tau2_reward", "reply=judge_response")
-    return (file, "--judgements", file, *(word for one in roles for word in ("--column", one)))
+    return (file, "--judgements", file, *(word for role in roles for word in ("--column", role)))
 
 
-def agreed(found: Mapping[str, Any]) -> int:
-    return sum(row[place] for place, row in enumerate(found["confusion"]))
+def agreements(calibration: Mapping[str, Any]) -> int:
+    return sum(row[place] for place, row in enumerate(calibration["confusion"]))
 
 
 @pytest.mark.parametrize("prompt", AUTHORS_AGREE)
 def test_the_airline_judges_agree_as_often_as_their_authors_counted(
-    prompt: str, data: Path, calibrated: Command
+    prompt: str, data: Path, calibrate: Command
 ):
-    found = calibrated(*airline(data, prompt), "--word", "satisfied=1")
+    calibration = calibrate(*airline(data, prompt), "--word", "satisfied=1")
     own = json.loads(
         (data / "tau2_airline_llm_judges" / f"{prompt}.summary.json").read_text(encoding="utf-8")
     )
-    assert agreed(found) == own["agree_count"] == AUTHORS_AGREE[prompt]
-    no_verdict = sum(one["agreement"] is None for one in own["entries"])
-    assert found["judge_errors"] == no_verdict
+    assert agreements(calibration) == own["agree_count"] == AUTHORS_AGREE[prompt]
+    no_verdict = sum(entry["agreement"] is None for entry in own["entries"])
+    assert calibration["judge_errors"] == no_verdict
 
 
 @pytest.mark.parametrize("prompt", AUTHORS_AGREE)
 def test_words_outside_pass_and_fail_are_judge_errors_with_their_rate(
-    prompt: str, data: Path, calibrated: Command
+    prompt: str, data: Path, calibrate: Command
 ):
-    found = calibrated(*airline(data, prompt))
+    calibration = calibrate(*airline(data, prompt))
     wrong = 27 if prompt == "policy_chain_of_thought_v1" else 0
-    assert (found["judge_errors"], found["judge_error_rate"]) == (wrong, wrong / 50)
-    assert found["agreement"]["items"] == 50 - wrong
+    assert (calibration["judge_errors"], calibration["judge_error_rate"]) == (wrong, wrong / 50)
+    assert calibration["agreement"]["items"] == 50 - wrong

@@ -1,4 +1,4 @@
-"""`assizes report`, and the page of a run: who else may have the store meanwhile, what goes together."""
+"""`assizes report` and the page of a run: the store is free while transcripts are fetched."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ SHARD = {
 
 
 class Bucket(ThreadingHTTPServer):
-    """Holds nothing; at every request another process tries to write to a store."""
+    """An empty bucket; at every request to it another process tries to write to a store."""
 
     def __init__(self, store: str) -> None:
-        super().__init__(("127.0.0.1", 0), Asked)
+        super().__init__(("127.0.0.1", 0), WritingHandler)
         self.store = store
         self.wrote: list[int] = []
         self.faults: list[str] = []
@@ -60,7 +60,7 @@ class Bucket(ThreadingHTTPServer):
         return {"endpoint_url": f"http://127.0.0.1:{self.server_address[1]}"}
 
 
-class Asked(BaseHTTPRequestHandler):
+class WritingHandler(BaseHTTPRequestHandler):
     def do_HEAD(self) -> None:
         bucket = self.server
         assert isinstance(bucket, Bucket)
@@ -91,8 +91,8 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
         thread.join()
 
 
-def stored(uri: str, options: dict[str, str] | None = None, size: int = 10) -> Run:
-    """A run whose one failed case lies in an object of a bucket."""
+def stored_run(uri: str, options: dict[str, str] | None = None, size: int = 10) -> Run:
+    """A stored run whose only failed case lies in an object of a bucket."""
     made = run([Said("bad", (1, 2), done=False), Said("good", (5, 5))])
     shards = [{**SHARD, "size": size}]
     shown = {**made.record.config}
@@ -104,14 +104,14 @@ def stored(uri: str, options: dict[str, str] | None = None, size: int = 10) -> R
 
 
 def test_a_run_may_write_while_a_page_fetches_transcripts(bucket: Bucket):
-    made = stored(bucket.store, bucket.options)
+    made = stored_run(bucket.store, bucket.options)
     shown = pages.run(StoreReader(StoreConfig(uri=bucket.store)), made.record.run_id)
     assert b"The conversation is not shown" in shown.body
     assert bucket.wrote == [0], bucket.faults
 
 
 def test_a_run_may_write_while_a_report_fetches_transcripts(bucket: Bucket, tmp_path: Path):
-    made = stored(bucket.store, bucket.options)
+    made = stored_run(bucket.store, bucket.options)
     wanted = ReportOptions(output=str(tmp_path / "out"))
     write_stored_report(made.record.run_id, wanted, None, bucket.store, as_json=True)
     assert (tmp_path / "out" / made.record.run_id / "report.html").exists()
@@ -119,7 +119,7 @@ def test_a_run_may_write_while_a_report_fetches_transcripts(bucket: Bucket, tmp_
 
 
 def test_what_is_written_for_ci_fetches_no_transcript(bucket: Bucket, tmp_path: Path):
-    made = stored(bucket.store, bucket.options)
+    made = stored_run(bucket.store, bucket.options)
     wanted = ReportOptions(junit=tmp_path / "r.xml", brief=True)
     assert write_stored_report(made.record.run_id, wanted, None, bucket.store, as_json=False) == 0
     assert "<testsuites" in (tmp_path / "r.xml").read_text(encoding="utf-8")
@@ -128,7 +128,7 @@ def test_what_is_written_for_ci_fetches_no_transcript(bucket: Bucket, tmp_path: 
 
 @pytest.mark.parametrize("page", ["case", "explain", "run"])
 def test_no_page_fetches_an_object_without_bounds(bucket: Bucket, page: str):
-    made = stored(bucket.store, bucket.options, size=MAX_OBJECT_BYTES + 1)
+    made = stored_run(bucket.store, bucket.options, size=MAX_OBJECT_BYTES + 1)
     books, run_id = StoreReader(StoreConfig(uri=bucket.store)), made.record.run_id
     if page == "case":
         shown = pages.case(books, run_id, "bad", pages.ExecutionQuery())
@@ -152,7 +152,7 @@ def test_no_page_fetches_an_object_without_bounds(bucket: Bucket, page: str):
 def test_options_that_do_not_go_together_are_refused(
     tmp_path: Path, options: tuple[str, ...], named: str
 ):
-    made = stored(f"duckdb:///{tmp_path}/s.duckdb")
+    made = stored_run(f"duckdb:///{tmp_path}/s.duckdb")
     store = ("--store", "duckdb:///s.duckdb")
     answer = assizes("report", made.record.run_id, *options, *store, cwd=tmp_path)
     assert (answer.code, answer.out, answer.err.count("\n")) == (2, "", 1)
@@ -161,7 +161,7 @@ def test_options_that_do_not_go_together_are_refused(
 
 
 def test_a_report_for_ci_ends_with_0_whatever_the_run_came_to(tmp_path: Path):
-    made = stored(f"duckdb:///{tmp_path}/s.duckdb")
+    made = stored_run(f"duckdb:///{tmp_path}/s.duckdb")
     args = ("--junit", "r.xml", "--brief", "--store", "duckdb:///s.duckdb")
     answer = assizes("report", made.record.run_id, *args, cwd=tmp_path)
     assert (answer.code, answer.out.splitlines()[0]) == (0, "## FAILED: nightly")

@@ -1,4 +1,4 @@
-"""Taking up what a run left: records that it could not read."""
+"""`assizes requeue`: judge the records that a run could not read."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ pytestmark = pytest.mark.xdist_group("server")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Five cases in two files: the third is cut off, the fourth is there twice and not the same."""
-    written(tmp_path, LINES[0], LINES[1], LINES[2][:200] + b"\n", LINES[3])
+    """Five cases in two files: the third is cut off, the fourth is there twice with two contents."""
+    write_lines(tmp_path, LINES[0], LINES[1], LINES[2][:200] + b"\n", LINES[3])
     (tmp_path / "in" / "b.jsonl").write_bytes(OTHER + LINES[4])
     body = (
         '[transcripts]\nuri = "in"\n\n'
@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def written(folder: Path, *lines: bytes) -> None:
+def write_lines(folder: Path, *lines: bytes) -> None:
     (folder / "in").mkdir(exist_ok=True)
     (folder / "in" / "a.jsonl").write_bytes(b"".join(lines))
 
@@ -66,7 +66,7 @@ def test_what_was_mended_is_judged_in_a_run_of_its_own(folder: Path, prefect_ser
     assert "3 rejected (id_conflict 2, json 1)" in nothing.err
 
     # A line is put in front as well: records stand elsewhere in the mended file.
-    written(folder, b"\n{broken\n", *LINES[:3], LINES[3])
+    write_lines(folder, b"\n{broken\n", *LINES[:3], LINES[3])
     dry = outcome_of(folder, prefect_server, "requeue", first["run_id"], "--dry-run")
     assert (dry["sought"], dry["due"], dry["still_quarantined"]) == (3, 1, 3)
     assert dry["reasons"] == {"id_conflict": 2, "json": 1}
@@ -90,7 +90,7 @@ def test_a_mended_copy_of_what_was_judged_is_in_conflict_and_never_wins(
 ):
     first = outcome_of(folder, prefect_server, "run")
     changed = native_line(CASES[0].model_copy(update={"cluster": "another"}))
-    written(folder, *LINES[:2], changed, LINES[3])
+    write_lines(folder, *LINES[:2], changed, LINES[3])
 
     answer = answer_of(folder, prefect_server, "requeue", first["run_id"][:14], "--dry-run")
 
@@ -103,7 +103,7 @@ def test_a_run_without_rejects_and_an_unknown_one_are_one_line(folder: Path, pre
     (folder / "in" / "b.jsonl").unlink()
     first = outcome_of(folder, prefect_server, "run")
 
-    for words, said in (
+    for words, reason in (
         (("requeue", first["run_id"]), "has no quarantined record: nothing to requeue"),
         (("run", "--only-errors", "--run-id", first["run_id"]), "has no case with an error"),
         (("run", "--only-errors"), "--only-errors: name the run with --run-id"),
@@ -119,5 +119,5 @@ def test_a_run_without_rejects_and_an_unknown_one_are_one_line(folder: Path, pre
     ):
         answer = answer_of(folder, prefect_server, *words)
         assert answer.code == 2, answer
-        assert said in answer.err
+        assert reason in answer.err
         assert len(answer.err.splitlines()) == 1

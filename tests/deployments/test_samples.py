@@ -16,30 +16,30 @@ BOOKED = Expected(writes=("book",))
 
 
 def matching(cases: list[Case]) -> list[str]:
-    return [one.case_id for one in cases if tool_evidence(one).write_match]
+    return [case.case_id for case in cases if tool_evidence(case).write_match]
 
 
-def texts(one: Case) -> list[str]:
-    return [text for _, text in one.transcript.agent_texts()]
+def texts(case: Case) -> list[str]:
+    return [text for _, text in case.transcript.agent_texts()]
 
 
 def test_the_sample_holds_forty_whole_conversations_with_ground_truth():
     cases = sample_cases()
-    assert len({one.case_id for one in cases}) == len(cases) == 40
-    for one in cases:
-        assert one.agent_version == "v1"
-        assert one.transcript.finished is True
-        assert one.transcript.system
-        assert one.transcript.agent_latency_ms()
-        assert one.transcript.cost_usd()
-        assert one.expected.tool_calls is not None
-        assert one.expected.writes
+    assert len({sampled.case_id for sampled in cases}) == len(cases) == 40
+    for sampled in cases:
+        assert sampled.agent_version == "v1"
+        assert sampled.transcript.finished is True
+        assert sampled.transcript.system
+        assert sampled.transcript.agent_latency_ms()
+        assert sampled.transcript.cost_usd()
+        assert sampled.expected.tool_calls is not None
+        assert sampled.expected.writes
 
 
 def test_thirty_six_of_the_sample_change_what_was_expected():
     cases = sample_cases()
     assert len(matching(cases)) == 36
-    assert matching(cases) == [one.case_id for one in cases if one.labels["reward"] == 1.0]
+    assert matching(cases) == [case.case_id for case in cases if case.labels["reward"] == 1.0]
 
 
 def test_the_sample_is_small_and_has_its_licence_beside_it():
@@ -86,7 +86,7 @@ def test_the_planted_version_takes_three_tenths_longer_everywhere():
         )
         if "planted" not in after.metadata:
             assert after.transcript.agent_latencies_ms() == pytest.approx(
-                [one * 1.3 for one in before.transcript.agent_latencies_ms()]
+                [latency * 1.3 for latency in before.transcript.agent_latencies_ms()]
             )
 
 
@@ -97,7 +97,7 @@ def test_planting_is_deterministic_and_leaves_its_input_alone():
 
 
 def test_the_removed_call_goes_with_its_result_and_its_empty_turn():
-    one = case(
+    original = case(
         user("Book two"),
         agent("Booking.", calls=[call("look", "a"), call("book", "b")], latency_ms=100),
         result("seen", call_id="a"),
@@ -109,7 +109,7 @@ def test_the_removed_call_goes_with_its_result_and_its_empty_turn():
         agent("Both are booked.", latency_ms=100),
         expected=BOOKED,
     )
-    (once,) = with_planted_regression([one])
+    (once,) = with_planted_regression([original])
     (twice,) = with_planted_regression([once])
     assert once.metadata == {"planted": "removed the call of book in turn 4"}
     assert [turn.latency_ms for turn in once.transcript.turns] == [
@@ -135,4 +135,4 @@ def test_only_every_third_case_that_changes_state_is_touched():
 
     idle = case(user("Hi"), agent("Hi"), case_id="idle", expected=BOOKED)
     worse = with_planted_regression([idle, *(booking(number) for number in range(5)), idle])
-    assert [one.case_id for one in worse if "planted" in one.metadata] == ["0", "3"]
+    assert [case.case_id for case in worse if "planted" in case.metadata] == ["0", "3"]

@@ -59,15 +59,15 @@ def test_a_server_that_is_slow_to_answer_is_waited_for_not_doubled(tmp_path: Pat
 
 @pytest.mark.xdist_group("server")
 def test_two_that_start_at_once_find_one_server(tmp_path: Path, env):
-    given = {**os.environ, **env, "PYTHONPATH": PYTHONPATH}
+    environment = {**os.environ, **env, "PYTHONPATH": PYTHONPATH}
     command = [sys.executable, "-m", "assizes.deployments.cli", "up"]
     both = [
-        subprocess.Popen(command, cwd=tmp_path, env=given, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    said = [one.communicate(timeout=150)[0] for one in both]
-    assert [one.returncode for one in both] == [0, 0]
-    assert all(f"(pid {state(env)['pid']})" in one for one in said)
+    outputs = [process.communicate(timeout=150)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert all(f"(pid {state(env)['pid']})" in output for output in outputs)
     assert assizes("down", cwd=tmp_path, env=env).out == "stopped\n"
 
 

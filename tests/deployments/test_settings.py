@@ -84,7 +84,7 @@ def test_percentages_may_be_written_as_such(file: Path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reason"),
     [
         ("[judge]\npass_threshold = 101\n", "[judge] pass_threshold"),
         ("[judge]\npas_threshold = 1\n", "[judge] pas_threshold: no such setting"),
@@ -95,11 +95,11 @@ def test_percentages_may_be_written_as_such(file: Path):
         ("[judge\n", "cannot be read as TOML"),
     ],
 )
-def test_a_fault_names_file_table_and_field(file: Path, text: str, said: str):
+def test_a_fault_names_file_table_and_field(file: Path, text: str, reason: str):
     file.write_text(text if MINIMAL in text else MINIMAL + text)
     with pytest.raises(ConfigurationError) as caught:
         read_config(file)
-    assert said in str(caught.value)
+    assert reason in str(caught.value)
     assert str(file) in str(caught.value)
     assert "\n" not in str(caught.value).replace("TOML", "")
 
@@ -127,12 +127,12 @@ def test_the_snapshot_holds_thresholds_and_judge(file: Path):
 
 
 def test_where_rows_go_and_how_fast_does_not_change_what_a_run_is(file: Path):
-    one = read_config(file)
+    config = read_config(file)
     other = read_config(
         file, ["store.uri=rows", "cache.uri=c", "limits.max_in_flight=7", "runner.shard_size=3"]
     )
-    assert one.config_hash() == other.config_hash()
-    assert one.config_hash() != read_config(file, ["judge.pass_threshold=50"]).config_hash()
+    assert config.config_hash() == other.config_hash()
+    assert config.config_hash() != read_config(file, ["judge.pass_threshold=50"]).config_hash()
 
 
 def test_the_api_of_the_active_profile_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -157,10 +157,10 @@ def test_the_api_of_the_active_profile_is_used(tmp_path: Path, monkeypatch: pyte
     ],
 )
 def test_a_set_value_is_text_where_a_text_is_wanted(file: Path, pair: str, field: str, value):
-    found: object = read_config(file, [pair])
+    value_read: object = read_config(file, [pair])
     for name in field.split("."):
-        found = getattr(found, name)
-    assert found == value
+        value_read = getattr(value_read, name)
+    assert value_read == value
 
 
 @pytest.mark.parametrize("baseline", ["2026-11-21", "true", "1.0", '"quoted"', "[a]"])

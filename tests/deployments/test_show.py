@@ -39,7 +39,7 @@ def test_a_failed_case_says_why_and_what_to_try(folder: Path):
     assert answer.code == 0, answer
     lines = answer.out.splitlines()
     assert "root cause: correctness" in lines
-    assert f"suggested fix: {GENERATION_FIX}" in " ".join(one.strip() for one in lines)
+    assert f"suggested fix: {GENERATION_FIX}" in " ".join(line.strip() for line in lines)
     assert "error: timeout: safety (no answer in 120 s)" in lines
     shown = {line.split()[0]: line.split()[1:] for line in lines if not line.startswith(" ")}
     assert shown["sql"] == ["0.2", "not", "passed"]
@@ -65,7 +65,7 @@ def test_a_run_shows_published_numbers_root_causes_and_the_cost_of_each_judge(fo
         "judge cost: unknown (conversation 0.0900 USD, correctness 0.0300 USD, safety unknown)"
         in out
     )
-    (line,) = [one for one in out.splitlines() if "llm_judged/correctness" in one]
+    (line,) = [line for line in out.splitlines() if "llm_judged/correctness" in line]
     assert line.split() == ["response/llm_judged/correctness/rating/percentage", "0.3333"]
 
 

@@ -1,4 +1,4 @@
-"""The kill switch on a real process: no new call, what is in flight is kept, and the run goes on."""
+"""`assizes stop` on a real process: no new call, calls in flight are stored, the run can go on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.flows.test_interrupt import asked, left_over, started
 CASES = 24
 LATENCY_S = 0.4
 WITHIN_S = 2.0
-"""From the stop to the last call that may begin."""
+"""Seconds between a stop and the last call that may begin."""
 
 CONFIG = """
 [transcripts]

@@ -1,4 +1,4 @@
-"""What a terminal gets to see of hostile transcripts and verdicts: printable text, and no line of theirs."""
+"""Hostile transcripts and verdicts on a terminal: only printable text, and no line of their own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from assizes.deployments.commands.reading.case import show_case
-from assizes.deployments.commands.reading.explain import explain
+from assizes.deployments.commands.reading.explain import explain_metric
+from assizes.deployments.commands.stores import CaseSelection
 from assizes.deployments.terminal import json_text, printable
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.formats import native_line
@@ -32,8 +33,8 @@ flagged_passes = "count"
 """
 
 
-def raw(text: str) -> list[str]:
-    """What a terminal would act on, or show otherwise than it is."""
+def unprintable(text: str) -> list[str]:
+    """The characters of a text that a terminal would act on, or show in another order."""
     return [char for char in text if not (char.isprintable() or char == "\n")]
 
 
@@ -65,7 +66,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, prefect_server: str) -> Pat
     }
     done = assizes("run", "--verbose", "--run-id", "said", cwd=place, env=env)
     assert (done.code, "Finished in state" in done.err) == (0, True), done
-    assert raw(done.out + done.err) == []
+    assert unprintable(done.out + done.err) == []
     judged = [
         Said(f"{number} {text}", (1, 2), done=False, outcomes=((text, False, text),), code=text,
              why=text, agent=text, tags={"domain": text})
@@ -97,7 +98,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, prefect_server: str) -> Pat
 def test_a_command_prints_nothing_that_steers_a_terminal(folder: Path, args, code: int):
     assert len(ESCAPES) >= 60
     answer = assizes(*args, cwd=folder)
-    assert raw(answer.out + answer.err) == []
+    assert unprintable(answer.out + answer.err) == []
     assert answer.code == code, answer
 
 
@@ -107,17 +108,19 @@ def test_no_case_and_no_score_steers_a_terminal(folder: Path, capsys, run_id: st
     uri = f"duckdb:///{folder}/s.duckdb"
     for number, text in enumerate(ESCAPES):
         case_id = f"{number} {text}"
-        show_case((run_id, case_id, None), None, uri, as_json=as_json)
+        show_case(CaseSelection(run_id, case_id), None, uri, as_json=as_json)
         shown = capsys.readouterr().out
-        explain((run_id, case_id, "tool_routing", None), None, uri, as_json=as_json)
-        told = capsys.readouterr().out
-        assert raw(shown + told) == []
+        explain_metric(CaseSelection(run_id, case_id), "tool_routing", None, uri, as_json=as_json)
+        explanation = capsys.readouterr().out
+        assert unprintable(shown + explanation) == []
         if as_json:
             assert json.loads(shown)["cases"][0]["case_id"] == case_id
-            assert json.loads(told)["case_id"] == case_id
+            assert json.loads(explanation)["case_id"] == case_id
             continue
         ours = [
-            one for one in (shown + told).splitlines() if one.startswith(("REGRESSION", "assizes:"))
+            line
+            for line in (shown + explanation).splitlines()
+            if line.startswith(("REGRESSION", "assizes:"))
         ]
         assert ours == []
 
@@ -125,9 +128,9 @@ def test_no_case_and_no_score_steers_a_terminal(folder: Path, capsys, run_id: st
 @pytest.mark.parametrize("args", [("show", "{}"), ("case", "judged", "{}"), ("report", "{}")])
 def test_an_error_that_quotes_it_is_one_printable_line(folder: Path, args):
     text = "".join(ESCAPES).replace("\x00", "")
-    answer = assizes(*(one.replace("{}", f"no {text}") for one in args), cwd=folder)
+    answer = assizes(*(argument.replace("{}", f"no {text}") for argument in args), cwd=folder)
     assert answer.code == 2
-    assert raw(answer.err) == []
+    assert unprintable(answer.err) == []
     assert answer.err.count("\n") == 1
 
 
@@ -142,35 +145,35 @@ def test_markup_is_shown_and_not_read(folder: Path):
 def test_a_warning_and_a_defect_are_printable(kind: str):
     program = (
         "import logging, sys\n"
-        "from deployments import cli\n"
+        "from assizes.deployments import cli\n"
         "from assizes.deployments.terminal import keep_log_printable\n"
         "keep_log_printable()\n"
         "cli._show_warnings()\n"
         "sys.excepthook = cli._internal_error\n"
         "text = sys.stdin.read()\n"
-        "logging.getLogger('tasks.x').warning('about %s', text)\n"
+        "logging.getLogger('assizes.tasks.x').warning('about %s', text)\n"
         "logging.getLogger('other').error('of others', exc_info=ValueError(text))\n"
         "raise ValueError(text)\n"
     )
-    given = "".join(ESCAPES).encode()
+    text = "".join(ESCAPES).encode()
     done = subprocess.run(
         [sys.executable, "-c", program, kind],
-        input=given,
+        input=text,
         capture_output=True,
         check=False,
         cwd=ROOT,
     )
-    told = done.stderr.decode()
-    assert (done.returncode, "warning: about" in told) == (70, True)
-    assert "internal error: ValueError" in told
-    assert raw(told.replace("\t", "")) == []
+    stderr = done.stderr.decode()
+    assert (done.returncode, "warning: about" in stderr) == (70, True)
+    assert "internal error: ValueError" in stderr
+    assert unprintable(stderr.replace("\t", "")) == []
 
 
 def test_json_reads_as_what_was_written():
     for text in ESCAPES:
         document = {text: [text, 1.5, None]}
         shown = json_text(document)
-        assert raw(shown) == []
+        assert unprintable(shown) == []
         assert json.loads(shown) == document
 
 

@@ -1,4 +1,4 @@
-"""gc, forget and compact as a person runs them: first what would be done, then doing it."""
+"""`assizes gc`, `forget` and `compact`, as a person runs them: first without `--yes`, then with it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def test_forgetting_shows_the_rows_first_and_deletes_them_when_told(lake):
     assert shown.code == 0, shown.err
     assert "rows in 1 runs to delete" in shown.out
     assert "nothing was changed: this is what --yes would do" in shown.out
-    told = assizes("forget", "--tag", "customer=ada", "--store", "lake", "--json", cwd=lake)
-    assert json.loads(told.out) == {
+    answer = assizes("forget", "--tag", "customer=ada", "--store", "lake", "--json", cwd=lake)
+    assert json.loads(answer.out) == {
         "deleted": False,
         "runs": [
             {
@@ -44,15 +44,15 @@ def test_forgetting_shows_the_rows_first_and_deletes_them_when_told(lake):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reason"),
     [
         ((), "nobody to forget; give a case id or --tag key=value"),
         (("--tag", "ada"), "--tag 'ada'; accepted: key=value"),
     ],
 )
-def test_a_subject_must_be_named(lake, arguments, told):
+def test_a_subject_must_be_named(lake, arguments, reason):
     done = assizes("forget", *arguments, "--store", "lake", "--yes", cwd=lake)
-    assert (done.code, done.out, done.err) == (2, "", f"assizes: {told}\n")
+    assert (done.code, done.out, done.err) == (2, "", f"assizes: {reason}\n")
 
 
 def test_an_empty_run_id_is_not_every_run(lake):

@@ -1,4 +1,4 @@
-"""What a chat program is sent of texts that others wrote: rendered by Prefect, sent as its Slack block does."""
+"""Hostile texts in messages to a chat program, rendered by Prefect and sent as its Slack block does."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ SLACK_ORDER = re.compile(
 )
 
 
-def sent(payload: dict[str, Any], template: str | None = None) -> str:
-    """The text in which a message arrives at an address like Slack's."""
+def received_text(payload: dict[str, Any], template: str | None = None) -> str:
+    """The text of a message as it arrives at an address like Slack's."""
     action = Notifier(
         BlockDocument(id=uuid4(), name="oncall", block_schema_id=uuid4(), block_type_id=uuid4())
     ).action("regression", FIELDS)
     assert isinstance(action, SendNotification)
-    said = render_user_template_sync(template or action.body, {"event": {"payload": payload}})
-    with webhook() as told:
+    body = render_user_template_sync(template or action.body, {"event": {"payload": payload}})
+    with webhook() as hook:
         slack = NotifySlack(token_a="T" + "A" * 8, token_b="B" * 9, token_c="c" * 24)
-        slack.webhook_url = told.url
+        slack.webhook_url = hook.url
         client = apprise.Apprise()
         client.add(slack)
-        client.notify(body=said, title=action.subject)
-    text: str = told.bodies[0]["attachments"][0]["text"]
+        client.notify(body=body, title=action.subject)
+    text: str = hook.bodies[0]["attachments"][0]["text"]
     return text
 
 
@@ -64,7 +64,7 @@ def sent(payload: dict[str, Any], template: str | None = None) -> str:
 @pytest.mark.parametrize("field", ["run_id", "reasons"])
 def test_nothing_that_others_wrote_is_an_order_to_slack(field, order):
     payload = {"run_id": "nights-1", "reasons": ["the pass rate fell"]}
-    text = sent(payload | {field: [order] if field == "reasons" else order})
+    text = received_text(payload | {field: [order] if field == "reasons" else order})
     assert SLACK_ORDER.search(text) is None
     assert [line.partition(":")[0] for line in text.splitlines()] == ["run_id", "reasons"]
     shown = html.unescape(text)
@@ -74,13 +74,13 @@ def test_nothing_that_others_wrote_is_an_order_to_slack(field, order):
 
 def test_slack_would_have_obeyed_what_is_left_as_it_is():
     payload = {"run_id": "&lt;!channel&gt; <http://evil.example|Log in>"}
-    text = sent(payload, "{{ event.payload.run_id }}")
+    text = received_text(payload, "{{ event.payload.run_id }}")
     assert "<http://evil.example|Log in>" in text
 
 
 def test_plain_words_and_numbers_are_told_as_they_are():
     reasons = ["cases_pass_rate_pct 71.4 < 80 & falling", "case 'a-1' #7"]
-    text = html.unescape(sent({"run_id": "nights-2026_11", "reasons": reasons}))
+    text = html.unescape(received_text({"run_id": "nights-2026_11", "reasons": reasons}))
     assert text == (
         "run_id: nights-2026_11\n"
         "reasons: ['cases_pass_rate_pct 71.4 \u2039 80 & falling', \"case 'a-1' #7\"]"

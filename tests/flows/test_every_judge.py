@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from assizes.deployments.commands.output import judged_by
+from assizes.deployments.commands.output import judge_line
 from assizes.deployments.settings import validate_config
 from assizes.flows.evaluate import evaluate
 from assizes.flows.outcome import RunOutcome
@@ -177,7 +177,7 @@ async def test_a_judge_with_a_model_of_its_own_is_named_beside_the_offline_basel
     judge = wanted.judge.model_copy(update=changes)
     outcome, _ = await run(wanted.model_copy(update={"judge": judge}))
     assert outcome.judge_model == "offline/lexical, openai/gpt-4o-mini"
-    assert judged_by(outcome.judge_model) == "Judged by offline/lexical, openai/gpt-4o-mini."
+    assert judge_line(outcome.judge_model) == "Judged by offline/lexical, openai/gpt-4o-mini."
     report = json.loads(Path(outcome.reports["json"]).read_text("utf-8"))
     assert report["judged_by"]["line"].startswith(
         "Judged by offline/lexical, openai/gpt-4o-mini (answered by "

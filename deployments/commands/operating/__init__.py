@@ -1,1 +1,1 @@
-"""Commands that set things up and look after them: deploy, serve, doctor, stop, upkeep."""
+"""Commands that operate an installation: deploy, serve, doctor, stop, upkeep of stores."""

@@ -1,17 +1,17 @@
-"""`assizes deploy`: register a configuration on a Prefect server, and say what that changed."""
+"""`assizes deploy`: register a configuration on a Prefect server, and print what that changed."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from assizes.deployments.commands.output import print_json, print_line, print_table
-from assizes.deployments.server import known_server
+from assizes.deployments.server import find_api_url
 from assizes.deployments.settings import prepare_environment
 from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.run import RunConfig
@@ -28,7 +28,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DeployOptions:
-    """A registration as asked for on the command line; `folder` null is the current one."""
+    """The options of `assizes deploy`.
+
+    Attributes:
+        config: the configuration to register.
+        folder: folder on the workers for relative paths; `None`: the current folder.
+        dry_run: change nothing.
+        remove: remove what is registered for the name of the configuration.
+    """
 
     config: RunConfig
     folder: str | None = None
@@ -37,13 +44,12 @@ class DeployOptions:
 
 
 def deploy(options: DeployOptions, *, as_json: bool) -> int:
-    """Register everything, or take it away again, and print what became of each object."""
+    """Register or remove the objects of a configuration and print the state of each; returns 0."""
     api_url = use_server()
     results = asyncio.run(register_or_remove(options))
     if as_json:
-        print_json(
-            {"server": api_url, "dry_run": options.dry_run, "objects": list(map(_plain, results))}
-        )
+        objects = [asdict(result) for result in results]
+        print_json({"server": api_url, "dry_run": options.dry_run, "objects": objects})
         return 0
     rows = [
         (result.name, result.kind, result.state, ", ".join(result.differs)) for result in results
@@ -57,18 +63,18 @@ def deploy(options: DeployOptions, *, as_json: bool) -> int:
 
 
 def use_server(*, verbose: bool = False) -> str:
-    """Have Prefect speak to the configured server, else to that of `assizes up`.
+    """Make Prefect use the configured server, else that of `assizes up`.
 
     Args:
         verbose: show Prefect's own log.
 
     Returns:
-        The address of its API.
+        The address of the server's API.
 
     Raises:
-        ConfigurationError: when there is none, or it does not answer.
+        ConfigurationError: there is no server, or the server does not answer.
     """
-    api_url = known_server()
+    api_url = find_api_url()
     if api_url is None:
         raise ConfigurationError(
             "there is no Prefect server to register on; set PREFECT_API_URL to one, or start one "
@@ -79,11 +85,14 @@ def use_server(*, verbose: bool = False) -> str:
 
 
 async def register_or_remove(options: DeployOptions) -> list[RegistrationResult]:
-    """Every object that was looked at, and what became of it.
+    """Register or remove the objects of a configuration.
+
+    Returns:
+        One result for each object, unchanged objects included.
 
     Raises:
-        ConfigurationError: the schedule or the block is none.
-        AssizesError: the server does not take it.
+        ConfigurationError: the cron expression is invalid, or the notification block is missing.
+        AssizesError: the server refuses an object.
     """
     from prefect.client.orchestration import get_client
 
@@ -99,11 +108,7 @@ async def register_or_remove(options: DeployOptions) -> list[RegistrationResult]
 
 @asynccontextmanager
 async def translate_refusals() -> AsyncIterator[None]:
-    """What the server does not take as one of our errors.
-
-    Raises:
-        AssizesError: the server refuses.
-    """
+    """Raise `AssizesError` in place of Prefect's error when the server refuses a request."""
     from prefect.exceptions import PrefectHTTPStatusError
 
     try:
@@ -144,7 +149,7 @@ async def register_automations(
     deployment_ids: DeploymentIds,
     notifier: Notifier | None,
 ) -> list[RegistrationResult]:
-    """Triggers and notifications over deployments that are registered."""
+    """Register the automations of a configuration, over deployments that are registered."""
     from assizes.deployments.registration.automations import wanted_automations
 
     wanted = wanted_automations(config, deployment_ids, notifier)
@@ -152,7 +157,11 @@ async def register_automations(
 
 
 def _deployment_ids(results: Iterable[RegistrationResult]) -> DeploymentIds:
-    """A dry run has no ids of deployments that are not there; no automation can be alike then."""
+    """The ids of registered deployments, by name of the flow.
+
+    In a dry run a deployment that is not registered has no id. The id 0 stands for it, so that an
+    automation over it is reported as changed.
+    """
     from assizes.deployments.registration.automations import DeploymentIds
 
     return DeploymentIds(
@@ -161,10 +170,10 @@ def _deployment_ids(results: Iterable[RegistrationResult]) -> DeploymentIds:
 
 
 async def configured_notifier(client: PrefectClient, config: RunConfig) -> Notifier | None:
-    """Whom to tell; null where the configuration names nobody.
+    """The notifier over the block that `[notify] block` names; `None` where no block is named.
 
     Raises:
-        ConfigurationError: when there is no such block, or it cannot tell anything.
+        ConfigurationError: there is no such block, or the block can send no message.
     """
     from prefect.exceptions import ObjectNotFound
 
@@ -189,19 +198,9 @@ async def configured_notifier(client: PrefectClient, config: RunConfig) -> Notif
 
 
 def limits_of(config: RunConfig) -> list[SharedLimit]:
-    """The limits that all runs share; none without `[limits] shared`."""
+    """The rate limits of the configured models that all runs share; none without `[limits] shared`."""
     from assizes.tasks.distribute.shared_limits import shared_limits
 
     assignment = assign_models(config, resolve_judges(config.judge))
     limit_pairs = [shared_limits(config.limits, model.name) for model in assignment.models]
     return [limit for pair in limit_pairs for limit in pair if limit is not None]
-
-
-def _plain(result: RegistrationResult) -> dict[str, object]:
-    return {
-        "kind": result.kind,
-        "name": result.name,
-        "state": result.state,
-        "differs": list(result.differs),
-        "id": str(result.id) if result.id else None,
-    }

@@ -1,4 +1,4 @@
-"""`assizes doctor`: is everything there that a run needs, and what to do where it is not."""
+"""`assizes doctor`: check what a run needs, and say what to do about each fault."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assizes.deployments.commands.output import print_json, print_table
 from assizes.deployments.server import API_TIMEOUT_S, is_healthy, running_server
 from assizes.deployments.settings import configured_api_url, read_config
 from assizes.judge.catalog import resolve_judges
-from assizes.judge.config.run import RunConfig
+from assizes.judge.config.run import CacheConfig, ReportConfig, RunConfig
 from assizes.judge.engine.ensemble_hearing import members
 from assizes.judge.errors import AssizesError, Halted, NoStore
 from assizes.judge.model_assignment import assign_callable_models
@@ -26,18 +26,24 @@ from assizes.tasks.store.opening import store_file
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing looked at; `note`: it works, but know this."""
+    """The result of one check.
+
+    Attributes:
+        name: the thing that was checked.
+        state: `ok`; `note`: it works, but the finding is worth knowing; `fault`: a run would fail.
+        finding: one line.
+    """
 
     name: str
     state: Literal["ok", "note", "fault"]
     finding: str
 
 
-def examine(file: Path | None, overrides: list[str], *, as_json: bool) -> int:
-    """Check one thing after another and print what was found.
+def check_installation(file: Path | None, overrides: list[str], *, as_json: bool) -> int:
+    """Run all checks and print their findings.
 
     Returns:
-        2 when anything is at fault, else 0.
+        2 when any check found a fault, else 0.
     """
     checks = _checks(file, overrides)
     if as_json:
@@ -49,7 +55,10 @@ def examine(file: Path | None, overrides: list[str], *, as_json: bool) -> int:
 
 
 def _checks(file: Path | None, overrides: list[str]) -> list[Check]:
-    checks = [_versions(), _check_server()]
+    names = ("assizes", "prefect", "litellm", "polars", "duckdb", "s3fs")
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
+    python = f"python {sys.version.split()[0]}"
+    checks = [Check("versions", "ok", f"{python}, {versions}"), _check_server()]
     try:
         config = read_config(file, overrides)
     except AssizesError as error:
@@ -59,9 +68,9 @@ def _checks(file: Path | None, overrides: list[str]) -> list[Check]:
         ("model", _model),
         ("transcripts", _transcripts),
         ("store", _store),
-        ("reply cache", _cache),
+        ("reply cache", lambda config: _writable(config.cache, "cache")),
         ("ledger", _ledger),
-        ("reports", _reports),
+        ("reports", lambda config: _writable(config.report, "report")),
     ]
     return [*checks, *(_run_probe(name, probe, config) for name, probe in probes)]
 
@@ -73,28 +82,21 @@ def _run_probe(name: str, probe: Callable[[RunConfig], str], config: RunConfig) 
         return Check(name, "fault", " ".join(str(error).split()))
 
 
-def _versions() -> Check:
-    names = ("assizes", "prefect", "litellm", "polars", "duckdb", "s3fs")
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
-    return Check("versions", "ok", f"python {sys.version.split()[0]}, {versions}")
-
-
 def _check_server() -> Check:
+    name = "prefect server"
     try:
-        return _server()
+        url = configured_api_url()
+        server = None if url else running_server()
     except AssizesError as error:
-        return Check("prefect server", "fault", str(error))
-
-
-def _server() -> Check:
-    if url := configured_api_url():
-        if is_healthy(url, API_TIMEOUT_S):
-            return Check("prefect server", "ok", f"{url} (as configured)")
-        return Check("prefect server", "fault", f"{url} does not answer; start it or unset it")
-    if server := running_server():
-        return Check("prefect server", "ok", f"{server.api_url} (started by `assizes up`)")
+        return Check(name, "fault", str(error))
+    if url and is_healthy(url, API_TIMEOUT_S):
+        return Check(name, "ok", f"{url} (as configured)")
+    if url:
+        return Check(name, "fault", f"{url} does not answer; start it or unset it")
+    if server:
+        return Check(name, "ok", f"{server.api_url} (started by `assizes up`)")
     finding = "none: each command starts a temporary one; `assizes up` keeps one running"
-    return Check("prefect server", "note", finding)
+    return Check(name, "note", finding)
 
 
 def _judges(config: RunConfig) -> str:
@@ -136,9 +138,9 @@ def _store(config: RunConfig) -> str:
         return f"{uri}: will be created"
 
 
-def _cache(config: RunConfig) -> str:
-    write_probe(config.cache.uri, config.cache.storage_options, "[cache] uri")
-    return f"{config.cache.uri}: can be written"
+def _writable(section: CacheConfig | ReportConfig, name: str) -> str:
+    write_probe(section.uri, section.storage_options, f"[{name}] uri")
+    return f"{section.uri}: can be written"
 
 
 def _ledger(config: RunConfig) -> str:
@@ -150,8 +152,3 @@ def _ledger(config: RunConfig) -> str:
         return f"{path}: will be created"
     today = spending_today(path)
     return f"{path}: {today.calls} calls and {today.usd:.4f} USD today (UTC)"
-
-
-def _reports(config: RunConfig) -> str:
-    write_probe(config.report.uri, config.report.storage_options, "[report] uri")
-    return f"{config.report.uri}: can be written"

@@ -1,4 +1,4 @@
-"""`assizes serve`: the HTTP API and the pages over a store."""
+"""`assizes serve`: serve the HTTP API and the pages over a store."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from assizes.deployments.settings import API_TOKEN, api_token, read_optional_con
 from assizes.judge.errors import ConfigurationError
 
 SHORTEST_TOKEN = 16
+"""Least characters of an API token."""
 
 
 @dataclass(frozen=True, slots=True)
 class BindAddress:
-    """Where a server listens, and the further names it answers to."""
+    """Where the server listens, and further names that a `Host` header may give."""
 
     host: str = "127.0.0.1"
     port: int = 8320
@@ -24,27 +25,26 @@ class BindAddress:
 
 
 def serve(file: Path | None, store: str | None, bind: BindAddress) -> int:
-    """Serve until interrupted.
+    """Serve a store until interrupted.
+
+    Args:
+        file: configuration file.
+        store: value of `--store`.
+        bind: the address to listen on.
+
+    Returns:
+        0.
 
     Raises:
-        ConfigurationError: for an address that others reach without a token, a token that is too
-            short, or a port that cannot be had.
+        ConfigurationError: other machines reach the address and no token is set, the token is too
+            short, or the port is taken.
     """
     import uvicorn
 
     from assizes.deployments.api import create_app
     from assizes.deployments.web.guard import LOOPBACK, Access, allowed_hosts
 
-    token = api_token()
-    if token is None and bind.host not in LOOPBACK:
-        raise ConfigurationError(
-            f"--host {bind.host}: others can reach it; set {API_TOKEN} to a token of at least "
-            f"{SHORTEST_TOKEN} characters, or leave the host out"
-        )
-    if token is not None and len(token) < SHORTEST_TOKEN:
-        raise ConfigurationError(
-            f"{API_TOKEN}: has {len(token)} characters, at least {SHORTEST_TOKEN} are needed"
-        )
+    token = _checked_token(bind.host, is_public=bind.host not in LOOPBACK)
     config = read_optional_config(file)
     if store is not None:
         config = config.model_copy(update={"store": config.store.model_copy(update={"uri": store})})
@@ -72,9 +72,25 @@ def serve(file: Path | None, store: str | None, bind: BindAddress) -> int:
     return 0
 
 
+def _checked_token(host: str, *, is_public: bool) -> str | None:
+    """The token of the API, which a public address must have, or `None`."""
+    token = api_token()
+    if token is None and is_public:
+        raise ConfigurationError(
+            f"--host {host}: others can reach it; set {API_TOKEN} to a token of at least "
+            f"{SHORTEST_TOKEN} characters, or leave the host out"
+        )
+    if token is not None and len(token) < SHORTEST_TOKEN:
+        raise ConfigurationError(
+            f"{API_TOKEN}: has {len(token)} characters, at least {SHORTEST_TOKEN} are needed"
+        )
+    return token
+
+
 def _freeze_loaded_objects() -> None:
-    """What was loaded is set aside from garbage collection: a full one, of all modules, holds up an
-    answer by a tenth of a second.
+    """Exclude all loaded modules from garbage collection.
+
+    A full collection that visits them delays a response by a tenth of a second.
     """
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""`assizes serve-flows`: one process that takes up its own flow runs, for a single machine."""
+"""`assizes serve-flows`: one process that registers flows and runs them, for a single machine."""
 
 from __future__ import annotations
 
@@ -24,22 +24,31 @@ if TYPE_CHECKING:
 
 
 def serve_flows(config: RunConfig, limit: int) -> int:
-    """Serve the deployments of a configuration until somebody interrupts it.
+    """Serve the deployments of a configuration until interrupted; their schedules pause afterwards.
 
-    Its schedules rest while nothing serves them.
+    Args:
+        config: the configuration.
+        limit: most flow runs at the same time.
+
+    Returns:
+        0.
+
+    Raises:
+        ConfigurationError: as `register_and_run`, or there is no Prefect server.
     """
     api_url = use_server(verbose=True)
     tell_user(f"serving the flows of {config.name!r} for {api_url}; Ctrl-C ends it")
-    asyncio.run(serve(config, limit))
+    asyncio.run(register_and_run(config, limit))
     return 0
 
 
-async def serve(config: RunConfig, limit: int) -> None:
-    """Register, take away what is not wanted any more, then take up flow runs until cancelled.
+async def register_and_run(config: RunConfig, limit: int) -> None:
+    """Register deployments, remove those that are not wanted, then run flow runs until cancelled.
 
     Raises:
-        ConfigurationError: workers serve these deployments already, or the block is none.
-        AssizesError: the server does not take it.
+        ConfigurationError: a work pool has one of these deployments, or the notification block is
+            missing.
+        AssizesError: the server refuses an object.
     """
     from prefect.client.orchestration import get_client
     from prefect.runner import Runner
@@ -72,10 +81,10 @@ async def serve(config: RunConfig, limit: int) -> None:
 
 
 async def _refuse_pooled(client: PrefectClient, name: str) -> None:
-    """Workers and this process would take up the same flow runs.
+    """Refuse a deployment of a work pool, whose workers would take the same flow runs.
 
     Raises:
-        ConfigurationError: when the deployment belongs to a work pool.
+        ConfigurationError: the deployment belongs to a work pool.
     """
     from prefect.exceptions import ObjectNotFound
 

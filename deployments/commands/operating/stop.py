@@ -1,4 +1,7 @@
-"""`assizes stop`: the kill switch. Running processes make no new call; what is in flight is kept."""
+"""`assizes stop`, the kill switch: running processes make no new model call.
+
+Replies to calls that are in flight are still stored.
+"""
 
 from __future__ import annotations
 
@@ -12,47 +15,46 @@ from assizes.tasks.spending.ledger_file import known_runs, lift_stop, write_stop
 from assizes.tasks.store.record import full_id
 
 STOP_DELAY_S: Final = 2
-"""Running processes see a stop within so many seconds."""
+"""Seconds within which running processes notice a stop."""
 
 
 def stop_runs(run: str | None, file: Path | None, *, every: bool, lift: bool, as_json: bool) -> int:
-    """Stop one run or all, or let runs begin again.
+    """Stop one run or all runs, or let runs begin again.
 
     Args:
-        run: a run id, or the beginning of one.
-        file: the configuration whose ledger the runs share.
-        every: stop all runs, also those that begin later.
-        lift: take that back.
+        run: the run id, or a unique beginning of it.
+        file: configuration file, which names the ledger that the runs share.
+        every: stop all runs, also runs that begin later.
+        lift: end a stop of all runs.
         as_json: print one JSON document.
 
+    Returns:
+        0.
+
     Raises:
-        ConfigurationError: when it is not said what to do, or the ledger cannot be written.
+        ConfigurationError: not exactly one of `run`, `every` and `lift` is given, or the ledger
+            cannot be written.
         UnknownRun: the ledger knows no such run.
     """
     if sum((run is not None, every, lift)) != 1:
         raise ConfigurationError("stop: give a run id, or --all, or --lift")
     ledger = read_optional_config(file).limits.ledger
+    call = f"new call from now on (within {STOP_DELAY_S} s)"
+    document: dict[str, object]
     if lift:
-        lifted = lift_stop(ledger)
-        line = "runs may begin again" if lifted else "nothing was stopped"
-        _print_answer({"lifted": lifted}, line, as_json=as_json)
-        return 0
-    if run is None:
+        document = {"lifted": lift_stop(ledger)}
+        line = "runs may begin again" if document["lifted"] else "nothing was stopped"
+    elif run is None:
         write_stop(ledger, None)
-        line = f"no run makes a new call from now on (within {STOP_DELAY_S} s), until `assizes stop --lift`"
-        _print_answer({"stopped": "all"}, line, as_json=as_json)
-        return 0
-    stopped = full_id(run, known_runs(ledger), f"ledger {ledger!r}")
-    write_stop(ledger, stopped)
-    line = (
-        f"{stopped} makes no new call from now on (within {STOP_DELAY_S} s); run it again to go on"
-    )
-    _print_answer({"stopped": stopped}, line, as_json=as_json)
-    return 0
-
-
-def _print_answer(document: dict[str, object], line: str, *, as_json: bool) -> None:
+        document = {"stopped": "all"}
+        line = f"no run makes a {call}, until `assizes stop --lift`"
+    else:
+        run_id = full_id(run, known_runs(ledger), f"ledger {ledger!r}")
+        write_stop(ledger, run_id)
+        document = {"stopped": run_id}
+        line = f"{run_id} makes no {call}; run it again to go on"
     if as_json:
         print_json(document)
     else:
         print_line(line)
+    return 0

@@ -1,4 +1,4 @@
-"""`assizes rebuild`, `gc`, `compact`, `forget`: keeping a store in order."""
+"""`assizes rebuild`, `gc`, `forget` and `compact`: maintain a store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,13 @@ from assizes.tasks.store.upkeep import (
 
 @dataclass(frozen=True, slots=True)
 class ForgetOptions:
-    """Whose rows to delete, as given on the command line; in one run or in all."""
+    """Whose rows `assizes forget` deletes.
+
+    Attributes:
+        case_id: the case; `None`: any case with the tags.
+        tags: `key=value` texts that a case must all have.
+        run_id: the run to delete from; `None`: every run.
+    """
 
     case_id: str | None
     tags: list[str]
@@ -40,10 +46,16 @@ UNTOUCHED_NOTE = (
 def rebuild_and_print(
     file: Path | None, uri: str | None, source: str | None, *, as_json: bool
 ) -> int:
-    """Make a damaged DuckDB file anew and say what was kept.
+    """Rebuild a damaged DuckDB file and print which runs were kept and which were lost.
+
+    Args:
+        file: configuration file.
+        uri: value of `--store`.
+        source: URI of a Parquet store to copy runs from; `None`: no second copy.
+        as_json: print one JSON document.
 
     Returns:
-        0, also when some runs could not be kept: they are named.
+        0, also when runs were lost.
     """
     config = store_config(file, uri)
     copy = config.model_copy(update={"uri": source}) if source else None
@@ -52,7 +64,8 @@ def rebuild_and_print(
         aside = str(done.old_file) if done.old_file else None
         print_json({"kept": done.kept_run_ids, "lost": done.losses, "aside": aside})
         return 0
-    print_line(f"{config.uri}: kept {len(done.kept_run_ids)} runs{_id_list(done.kept_run_ids)}")
+    ids = f": {', '.join(done.kept_run_ids)}" if done.kept_run_ids else ""
+    print_line(f"{config.uri}: kept {len(done.kept_run_ids)} runs{ids}")
     for run_id, why in done.losses.items():
         print_line(f"lost {run_id}: {why}")
     if done.old_file is not None:
@@ -68,10 +81,20 @@ def rebuild_and_print(
 def collect_and_print(
     file: Path | None, uri: str | None, hours: float, *, yes: bool, as_json: bool
 ) -> int:
-    """Show, or with `yes` remove, what nobody reads any more.
+    """List, or with `yes` remove, the objects of a Parquet store that no reader needs any more.
+
+    Args:
+        file: configuration file.
+        uri: value of `--store`.
+        hours: younger objects stay; a writer may be at work on them.
+        yes: remove the objects.
+        as_json: print one JSON document.
 
     Returns:
         0.
+
+    Raises:
+        ConfigurationError: `hours` is negative.
     """
     if hours < 0:
         raise ConfigurationError(f"--older-than {hours:g}: accepted are hours from 0 on")
@@ -96,10 +119,10 @@ def collect_and_print(
 def forget_and_print(
     file: Path | None, uri: str | None, options: ForgetOptions, *, yes: bool, as_json: bool
 ) -> int:
-    """Show, or with `yes` delete, every row of a subject.
+    """Count, or with `yes` delete, every row of a case or of all cases with some tags; returns 0.
 
-    Returns:
-        0.
+    Raises:
+        ConfigurationError: a tag is no `key=value`.
     """
     subject = DataSubject(options.case_id, _tags(options.tags))
     config = store_config(file, uri)
@@ -124,11 +147,7 @@ def forget_and_print(
 
 
 def compact_and_print(file: Path | None, uri: str | None, run_id: str, *, as_json: bool) -> int:
-    """Merge the small parts of a complete run.
-
-    Returns:
-        0.
-    """
+    """Merge the small Parquet parts of a complete run and print how many there were; returns 0."""
     with existing_store(store_config(file, uri)) as store:
         done = compact_run(store, run_id)
     if as_json:
@@ -148,7 +167,3 @@ def _tags(texts: Iterable[str]) -> dict[str, str]:
             raise ConfigurationError(f"--tag {text!r}; accepted: key=value")
         tags[key] = value
     return tags
-
-
-def _id_list(ids: list[str]) -> str:
-    return f": {', '.join(ids)}" if ids else ""

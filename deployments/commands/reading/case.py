@@ -1,4 +1,4 @@
-"""`assizes case`: one case of a run, its findings, and its conversation with the findings in place."""
+"""`assizes case`: one case of a run, its scores, and its conversation with the scores beside it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from assizes.deployments.commands.output import print_json, print_line, print_text
-from assizes.deployments.commands.stores import opened_store
-from assizes.judge.case import Case, Turn
+from assizes.deployments.commands.stores import CaseSelection, opened_store
+from assizes.judge.case import Turn
 from assizes.judge.errors import ConfigurationError, DataError
 from assizes.judge.verdicts.root_cause import rationale
 from assizes.tasks.reports.formatting import one_line
@@ -19,27 +19,36 @@ from assizes.tasks.runs.stored_cases import StoredExecution, reread_case, stored
 from assizes.tasks.store import RunRecord
 
 TEXT_CHARS: Final = 2000
-"""The most that is shown of one text of a conversation; the rest is counted."""
+"""Most characters printed of one text of a conversation; the number of the others is printed."""
 
 
 def show_case(
-    key: tuple[str, str, int | None],
+    chosen: CaseSelection,
     file: Path | None,
     uri: str | None,
     *,
     as_json: bool,
     conversation: bool = True,
 ) -> int:
-    """One case of a run, every repetition of it unless one is named.
+    """Print one case of a run; each repetition in turn unless one is chosen.
+
+    Args:
+        chosen: the case.
+        file: configuration file.
+        uri: value of `--store`.
+        as_json: print one JSON document, without the conversation.
+        conversation: also print the turns, read again from the transcript.
+
+    Returns:
+        0.
 
     Raises:
         UnknownRun: the store has no such run.
         StoreError: the run has no such case.
     """
-    run_id, case_id, repetition = key
     with opened_store(file, uri) as store:
-        record = store.run(run_id)
-        executions = stored_executions(store, run_id, case_id, repetition)
+        record = store.run(chosen.run_id)
+        executions = stored_executions(store, chosen.run_id, chosen.case_id, chosen.repetition)
     if as_json:
         print_json(
             {
@@ -57,38 +66,36 @@ def show_case(
 
 
 def _print_conversation(record: RunRecord, execution: StoredExecution) -> None:
-    """What was said, turn by turn; findings stand below the turns that they name."""
+    """Print the conversation turn by turn, each turn with the scores that name it."""
     try:
         case = reread_case(record, execution.case)
     except (DataError, ConfigurationError) as error:
         print_line(f"conversation: cannot be shown: {error}")
         return
-    marks = _marks_by_turn(execution.scores)
+    scores_by_turn = _scores_by_turn(execution.scores)
     print_line("conversation:")
-    for text in _conversation(case, marks):
-        print_text(text)
-
-
-def _marks_by_turn(scores: Sequence[Mapping[str, Any]]) -> dict[int, list[Mapping[str, Any]]]:
-    """The scores that name a turn, by turn; the lowest first."""
-    marks: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
-    known = [row for row in scores if row["turns"]]
-    for score in sorted(known, key=lambda row: (row["value"] is None, row["value"] or 0.0)):
-        for turn in score["turns"]:
-            marks[turn].append(score)
-    return dict(marks)
-
-
-def _conversation(case: Case, marks: Mapping[int, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
     for number, turn in enumerate(case.transcript.turns):
-        yield from _turn(number, turn)
-        for score in marks.get(number, ()):
-            level = "-" if score["raw"] is None else f"{score['raw']:.4g}"
-            words = [f"^ {score['metric']} {level}", score["label"] or _outcome_of(score)]
-            yield f"    {one_line(' '.join([*words, score['failure_code'] or '']))}"
+        for text in _turn_texts(number, turn):
+            print_text(text)
+        for score in scores_by_turn[number]:
+            words = [
+                f"^ {score['metric']} {_raw_text(score)}",
+                score["label"] or _outcome_of(score),
+            ]
+            print_text(f"    {one_line(' '.join([*words, score['failure_code'] or '']))}")
 
 
-def _turn(number: int, turn: Turn) -> Iterator[str]:
+def _scores_by_turn(scores: Sequence[Mapping[str, Any]]) -> Mapping[int, list[Mapping[str, Any]]]:
+    """The scores that name turns, by number of the turn; the lowest score comes first."""
+    by_turn: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    for score in sorted(scores, key=lambda row: (row["value"] is None, row["value"] or 0.0)):
+        for turn in score["turns"] or ():
+            by_turn[turn].append(score)
+    return by_turn
+
+
+def _turn_texts(number: int, turn: Turn) -> Iterator[str]:
+    """The text of a turn, then a text for each tool call in it."""
     result = turn.tool_result
     name = f" {one_line(result.name)}" if result and result.name else ""
     failed = " (failed)" if result and result.is_error else ""
@@ -130,10 +137,12 @@ def _print_root_cause(cause: str | None, scores: Sequence[Mapping[str, Any]]) ->
 
 
 def _print_finding(score: Mapping[str, Any]) -> None:
-    """A line with the level and where it was lost, and the reason below it; parts are set in."""
-    level = "-" if score["raw"] is None else f"{score['raw']:.4g}"
+    """Print a score: one line with its level, failure code and turns, then its reason.
+
+    The name of a part is indented below the headline score.
+    """
     name = f"  {score['part']}" if score["part"] else score["metric"]
-    words = [f"{name:<24} {level:>5}  {score['label'] or _outcome_of(score):<13}"]
+    words = [f"{name:<24} {_raw_text(score):>5}  {score['label'] or _outcome_of(score):<13}"]
     if score["failure_code"]:
         words.append(one_line(score["failure_code"]))
     if score["turns"]:
@@ -144,7 +153,11 @@ def _print_finding(score: Mapping[str, Any]) -> None:
         print_text(textwrap.fill(why, 100, initial_indent="    ", subsequent_indent="    "))
 
 
+def _raw_text(score: Mapping[str, Any]) -> str:
+    return "-" if score["raw"] is None else f"{score['raw']:.4g}"
+
+
 def _outcome_of(score: Mapping[str, Any]) -> str:
-    """What a finding without a label says: passed, failed, or no more than that it was scored."""
+    """The outcome of a score without a label: passed, not passed, or else its status."""
     words: dict[bool | None, str] = {True: "passed", False: "not passed", None: score["status"]}
     return words[score["passed"]]

@@ -1,4 +1,4 @@
-"""`assizes compare`: the documents' rules and the statistics over two stored runs."""
+"""`assizes compare`: two stored runs, by the rules of seed 001 and by statistics."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ EXIT_CODES: Final[dict[Ending, int]] = {
     "not_comparable": 3,
     "inconclusive": 4,
 }
+"""Exit code of `assizes compare` for each ending of a comparison."""
 
 
 def compare_and_print(
@@ -33,14 +34,22 @@ def compare_and_print(
     *,
     as_json: bool,
 ) -> int:
-    """Compare, keep the verdict in the store, print it.
+    """Compare two stored runs, write the verdict into the store and print it.
+
+    Args:
+        sides: run ids of baseline and candidate.
+        limits: thresholds given on the command line, by field of `ComparisonConfig`.
+        file: configuration file.
+        store: value of `--store`.
+        as_json: print one JSON document.
 
     Returns:
-        0 when nothing is to be concluded, 1 on a regression, 3 for runs that were judged
-        differently, 4 where the statistics decide and cannot tell.
+        0 without a regression, 1 with a regression, 3 for runs that were judged differently, 4
+        where the statistics decide and the data cannot tell.
 
     Raises:
-        StoreError: when there is no such store.
+        StoreError: there is no such store.
+        ConfigurationError: a threshold cannot be used.
     """
     thresholds = _thresholds(limits, file)
     with existing_store(store_config(file, store)) as opened:
@@ -53,7 +62,7 @@ def compare_and_print(
 
 
 def _thresholds(limits: Mapping[str, Any], file: Path | None) -> ComparisonConfig:
-    """The configured thresholds, with those given on the command line in their place."""
+    """The configured thresholds, replaced by the thresholds of the command line where given."""
     configured = read_optional_config(file).comparison
     try:
         return ComparisonConfig.model_validate({**configured.model_dump(), **limits})

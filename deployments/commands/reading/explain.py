@@ -1,4 +1,4 @@
-"""`assizes explain`: how one metric of one case came about, from the prompt to the score."""
+"""`assizes explain`: the prompts, replies, costs and versions behind one metric of one case."""
 
 from __future__ import annotations
 
@@ -8,43 +8,47 @@ from pathlib import Path
 from typing import Any
 
 from assizes.deployments.commands.output import print_json, print_line
-from assizes.deployments.commands.stores import opened_store
+from assizes.deployments.commands.stores import CaseSelection, opened_store
 from assizes.tasks.reports.data.explain_page import reading_of
 from assizes.tasks.reports.formatting import one_line
 from assizes.tasks.runs.explained import metric_explanation
 from assizes.tasks.runs.stored_cases import stored_executions
 
 
-def explain(
-    key: tuple[str, str, str, int | None], file: Path | None, uri: str | None, *, as_json: bool
+def explain_metric(
+    chosen: CaseSelection, metric: str, file: Path | None, uri: str | None, *, as_json: bool
 ) -> int:
-    """Show every question behind a metric of a case, its reply, and what was made of it.
+    """Print every ask behind a metric of a case, its reply, and the scores found in the replies.
 
     Args:
-        key: run, case, metric, repetition; null: the first one.
+        chosen: the case; of several repetitions the first one is taken.
+        metric: name of the metric.
         file: configuration file.
-        uri: the store; null: as configured.
-        as_json: one JSON document instead of text.
+        uri: value of `--store`.
+        as_json: print one JSON document.
+
+    Returns:
+        0.
 
     Raises:
         UnknownRun: the store has no such run.
         StoreError: the run has no such case.
         ConfigurationError: the case has no such metric.
     """
-    run_id, case_id, metric, repetition = key
     with opened_store(file, uri) as store:
-        record = store.run(run_id)
-        execution = stored_executions(store, run_id, case_id, repetition)[0]
+        record = store.run(chosen.run_id)
+        executions = stored_executions(store, chosen.run_id, chosen.case_id, chosen.repetition)
+        execution = executions[0]
     document = metric_explanation(record, execution, metric)
     if as_json:
         print_json(document)
     else:
-        for line in _lines(document):
+        for line in _explanation_lines(document):
             print_line(line)
     return 0
 
 
-def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+def _explanation_lines(document: Mapping[str, Any]) -> Iterator[str]:
     yield one_line(
         f"{document['metric']} of case {document['case_id']} (repetition {document['repetition']}) "
         f"in run {document['run_id']}, judge {document['judge']}"
@@ -95,7 +99,7 @@ def _ask_lines(number: int, ask: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _indented_lines(text: str) -> list[str]:
-    """Set in: no line that a model or a transcript wrote can be taken for one of ours."""
+    """The lines of a text, indented: no line of a model or a transcript can pass for our output."""
     return [f"  {line}" for line in text.splitlines()]
 
 

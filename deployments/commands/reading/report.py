@@ -1,4 +1,4 @@
-"""`assizes report`: the report of a stored run, written anew."""
+"""`assizes report` and `metrics-export`: files about a stored run, written again from its rows."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from assizes.deployments.settings import read_optional_config
 from assizes.judge.errors import ConfigurationError, StoreError
 from assizes.tasks.reports.render.brief import brief_report
 from assizes.tasks.reports.render.junit import junit_report
+from assizes.tasks.reports.render.prometheus import metrics_text, write_metrics
 from assizes.tasks.reports.stored import read_report, stored_report_data, write_report_files
 from assizes.tasks.runs.stored_comparison import stored_comparison
 from assizes.tasks.store import RunRecord, Store
@@ -20,12 +21,12 @@ from assizes.tasks.store import RunRecord, Store
 
 @dataclass(frozen=True, slots=True)
 class ReportOptions:
-    """What to write, and where.
+    """What `assizes report` writes, and where.
 
     Attributes:
-        output: folder or URI of the three files; null: as configured.
-        junit: file for JUnit XML, in their place; null: none.
-        brief: a few lines of Markdown on stdout, in their place.
+        output: folder or URI of report.html, report.md and report.json; `None`: as configured.
+        junit: file for JUnit XML, instead of the three files; `None`: no JUnit XML.
+        brief: print a few lines of Markdown, instead of the three files.
     """
 
     output: str | None = None
@@ -36,15 +37,22 @@ class ReportOptions:
 def write_stored_report(
     run_id: str, wanted: ReportOptions, file: Path | None, store: str | None, *, as_json: bool
 ) -> int:
-    """Write the three files and say where they lie; or one for CI.
+    """Write the three files of a report and print their addresses; or write a summary for CI.
+
+    Args:
+        run_id: the run id, or a unique beginning of it.
+        wanted: what to write.
+        file: configuration file.
+        store: value of `--store`.
+        as_json: print the addresses as one JSON document.
 
     Returns:
-        0: the exit code that gates a job is that of the run or of the comparison.
+        0, whatever the report says: a CI job is gated by the exit code of the run or the comparison.
 
     Raises:
         UnknownRun: the store has no such run.
         StoreError: the run is not finished yet.
-        ConfigurationError: the files cannot be written there, or options that do not go together.
+        ConfigurationError: a file cannot be written, or the options exclude one another.
     """
     if (wanted.brief or wanted.junit) and (as_json or wanted.output):
         option = "--json" if as_json else "--output"
@@ -61,7 +69,8 @@ def write_stored_report(
         if wanted.brief or wanted.junit:
             return _for_ci(opened, record, stored_report_data(opened, record, comparison), wanted)
         report = read_report(opened, record, comparison)
-    links = write_report_files(report, target)  # transcripts are fetched when the store is closed
+    # Transcripts are fetched after the store is closed, so that a run may write to it meanwhile.
+    links = write_report_files(report, target)
     if as_json:
         print_json(links)
     else:
@@ -71,16 +80,38 @@ def write_stored_report(
 
 
 def _for_ci(store: Store, record: RunRecord, data: Mapping[str, Any], wanted: ReportOptions) -> int:
-    if wanted.junit is not None:
-        _write(wanted.junit, junit_report(data, store.scan(record.run_id, "cases")))
+    if (file := wanted.junit) is not None:
+        try:
+            file.write_text(
+                junit_report(data, store.scan(record.run_id, "cases")), encoding="utf-8"
+            )
+        except OSError as error:
+            why = error.strerror or error
+            raise ConfigurationError(f"--junit {str(file)!r} cannot be written: {why}") from error
     if wanted.brief:
         print_text(brief_report(data).rstrip())
     return 0
 
 
-def _write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        why = error.strerror or error
-        raise ConfigurationError(f"--junit {str(file)!r} cannot be written: {why}") from error
+def export_metrics(run_id: str, folder: str | None, file: Path | None, uri: str | None) -> int:
+    """Print the numbers of a run as Prometheus text, or write that text into a folder.
+
+    Args:
+        run_id: the run id, or a unique beginning of it.
+        folder: where to write the file, as a run with `[report] metrics` does; `None`: print.
+        file: configuration file.
+        uri: value of `--store`.
+
+    Returns:
+        0.
+
+    Raises:
+        UnknownRun: the store has no such run.
+    """
+    with opened_store(file, uri) as store:
+        record = store.run(run_id)
+        if folder is None:
+            print_text(metrics_text(store, record).rstrip("\n"))
+        else:
+            print_line(str(write_metrics(store, record, folder)))
+    return 0

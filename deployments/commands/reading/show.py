@@ -1,4 +1,4 @@
-"""`assizes runs`, `show`, `metrics` and `judges`: what a store and the catalogue hold."""
+"""`assizes runs`, `show`, `metrics` and `judges`: list stored runs, and the catalogue of judges."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from assizes.deployments.commands.output import (
-    judged_by,
+    judge_line,
     print_gates,
     print_json,
     print_line,
@@ -26,16 +26,17 @@ from assizes.tasks.runs.calibrations import citation_lines, citations
 from assizes.tasks.runs.run_lock import INTERRUPTED, displayed_status
 
 RUN_FIELDS = ("run_id", "name", "trigger", "status", "judge_model", "started_at", "finished_at")
+"""Columns of table runs that the JSON documents show."""
 
 
 def show_runs(file: Path | None, uri: str | None, *, as_json: bool) -> int:
-    """List the runs of a store, newest first."""
+    """Print the runs of a store, newest first."""
     with opened_store(file, uri) as store:
         rows = [
             _run_fields(row) | {"status": displayed_status(store, row["run_id"], row["status"])}
             for row in store.runs().iter_rows(named=True)
         ]
-        place = store.uri
+        store_uri = store.uri
     if as_json:
         print_json(rows)
     elif rows:
@@ -53,7 +54,7 @@ def show_runs(file: Path | None, uri: str | None, *, as_json: bool) -> int:
         ]
         print_table("", columns, shown)
     else:
-        print_line(f"no runs in {place}")
+        print_line(f"no runs in {store_uri}")
     return 0
 
 
@@ -66,7 +67,7 @@ def _run_fields(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def show_run(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) -> int:
-    """One run: its metrics, gates and counts.
+    """Print one run: its status, metrics, gates, counts and costs.
 
     Raises:
         UnknownRun: the store has no such run.
@@ -82,7 +83,7 @@ def show_run(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) 
         fields["calibration"] = calibration
         print_json(fields)
         return 0
-    print_line(judged_by(record.judge_model))
+    print_line(judge_line(record.judge_model))
     print_line(f"status: {record.status}, started {record.started_at:%Y-%m-%d %H:%M} UTC")
     if record.status == INTERRUPTED:
         print_line(f"nobody is at work on it: `assizes resume {record.run_id}` goes on")
@@ -99,7 +100,7 @@ def show_run(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) 
 
 
 def show_metrics(folders: Sequence[str], *, as_json: bool) -> int:
-    """Every conversation metric, opt-in ones included (seed 000: available metrics)."""
+    """Print every conversation metric, opt-in metrics included (seed 000: available metrics)."""
     from assizes.judge.catalog import metrics_listing
 
     listing = metrics_listing(folders)
@@ -123,10 +124,15 @@ def show_metrics(folders: Sequence[str], *, as_json: bool) -> int:
 
 
 def show_judges(folders: Sequence[str], file: Path | None, *, as_json: bool) -> int:
-    """Every judge, what it scores, what it needs, and who can answer it; own ones as configured.
+    """Print every judge: its scale, its gate, what it needs, and whether it works offline.
+
+    Args:
+        folders: folders with the user's own judges.
+        file: configuration whose own judges are listed too; `None`: none.
+        as_json: print one JSON document.
 
     Raises:
-        ConfigurationError: for a configuration, a rubric folder or a judge that cannot be used.
+        ConfigurationError: the configuration, a rubric folder or a judge cannot be used.
     """
     from assizes.deployments.settings import read_config
     from assizes.judge.catalog import judges_listing
@@ -144,7 +150,7 @@ def show_judges(folders: Sequence[str], file: Path | None, *, as_json: bool) -> 
 
 
 def _print_judge(judge: dict[str, Any]) -> None:
-    """The name with its scale and gate, what it does, what it needs, and its own options."""
+    """Print a judge: name, scale and gate; description; needs; the options that only it has."""
     from assizes.judge.families.entry import JudgeOptions
 
     facts = [

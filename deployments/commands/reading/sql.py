@@ -1,4 +1,4 @@
-"""`assizes sql`: one SELECT over a store, or over one run of it."""
+"""`assizes sql`: the rows of one SELECT statement over a store, or over one run of it."""
 
 from __future__ import annotations
 
@@ -17,30 +17,29 @@ from assizes.tasks.store import query_store
 Shape: TypeAlias = Literal["table", "json", "csv"]
 
 
-def ask_and_print(
+def query_and_print(
     target: str, statement: str, file: Path | None, uri: str | None, shape: Shape
 ) -> int:
     """Print the rows of a statement as a table, as a JSON list of objects, or as CSV.
 
     Args:
-        target: a run id, or a store as `--store` takes it; a `.duckdb` file may be named bare.
+        target: a run id, or a store as `--store` takes it; a `.duckdb` file needs no `duckdb:`.
         statement: one SELECT over the public tables.
-        file: the configuration.
-        uri: the store a run id is looked up in.
-        shape: what is printed.
+        file: configuration file.
+        uri: the store that has the run, where `target` is a run id; `None`: as configured.
+        shape: output format.
 
     Returns:
         0.
     """
-    store = _as_store(target)
+    store = _store_uri(target)
     config = store_config(file, store or uri)
     rows = query_store(config, statement, None if store else target)
     if shape == "json":
-        print_json(
-            [{name: _plain(value) for name, value in row.items()} for row in rows.to_dicts()]
-        )
+        dicts = rows.to_dicts()
+        print_json([{name: _plain_value(row[name]) for name in row} for row in dicts])
         return 0
-    values = [[_plain(value) for value in row] for row in rows.rows()]
+    values = [[_plain_value(value) for value in row] for row in rows.rows()]
     if shape == "csv":
         sys.stdout.write(csv_text(rows.columns, values))
         return 0
@@ -49,8 +48,11 @@ def ask_and_print(
     return 0
 
 
-def _as_store(target: str) -> str | None:
-    """The store a target names; null when it can only be a run id, which holds no slash."""
+def _store_uri(target: str) -> str | None:
+    """The URI of the store that a target names; `None` when it can only be a run id.
+
+    A run id holds no slash.
+    """
     if "://" in target or target.startswith("duckdb:"):
         return target
     if target.endswith((".duckdb", ".db")):
@@ -59,14 +61,14 @@ def _as_store(target: str) -> str | None:
 
 
 def _cell(value: Any) -> Any:
-    """As SQL has it: a truth is no verdict, and a cost of 0.0002 is not 0.00."""
+    """A value as SQL prints it: `print_table` would make verdicts of booleans and round 0.0002."""
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:.15g}" if isinstance(value, float) else value
 
 
-def _plain(value: Any) -> Any:
-    """Sums of integers come as decimals."""
+def _plain_value(value: Any) -> Any:
+    """A value without polars types and decimals; DuckDB returns sums of integers as decimals."""
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     return value.to_list() if isinstance(value, pl.Series) else value

@@ -1,1 +1,1 @@
-"""Commands that judge: one run, reruns, triggered runs, the demo, the plan."""
+"""Commands before and during judging: init, import, plan, run, rerun, triggered runs, demo."""

@@ -1,4 +1,4 @@
-"""`assizes import`: foreign transcripts into lines of one format, with a fidelity report."""
+"""`assizes import`: convert foreign transcripts to lines of one format, and report the losses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,16 @@ _COUNTED_PARTS = ("turns", "tool_calls", "tool_results", "chunks")
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """An import as asked for on the command line."""
+    """The arguments of `assizes import`.
+
+    Attributes:
+        format: format of the input, or `auto`.
+        source: file, folder, glob or URI of the input.
+        out: file to write.
+        to: format to write.
+        labels: file for labels of people; `None`: beside `out`.
+        endpoint_url: endpoint of an S3 store other than AWS.
+    """
 
     format: str
     source: str
@@ -30,14 +39,23 @@ class ImportOptions:
 
 
 def import_and_print(wanted: ImportOptions, *, force: bool, as_json: bool) -> int:
-    """Convert, then tell what became of everything.
+    """Convert transcripts and print what was kept, lost and rejected.
+
+    Args:
+        wanted: what to convert.
+        force: overwrite existing files.
+        as_json: print one JSON document.
+
+    Returns:
+        0.
 
     Raises:
-        ConfigurationError: for a format that is not known, a file that is there, or one file for
-            both.
-        Inconclusive: nothing could be read.
+        ConfigurationError: a format is unknown, a file exists already, or transcripts and labels
+            would go to the same file.
+        Inconclusive: no record could be read.
     """
-    labels = wanted.labels or wanted.out.with_name(f"{_stem(wanted.out)}.labels.jsonl")
+    stem = wanted.out.name.removesuffix(".gz").removesuffix(".jsonl")
+    labels = wanted.labels or wanted.out.with_name(f"{stem}.labels.jsonl")
     _check(wanted, labels, force=force)
     options: dict[str, Any] = {"endpoint_url": wanted.endpoint_url} if wanted.endpoint_url else {}
     config = TranscriptsConfig.model_validate(
@@ -64,10 +82,6 @@ def _check(wanted: ImportOptions, labels: Path, *, force: bool) -> None:
     for path in (wanted.out, labels):
         if path.exists() and not force:
             raise ConfigurationError(f"{str(path)!r} is there; --force overwrites it")
-
-
-def _stem(path: Path) -> str:
-    return path.name.removesuffix(".gz").removesuffix(".jsonl")
 
 
 def _print(result: ImportResult, out: Path, labels: Path) -> None:

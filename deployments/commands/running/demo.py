@@ -1,4 +1,4 @@
-"""`assizes demo`: two versions of an agent over real transcripts, the second one got worse."""
+"""`assizes demo`: judge real transcripts of an agent, and a copy in which the agent got worse."""
 
 from __future__ import annotations
 
@@ -17,22 +17,31 @@ from assizes.judge.errors import ConfigurationError
 from assizes.judge.formats import native_line
 
 FOUND, NOT_FOUND = 0, 1
+"""Exit codes: whether the comparison found the planted regression."""
+
 NAME = "demo"
+"""Name of both runs."""
+
 V1, V2, DATABASE = "demo-v1.jsonl", "demo-v2.jsonl", "demo.duckdb"
 OWN_FILES = (V1, V2, DATABASE, f"{DATABASE}.wal")
-"""What the demo writes beside its reports; a folder of the user's keeps everything else."""
+"""Files that the demo writes beside its reports, and removes again when it is run anew."""
 
 
 def run_demo(folder: Path, *, as_json: bool, verbose: bool) -> int:
-    """Judge the sample, plant a regression in a copy, judge that, and compare.
+    """Judge the sample, judge a copy with a planted regression, and compare the two runs.
+
+    Args:
+        folder: where transcripts, store, reply cache and reports are written.
+        as_json: print the outcome of the second run as one JSON document.
+        verbose: show Prefect's log.
 
     Returns:
         0 when the planted regression was found, else 1.
 
     Raises:
-        ConfigurationError: when the folder cannot be used.
+        ConfigurationError: the folder cannot be used.
     """
-    _clear(folder)
+    _clear_folder(folder)
     baseline = sample_cases()
     candidate = with_planted_regression(baseline)
     wanted = [
@@ -54,8 +63,8 @@ def run_demo(folder: Path, *, as_json: bool, verbose: bool) -> int:
     return FOUND if is_detected else NOT_FOUND
 
 
-def _clear(folder: Path) -> None:
-    """Take away what an earlier demo left in the folder, and nothing else that lies there."""
+def _clear_folder(folder: Path) -> None:
+    """Remove the files of an earlier demo from the folder; files of the user stay."""
     with _report_unusable(folder):
         for name in OWN_FILES:
             (folder / name).unlink(missing_ok=True)

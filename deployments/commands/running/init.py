@@ -1,4 +1,4 @@
-"""`assizes init`: a commented configuration for the transcripts at hand."""
+"""`assizes init`: write a commented configuration that fits the transcripts at a URI."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assizes.tasks.intake.shards import plan_intake, read_shard
 from assizes.tasks.sources.spool import Spool
 
 SAMPLE_SIZE = 200
-"""So many cases are enough to see formats, tools and ground truth."""
+"""Cases that are read to see formats, tools and ground truth."""
 
 TEMPLATE = """\
 # Assizes: what to judge, by whom, and what counts as worse. `assizes doctor` checks this file.
@@ -62,7 +62,15 @@ uri = "reports"
 
 
 def write_config(uri: str, file: Path, *, force: bool) -> int:
-    """Look at the transcripts, write the file, say what was seen.
+    """Read a sample of the transcripts and write a configuration file with what was seen in them.
+
+    Args:
+        uri: file, folder, glob or URI of the transcripts.
+        file: the file to write.
+        force: overwrite an existing file.
+
+    Returns:
+        0.
 
     Raises:
         ConfigurationError: the file exists or cannot be written, or there is nothing at the URI.
@@ -74,7 +82,7 @@ def write_config(uri: str, file: Path, *, force: bool) -> int:
         uri=_toml_string(uri),
         format=formats[0] if len(formats) == 1 else "auto",
         seen=_sample_comment(cases, formats),
-        writes=_writes(cases),
+        writes=_writes_comment(cases),
     )
     try:
         file.write_text(text, encoding="utf-8")
@@ -87,6 +95,7 @@ def write_config(uri: str, file: Path, *, force: bool) -> int:
 
 
 def _read_sample(uri: str) -> tuple[list[Case], list[str]]:
+    """Read up to `SAMPLE_SIZE` cases; returns them with the names of their formats."""
     config = TranscriptsConfig(uri=uri, limit=SAMPLE_SIZE)
     with Spool() as spool:
         try:
@@ -109,7 +118,8 @@ def _sample_comment(cases: list[Case], formats: list[str]) -> str:
     )
 
 
-def _writes(cases: list[Case]) -> str:
+def _writes_comment(cases: list[Case]) -> str:
+    """The comment on the setting `writes`, with the tools of the cases where no case names them."""
     used = {call.name for case in cases for _, call in case.transcript.calls()}
     known = any(
         case.expected.writes is not None or any(t.writes is not None for t in case.transcript.tools)
@@ -127,10 +137,10 @@ def _writes(cases: list[Case]) -> str:
 
 
 def _toml_string(text: str) -> str:
-    """As a string of TOML: a name in a transcript ends no line.
+    """A text as a TOML string on one line, whatever characters a name in a transcript holds.
 
     Raises:
-        ConfigurationError: it is no text, which TOML cannot hold.
+        ConfigurationError: the text holds a lone surrogate, which TOML cannot express.
     """
     if any("\ud800" <= char <= "\udfff" for char in text):
         raise ConfigurationError(

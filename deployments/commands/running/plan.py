@@ -1,4 +1,4 @@
-"""`assizes plan`: what a run would ask, cost and take."""
+"""`assizes plan`: forecast the asks, the cost and the time of a run."""
 
 from __future__ import annotations
 
@@ -18,10 +18,18 @@ if TYPE_CHECKING:
 
 
 def plan_and_print(config: RunConfig, on: date | None, *, as_json: bool) -> int:
-    """Foresee a run and print it; nothing is asked and nothing is written.
+    """Forecast a run and print the forecast; no model is called and nothing is written.
+
+    Args:
+        config: configuration of the run.
+        on: day for date placeholders in the transcripts' URI.
+        as_json: print one JSON document.
+
+    Returns:
+        0.
 
     Raises:
-        AssizesError: when the run could not begin either.
+        AssizesError: the run itself could not begin either.
     """
     prepare_environment()
     from assizes.tasks.forecasts.anchor_forecast import forecast_with_anchors
@@ -39,24 +47,14 @@ def _print(forecast: RunForecast, config: RunConfig) -> None:
     counts = ", ".join(f"{name} {count}" for name, count in forecast.transcripts.items())
     print_line(f"{forecast.run_id}: {_state(forecast)}")
     print_line(f"transcripts: {counts}")
-    columns = (
-        "judge",
-        "model",
-        "#asks",
-        "#kept",
-        "#to put",
-        "#tokens in",
-        "#out",
-        "#USD",
-        "#worst",
-    )
-    print_table("", columns, [_row(judge) for judge in forecast.judges])
+    numbers = ("#asks", "#kept", "#to put", "#tokens in", "#out", "#USD", "#worst")
+    print_table("", ("judge", "model", *numbers), [_row(judge) for judge in forecast.judges])
     for line in _totals(forecast, replayed=config.cache.use == "replay_only"):
         print_line(line)
     if forecast.anchors is not None:
         print_line(_anchors(forecast.anchors, config.anchors.triggers))
     if forecast.canaries is not None:
-        print_line(_canaries(forecast.canaries))
+        print_line(f"canaries, with the anchors: {_volume(forecast.canaries)}")
     for limit in forecast.limits:
         print_line(_limit(limit, batch=config.runner.batch))
     for line in forecast.assumptions:
@@ -93,9 +91,8 @@ def _totals(forecast: RunForecast, *, replayed: bool) -> Iterator[str]:
     yield f"asks: {forecast.asks:,}, {answered}, {forecast.to_put:,} to put"
     if replayed:
         yield f"replay_only: nothing is asked; the {forecast.to_put:,} asks to put will fail"
-    tokens = f"{forecast.input_tokens:,} in, {forecast.output_tokens:,} out"
-    yield f"tokens: {tokens}"
-    yield f"cost: {_usd(forecast.expected_usd)} USD expected, {_usd(forecast.worst_usd)} at the most"
+    yield f"tokens: {forecast.input_tokens:,} in, {forecast.output_tokens:,} out"
+    yield f"cost: {_cost(forecast)}"
     duration = (
         "as long as the provider's batches"
         if forecast.minutes is None
@@ -105,21 +102,18 @@ def _totals(forecast: RunForecast, *, replayed: bool) -> Iterator[str]:
 
 
 def _anchors(forecast: RunForecast, triggers: Sequence[str]) -> str:
-    """The anchors have a run and a budget of their own; they are always asked anew."""
+    """The line about the anchors, which have a run and a budget of their own and no cached reply."""
     when = f"with triggers {', '.join(triggers)}" if triggers else "with no trigger"
-    dollars = f"{_usd(forecast.expected_usd)} USD expected, {_usd(forecast.worst_usd)} at the most"
-    return (
-        f"anchors, in a run of their own {when} and with a new judge: {forecast.transcripts['due']:,} "
-        f"cases, {forecast.to_put:,} asks to put, {dollars}"
-    )
+    return f"anchors, in a run of their own {when} and with a new judge: {_volume(forecast)}"
 
 
-def _canaries(forecast: RunForecast) -> str:
-    dollars = f"{_usd(forecast.expected_usd)} USD expected, {_usd(forecast.worst_usd)} at the most"
-    count = forecast.transcripts["due"]
-    return (
-        f"canaries, with the anchors: {count:,} cases, {forecast.to_put:,} asks to put, {dollars}"
-    )
+def _volume(forecast: RunForecast) -> str:
+    due = forecast.transcripts["due"]
+    return f"{due:,} cases, {forecast.to_put:,} asks to put, {_cost(forecast)}"
+
+
+def _cost(forecast: RunForecast) -> str:
+    return f"{_usd(forecast.expected_usd)} USD expected, {_usd(forecast.worst_usd)} at the most"
 
 
 def _limit(forecast: LimitForecast, *, batch: bool) -> str:

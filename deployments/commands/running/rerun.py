@@ -1,4 +1,8 @@
-"""`assizes requeue` and `assizes run --only-errors`: take up what a stored run left."""
+"""`assizes requeue` and `run --only-errors`: judge again the records or cases that a run could not.
+
+`requeue` takes the quarantined records, which could not be read; `--only-errors` takes the cases whose
+judging ended in an error.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +26,9 @@ from assizes.tasks.sources.spool import Spool
 from assizes.tasks.store import open_store
 
 _SUFFIXES: Final = {"quarantined": "-requeue", "errored": "-errors"}
+"""Suffix of the new run's name."""
 _NAME_CHARS: Final = 63
-"""The most that a run's name has."""
+"""Most characters of a run's name."""
 _ALL: Final[dict[str, Any]] = {
     "limit": None,
     "number": None,
@@ -31,22 +36,24 @@ _ALL: Final[dict[str, Any]] = {
     "stratify_by": [],
 }
 _SAMPLE_SETTINGS: Final = {"quarantined": _ALL, "errored": {**_ALL, "sample": 1.0}}
-"""Settings of the sample: all that was left is taken. Only a share (`sample`) still holds for records
-that could not be read, for it may leave them out; the cases that erred were in it.
+"""Sampling settings of the new run, which takes everything that is left.
+
+Only the share `sample` still holds for quarantined records: the sample may not contain them. Cases
+with an error were in the sample.
 """
 
 Only = Literal["quarantined", "errored"]
 
 
 def errored_selection(run_id: str | None, *, others: bool) -> tuple[str, Only]:
-    """What `run --only-errors` is about.
+    """The run whose cases with an error `run --only-errors` judges again.
 
     Args:
-        run_id: as given by `--run-id`.
-        others: whether an option was given that the stored configuration decides.
+        run_id: value of `--run-id`.
+        others: whether an option was given for which the stored configuration has the value.
 
     Raises:
-        ConfigurationError: no run is named, or there are such options.
+        ConfigurationError: no run is named, or such an option was given.
     """
     if run_id is None or others:
         raise ConfigurationError(
@@ -64,44 +71,46 @@ def rerun_remaining(
     *,
     dry_run: bool = False,
 ) -> int:
-    """Judge in a run of its own what a stored run left, under the configuration of that run.
+    """Judge what a stored run could not, in a new run with the configuration of the stored run.
 
     Args:
-        selection: the stored run, or the beginning of its id; and the records it could not read, or the
-            cases it could not judge.
-        file: says where the store is.
+        selection: id of the stored run, or a unique beginning of it; and which kind to judge.
+        file: configuration file, which names the store.
         overrides: `--set` pairs over the stored configuration.
-        output: how to answer.
+        output: the output of the command.
         dry_run: only read and count.
 
     Returns:
-        The exit code.
+        The exit code of the new run; 0 with `dry_run`.
 
     Raises:
-        ConfigurationError: the run left nothing of the kind.
-        Inconclusive: nothing of it can be judged now either.
+        ConfigurationError: the stored run has no quarantined records, or no cases with an error.
+        Inconclusive: none of them can be judged now.
     """
     run_id, only = selection
     store = store_config(file, None)
     config, before = _config(run_id, only, store, overrides)
-    plan = _plan(config)
+    plan = _plan_rerun(config)
     counts = _counts(before, plan, only)
     if dry_run:
-        _show(counts, as_json=output.as_json)
+        if output.as_json:
+            print_json(counts)
+        else:
+            print_line(_counts_line(counts))
         return 0
-    tell_user(_line(counts))
+    tell_user(_counts_line(counts))
     return run_evaluation(RunOptions(config), as_json=output.as_json, verbose=output.verbose)
 
 
 def _config(
     run_id: str, only: Only, store: StoreConfig, overrides: Sequence[str]
 ) -> tuple[RunConfig, dict[str, Any]]:
-    """The configuration of the new run, and what the stored one left."""
+    """The configuration of the new run, and the counts of the stored run."""
     with open_store(store) as opened:
         run = opened.run(run_id)
         rejects = opened.table(run.run_id, "rejects")["reason"].value_counts()
         errored = opened.table(run.run_id, "cases")["error"].count()
-    before = {
+    before: dict[str, Any] = {
         "run_id": run.run_id,
         "status": run.status,
         "quarantined": Plan.from_dict(run.plan).rejected,
@@ -112,7 +121,8 @@ def _config(
     name = f"{run.name.removesuffix(suffix)[: _NAME_CHARS - len(suffix)]}{suffix}"
     settings: dict[str, dict[str, Any]] = {
         "transcripts": {**_SAMPLE_SETTINGS[only], "again": {"run": run.run_id, "only": only}},
-        # A part of a run is no match for a whole one, and what is missing has to be asked for.
+        # Part of a run cannot be compared with a whole run, and replies that are missing from the
+        # cache must be asked for even if the stored run only replayed.
         "comparison": {"baseline": None},
         "cache": {"use": "read_write"},
         "store": store.model_dump(),
@@ -121,7 +131,7 @@ def _config(
     return stored_config(snapshot, settings, overrides, f"run {run.run_id}"), before
 
 
-def _plan(config: RunConfig) -> Plan:
+def _plan_rerun(config: RunConfig) -> Plan:
     transcripts = config.transcripts
     with open_store(config.store) as store:
         choice = rerun_selector(store, transcripts.again)
@@ -144,15 +154,8 @@ def _counts(before: dict[str, Any], plan: Plan, only: Only) -> dict[str, Any]:
     }
 
 
-def _show(counts: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        print_json(counts)
-    else:
-        print_line(_line(counts))
-
-
-def _line(counts: dict[str, Any]) -> str:
-    """What was left, and what can be judged of it now."""
+def _counts_line(counts: dict[str, Any]) -> str:
+    """The counts as a sentence: how many the stored run could not judge, how many are due now."""
     before, due = counts["of"], counts["due"]
     if counts["only"] == "errored":
         gone = counts["sought"] - due

@@ -1,4 +1,4 @@
-"""`assizes run`: check everything that can be checked, then hand over to the flow."""
+"""`assizes run` and `resume`: check all that can be checked beforehand, then run the flow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from assizes.deployments.commands.output import print_json, print_outcome
 from assizes.deployments.commands.stores import store_config
 from assizes.deployments.json_log import is_json_log, tell_user
-from assizes.deployments.server import known_server
+from assizes.deployments.server import find_api_url
 from assizes.deployments.settings import prepare_environment, stored_config
 from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.run import RunConfig, StartMode, Trigger
@@ -38,7 +38,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """One evaluation as asked for on the command line."""
+    """One evaluation.
+
+    Attributes:
+        config: its configuration.
+        run_id: id of the run; `None`: derived from the input.
+        on: day for date placeholders in the transcripts' URI.
+        trigger: recorded with the run.
+        manner: begin a run, resume it, or fork it.
+    """
 
     config: RunConfig
     run_id: str | None = None
@@ -52,6 +60,9 @@ def run_evaluation(wanted: RunOptions, *, as_json: bool, verbose: bool) -> int:
 
     Returns:
         The exit code of the outcome.
+
+    Raises:
+        AssizesError: as `preflight`, and every error of the run itself.
     """
     preflight(wanted)
     (outcome,) = evaluations([wanted], verbose=verbose)
@@ -65,7 +76,13 @@ def run_evaluation(wanted: RunOptions, *, as_json: bool, verbose: bool) -> int:
 def resume_options(
     run_id: str, file: Path | None, uri: str | None, overrides: Sequence[str]
 ) -> RunOptions:
-    """A run that was begun before, with the configuration and the plan of that time.
+    """The options that resume a stored run, with its stored configuration.
+
+    Args:
+        run_id: the run id, or a unique beginning of it.
+        file: configuration file; it only names the store.
+        uri: value of `--store`.
+        overrides: `--set` pairs over the stored configuration.
 
     Raises:
         UnknownRun: the store has no such run.
@@ -79,10 +96,10 @@ def resume_options(
 
 
 def preflight(wanted: RunOptions) -> None:
-    """Everything that can be wrong before a server starts or money is spent.
+    """Check what can be checked before a server starts or money is spent.
 
     Raises:
-        AssizesError: with the first fault found; NotComparable for a baseline not complete.
+        AssizesError: the first fault; `NotComparable` for a baseline that is not complete.
     """
     config = wanted.config
     if wanted.manner != "resume" and config.transcripts.again is None:
@@ -92,8 +109,9 @@ def preflight(wanted: RunOptions) -> None:
 
 
 def check_places(config: RunConfig) -> None:
-    """What can be wrong wherever the transcripts are: models and keys, ledger, anchors, the places
-    that are written to, the baseline.
+    """Check models and keys, ledger, anchors, the places to write to, and the baseline.
+
+    The transcripts are not looked at: triggered runs find theirs later.
 
     Raises:
         AssizesError: as `preflight`.
@@ -111,10 +129,10 @@ def check_places(config: RunConfig) -> None:
 
 
 def cache_use(*, refresh: bool, replay_only: bool) -> str | None:
-    """[cache] use by the two options; null: as configured.
+    """The value of `[cache] use` for two options; `None` without them: as configured.
 
     Raises:
-        ConfigurationError: for both.
+        ConfigurationError: both options are given.
     """
     if refresh and replay_only:
         raise ConfigurationError("--refresh asks anew, --replay-only asks nothing: give one")
@@ -122,11 +140,11 @@ def cache_use(*, refresh: bool, replay_only: bool) -> str | None:
 
 
 def check_ledger(config: RunConfig) -> None:
-    """See that calls can be counted and that nobody has stopped all runs.
+    """Check that model calls can be counted and that `assizes stop --all` does not hold.
 
     Raises:
         ConfigurationError: the ledger cannot be written.
-        Halted: `assizes stop --all` holds.
+        Halted: all runs are stopped.
     """
     ledger = config.limits.ledger
     probe_ledger(ledger)
@@ -138,7 +156,12 @@ def check_ledger(config: RunConfig) -> None:
 
 
 def _check_baseline(store: Store, baseline: str | None) -> None:
-    """Whether a baseline named by its id can be compared with; a rule takes one that can."""
+    """Check that a baseline given by its run id is complete; a rule only picks complete runs.
+
+    Raises:
+        UnknownRun: the store has no such run.
+        NotComparable: the run is not complete.
+    """
     if baseline is None or baseline in RULES:
         return
     record = store.run(baseline)
@@ -153,7 +176,8 @@ def evaluations(wanted: list[RunOptions], *, verbose: bool) -> list[RunOutcome]:
     """Run evaluations one after another on one Prefect server and return their outcomes.
 
     Raises:
-        ConfigurationError: when the configured Prefect server does not answer.
+        ConfigurationError: the configured Prefect server does not answer.
+        AssizesError: the first error that ended an evaluation.
     """
     find_server(verbose=verbose)
     with progress_bar():
@@ -161,23 +185,33 @@ def evaluations(wanted: list[RunOptions], *, verbose: bool) -> list[RunOutcome]:
 
 
 def run_flows(work: Coroutine[Any, Any, T]) -> T:
-    """What flows come to, in an event loop of their own; SIGTERM ends them as Ctrl-C does."""
+    """Run a coroutine that calls flows in a new event loop; SIGTERM ends it as Ctrl-C does.
+
+    Returns:
+        The coroutine's result.
+
+    Raises:
+        KeyboardInterrupt: SIGTERM or SIGINT came.
+    """
     from prefect.exceptions import TerminationSignal
 
     try:
         with interrupt_on_sigterm():
             return asyncio.run(work)
-    except TerminationSignal:  # it came while Prefect began or ended the flow
+    except TerminationSignal:  # SIGTERM came while Prefect itself began or ended the flow
         raise KeyboardInterrupt from None
 
 
 def find_server(*, verbose: bool) -> None:
-    """Have Prefect use the configured server, else that of `assizes up`, else a temporary one.
+    """Make Prefect use the configured server, else that of `assizes up`, else a temporary server.
+
+    Args:
+        verbose: show Prefect's log.
 
     Raises:
-        ConfigurationError: when the configured Prefect server does not answer.
+        ConfigurationError: the configured Prefect server does not answer.
     """
-    api_url = known_server()
+    api_url = find_api_url()
     prepare_environment(verbose=verbose, api_url=api_url)
     if api_url is None:
         tell_user(
@@ -186,33 +220,42 @@ def find_server(*, verbose: bool) -> None:
 
 
 async def _evaluate_all(wanted: list[RunOptions]) -> list[RunOutcome]:
-    from prefect import tags
-
     from assizes.flows.evaluate import evaluate
-    from assizes.tasks.publish_report import TAG
 
     outcomes = []
     for options in wanted:
-        with tags(TAG, options.trigger):
-            # Prefect types an async flow called with return_state as if it had been awaited.
-            work: Any = evaluate(
-                options.config,
-                options.trigger,
-                options.run_id,
-                options.on,
-                options.manner,
-                return_state=True,
-            )
-            outcome = await (await work).aresult(raise_on_failure=False)
-        if isinstance(outcome, BaseException):
-            raise outcome
-        outcomes.append(outcome)
+        arguments = (options.config, options.trigger, options.run_id, options.on, options.manner)
+        outcomes.append(await flow_outcome(evaluate, *arguments, more_tags=(options.trigger,)))
     return outcomes
+
+
+async def flow_outcome(flow: Any, *arguments: Any, more_tags: Sequence[str] = ()) -> Any:
+    """Run an async flow and return its result.
+
+    Args:
+        flow: the flow. Prefect types an async flow called with `return_state` as if it had been
+            awaited already, hence `Any`.
+        arguments: positional arguments of the flow.
+        more_tags: tags of the flow run, beside the tag of this package.
+
+    Raises:
+        AssizesError: the error that ended the flow, whose class gives the exit code.
+    """
+    from prefect import tags
+
+    from assizes.tasks.publish_report import TAG
+
+    with tags(TAG, *more_tags):
+        state = await flow(*arguments, return_state=True)
+    outcome = await state.aresult(raise_on_failure=False)
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
 
 
 @contextlib.contextmanager
 def progress_bar() -> Iterator[None]:
-    """A progress bar on a terminal's stderr; elsewhere, and for programs, nothing but the log."""
+    """Show a progress bar in this block, unless stderr is no terminal or the log is JSON."""
     if is_json_log() or not sys.stderr.isatty():
         yield
         return

@@ -1,10 +1,10 @@
-"""`assizes nightly`, `after-deployment` and `backfill`: check what can be checked, run the flow, tell."""
+"""`assizes nightly`, `after-deployment` and `backfill`: check beforehand, run the flow, print."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +20,7 @@ from assizes.deployments.commands.output import (
 from assizes.deployments.commands.running.run import (
     check_places,
     find_server,
+    flow_outcome,
     progress_bar,
     run_flows,
 )
@@ -32,13 +33,19 @@ if TYPE_CHECKING:
     from assizes.flows.days import SeriesOutcome
     from assizes.flows.outcome import RunOutcome
 
-TOLD: Final = ("assizes.flows.backfill", "assizes.flows.after_deployment")
-"""What these say of their progress is for whoever waits."""
+PROGRESS_LOGGERS: Final = ("assizes.flows.backfill", "assizes.flows.after_deployment")
+"""Loggers whose INFO lines tell a waiting person how far a flow is."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeployedVersion:
-    """What was deployed, and how many transcripts of it are waited for; null: as configured."""
+    """A version of an agent that was deployed.
+
+    Attributes:
+        version: `agent_version` of its transcripts.
+        agent: name of the agent; `None`: any agent with that version.
+        min_transcripts: transcripts to wait for; `None`: as configured.
+    """
 
     version: str
     agent: str | None = None
@@ -47,7 +54,7 @@ class DeployedVersion:
 
 @dataclass(frozen=True, slots=True)
 class BackfillSelection:
-    """A range of days, or a list of places."""
+    """The days of a backfill, both ends included; or the URIs of transcripts instead of days."""
 
     since: date | None = None
     until: date | None = None
@@ -55,35 +62,46 @@ class BackfillSelection:
 
 
 def run_nightly(config: RunConfig, on: date | None, output: OutputOptions) -> int:
-    """Judge a night and print what it came to.
+    """Judge a day, or the days that are due, and print a table of the runs.
+
+    Args:
+        config: configuration of the runs.
+        on: the day; `None`: yesterday and the nights that were missed.
+        output: the output of the command.
 
     Returns:
         The exit code of the severest conclusion.
+
+    Raises:
+        AssizesError: what is wrong beforehand, or the error of the flow.
     """
     check_dated(config.transcripts.uri)
 
-    async def work() -> Any:
+    async def call_flow() -> Any:
         from assizes.flows.nightly import nightly
 
-        return await nightly(config, on, return_state=True)
+        return await flow_outcome(nightly, config, on)
 
-    return _print_series(_flow_result(config, work, output), output)
+    return _print_series(_checked_result(config, call_flow, output), output)
 
 
 def run_after_deployment(config: RunConfig, which: DeployedVersion, output: OutputOptions) -> int:
-    """Judge what was deployed and print the outcome.
+    """Judge a deployed version beside the version before and print the outcome.
 
     Returns:
-        Its exit code.
+        The exit code of the outcome.
+
+    Raises:
+        AssizesError: what is wrong beforehand, or the error of the flow.
     """
 
-    async def work() -> Any:
+    async def call_flow() -> Any:
         from assizes.flows.after_deployment import after_deployment
 
         arguments = (which.version, which.agent, which.min_transcripts)
-        return await after_deployment(config, *arguments, return_state=True)
+        return await flow_outcome(after_deployment, config, *arguments)
 
-    outcome: RunOutcome = _flow_result(config, work, output)
+    outcome: RunOutcome = _checked_result(config, call_flow, output)
     if output.as_json:
         print_json(outcome.model_dump(mode="json"))
     else:
@@ -92,58 +110,48 @@ def run_after_deployment(config: RunConfig, which: DeployedVersion, output: Outp
 
 
 def run_backfill(config: RunConfig, selection: BackfillSelection, output: OutputOptions) -> int:
-    """Judge a stretch of history and print a table of its parts.
+    """Judge a range of days, a run for each day, and print a table of the runs.
 
     Returns:
-        The exit code of the severest conclusion, parts without data aside.
-    """
-    arguments = (selection.since, selection.until, selection.uris)
-    backfill_parts(config, *arguments)
-
-    async def work() -> Any:
-        from assizes.flows.backfill import backfill
-
-        return await backfill(config, *arguments, return_state=True)
-
-    return _print_series(_flow_result(config, work, output), output)
-
-
-def _flow_result(
-    config: RunConfig, work: Callable[[], Awaitable[Any]], output: OutputOptions
-) -> Any:
-    """What a flow returns.
+        The exit code of the severest conclusion; days without data do not count.
 
     Raises:
-        AssizesError: what it raises, or the first thing that is wrong beforehand.
+        AssizesError: what is wrong beforehand, or the error of the flow.
+    """
+    arguments = (selection.since, selection.until, selection.uris)
+    backfill_parts(config, *arguments)  # raises for a range or a URI that cannot be used
+
+    async def call_flow() -> Any:
+        from assizes.flows.backfill import backfill
+
+        return await flow_outcome(backfill, config, *arguments)
+
+    return _print_series(_checked_result(config, call_flow, output), output)
+
+
+def _checked_result(
+    config: RunConfig, call_flow: Callable[[], Coroutine[Any, Any, Any]], output: OutputOptions
+) -> Any:
+    """Check the places of a run, find a Prefect server, and return the result of a flow.
+
+    The flow is imported inside `call_flow`: Prefect may be imported only once `find_server` has set
+    its environment.
     """
     check_places(config)
     find_server(verbose=output.verbose)
     with _show_progress_lines(), progress_bar():
-        return run_flows(_await_outcome(work))
-
-
-async def _await_outcome(work: Callable[[], Awaitable[Any]]) -> Any:
-    from prefect import tags
-
-    from assizes.tasks.publish_report import TAG
-
-    with tags(TAG):
-        state = await work()
-    outcome = await state.aresult(raise_on_failure=False)
-    if isinstance(outcome, BaseException):
-        raise outcome
-    return outcome
+        return run_flows(call_flow())
 
 
 @contextlib.contextmanager
 def _show_progress_lines() -> Iterator[None]:
-    """Lines of progress on stderr, for people and for the log of whatever runs the command."""
+    """Print the INFO lines of `PROGRESS_LOGGERS` to stderr, unless the log is JSON and has them."""
     if is_json_log():
         yield
         return
     handler = _ProgressLines(logging.INFO)
     handler.addFilter(lambda record: record.levelno == logging.INFO)
-    loggers = [logging.getLogger(name) for name in TOLD]
+    loggers = [logging.getLogger(name) for name in PROGRESS_LOGGERS]
     for logger in loggers:
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
@@ -155,10 +163,10 @@ def _show_progress_lines() -> Iterator[None]:
 
 
 class _ProgressLines(logging.Handler):
-    """Wherever stderr leads now: a progress bar redirects it."""
+    """Prints records as lines of the command; a `StreamHandler` would miss a redirected stderr."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line."""
+        """Write the message of a record as one line on stderr."""
         print_stderr(record.getMessage())
 
 

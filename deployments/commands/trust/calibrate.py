@@ -1,4 +1,4 @@
-"""`assizes calibrate`: a judge beside the labels of people."""
+"""`assizes calibrate`: measure how far a judge agrees with the labels of people."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from assizes.deployments.settings import read_config
 from assizes.judge.calibration.canaries import Canaries
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError, NoStore
-from assizes.tasks.runs.calibrations import CalibrationResult, calibrate_judgements, calibrate_run
+from assizes.tasks.runs.calibrations import calibrate_judgements, calibrate_run
 from assizes.tasks.store import existing_store
 
 
 @dataclass(frozen=True, slots=True)
 class CalibrateOptions:
-    """A calibration as asked for on the command line.
+    """The options of `assizes calibrate`.
 
-    Args:
-        file: configuration file.
+    Attributes:
+        file: configuration file; `None` for `assizes.toml` where it exists.
         overrides: `--set` pairs.
-        given: fields of [calibration]; null: not given.
-        store: in place of the configured one.
-        run_id: the run to calibrate; null: judge the configured transcripts, or judgements.
+        fields: values for fields of [calibration]; `None` for an option that was not given.
+        store: URI of the store, in place of the configured store.
+        run_id: the run whose scores are compared with the labels; `None`: take recorded judgements
+            where the configuration names some, else judge the configured transcripts.
     """
 
     file: Path | None
@@ -38,24 +39,26 @@ class CalibrateOptions:
 
 
 def calibrate_and_print(options: CalibrateOptions, *, as_json: bool, verbose: bool) -> int:
-    """Calibrate, keep the record, print it.
+    """Calibrate a judge, store the calibrations and print them.
 
     Returns:
-        1 where the judge falls short of a configured floor, else 0.
+        1 where the judge misses a configured floor, else 0.
 
     Raises:
-        ConfigurationError: for labels or settings that cannot be used.
+        ConfigurationError: the labels or a setting cannot be used.
         UnknownRun: the store has no such run.
     """
     config = _config(options)
     if options.run_id is None and config.calibration.judgements is not None:
-        result = _judgements(config)
+        with ExitStack() as closing:
+            store = None
+            with suppress(NoStore):  # recorded judgements need no store, and make none
+                store = closing.enter_context(existing_store(config.store))
+            result = calibrate_judgements(store, config.calibration)
     else:
-        run_id = (
-            _judge_transcripts(config, verbose=verbose)
-            if options.run_id is None
-            else options.run_id
-        )
+        run_id = options.run_id
+        if run_id is None:
+            run_id = _judge_transcripts(config, verbose=verbose)
         with existing_store(config.store) as store:
             result = calibrate_run(store, run_id, config.calibration)
         if options.run_id is None:
@@ -73,10 +76,17 @@ def calibrate_and_print(options: CalibrateOptions, *, as_json: bool, verbose: bo
 
 
 def parse_pairs(texts: Sequence[str], option: str) -> dict[str, Any] | None:
-    """`NAME=VALUE` pairs as a table; a name given twice has a list. Null without any.
+    """Parse `NAME=VALUE` texts into a table.
+
+    Args:
+        texts: the texts; the values of a name that is given several times become a list.
+        option: name of the option, for error messages.
+
+    Returns:
+        The table; `None` without any text.
 
     Raises:
-        ConfigurationError: for a text without `=`.
+        ConfigurationError: a text has no `=`, no name or no value.
     """
     values: dict[str, Any] = {}
     for pair in texts:
@@ -88,7 +98,12 @@ def parse_pairs(texts: Sequence[str], option: str) -> dict[str, Any] | None:
 
 
 def _config(options: CalibrateOptions) -> RunConfig:
-    """The configuration; transcripts are needed only where they are to be judged."""
+    """The configuration; it may lack transcripts where none are to be judged.
+
+    Raises:
+        ConfigurationError: a setting cannot be used, no labels are named, or both a run and
+            judgements are given.
+    """
     if options.run_id is not None and options.fields["judgements"]:
         raise ConfigurationError("--run and --judgements: the judge's side is one of the two")
     settings: dict[str, Mapping[str, Any]] = {
@@ -103,17 +118,8 @@ def _config(options: CalibrateOptions) -> RunConfig:
     return config
 
 
-def _judgements(config: RunConfig) -> CalibrationResult:
-    """With recorded judgements a store is not needed, and none is made."""
-    with ExitStack() as closing:
-        store = None
-        with suppress(NoStore):
-            store = closing.enter_context(existing_store(config.store))
-        return calibrate_judgements(store, config.calibration)
-
-
 def _canaries(config: RunConfig, run_id: str) -> Canaries | None:
-    """What became of the canaries, where some are wanted."""
+    """Judge cases with planted attacks, if `[calibration] canaries` asks for them."""
     if not config.calibration.canaries:
         return None
     from assizes.deployments.commands.running.run import run_flows
@@ -123,7 +129,7 @@ def _canaries(config: RunConfig, run_id: str) -> Canaries | None:
 
 
 def _judge_transcripts(config: RunConfig, *, verbose: bool) -> str:
-    """Judge the configured transcripts, or find it done; the run's id."""
+    """Judge the configured transcripts, unless a stored run has done so; returns the run id."""
     from assizes.deployments.commands.running.run import RunOptions, evaluations, preflight
 
     wanted = RunOptions(config)

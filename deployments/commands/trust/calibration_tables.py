@@ -1,4 +1,4 @@
-"""A calibration as tables for people."""
+"""Print a calibration as tables."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from assizes.judge.calibration.record import Calibration, Ceiling, FailingClass
 from assizes.judge.calibration.resampling import Estimate
 
 MAX_LEVELS = 12
-"""A confusion matrix of more grades is left to --json."""
+"""Most grades of a confusion matrix that is printed; `--json` has larger matrices."""
 
 _Row = tuple[str, str, str]
 
 
 def print_calibration(calibration: Calibration) -> None:
-    """Everything that was found, the sentence that reports cite first."""
+    """Print a calibration; the sentence that reports cite comes first."""
     print_line(f"{calibration.metric}: {calibration.citation()}")
     print_line(f"judge: {calibration.judge} (fingerprint {calibration.fingerprint})")
     print_line(

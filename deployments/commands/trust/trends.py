@@ -1,60 +1,35 @@
-"""`assizes trends`: the history of a run name."""
+"""`assizes trends`: the series of measures over all runs of one name, and their incidents."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from assizes.deployments.commands.output import print_json, print_line, print_table
-from assizes.deployments.settings import read_config
+from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.history.trends import Trend, Trends
 from assizes.tasks.runs.history import RunRange, stored_trends
 from assizes.tasks.store import open_store
 
 
-@dataclass(frozen=True, slots=True)
-class TrendOptions:
-    """Which store, and how its series are watched.
+def show_trends(config: RunConfig, span: RunRange, plot: str | None, *, as_json: bool) -> int:
+    """Print the series and the incidents of a range of runs.
 
     Args:
-        file: configuration file.
-        overrides: `--set` pairs.
-        given: fields of [series]; null: not given.
-        store: in place of the configured one.
-    """
+        config: names the store and the series.
+        span: name of the runs, first day, and number of runs.
+        plot: SVG file to write the series to; `None`: no file.
+        as_json: print one JSON document.
 
-    file: Path | None
-    overrides: tuple[str, ...]
-    fields: Mapping[str, object]
-    store: str | None
-
-
-def show_trends(
-    options: TrendOptions,
-    span: tuple[str | None, datetime | None, int | None],
-    plot: str | None,
-    *,
-    as_json: bool,
-) -> int:
-    """Print the series and the incidents; the charts never change the exit code.
+    Returns:
+        0, whatever the control charts find: a trend gates nothing.
 
     Raises:
-        StoreError: when there is no such run.
-        ConfigurationError: for a series, slice or file that cannot be used.
+        StoreError: there is no such run.
+        ConfigurationError: a series, a slice or the plot file cannot be used.
     """
-    name, since, last = span
-    settings = {
-        "series": options.fields,
-        "store": {"uri": options.store},
-        "transcripts": {"uri": ""},
-    }
-    config = read_config(options.file, options.overrides, settings)
-    wanted = RunRange(name, since.replace(tzinfo=UTC) if since else None, last)
     with open_store(config.store) as store:
-        trends = stored_trends(store, wanted, config.series)
+        trends = stored_trends(store, span, config.series)
     if plot is not None:
         _draw(trends, Path(plot))
     if as_json:

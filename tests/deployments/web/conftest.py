@@ -36,7 +36,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Served:
-    """A server, and the two runs it serves."""
+    """A server, its folder, and the ids of the two runs that it serves."""
 
     url: str
     folder: Path
@@ -75,17 +75,24 @@ def demo(tmp_path_factory: pytest.TempPathFactory, prefect_server: str) -> tuple
 @pytest.fixture(scope="session")
 def served(demo: tuple[Path, str, str]) -> Iterator[Served]:
     folder, baseline, candidate = demo
-    with serving(folder, **alone(folder)) as url:
+    with serving(folder, **environment_without_prefect(folder)) as url:
         yield Served(url, folder, baseline, candidate)
 
 
-def alone(folder: Path) -> dict[str, str]:
-    """An environment without any Prefect server."""
+def environment_without_prefect(folder: Path) -> dict[str, str]:
+    """Environment variables under which no Prefect server is found."""
     return {"PREFECT_API_URL": "", "ASSIZES_HOME": str(folder), "PREFECT_HOME": str(folder)}
 
 
 class serving:  # noqa: N801  # used as a function
-    """`assizes serve` over the demo's store, or the configured one, until the block ends."""
+    """Runs `assizes serve` until the block ends; its value is the URL of the server.
+
+    Args:
+        folder: working directory of the server.
+        options: further options of the command.
+        store: value of `--store`; `None`: the configured store.
+        env: further environment variables.
+    """
 
     def __init__(self, folder: Path, *options: str, store: str | None = STORE, **env: str) -> None:
         with socket.socket() as probe:

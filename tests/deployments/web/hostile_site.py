@@ -1,4 +1,4 @@
-"""A served store of hostile runs, and a browser that says what is active in its pages."""
+"""A server over a store of hostile runs, and a browser that lists what is active in its pages."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ async ([urls, ours, status]) => {
     const page = new DOMParser().parseFromString(text, "text/html");
     const scripts = [...page.querySelectorAll("script")];
     if (scripts.length !== 1 || scripts[0].textContent !== ours) at(url, "a script");
-    for (const one of page.querySelectorAll("*")) {
-      const name = one.localName;
+    for (const element of page.querySelectorAll("*")) {
+      const name = element.localName;
+      const html = element.outerHTML;
       if (/^(iframe|frame|frameset|object|embed|applet|base|link|svg|math|template|audio|video|track|portal)$/.test(name))
-        at(url, one.outerHTML);
-      for (const { name: given, value } of one.attributes) {
-        if (given.startsWith("on") || given === "srcdoc" || given === "formaction" || given === "ping")
-          at(url, one.outerHTML);
-        if (["href", "src", "action", "srcset", "data-progress"].includes(given)) {
+        at(url, html);
+      for (const { name: key, value } of element.attributes) {
+        if (key.startsWith("on") || key === "srcdoc" || key === "formaction" || key === "ping") at(url, html);
+        if (["href", "src", "action", "srcset", "data-progress"].includes(key)) {
           const target = new URL(value, location.origin);
           const drawn = value.startsWith("data:image/svg+xml;base64,") && /^(img|source)$/.test(name);
-          if (target.origin !== location.origin && !drawn) at(url, one.outerHTML);
+          if (target.origin !== location.origin && !drawn) at(url, html);
         }
-        if (given === "style" && !/^(width: [\\d.]+%|left: [\\d.]+%|flex: \\d+)$/.test(value)) at(url, one.outerHTML);
+        if (key === "style" && !/^(width: [\\d.]+%|left: [\\d.]+%|flex: \\d+)$/.test(value)) at(url, html);
       }
     }
   }
@@ -67,7 +67,13 @@ async ([urls, ours, status]) => {
 
 @dataclass(frozen=True)
 class Hostile:
-    """A server over a store of hostile runs: `said` by transcripts, `judged` by a judge."""
+    """A server over a store of two hostile runs.
+
+    Attributes:
+        url: of the server.
+        said: id of the run whose transcripts hold the payloads.
+        judged: id of the run whose verdicts hold the payloads.
+    """
 
     url: str
     said: str
@@ -75,7 +81,7 @@ class Hostile:
 
 
 def transcript(payload: str) -> bytes:
-    """A payload in every field that an author of transcripts fills."""
+    """A transcript with a payload in every field that its author controls."""
     whole = case(
         user(payload),
         agent(payload, calls=[call(payload, **{payload or "x": payload, "nested": [payload]})]),
@@ -92,8 +98,8 @@ def transcript(payload: str) -> bytes:
 
 
 def verdicts() -> list[Said]:
-    """A payload in every field that a judge or a provider fills."""
-    heard = [
+    """Verdicts with a payload in every field that a judge or a provider controls."""
+    judged = [
         Said(
             payload,
             (1, 2),
@@ -107,12 +113,12 @@ def verdicts() -> list[Said]:
         )
         for payload in XSS
     ]
-    return [*heard, *(Said(f"lost {one}", (0, 0), error=f"timeout: {one}") for one in XSS[:40])]
+    return [*judged, *(Said(f"lost {text}", (0, 0), error=f"timeout: {text}") for text in XSS[:40])]
 
 
 @contextmanager
 def hostile_site(folder: Path, prefect_server: str) -> Iterator[Hostile]:
-    """Judge hostile transcripts, put a run of hostile verdicts beside it, and serve both."""
+    """Judge hostile transcripts, store a run of hostile verdicts beside them, and serve both runs."""
     (folder / "in").mkdir()
     (folder / "in" / "t.jsonl").write_bytes(b"".join(map(transcript, XSS)))
     (folder / "assizes.toml").write_text(TOML)
@@ -131,7 +137,7 @@ def hostile_site(folder: Path, prefect_server: str) -> Iterator[Hostile]:
 
 @dataclass(frozen=True)
 class Tab:
-    """A page, and what it tried."""
+    """A page, the URLs it requested, and the messages of the dialogs it opened."""
 
     page: Page
     asked: list[str]
@@ -140,23 +146,23 @@ class Tab:
 
 @contextmanager
 def opened_tab(url: str) -> Iterator[Tab]:
-    """A browser of its own, at a page."""
+    """Open a page in a browser of its own, which is closed when the block ends."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_page()
-        found = Tab(page, [], [])
-        page.on("request", lambda one: found.asked.append(one.url))
-        page.on("dialog", lambda one: (found.dialogs.append(one.message), one.dismiss()))
+        tab = Tab(page, [], [])
+        page.on("request", lambda request: tab.asked.append(request.url))
+        page.on("dialog", lambda dialog: (tab.dialogs.append(dialog.message), dialog.dismiss()))
         page.goto(url)
-        yield found
+        yield tab
         browser.close()
 
 
-def active(tab: Tab, urls: list[str], status: int | None = 200) -> list[str]:
-    """What is active in the pages as the browser parses them, or is no page of that status."""
+def active_parts(tab: Tab, urls: list[str], status: int | None = 200) -> list[str]:
+    """The active elements of pages as a browser parses them, and responses that are no such page."""
     script = (ROOT / "tasks/reports/templates/page.js").read_text("utf-8")
-    found: list[str] = tab.page.evaluate(ACTIVE, [urls, script, status])
-    return found
+    alarms: list[str] = tab.page.evaluate(ACTIVE, [urls, script, status])
+    return alarms
 
 
 def listed_pages(hostile: Hostile) -> list[str]:
@@ -165,20 +171,24 @@ def listed_pages(hostile: Hostile) -> list[str]:
     pages += [
         f"/view/compare?{urlencode({'baseline': a, 'candidate': b})}" for a, b in (both, both[::-1])
     ]
-    return pages + [f"/view/runs/{one}{more}" for one in both for more in ("", "/cases?limit=1000")]
+    return pages + [
+        f"/view/runs/{run_id}{more}" for run_id in both for more in ("", "/cases?limit=1000")
+    ]
 
 
 def of_each(hostile: Hostile) -> list[tuple[str, str]]:
-    """Each payload with one of the two runs: every other one as it was said, or as it was judged."""
+    """Pairs of a run id and a payload; the payloads go to the two runs in turn."""
     return [((hostile.said, hostile.judged)[place % 2], text) for place, text in enumerate(XSS)]
 
 
 def case_pages(hostile: Hostile) -> list[str]:
-    return [f"/view/runs/{one}/cases/{quote(text, safe='')}" for one, text in of_each(hostile)]
+    return [
+        f"/view/runs/{run_id}/cases/{quote(text, safe='')}" for run_id, text in of_each(hostile)
+    ]
 
 
 def reflecting(hostile: Hostile) -> list[str]:
-    """Requests that hold a payload themselves."""
+    """Paths of requests that hold a payload themselves, which a page could reflect."""
     paths = []
     cases = f"/view/runs/{hostile.judged}/cases"
     for place, text in enumerate(XSS):
@@ -198,5 +208,7 @@ def reflecting(hostile: Hostile) -> list[str]:
 
 
 def score_pages(hostile: Hostile) -> list[str]:
-    asked = ({"run": one, "case": text, "metric": "tool_routing"} for one, text in of_each(hostile))
-    return [f"/view/explain?{urlencode(one)}" for one in asked]
+    asked = (
+        {"run": run_id, "case": text, "metric": "tool_routing"} for run_id, text in of_each(hostile)
+    )
+    return [f"/view/explain?{urlencode(query)}" for query in asked]

@@ -20,9 +20,9 @@ from tests.tasks.reports.sample import DESCRIBED
 
 @pytest.mark.row("000-48", "000-49", "000-50", "000-51")
 def test_the_metrics_are_listed_as_the_first_document_says(served: Served):
-    found = served.get("/config/available-metrics").json
-    assert found["count"] == len(found["data"]) == 9
-    first = found["data"][0]
+    listing = served.get("/config/available-metrics").json
+    assert listing["count"] == len(listing["data"]) == 9
+    first = listing["data"][0]
     assert (first["name"], first["display_name"], first["tier"]) == (
         "tool_routing",
         "Tool Routing",
@@ -30,14 +30,14 @@ def test_the_metrics_are_listed_as_the_first_document_says(served: Served):
     )
     assert (first["default_weight"], first["score_type"]) == (0.15, "scored")
     assert first["include_in_defaults"] is True
-    opt_in = next(one for one in found["data"] if one["name"] == "task_completion")
+    opt_in = next(metric for metric in listing["data"] if metric["name"] == "task_completion")
     assert (opt_in["include_in_defaults"], opt_in["score_type"]) == (False, "binary")
 
 
 def test_runs_come_newest_first_with_what_their_comparison_said(served: Served):
-    found = served.get("/runs").json
-    assert [one["run_id"] for one in found["data"]] == [served.candidate, served.baseline]
-    candidate, baseline = found["data"]
+    listing = served.get("/runs").json
+    assert [run["run_id"] for run in listing["data"]] == [served.candidate, served.baseline]
+    candidate, baseline = listing["data"]
     assert candidate["baseline"] == served.baseline
     assert (candidate["ending"], candidate["regression_detected"]) == ("regressed", True)
     assert (baseline["ending"], baseline["regression_detected"]) == (None, None)
@@ -48,27 +48,27 @@ def test_a_list_comes_in_parts_that_make_up_the_whole(served: Served):
     whole = served.get(f"{path}&limit=1000").json
     parts = [served.get(f"{path}&limit=15&offset={offset}").json for offset in (0, 15, 30)]
     assert whole["count"] == 40
-    assert [one for part in parts for one in part["data"]] == whole["data"]
+    assert [case for part in parts for case in part["data"]] == whole["data"]
 
 
 def test_cases_can_be_filtered_by_what_went_wrong(served: Served):
     path = f"/runs/{served.candidate}/cases"
     failed = served.get(f"{path}?passed=false").json
     assert failed["count"] == 10
-    assert {one["passed"] for one in failed["data"]} == {False}
+    assert {case["passed"] for case in failed["data"]} == {False}
     coded = served.get(f"{path}?failure_code=wrong_state_change").json
     assert 0 < coded["count"] < 40
-    one = coded["data"][0]["case_id"]
-    found = served.get(f"{path}/{one}").json["data"][0]["scores"]
-    assert "wrong_state_change" in {score["failure_code"] for score in found}
+    case_id = coded["data"][0]["case_id"]
+    scores = served.get(f"{path}/{case_id}").json["data"][0]["scores"]
+    assert "wrong_state_change" in {score["failure_code"] for score in scores}
 
 
 def test_a_case_comes_with_its_scores_and_asks_as_they_are_stored(served: Served):
-    found = served.get(f"/runs/{served.candidate}/cases/7").json
-    (execution,) = found["data"]
+    detail = served.get(f"/runs/{served.candidate}/cases/7").json
+    (execution,) = detail["data"]
     assert execution["case"]["tags"]["domain"] == "airline"
-    assert {one["case_id"] for one in execution["scores"]} == {"7"}
-    assert {type(one["details"]) for one in execution["scores"]} == {dict}
+    assert {score["case_id"] for score in execution["scores"]} == {"7"}
+    assert {type(score["details"]) for score in execution["scores"]} == {dict}
     assert len(execution["asks"]) == 1
 
 
@@ -101,7 +101,7 @@ JSON = ("--json", "--store", STORE)
 
 
 @pytest.mark.parametrize(
-    ("path", "status", "told"),
+    ("path", "status", "reason"),
     [
         ("/runs/nope", 404, "no run 'nope'"),
         ("/runs/{candidate}/cases/nope", 404, "has no case 'nope'"),
@@ -117,18 +117,18 @@ JSON = ("--json", "--store", STORE)
     ],
 )
 def test_what_cannot_be_answered_is_a_problem_document(
-    served: Served, path: str, status: int, told: str
+    served: Served, path: str, status: int, reason: str
 ):
-    found = served.get(path.format(candidate=served.candidate))
-    assert found.status == status
-    assert found.headers["content-type"] == "application/problem+json"
-    assert found.json["status"] == status
-    assert told in found.json["detail"]
+    reply = served.get(path.format(candidate=served.candidate))
+    assert reply.status == status
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert reply.json["status"] == status
+    assert reason in reply.json["detail"]
 
 
 def test_another_method_is_a_problem_too(served: Served):
-    found = ask(f"{served.url}/runs/{served.candidate}", method="DELETE")
-    assert (found.status, found.json["title"]) == (405, "Method not allowed")
+    reply = ask(f"{served.url}/runs/{served.candidate}", method="DELETE")
+    assert (reply.status, reply.json["title"]) == (405, "Method not allowed")
 
 
 @pytest.mark.parametrize("host", ["evil.test", "127.0.0.1.evil.test", "", "localhost.evil.test:80"])
@@ -150,8 +150,8 @@ def test_no_answer_lets_other_sites_read_it(served: Served):
 
 
 def test_a_body_that_is_too_long_is_refused(served: Served):
-    found = ask(f"{served.url}/runs", method="POST", body=b"x" * 70_000)
-    assert found.status == 413
+    reply = ask(f"{served.url}/runs", method="POST", body=b"x" * 70_000)
+    assert reply.status == 413
 
 
 def test_an_address_that_others_reach_needs_a_token(tmp_path: Path):
@@ -192,8 +192,8 @@ def test_the_report_files_of_the_demo_are_as_their_schema_says(served: Served):
 def test_a_store_that_is_not_there_is_a_problem_and_not_a_crash(tmp_path: Path):
     with serving(tmp_path) as url:
         assert ask(f"{url}/health").json["store"] == "not readable"
-        found = ask(f"{url}/runs")
-        assert (found.status, found.headers["retry-after"]) == (503, "5")
+        reply = ask(f"{url}/runs")
+        assert (reply.status, reply.headers["retry-after"]) == (503, "5")
 
 
 def test_every_answer_to_generated_requests_is_a_documented_one(served: Served):

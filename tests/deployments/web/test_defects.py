@@ -1,4 +1,4 @@
-"""What a defect of ours answers with, and that it is told once."""
+"""A defect of this package over HTTP: its response, and that it is logged once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from assizes.judge.config.run import RunConfig
 
 @pytest.fixture
 def client():
-    """An app without its store, which is a defect."""
+    """A client of an app whose store reader is missing, which is a defect."""
     config = RunConfig.model_validate({"name": "broken", "transcripts": {"uri": "in"}})
     app = create_app(config, Access(LOOPBACK))
     del app.state.library
@@ -31,8 +31,8 @@ async def test_a_defect_has_the_headers_of_every_answer_and_is_told_once(
     assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
     assert "a defect of assizes" in answer.text
     assert "library" not in answer.text
-    told = [one for one in caplog.records if one.levelno >= logging.ERROR]
-    assert [one.getMessage() for one in told] == [f"GET {path} failed"]
+    errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert [record.getMessage() for record in errors] == [f"GET {path} failed"]
 
 
 async def test_a_body_in_pieces_that_does_not_end_is_too_large(client: httpx.AsyncClient):

@@ -36,7 +36,7 @@ def test_the_same_as_json_holds_every_question(ask):
     document = json.loads(ask("explain", "7", "tool_routing", "--json").out)
     (question,) = document["asks"]
     assert question["exact"] is True
-    assert [one["role"] for one in question["messages"]] == ["system", "user"]
+    assert [message["role"] for message in question["messages"]] == ["system", "user"]
     assert document["scores"][0]["failure_code"] == "wrong_tool_selected"
 
 
@@ -49,7 +49,7 @@ def test_a_metric_that_is_not_there_is_one_line(ask):
 
 def test_a_conversation_shows_each_finding_at_its_turn(ask):
     lines = ask("case", "7").out.splitlines()
-    called = lines.index(next(one for one in lines if one.startswith("[28] call: update_")))
+    called = lines.index(next(line for line in lines if line.startswith("[28] call: update_")))
     assert "    ^ tool_routing 2 poor wrong_tool_selected" in lines[called : called + 5]
     assert "conversation:" not in ask("case", "7", "--no-conversation").out
 
@@ -62,10 +62,10 @@ def test_a_transcript_that_changed_is_not_passed_off_as_the_one_judged(
     before = transcripts.read_bytes()
     try:
         transcripts.write_bytes(before.replace(b"XEHM4B", b"XXXXXX"))
-        shown, told = ask("case", "7"), ask("explain", "7", "tool_routing")
+        case, explanation = ask("case", "7"), ask("explain", "7", "tool_routing")
     finally:
         transcripts.write_bytes(before)
-    assert (shown.code, told.code) == (0, 0)
-    assert "conversation: cannot be shown: changed" in shown.out
-    assert "prompts: cannot be rendered again: changed" in told.out
-    assert "wrong_tool_selected" in told.out
+    assert (case.code, explanation.code) == (0, 0)
+    assert "conversation: cannot be shown: changed" in case.out
+    assert "prompts: cannot be rendered again: changed" in explanation.out
+    assert "wrong_tool_selected" in explanation.out

@@ -12,7 +12,7 @@ from tests.deployments.web.hostile_site import (
     CHROMIUM,
     Hostile,
     Tab,
-    active,
+    active_parts,
     case_pages,
     hostile_site,
     listed_pages,
@@ -23,41 +23,41 @@ from tests.deployments.web.hostile_site import (
 from tests.hostile import XSS
 
 OPENED: Final = 8
-"""So many pages of cases are opened besides being parsed."""
+"""Pages of cases that are opened in the browser, besides being parsed."""
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
 
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory, prefect_server: str) -> Iterator[Hostile]:
-    with hostile_site(tmp_path_factory.mktemp("hostile"), prefect_server) as found:
-        yield found
+    with hostile_site(tmp_path_factory.mktemp("hostile"), prefect_server) as site:
+        yield site
 
 
 @pytest.fixture(scope="module")
 def tab(hostile: Hostile) -> Iterator[Tab]:
-    with opened_tab(hostile.url) as found:
-        yield found
+    with opened_tab(hostile.url) as tab:
+        yield tab
 
 
 def test_no_list_and_no_report_holds_an_active_node(hostile: Hostile, tab: Tab):
-    assert active(tab, listed_pages(hostile)) == []
+    assert active_parts(tab, listed_pages(hostile)) == []
 
 
 def test_no_page_of_a_case_holds_an_active_node(hostile: Hostile, tab: Tab):
     pages = case_pages(hostile)
     assert len(pages) == len(XSS) >= 120
-    assert active(tab, pages) == []
+    assert active_parts(tab, pages) == []
 
 
 def test_no_page_of_a_score_holds_an_active_node(hostile: Hostile, tab: Tab):
-    assert active(tab, score_pages(hostile)[::3]) == []
+    assert active_parts(tab, score_pages(hostile)[::3]) == []
 
 
 def test_no_page_reflects_a_request_as_an_active_node(hostile: Hostile, tab: Tab):
     pages = reflecting(hostile)
     assert len(pages) >= 120
-    assert active(tab, pages, None) == []
+    assert active_parts(tab, pages, None) == []
 
 
 def test_opened_pages_run_nothing_and_ask_nobody_else(hostile: Hostile, tab: Tab):
@@ -66,7 +66,7 @@ def test_opened_pages_run_nothing_and_ask_nobody_else(hostile: Hostile, tab: Tab
         tab.page.goto(hostile.url + path)
         tab.page.evaluate("document.querySelectorAll('details').forEach((one) => one.open = true)")
     assert tab.dialogs == []
-    assert [one for one in tab.asked if not one.startswith((hostile.url, "data:image/svg"))] == []
+    assert [url for url in tab.asked if not url.startswith((hostile.url, "data:image/svg"))] == []
 
 
 def test_a_case_is_shown_as_what_was_said(hostile: Hostile, tab: Tab):

@@ -1,4 +1,4 @@
-"""Requests that no client makes by accident: none is a crash, none gets what it may not have."""
+"""Requests that no client makes by accident: none crashes the server or gets what it may not have."""
 
 from __future__ import annotations
 
@@ -61,28 +61,30 @@ TARGETS = (
 
 @dataclass(frozen=True)
 class Raw:
-    """An answer as it came: null status where the server just closed the connection."""
+    """A raw response; its status is `None` where the server only closed the connection."""
 
     status: int | None
     text: str
 
 
-def raw(port: int, request: bytes) -> Raw:
-    """Send bytes, read until the other side has said all."""
+def exchange(port: int, request: bytes) -> Raw:
+    """Send bytes and read until the server closes the connection."""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as wire:
         wire.settimeout(3)
-        found = b""
+        received = b""
         try:
             wire.sendall(request)
             while block := wire.recv(1 << 16):
-                found += block
+                received += block
         except (TimeoutError, ConnectionError):
             pass
-    head = found.split(b" ", 2)
-    return Raw(int(head[1]) if found.startswith(b"HTTP/1.1 ") else None, found.decode("latin-1"))
+    head = received.split(b" ", 2)
+    return Raw(
+        int(head[1]) if received.startswith(b"HTTP/1.1 ") else None, received.decode("latin-1")
+    )
 
 
-def sent(served: Served, line: str, headers: str, body: bytes = b"") -> Raw:
+def request(served: Served, line: str, headers: str, body: bytes = b"") -> Raw:
     port = int(served.url.rpartition(":")[2])
     host = "" if headers.startswith("Host:") else f"Host: 127.0.0.1:{port}\r\n"
     length = (
@@ -91,24 +93,24 @@ def sent(served: Served, line: str, headers: str, body: bytes = b"") -> Raw:
         else f"Content-Length: {len(body)}\r\n"
     )
     head = f"{line}\r\n{host}{length}Connection: close\r\n{headers}\r\n\r\n"
-    return raw(port, head.encode("utf-8") + body)
+    return exchange(port, head.encode("utf-8") + body)
 
 
 def is_harmless(answer: Raw) -> bool:
-    """No defect of ours, nothing of the machine, nothing reflected into a header."""
-    gone = answer.status == 503 and "`assizes up`" in answer.text
-    fine = answer.status is None or answer.status < 500 or gone
+    """Whether a response shows no defect, no detail of the machine, and no text in its headers."""
+    without_prefect = answer.status == 503 and "`assizes up`" in answer.text
+    no_defect = answer.status is None or answer.status < 500 or without_prefect
     head = answer.text.partition("\r\n\r\n")[0].lower()
-    place = re.search(r"location: (.*)", head)
-    stays = place is None or place[1].startswith("http://127.0.0.1:")
-    return fine and stays and "root:" not in answer.text and "set-cookie" not in head
+    redirect = re.search(r"location: (.*)", head)
+    stays = redirect is None or redirect[1].startswith("http://127.0.0.1:")
+    return no_defect and stays and "root:" not in answer.text and "set-cookie" not in head
 
 
 def test_no_header_is_a_crash_or_a_way_in(served: Served):
     assert len(HEADERS) >= 45
     for header in HEADERS:
         for line, body in (("GET /runs HTTP/1.1", b""), (POST, b'{"flow": "x"}')):
-            answer = sent(served, line, header, body)
+            answer = request(served, line, header, body)
             assert is_harmless(answer), (header[:80], answer)
             if header.startswith(("Host:", "Origin:")):
                 assert answer.status in (400, 403), (header, answer)
@@ -118,7 +120,7 @@ def test_no_header_is_a_crash_or_a_way_in(served: Served):
 def test_no_body_is_a_crash(served: Served):
     for body in BODIES:
         for path in ("/runs", "/events/model-deployed"):
-            answer = sent(served, f"POST {path} HTTP/1.1", JSON, body)
+            answer = request(served, f"POST {path} HTTP/1.1", JSON, body)
             assert is_harmless(answer), (body[:80], answer)
             assert answer.status in (400, 413, 422, 503), (body[:80], answer)
     assert ask(f"{served.url}/health").status == 200
@@ -127,19 +129,19 @@ def test_no_body_is_a_crash(served: Served):
 def test_a_body_in_pieces_is_bounded_too(served: Served):
     piece = b"1000\r\n" + b"x" * 4096 + b"\r\n"
     body = piece * (MAX_BODY_BYTES // 4096 + 2) + b"0\r\n\r\n"
-    answer = sent(served, POST, f"{JSON}\r\nTransfer-Encoding: chunked", body)
+    answer = request(served, POST, f"{JSON}\r\nTransfer-Encoding: chunked", body)
     assert answer.status == 413
 
 
 def test_no_target_leads_anywhere_else(served: Served):
     targets = [
         *TARGETS,
-        *(f"/runs/{one}" for one in PATHS),
-        *(f"/view/runs/{one}" for one in PATHS),
+        *(f"/runs/{path}" for path in PATHS),
+        *(f"/view/runs/{path}" for path in PATHS),
     ]
     for target in targets:
         plain = "".join(char if char.isascii() and char.isprintable() else "%00" for char in target)
-        answer = sent(served, f"GET {plain.replace(' ', '%20')} HTTP/1.1", "Accept: */*")
+        answer = request(served, f"GET {plain.replace(' ', '%20')} HTTP/1.1", "Accept: */*")
         assert is_harmless(answer), (target, answer)
         allowed = target.startswith(
             ("/runs", "/?", "/health", "/openapi", "//health", "/view/runs")
@@ -154,18 +156,18 @@ def test_no_target_leads_anywhere_else(served: Served):
     "method", ["TRACE", "CONNECT", "PUT", "PATCH", "DELETE", "PROPFIND", "GE T", "x" * 500]
 )
 def test_no_other_method_does_anything(served: Served, method: str):
-    answer = sent(served, f"{method} /runs HTTP/1.1", "Accept: */*")
+    answer = request(served, f"{method} /runs HTTP/1.1", "Accept: */*")
     assert answer.status in (400, 404, 405, None)
 
 
 def test_values_of_parameters_are_text_and_no_more(served: Served):
     for text in (*XSS[::9], *ESCAPES[::5], *PATHS[::6]):
-        found = served.get(f"/runs/{served.candidate}/cases?{_query(search=text)}")
-        assert found.status in (200, 422), (text, found)
-        if found.status == 200:
-            assert json.loads(found.text)["count"] in range(41)
+        reply = served.get(f"/runs/{served.candidate}/cases?{_query(search=text)}")
+        assert reply.status in (200, 422), (text, reply)
+        if reply.status == 200:
+            assert json.loads(reply.text)["count"] in range(41)
         else:
-            assert found.headers["content-type"] == "application/problem+json"
+            assert reply.headers["content-type"] == "application/problem+json"
 
 
 def test_everything_but_the_health_asks_for_the_token(served: Served):
@@ -190,13 +192,13 @@ def test_everything_but_the_health_asks_for_the_token(served: Served):
     with serving(served.folder, ASSIZES_API_TOKEN="a-token-of-a-fair-length") as url:
         for path in [*paths, *pages, *ways]:
             assert path == "/health" or ask(url + path).status == 401, path
-        for given in (
+        for header in (
             "Bearer",
             "Bearer a-token-of-a-fair-lengt",
             "Basic Og==",
             "a-token-of-a-fair-length",
         ):
-            assert ask(f"{url}/runs", headers={"Authorization": given}).status == 401, given
+            assert ask(f"{url}/runs", headers={"Authorization": header}).status == 401, header
         assert ask(f"{url}/health").status == 200
 
 

@@ -1,4 +1,4 @@
-"""The pages and the report's file in a real browser."""
+"""The pages and the file report.html in a real browser."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this ma
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
 
 
 @dataclass
 class Watched:
-    """A page, what its console said, and whom it asked."""
+    """A page, the errors in its console, and the URLs that it requested."""
 
     page: Page
     errors: list[str] = field(default_factory=list)
@@ -58,9 +58,11 @@ def tab(browser: Browser) -> Iterator[Watched]:
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     watched = Watched(context.new_page())
     page = watched.page
-    page.on("console", lambda one: one.type == "error" and watched.errors.append(one.text))
-    page.on("pageerror", lambda one: watched.errors.append(str(one)))
-    page.on("request", lambda one: watched.asked.append(one.url))
+    page.on(
+        "console", lambda message: message.type == "error" and watched.errors.append(message.text)
+    )
+    page.on("pageerror", lambda error: watched.errors.append(str(error)))
+    page.on("request", lambda request: watched.asked.append(request.url))
     yield watched
     context.close()
 
@@ -93,7 +95,7 @@ def test_a_column_sorts_both_ways_with_the_keyboard(served: Served, tab: Watched
 
     def turns() -> list[int]:
         cells = page.locator("tbody tr td:nth-child(4)").all_text_contents()
-        return [int(one) for one in cells]
+        return [int(cell) for cell in cells]
 
     header.get_by_role("button").press("Enter")
     assert header.get_attribute("aria-sort") == "ascending"
@@ -128,11 +130,13 @@ def test_a_page_is_quiet_accessible_and_asks_nobody_else(
 ):
     tab.page.emulate_media(color_scheme=scheme)
     page = tab.show(url_of(served, name))
-    found = Axe().run(page).response["violations"]
-    serious = [one for one in found if one["impact"] in ("serious", "critical")]
-    assert [(one["id"], one["nodes"][0]["html"][:200]) for one in serious] == []
-    assert [one for one in tab.errors if "404" not in one] == []
-    assert [one for one in tab.asked if not one.startswith((served.url, "data:"))] == []
+    violations = Axe().run(page).response["violations"]
+    serious = [
+        violation for violation in violations if violation["impact"] in ("serious", "critical")
+    ]
+    assert [(violation["id"], violation["nodes"][0]["html"][:200]) for violation in serious] == []
+    assert [error for error in tab.errors if "404" not in error] == []
+    assert [url for url in tab.asked if not url.startswith((served.url, "data:"))] == []
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -146,9 +150,9 @@ def test_no_page_is_wider_than_its_window(served: Served, tab: Watched, name: st
 def test_a_rubric_that_changed_is_named_and_tables_scroll_in_their_own_box(
     tab: Watched, tmp_path: Path
 ):
-    said = [Said(f"a-case-with-quite-a-long-name-{number}", (5, 3)) for number in range(12)]
-    before = run(said, run_id="nightly-bbbbbbbbbbbb")
-    after = run([replace(one, levels=(2, 1)) for one in said])
+    cases = [Said(f"a-case-with-quite-a-long-name-{number}", (5, 3)) for number in range(12)]
+    before = run(cases, run_id="nightly-bbbbbbbbbbbb")
+    after = run([replace(case, levels=(2, 1)) for case in cases])
     prints = {"judge:conversation": "1", "metric:tool_routing": "fedcba9876543210"}
     config = {**after.record.config, "fingerprints": prints}
     after = replace(after, record=replace(after.record, config=config))
@@ -180,7 +184,11 @@ def test_the_file_of_a_report_works_without_a_server(served: Served, tab: Watche
     page.locator(".first a").first.click()
     page.get_by_text("Conversation", exact=True).first.click()
     expect(page.locator(".turn.failing").first).to_be_visible()
-    found = Axe().run(page).response["violations"]
-    assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
+    violations = Axe().run(page).response["violations"]
+    assert [
+        violation["id"]
+        for violation in violations
+        if violation["impact"] in ("serious", "critical")
+    ] == []
     assert tab.errors == []
-    assert [one for one in tab.asked if not one.startswith(("file:", "data:"))] == []
+    assert [url for url in tab.asked if not url.startswith(("file:", "data:"))] == []

@@ -1,4 +1,4 @@
-"""A run in one line, as its report has it."""
+"""An item of the list of runs has the verdict that the run's report has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs begun over HTTP, on a real Prefect server with deployments that `assizes deploy` registered."""
+"""Runs that begin over HTTP, on a real Prefect server where `assizes deploy` registered them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ JSON = {"Content-Type": "application/json"}
 
 
 @dataclass(frozen=True)
-class Desk:
+class Api:
     url: str
 
     def post(self, path: str, body: Any, key: str | None = None) -> Reply:
@@ -45,14 +45,14 @@ class Desk:
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory, prefect_server: str) -> Iterator[Desk]:
-    folder = tmp_path_factory.mktemp("desk")
+def api(tmp_path_factory: pytest.TempPathFactory, prefect_server: str) -> Iterator[Api]:
+    folder = tmp_path_factory.mktemp("api")
     (folder / "assizes.toml").write_text(TOML)
     env = {"PREFECT_API_URL": prefect_server}
     done = assizes("deploy", cwd=folder, env=env)
     assert done.code == 0, done
     with serving(folder, **env, store=None) as url:
-        yield Desk(url)
+        yield Api(url)
 
 
 async def flow_run(answer: Reply) -> FlowRun:
@@ -60,15 +60,15 @@ async def flow_run(answer: Reply) -> FlowRun:
         return await client.read_flow_run(answer.json["flow_run_id"])
 
 
-async def test_a_run_is_begun_with_the_deployed_configuration_and_what_was_said(desk: Desk):
+async def test_a_run_is_begun_with_the_deployed_configuration_and_what_was_said(api: Api):
     wanted = {"flow": "evaluate", "parameters": {"on": "2026-11-20", "run_id": "http-one"}}
-    answer = desk.post("/runs", wanted)
+    answer = api.post("/runs", wanted)
     assert (answer.status, answer.json["deployment"]) == (202, "evaluate/assizes-http")
-    found = await flow_run(answer)
-    assert found.parameters["config"]["transcripts"]["uri"] == "in/{date}/"
-    assert (found.parameters["on"], found.parameters["run_id"]) == ("2026-11-20", "http-one")
-    assert found.state_name == answer.json["state"] == "Scheduled"
-    assert answer.json["url"].endswith(f"/runs/flow-run/{found.id}")
+    run = await flow_run(answer)
+    assert run.parameters["config"]["transcripts"]["uri"] == "in/{date}/"
+    assert (run.parameters["on"], run.parameters["run_id"]) == ("2026-11-20", "http-one")
+    assert run.state_name == answer.json["state"] == "Scheduled"
+    assert answer.json["url"].endswith(f"/runs/flow-run/{run.id}")
 
 
 @pytest.mark.parametrize(
@@ -82,26 +82,26 @@ async def test_a_run_is_begun_with_the_deployed_configuration_and_what_was_said(
     ],
     ids=lambda wanted: wanted["flow"],
 )
-async def test_every_flow_takes_what_it_can_be_told(desk: Desk, wanted: dict[str, Any]):
-    answer = desk.post("/runs", wanted)
+async def test_every_flow_takes_what_it_can_be_told(api: Api, wanted: dict[str, Any]):
+    answer = api.post("/runs", wanted)
     assert answer.status == 202, answer
-    found = await flow_run(answer)
-    said = wanted.get("parameters", {})
-    assert {name: found.parameters[name] for name in said} == said
+    run = await flow_run(answer)
+    given_parameters = wanted.get("parameters", {})
+    assert {name: run.parameters[name] for name in given_parameters} == given_parameters
 
 
-async def test_the_same_key_begins_one_run_and_never_another(desk: Desk):
+async def test_the_same_key_begins_one_run_and_never_another(api: Api):
     wanted = {"flow": "nightly", "parameters": {"on": "2026-11-19"}}
-    first, again = (desk.post("/runs", wanted, key="night-19") for _ in range(2))
+    first, again = (api.post("/runs", wanted, key="night-19") for _ in range(2))
     assert (first.status, again.status) == (202, 202)
     assert first.json["flow_run_id"] == again.json["flow_run_id"]
-    other = desk.post("/runs", {"flow": "nightly"}, key="night-19")
+    other = api.post("/runs", {"flow": "nightly"}, key="night-19")
     assert (other.status, "night-19" in other.json["detail"]) == (409, True)
-    assert desk.post("/runs", wanted).json["flow_run_id"] != first.json["flow_run_id"]
+    assert api.post("/runs", wanted).json["flow_run_id"] != first.json["flow_run_id"]
 
 
 @pytest.mark.parametrize(
-    ("wanted", "told"),
+    ("wanted", "reason"),
     [
         ({}, "flow"),
         ({"flow": "calibrate"}, "flow"),
@@ -116,46 +116,46 @@ async def test_the_same_key_begins_one_run_and_never_another(desk: Desk):
     ],
 )
 def test_what_cannot_be_begun_is_a_problem_that_names_the_field(
-    desk: Desk, wanted: dict[str, Any], told: str
+    api: Api, wanted: dict[str, Any], reason: str
 ):
-    answer = desk.post("/runs", wanted)
-    assert (answer.status, told in answer.json["detail"]) == (422, True), answer
+    answer = api.post("/runs", wanted)
+    assert (answer.status, reason in answer.json["detail"]) == (422, True), answer
     assert len(answer.json["errors"]) == 1
 
 
-async def test_the_event_of_a_deployment_begins_a_run_once(desk: Desk):
-    said = {
+async def test_the_event_of_a_deployment_begins_a_run_once(api: Api):
+    payload = {
         "model": "http-agent",
         "version": "2026.11",
         "agent": "http-agent",
         "min_transcripts": 3,
     }
-    told = [desk.post("/events/model-deployed", said, key="rollout-1") for _ in range(2)]
-    assert [one.status for one in told] == [202, 202]
-    assert told[0].json == told[1].json
-    assert (told[0].json["event"], told[0].json["resource"]) == (
+    replies = [api.post("/events/model-deployed", payload, key="rollout-1") for _ in range(2)]
+    assert [reply.status for reply in replies] == [202, 202]
+    assert replies[0].json == replies[1].json
+    assert (replies[0].json["event"], replies[0].json["resource"]) == (
         "model.deployed",
         "model.http-agent",
     )
     begun = await begun_by_the_event()
     assert [
-        {name: one.parameters[name] for name in ("version", "agent", "min_transcripts")}
-        for one in begun
+        {name: run.parameters[name] for name in ("version", "agent", "min_transcripts")}
+        for run in begun
     ] == [{"version": "2026.11", "agent": "http-agent", "min_transcripts": 3}]
 
 
-def test_a_key_that_was_used_for_one_model_hides_no_other(desk: Desk):
+def test_a_key_that_was_used_for_one_model_hides_no_other(api: Api):
     bodies = [
         {"model": "airline", "version": "7"},
         {"model": "retail", "version": "7"},
         {"model": "airline", "version": "8"},
         {"model": "airline", "version": "7", "min_transcripts": 9},
     ]
-    told = [desk.post("/events/model-deployed", one, key="rollout-2") for one in bodies]
-    assert [one.status for one in told] == [202] * 4
-    assert len({one.json["event_id"] for one in told}) == 4
-    again = desk.post("/events/model-deployed", bodies[0], key="rollout-2")
-    assert again.json == told[0].json
+    replies = [api.post("/events/model-deployed", body, key="rollout-2") for body in bodies]
+    assert [reply.status for reply in replies] == [202] * 4
+    assert len({reply.json["event_id"] for reply in replies}) == 4
+    again = api.post("/events/model-deployed", bodies[0], key="rollout-2")
+    assert again.json == replies[0].json
 
 
 async def begun_by_the_event() -> list[FlowRun]:
@@ -163,11 +163,11 @@ async def begun_by_the_event() -> list[FlowRun]:
         there = await client.read_deployment_by_name("after-deployment/assizes-http")
         only = FlowRunFilter(deployment_id={"any_": [there.id]})
         for _ in range(150):
-            found = await client.read_flow_runs(flow_run_filter=only)
-            if mine := [one for one in found if one.parameters.get("version") == "2026.11"]:
+            runs = await client.read_flow_runs(flow_run_filter=only)
+            if mine := [run for run in runs if run.parameters.get("version") == "2026.11"]:
                 await asyncio.sleep(2)
-                found = await client.read_flow_runs(flow_run_filter=only)
-                return [one for one in found if one.parameters.get("version") == "2026.11"]
+                runs = await client.read_flow_runs(flow_run_filter=only)
+                return [run for run in runs if run.parameters.get("version") == "2026.11"]
             await asyncio.sleep(0.2)
     return mine
 
@@ -178,7 +178,7 @@ def test_a_configuration_that_is_not_deployed_is_told_with_what_to_do(
     file = tmp_path / "assizes.toml"
     file.write_text('name = "never-deployed"\n\n[transcripts]\nuri = "in"\n')
     with serving(served.folder, "-c", str(file), PREFECT_API_URL=prefect_server) as url:
-        answer = Desk(url).post("/runs", {"flow": "evaluate"})
+        answer = Api(url).post("/runs", {"flow": "evaluate"})
     assert answer.status == 400
     assert "`assizes deploy`" in answer.json["detail"]
 
@@ -193,7 +193,7 @@ def test_a_configuration_that_is_not_deployed_is_told_with_what_to_do(
 def test_without_a_prefect_server_the_answer_says_what_to_do(
     served: Served, path: str, body: dict[str, str]
 ):
-    answer = Desk(served.url).post(path, body)
+    answer = Api(served.url).post(path, body)
     assert (answer.status, answer.headers["content-type"]) == (503, "application/problem+json")
     assert "`assizes up`" in answer.json["detail"]
 
@@ -201,14 +201,14 @@ def test_without_a_prefect_server_the_answer_says_what_to_do(
 def test_a_server_that_does_not_answer_is_named(served: Served):
     dead = "http://127.0.0.1:9/api"
     with serving(served.folder, PREFECT_API_URL=dead) as url:
-        answer = Desk(url).post("/runs", {"flow": "nightly"})
+        answer = Api(url).post("/runs", {"flow": "nightly"})
     assert (answer.status, dead in answer.json["detail"]) == (503, True)
 
 
-def test_a_page_of_another_site_begins_nothing(desk: Desk):
+def test_a_page_of_another_site_begins_nothing(api: Api):
     body = json.dumps({"flow": "nightly"}).encode()
     for headers in ({**JSON, "Origin": "https://evil.test"}, {"Content-Type": "text/plain"}):
-        assert ask(f"{desk.url}/runs", method="POST", headers=headers, body=body).status in (
+        assert ask(f"{api.url}/runs", method="POST", headers=headers, body=body).status in (
             403,
             422,
         )
