@@ -44,7 +44,7 @@ class JudgeSpending(BaseModel):
 
 
 def spending(cases: pl.LazyFrame, asks: pl.LazyFrame) -> dict[str, Any]:
-    """The tokens and dollars of a run under their published names.
+    """The fields of a run's summary about tokens, dollars and calls, by their names.
 
     Those of the agents are sums over the cases that recorded them. Those of the judge models
     (`platform`) leave out replies from the cache; their tokens are those that a provider metered,
@@ -64,6 +64,9 @@ def spending(cases: pl.LazyFrame, asks: pl.LazyFrame) -> dict[str, Any]:
         "total_estimated_cost_usd": (
             None if agent is None or platform is None else rounded_value(agent + platform)
         ),
+        "cost_estimated": _estimated_share(asks),
+        "model_calls": _model_calls(asks),
+        "judges": _judge_spending(asks),
     }
 
 
@@ -108,7 +111,7 @@ def _platform_tokens(asks: pl.LazyFrame) -> dict[str, int] | None:
     return {"input": tokens_in, "output": tokens_out, "total": tokens_in + tokens_out}
 
 
-def estimated_share(asks: pl.LazyFrame) -> float | None:
+def _estimated_share(asks: pl.LazyFrame) -> float | None:
     """The share 0..1 of the dollars whose tokens were estimated; `None` where none were."""
     estimated = pl.col("cost_source") == "estimated"
     (some, all_), *_ = collect_rows(
@@ -119,7 +122,7 @@ def estimated_share(asks: pl.LazyFrame) -> float | None:
     return rounded_value(some / all_) if some else None
 
 
-def model_calls(asks: pl.LazyFrame) -> ModelCalls:
+def _model_calls(asks: pl.LazyFrame) -> ModelCalls:
     """The counts of asks and calls over the rows of `asks`."""
     counts = collect_rows(
         asks.select(
@@ -132,19 +135,18 @@ def model_calls(asks: pl.LazyFrame) -> ModelCalls:
     return ModelCalls.model_validate(counts.row(0, named=True))
 
 
-def judge_spending(asks: pl.LazyFrame) -> dict[str, JudgeSpending]:
+def _judge_spending(asks: pl.LazyFrame) -> dict[str, JudgeSpending]:
     """Asks, calls, tokens and dollars of each judge that asked anything, by the judge's name."""
-    names = collect_rows(asks.select(pl.col("judge").unique()).sort("judge"))["judge"].to_list()
-    return {name: _spending_of(asks.filter(pl.col("judge") == name)) for name in names}
-
-
-def _spending_of(asks: pl.LazyFrame) -> JudgeSpending:
-    calls, tokens = model_calls(asks), _platform_tokens(asks)
-    return JudgeSpending(
-        asks=calls.asks,
-        cached=calls.cached,
-        calls=calls.attempts,
-        input_tokens=tokens["input"] if tokens else None,
-        output_tokens=tokens["output"] if tokens else None,
-        cost_usd=_platform_cost(asks),
-    )
+    spending_by_judge = {}
+    for judge in collect_rows(asks.select(pl.col("judge").unique()).sort("judge"))["judge"]:
+        own = asks.filter(pl.col("judge") == judge)
+        calls, tokens = _model_calls(own), _platform_tokens(own) or {}
+        spending_by_judge[judge] = JudgeSpending(
+            asks=calls.asks,
+            cached=calls.cached,
+            calls=calls.attempts,
+            input_tokens=tokens.get("input"),
+            output_tokens=tokens.get("output"),
+            cost_usd=_platform_cost(own),
+        )
+    return spending_by_judge

@@ -26,13 +26,7 @@ from assizes.judge.summary.reconcile import reconcile, reconcile_scores
 from assizes.judge.summary.repetitions import reliability
 from assizes.judge.summary.run_intervals import run_intervals
 from assizes.judge.summary.run_summary import FailureCode, Outcome, RunSummary
-from assizes.judge.summary.spending import (
-    estimated_share,
-    judge_spending,
-    known_cost_usd,
-    model_calls,
-    spending,
-)
+from assizes.judge.summary.spending import known_cost_usd, spending
 from assizes.judge.summary.vote_stability import stability
 from assizes.judge.verdicts.executions import (
     CASE,
@@ -91,15 +85,12 @@ def summarise(
             "failure_codes": _failure_codes(scores),
             "failures": _failures(scores),
             "root_causes": _value_counts(cases.select(name="root_cause")),
-            "model_calls": model_calls(asks),
-            "judges": judge_spending(asks),
             "published": published_numbers(scores, metrics),
             "counts": _counts(tally, intake),
             "score_counts": reconcile_scores(tally.total(), judges, metrics),
             **reliability(cases, scores, published_names(metrics)),
             "stability": stability(scores),
             "intervals": run_intervals(cases, scores, metrics, counts, tiers),
-            "cost_estimated": estimated_share(asks),
             "warnings": cautions(cases, asks),
         }
     )
