@@ -21,7 +21,7 @@ from assizes.judge.config.format_names import FormatName
 from assizes.judge.statistics.exact import rounded_value
 
 Key = tuple[str, int]
-"""Case id and repetition."""
+"""The id of a case and the number of its repetition."""
 
 Scores = Mapping[Key, tuple[str, float]]
 """The cluster and the overall score (0..100) of each case that has a score."""

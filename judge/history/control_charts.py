@@ -22,10 +22,10 @@ from assizes.judge.config.series import SeriesConfig
 ChartSide = Literal["worse", "better"]
 
 HARD_P: Final = 0.001
-"""A single run whose p value is below this is a signal without any confirmation."""
+"""A run whose p value is below this is a signal at once; several series share the probability."""
 
 SOFT_P: Final = 0.01
-"""A single run whose p value is below this is a signal if the run before it was below this too."""
+"""A run whose p value is below this is a signal if the p value of the run before it was too."""
 
 SAME_CASES: Final = 0.4
 """Below this ratio, runs differ so little that they must have judged the same cases.
@@ -199,7 +199,7 @@ class ControlChart:
         self._open = False
 
     def read(self, point: Point) -> ChartReading:
-        """Read the next usable run; what the charts then say."""
+        """Read the next usable run, and return the state of the charts after it."""
         deviation = self._usual.deviation(point, self._span)
         z = self._sign * (point.value - self._usual.mean) / deviation
         weight = self._config.ewma_weight
