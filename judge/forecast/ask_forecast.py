@@ -124,7 +124,7 @@ class Forecaster:
         self._put_keys: set[str] = set()
 
     async def hear(self, judge: Judge, case: Case) -> HearingResult:
-        """Run the hearing of one case before one judge, with its model or its ensemble of models."""
+        """Run the hearing of a case before a judge, with its model or its ensemble of models."""
         own = self._assignment.own.get(judge.name, self._assignment.shared)
         if isinstance(own, EnsembleModels):
             return await hear_ensemble(own, judge, case, partial(self._hear_once, judge, case))

@@ -52,7 +52,7 @@ def _schema(reply: type[BaseModel]) -> dict[str, Any]:
 
 
 def _shape(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], texts: list[str]) -> Any:
-    """The value without its free texts, which are appended to `texts`; a single word stays as an id."""
+    """The value without its free texts, which are appended to `texts`; single words are ids."""
     schema = _resolve_schema(schema, root)
     if isinstance(value, Mapping):
         fields = schema.get("properties", {})
@@ -83,7 +83,7 @@ def _example(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
 
 
 def _resolve_schema(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema itself, with references followed and the first choice other than null taken."""
+    """The schema with references followed and the first choice other than JSON null taken."""
     while True:
         if "$ref" in schema:
             target: Any = root

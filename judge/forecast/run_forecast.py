@@ -49,8 +49,8 @@ class JudgeForecast(_ForecastPart):
 class LimitForecast(_ForecastPart):
     """One limit on spending, with what is spent already and what the run would add.
 
-    `fits` says whether the expected amount fits under the limit; for a batch, whether the worst case
-    does, as a batch reserves the worst case in advance.
+    `fits` says whether the expected amount fits under the limit; for a batch, whether the worst
+    case does, as a batch reserves the worst case in advance.
     """
 
     limit: str
@@ -93,7 +93,7 @@ class RunForecast(_ForecastPart):
 
 
 class PastReplies(NamedTuple):
-    """The replies of earlier runs to one `AskGroup`: how many, their mean tokens and mean seconds."""
+    """The replies of earlier runs to one `AskGroup`: their number, mean tokens and mean seconds."""
 
     replies: int
     tokens: float
@@ -196,7 +196,9 @@ class ForecastFigures:
         tallies, scale = [self._tallies[group] for group in groups], self._inputs.scale
         input_tokens = scale * self._ratio(name) * sum(tally.input_tokens for tally in tallies)
         output_tokens = scale * sum(map(self._output_tokens, groups))
+        max_input_tokens = scale * sum(tally.max_input_tokens for tally in tallies)
         max_output_tokens = scale * sum(tally.max_output_tokens for tally in tallies)
+        worst_usd = self._usd(name, max(input_tokens, max_input_tokens), max_output_tokens)
         return JudgeForecast(
             judge=judge,
             model=name,
@@ -207,11 +209,7 @@ class ForecastFigures:
             input_tokens=round(input_tokens),
             output_tokens=round(output_tokens),
             expected_usd=self._usd(name, input_tokens, output_tokens),
-            worst_usd=self._usd(
-                name,
-                max(input_tokens, scale * sum(tally.max_input_tokens for tally in tallies)),
-                max_output_tokens,
-            ),
+            worst_usd=worst_usd,
             latency_s=self._latency_s(name),
         )
 

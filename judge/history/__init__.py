@@ -1,1 +1,1 @@
-"""Runs of one name in a row: control charts, incidents, and anchors that show a moved judge."""
+"""The history of the runs of a name: control charts, incidents, and anchors that test the judge."""

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from assizes.judge.statistics.exact import rounded_value
 
 Key = tuple[str, int]
-"""Case id and repetition."""
+"""The id of a case and the number of its repetition."""
 
 Scores = Mapping[Key, tuple[str, float]]
 """The cluster and the overall score (0..100) of each case that has a score."""
@@ -121,8 +121,8 @@ def attribute_change(
     """Attribute the change of a run to the agent, to the judge, to both or to neither.
 
     If the anchors did not move, only the agent can have moved. If they moved, the judge moved; then
-    the change of the anchors is subtracted from the change of the run, and the agent moved too where
-    the rest is more than chance.
+    the change of the anchors is subtracted from the change of the run, and the agent moved too
+    where the rest is more than chance.
 
     Args:
         anchors: how the anchors moved; `None` where there is no earlier anchor run.
@@ -196,7 +196,7 @@ def _sums(scores: Scores) -> list[float]:
 
 
 def _sign_flips(sums: np.ndarray) -> float:
-    """The two-sided p value: (1 + flips whose total is at least as far from 0) / (1 + all flips)."""
+    """The two-sided p value: (1 + flips with a total as far from 0) / (1 + all flips)."""
     random = np.random.default_rng(SEED)
     signs = random.integers(0, 2, size=(DRAWS, len(sums)), dtype=np.int8) * 2 - 1
     totals = np.abs(signs @ sums)

@@ -22,16 +22,16 @@ from assizes.judge.config.series import SeriesConfig
 ChartSide = Literal["worse", "better"]
 
 HARD_P: Final = 0.001
-"""A single run whose p value is below this is a signal without any confirmation."""
+"""A run whose p value is below this is a signal at once; several series share the probability."""
 
 SOFT_P: Final = 0.01
-"""A single run whose p value is below this is a signal if the run before it was below this too."""
+"""A run whose p value is below this is a signal if the p value of the run before it was too."""
 
 SAME_CASES: Final = 0.4
 """Below this ratio, runs differ so little that they must have judged the same cases.
 
-The ratio is the variance between the runs, divided by the squared error of their means. Chance alone
-gives a lower ratio once in hundreds of histories.
+The ratio is the variance between the runs, divided by the squared error of their means. Chance
+alone gives a lower ratio once in hundreds of histories.
 """
 
 SURE: Final = 0.95
@@ -78,8 +78,8 @@ class Reference:
 
     Args:
         mean: mean value of the first runs.
-        between: variance from run to run that the errors of the runs' own means do not explain; with
-            `same_cases`, an upper bound of the whole variance between runs.
+        between: variance from run to run that the errors of the runs' own means do not explain;
+            with `same_cases`, an upper bound of the whole variance between runs.
         runs: how many runs the reference was learned from.
         same_cases: whether the runs differ by far less than the errors of their means, as runs over
             the same cases do; the error of a run's own mean is then left out.
@@ -155,7 +155,7 @@ def _z_beyond(share: float) -> float:
 
 
 def reference(points: Sequence[Point], config: SeriesConfig) -> Reference | None:
-    """The reference of a series, learned from its first usable runs; `None` while there are too few.
+    """The reference of a series from its first usable runs; `None` while there are too few.
 
     Args:
         points: the runs of the series in order of time.
@@ -189,7 +189,7 @@ class ControlChart:
     ) -> None:
         self._usual, self._config, self._limits = usual, config, limits
         self._sign, self._span = sign, span
-        # The reference is a mean of few runs: its own error shifts every later z by the same amount.
+        # The reference is a mean of few runs: its own error shifts every later z alike.
         self._doubt = 1 / usual.runs
         self._slack = config.cusum_slack + 0.5 * math.sqrt(self._doubt)
         self._ewma = self._cusum = self._spread = 0.0
@@ -199,7 +199,7 @@ class ControlChart:
         self._open = False
 
     def read(self, point: Point) -> ChartReading:
-        """Read the next usable run; what the charts then say."""
+        """Read the next usable run, and return the state of the charts after it."""
         deviation = self._usual.deviation(point, self._span)
         z = self._sign * (point.value - self._usual.mean) / deviation
         weight = self._config.ewma_weight
@@ -225,8 +225,8 @@ class ControlChart:
     def _step(self, signals: Sequence[str]) -> None:
         """Open or close the incident.
 
-        A single run beyond the hard limit opens an incident at once, and so do signals that persist;
-        the incident closes when the latest runs are usual again.
+        A single run beyond the limits of chart `run` opens an incident at once, and so do other
+        signals that persist; the incident closes when the latest runs are usual again.
         """
         self._out = self._out + 1 if signals else 0
         if not self._open:

@@ -340,7 +340,7 @@ def _problems(episodes: Sequence[_Episode]) -> list[list[_Episode]]:
 
 
 def _is_same_problem(episode: _Episode, group: Sequence[_Episode]) -> bool:
-    """Whether an episode began on the same side, soon after the first, with one still open."""
+    """Whether an episode belongs to a group: same side, soon after its first, and not all over."""
     near = episode.opened - group[0].opened <= SAME_PROBLEM_RUNS
     open_still = any(other.resolved is None or other.resolved >= episode.opened for other in group)
     return episode.side == group[0].side and near and open_still

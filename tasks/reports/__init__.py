@@ -1,6 +1,6 @@
 """The report of a run, as an HTML file, as Markdown and as JSON.
 
-`data` computes what a report says, `schema` describes it, `render` turns it into files and artifacts.
+`schema` has the models of a report, `data` computes them, `render` makes files and artifacts.
 """
 
 from assizes.tasks.reports.data.report import report_data

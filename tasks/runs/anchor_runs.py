@@ -61,7 +61,7 @@ def anchor_config(config: RunConfig) -> RunConfig:
 def has_due_anchors(store: Store, record: RunRecord, config: RunConfig) -> bool:
     """Whether the anchors must be judged beside a run that is complete.
 
-    Anchors are due after runs of the configured triggers, and whenever their judge has no anchor run.
+    Anchors are due after runs of the configured triggers, and when the judge has no anchor run yet.
     """
     if config.anchors.uri is None or record.status != COMPLETE:
         return False
@@ -88,7 +88,7 @@ def anchor_runs(store: Store, name: str) -> list[RunRecord]:
 
 
 def nearest_anchor_run(store: Store, record: RunRecord) -> RunRecord | None:
-    """The anchor run with the same judge that is nearest in time to a run; `None` if there is none."""
+    """The anchor run of the same judge that is nearest in time to a run; `None` without one."""
     same = [run for run in anchor_runs(store, record.name) if _has_same_judge(run, record)]
     distances = {run.run_id: abs(run.started_at - record.started_at) for run in same}
     return min(same, key=lambda run: (distances[run.run_id], run.run_id), default=None)
@@ -121,7 +121,7 @@ def anchor_attribution(store: Store, record: RunRecord, baseline: str | None) ->
     Args:
         store: holds the runs.
         record: the run.
-        baseline: id of the baseline whose anchors to compare with; `None` for the anchor run before.
+        baseline: id of the baseline whose anchors to compare with; `None` for the last anchor run.
     """
     runs = {run.run_id: run for run in anchor_runs(store, record.name)}
     own = runs.get(anchors_id(record.run_id))
@@ -141,7 +141,7 @@ def _alpha(record: RunRecord) -> float:
 
 
 def overall_scores(store: Store, record: RunRecord) -> Scores:
-    """The overall score (0..100) of every judged case; 100 or 0 where a case only passes or fails."""
+    """The overall score (0..100) of every judged case; 100 or 0 where cases only pass or fail."""
     judged_cases = store.scan(record.run_id, "cases").filter(pl.col("status") == "judged")
     passed = pl.col("passed").cast(pl.Float64) * 100
     score = pl.coalesce("overall_score", passed).alias("score")

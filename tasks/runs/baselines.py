@@ -57,7 +57,7 @@ def baseline_by_rule(store: Store, rule: str, record: RunRecord) -> str | None:
 
 
 def named_baseline(config: Mapping[str, Any]) -> str | None:
-    """The id of the baseline in a configuration; `None` if there is none, or a rule in its place."""
+    """The id of the baseline that a configuration names; `None` for no baseline and for a rule."""
     baseline: str | None = config.get("comparison", {}).get("baseline")
     return None if baseline in RULES else baseline
 
@@ -68,7 +68,7 @@ def next_sequence(store: Store) -> int:
 
 
 def day_of(row: Mapping[str, Any]) -> date | None:
-    """The day that a run is about, from its row of table `runs`; `None` if it is not about one day."""
+    """The day that a run is about, from its row of table `runs`; `None` for no single day."""
     day = json.loads(row["config"]).get(DAY)
     return None if day is None else date.fromisoformat(day)
 
@@ -138,7 +138,7 @@ def _of_another_version(
 
 
 def _agent_values(store: Store, record: RunRecord, column: str) -> set[str]:
-    """The values of an agent column in the cases of a run, or the value the run was restricted to."""
+    """The values of an agent column in the cases of a run, or the one the run was restricted to."""
     chosen = record.config["transcripts"].get("where", {}).get(column)
     if chosen is not None:
         return {chosen}

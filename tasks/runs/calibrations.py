@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
@@ -28,6 +28,9 @@ from assizes.tasks.store import RunRecord, Store
 
 Labels = Mapping[str, Mapping[ItemKey, PeopleGrades]]
 """By metric, the grades that people gave each case or repetition."""
+
+_KEY_FIELDS: Final = {"fingerprint", "metric", "labels_hash", "run_id"}
+"""Fields of a calibration that are columns of their own in the store."""
 
 _LABELS: Final = "[calibration] labels"
 _JUDGEMENTS: Final = "[calibration] judgements"
@@ -223,14 +226,13 @@ def _save_calibrations(
     ]
     if store is not None:
         for calibration in calibrations:
-            store.add_calibration(_row(calibration, at or datetime.now(UTC)))
+            row = {
+                **calibration.model_dump(include=_KEY_FIELDS),
+                "at": at or datetime.now(UTC),
+                "record": as_json(calibration.model_dump(mode="json")),
+            }
+            store.add_calibration(row)
     return CalibrationResult(calibrations=tuple(calibrations), shortfalls=tuple(reasons))
-
-
-def _row(calibration: Calibration, at: datetime) -> dict[str, Any]:
-    keys = {name: getattr(calibration, name) for name in ("fingerprint", "metric", "labels_hash")}
-    record = as_json(calibration.model_dump(mode="json"))
-    return {**keys, "run_id": calibration.run_id, "at": at, "record": record}
 
 
 def stored_calibrations(store: Store) -> list[Calibration]:
@@ -239,7 +241,7 @@ def stored_calibrations(store: Store) -> list[Calibration]:
 
 
 class MetricCitation(BaseModel):
-    """A metric of a run with the last calibration of its judge; `None` if it was never calibrated."""
+    """A metric of a run with the last calibration of its judge; `None` for no calibration."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -255,8 +257,8 @@ def citations(store: Store, record: RunRecord) -> list[MetricCitation]:
     """The calibrations of the judges that decide a run.
 
     The verdict comes first, then each metric that a model was asked about. Of each judge the last
-    calibration with exactly the same fingerprint is cited, whatever run it was of. In a store without
-    any calibration only the verdict is listed.
+    calibration with exactly the same fingerprint is cited, whatever run it was of. In a store
+    without any calibration only the verdict is listed.
     """
     by_fingerprint = {
         (calibration.fingerprint, calibration.metric): calibration

@@ -60,8 +60,8 @@ def canary_config(config: RunConfig, case_ids: list[str], name: str) -> RunConfi
 def chosen_canaries(store: Store, run_id: str, config: CalibrationConfig) -> list[str]:
     """Choose the cases of a run in which attacks are planted.
 
-    They fail by their labels, and the judge failed them without an attack. The same run always gives
-    the same cases.
+    The cases fail by their labels, and the judge failed them without an attack. The same run always
+    gives the same cases.
 
     Raises:
         ConfigurationError: the labels cannot be read.

@@ -140,7 +140,7 @@ def warning_lines(left_out: Mapping[str, int]) -> tuple[str, ...]:
 def _judged_keys(
     store: Store, config: RunConfig, judge_panel: JudgePanel, day: date | None
 ) -> Iterator[bytes]:
-    """Keys of the cases that earlier complete runs judged without an error and by the same judges."""
+    """Keys of the cases that earlier complete runs of the same judges judged without an error."""
     own_judges = {
         "judge": config.model_dump(mode="json")["judge"],
         "fingerprints": fingerprints(judge_panel),

@@ -28,8 +28,8 @@ REFRESHED = "r"
 REPLAYED = "replay"
 """Suffix of runs that only replay cached replies: `<id>-replay1`, ...
 
-They have ids of their own because replies can be missing from the cache, and a run without them must
-not take the place of a complete run.
+They have ids of their own because replies can be missing from the cache, and a run without them
+must not take the place of a complete run.
 """
 
 FORKED = "f"
@@ -37,7 +37,7 @@ FORKED = "f"
 
 
 def content_run_id(config: RunConfig, intake: Plan, fingerprints: dict[str, str]) -> str:
-    """The id `<name>-<12 hex digits>`, a hash of configuration, input and judges, never of the clock.
+    """The id `<name>-<12 hex digits>`, a hash of configuration, input and judges, not of the time.
 
     Args:
         config: configuration of the run.

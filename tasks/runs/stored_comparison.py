@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
@@ -56,8 +55,8 @@ def compare_stored(
 ) -> RunComparison:
     """Compare two runs of a store and store the verdict, unless both are the same run.
 
-    The time of the stored row is the end of the candidate, not the clock, so comparing again changes
-    nothing. The comparison that the candidate was configured with is stored under its own
+    The time of the stored row is the end of the candidate, not the clock, so comparing again
+    changes nothing. The comparison that the candidate was configured with is stored under its own
     thresholds. For any other comparison the thresholds name the baseline by its id, which tells the
     two kinds apart.
 
@@ -150,8 +149,8 @@ def _compare(
 def _own_comparison_mask(rows: pl.DataFrame, record: RunRecord) -> pl.Series:
     """True for the comparisons that were made with the thresholds of the run's configuration.
 
-    Both sides are parsed before they are compared: what was stored before a setting existed then has
-    the default of that setting.
+    Both sides are parsed before they are compared: what was stored before a setting existed then
+    has the default of that setting.
     """
     own_thresholds = ComparisonConfig.model_validate(record.config["comparison"])
     texts = rows["thresholds"].to_list()
@@ -163,18 +162,19 @@ def run_data(store: Store, run_id: str) -> RunData:
     """A stored run in the form that `compare` takes."""
     record = store.run(run_id)
     cases = _comparison_rows(store, record.run_id, "cases")
+    versions = cases.select("agent_version").drop_nulls().unique().collect()["agent_version"]
+    answered_asks = store.scan(record.run_id, "asks").filter(pl.col("error").is_null())
+    models = answered_asks.select("answered_by").drop_nulls().unique().collect()["answered_by"]
     return RunData(
         run_id=record.run_id,
         name=record.name,
-        agent_version=_distinct_text(
-            cases.select("agent_version").unique().collect()["agent_version"]
-        ),
+        agent_version=", ".join(sorted(versions)) or None,
         config=record.config,
         summary=RunSummary.model_validate(record.summary) if record.summary else None,
         cases=cases,
         scores=_comparison_rows(store, record.run_id, "scores"),
         status=record.status,
-        answered_by=_answered_by(store.scan(record.run_id, "asks")),
+        answered_by=tuple(sorted(models)),
         sliceable=store.sliceable,
         prompts=record.plan.get("prompts", {}),
     )
@@ -191,13 +191,3 @@ def _comparison_rows(store: Store, run_id: str, name: str) -> pl.LazyFrame:
         return rows
     held_rows = rows.drop(UNUSED_COLUMNS[name]).head(MAX_HELD_ROWS + 1).collect()
     return rows if held_rows.height > MAX_HELD_ROWS else held_rows.lazy()
-
-
-def _answered_by(asks: pl.LazyFrame) -> tuple[str, ...]:
-    answered = asks.filter(pl.col("error").is_null()).select("answered_by").drop_nulls().unique()
-    return tuple(sorted(answered.collect()["answered_by"]))
-
-
-def _distinct_text(values: Iterable[Any]) -> str | None:
-    texts = sorted({str(value) for value in values if value is not None})
-    return ", ".join(texts) or None

@@ -54,7 +54,7 @@ def stored_grades(
         store: holds the run.
         run_id: full id of the run.
         metric: name of the metric, `judge/metric` where two judges share the name, or `verdict`.
-        config: its `pass_from` is the lowest number that passes, for a metric without pass and fail.
+        config: its `pass_from` is the lowest number that passes, for a metric that has no verdict.
         binary: whether people said pass (1) or fail (0); otherwise the raw numbers are compared.
 
     Raises:

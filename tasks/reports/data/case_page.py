@@ -28,7 +28,7 @@ EXCERPT_CHARS: Final = 700
 """Characters of one text of a conversation in the report of a run, at most."""
 
 EXCERPT_TURNS: Final = 60
-"""Turns of a conversation in the report of a run, at most; the report shows twenty conversations."""
+"""Turns of a conversation in the report of a run, at most; a report has twenty conversations."""
 
 MAX_OBJECT_BYTES: Final = 256 << 20
 """Bytes of an object that is fetched again to show a conversation, at most."""

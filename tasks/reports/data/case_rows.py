@@ -181,18 +181,13 @@ def _case_in_full(
 
 
 def _suggested_fix(cause: str | None, scores: Iterable[Mapping[str, Any]]) -> str | None:
-    """The suggested fix that was stored beside the score of the root cause; `None` if there is none."""
-    candidates = (
-        _details(score) for score in scores if score["metric"] == cause and not score["part"]
-    )
-    return next(
-        (
-            _line_or_none(details["suggested_fix"])
-            for details in candidates
-            if "suggested_fix" in details
-        ),
-        None,
-    )
+    """The suggested fix that is stored with the score of the root cause; `None` without one."""
+    for score in scores:
+        if score["metric"] == cause and not score["part"]:
+            details = _details(score)
+            if "suggested_fix" in details:
+                return _line_or_none(details["suggested_fix"])
+    return None
 
 
 def _agent(row: Mapping[str, Any]) -> str | None:

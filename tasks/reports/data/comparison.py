@@ -131,12 +131,9 @@ def _totals(comparison: RunComparison) -> Totals:
 def _metrics(comparison: RunComparison) -> list[MetricChange]:
     return [
         MetricChange(
+            **metric.model_dump(exclude={"metric"}),
             metric=formatting.name_of(metric.metric),
-            is_binary=metric.is_binary,
             unit="share passed" if metric.is_binary else "mean",
-            baseline_avg=metric.baseline_avg,
-            candidate_avg=metric.candidate_avg,
-            delta=metric.delta,
         )
         for metric in comparison.aggregate.per_metric_aggregate_deltas[:MAX_METRICS]
     ]

@@ -1,4 +1,4 @@
-"""The judges of a run as a report shows them: by family, with their costs and the cases they skip."""
+"""The judges of a run as a report shows them: families, costs, and the cases they skip."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def root_causes(summary: RunSummary) -> list[RootCause]:
 
 
 def tier_rows(summary: RunSummary) -> list[TierLine]:
-    """The mean score (0..100) of each tier, in the order in which a conversation meets the tiers."""
+    """The mean score (0..100) of each tier, in the order of the tiers in a conversation."""
     others = sorted(tier for tier in summary.tier_scores if tier not in _TIERS)
     return [
         TierLine(

@@ -68,7 +68,7 @@ def report_data(
         cases: table `cases` of the run.
         scores: table `scores` of the run.
         asks: table `asks` of the run.
-        comparison: the comparison with the baseline, whose candidate is this run; `None` without one.
+        comparison: the comparison of this run with its baseline; `None` without a baseline.
     """
     cases, scores, asks = cases.lazy(), scores.lazy(), asks.lazy()
     compared = comparison_part(comparison)

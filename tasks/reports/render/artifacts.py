@@ -1,6 +1,6 @@
 """Publishes a report in the Prefect UI: as Markdown, as a table of metrics, as a link to the file.
 
-The keys of the artifacts depend on the name of the run only, so the UI shows a timeline of its runs.
+The keys of the artifacts depend on the name of the run only: the UI shows a timeline of its runs.
 """
 
 from __future__ import annotations
@@ -76,5 +76,5 @@ def metrics_table(data: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def artifact_key(name: str) -> str:
-    """A name as part of an artifact key: Prefect allows lower-case letters, digits and dashes only."""
+    """A name as part of an artifact key; Prefect allows lower-case letters, digits and dashes."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "run"

@@ -22,14 +22,8 @@ TEXT_CHARS: Final = 2000
 """Characters of a name or message, at most."""
 
 _COLUMNS: Final = (
-    "case_id",
-    "repetition",
-    "status",
-    "passed",
-    "summary",
-    "error",
-    "root_cause",
-    "flags",
+    *("case_id", "repetition", "status", "passed"),
+    *("summary", "error", "root_cause", "flags"),
 )
 
 

@@ -14,7 +14,7 @@ from assizes.tasks.reports.markdown_text import Block, bullets, code, plain, tab
 from assizes.tasks.reports.render.markdown_comparison import comparison_blocks
 
 MAX_BYTES: Final = 95_000
-"""Bytes of the report, at most; it is cut after a whole block, as the Prefect UI keeps it in a database."""
+"""Bytes of the report, at most, as the Prefect UI keeps it in a database; whole blocks are cut."""
 
 MAX_ROWS: Final = 50
 """Rows of the table of metrics and of the table of skipped judges, at most."""

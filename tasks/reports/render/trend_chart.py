@@ -32,7 +32,7 @@ def trend_charts(trends: Trends) -> list[ChartImage]:
 
 
 def trend_chart(trends: Trends) -> str:
-    """One SVG with a panel for each of the first twelve series, and a mark at each run with a signal."""
+    """One SVG with a panel for each of the first twelve series; runs with a signal are marked."""
     panels = [
         _panel(trend, LIGHT).properties(title=_title(trend)) for trend in trends.series[:MAX_SERIES]
     ]

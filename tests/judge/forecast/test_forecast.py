@@ -59,8 +59,8 @@ class Looking:
         return [Score.of(self.metrics[0], len(answer.tables))]
 
 
-class Clerk:
-    """Finds one table for each statement."""
+class OneTableRunner:
+    """Answers each statement with one table."""
 
     async def look_up(self, query):
         return QueryResult(tuple(SqlTable(one, ("n",), ((1,),), 1) for one in query.statements))
@@ -119,9 +119,9 @@ async def test_a_panel_is_heard_seat_by_seat():
     assert {bench.model: tally.to_put for bench, tally in tallies.items()} == {"one": 2, "other": 2}
 
 
-@pytest.mark.parametrize(("clerk", "status"), [(None, "failed"), (Clerk(), "scored")])
-async def test_what_is_looked_up_is_no_ask(clerk, status):
-    tallies, heard = await foreseen(Looking(), clerk=clerk)
+@pytest.mark.parametrize(("sql_runner", "status"), [(None, "failed"), (OneTableRunner(), "scored")])
+async def test_what_is_looked_up_is_no_ask(sql_runner, status):
+    tallies, heard = await foreseen(Looking(), clerk=sql_runner)
     assert [score.status for score in heard.scores] == [status]
     assert sum(tally.asks for tally in tallies.values()) == 0
 

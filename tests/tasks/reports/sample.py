@@ -128,7 +128,7 @@ def compared(baseline: Run, candidate: Run) -> dict[str, Any]:
     return candidate.data(compare(baseline.side(), candidate.side(), chosen.comparison))
 
 
-def told(of: Run, **prompts: str) -> Run:
+def with_prompts(of: Run, **prompts: str) -> Run:
     """The run with another fingerprint for each judge, and its prompts kept; without any, an old one."""
     texts = {f"of {text}": text for text in prompts.values()}
     kept = {"judges": {name: [f"of {text}"] for name, text in prompts.items()}, "texts": texts}

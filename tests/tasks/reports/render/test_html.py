@@ -20,7 +20,7 @@ from assizes.tasks.reports import html_report, json_report
 from assizes.tasks.reports.formatting import clean, one_line
 from assizes.tasks.reports.render.charts import charts
 from tests.tasks.reports.render.hostile import PAYLOADS
-from tests.tasks.reports.sample import Run, Said, compared, incomplete, run, told
+from tests.tasks.reports.sample import Run, Said, compared, incomplete, run, with_prompts
 
 GROUPS = [PAYLOADS[start : start + 9] for start in range(0, len(PAYLOADS), 9)]
 TEMPLATES = Path(reports.__file__).parent / "templates"
@@ -330,7 +330,8 @@ def test_a_report_of_ten_thousand_cases_stays_under_five_megabytes(record_proper
 def prompts_section(**sides: dict[str, str]) -> tuple[str, list[str]]:
     """The note on the prompts, and what differs in each."""
     before, after = (
-        told(run([Said("a", (5, 5))], run_id=run_id), **texts) for run_id, texts in sides.items()
+        with_prompts(run([Said("a", (5, 5))], run_id=run_id), **texts)
+        for run_id, texts in sides.items()
     )
     soup = BeautifulSoup(html_report(compared(before, after)), "html.parser")
     note = soup.find(id="prompt-diff")

@@ -16,7 +16,7 @@ from assizes.tasks.reports import markdown_report
 from assizes.tasks.reports.formatting import clean, one_line
 from assizes.tasks.reports.markdown_text import code, plain
 from tests.tasks.reports.render.hostile import PAYLOADS
-from tests.tasks.reports.sample import Said, compared, run, told
+from tests.tasks.reports.sample import Said, compared, run, with_prompts
 
 GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "reports" / "report.md"
 GITHUB = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -174,7 +174,7 @@ def test_there_is_no_raw_html_in_the_source():
 def test_lines_of_prompts_that_differ_are_cells_of_a_table_and_no_markup():
     now = "\n".join(("Rules", *PAYLOADS, *(f"line {place}" for place in range(90))))
     before, after = (
-        told(run([Said("a", (5, 5))], run_id=run_id), tone=text)
+        with_prompts(run([Said("a", (5, 5))], run_id=run_id), tone=text)
         for run_id, text in (("before", "Rules\n- one"), ("after", now))
     )
     text = markdown_report(compared(before, after))
