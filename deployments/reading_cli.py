@@ -132,7 +132,7 @@ def judges(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the judges, what they need and what they can be told."""
+    """List the judges, what they need and which options they take."""
     from assizes.deployments.commands.reading.show import show_judges
 
     raise typer.Exit(show_judges(rubrics or [], config, as_json=as_json))

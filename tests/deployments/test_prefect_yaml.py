@@ -19,13 +19,10 @@ from assizes.deployments.settings import WORKER_ENVIRONMENT
 from assizes.judge.config.run import ComparisonConfig, RunConfig, StoreConfig
 from tests.command import ROOT
 
-SAID: dict[str, Any] = yaml.safe_load((ROOT / "deployments" / "prefect.yaml").read_text())
-CONFIG = RunConfig.model_validate(SAID["definitions"]["config"])
+YAML: dict[str, Any] = yaml.safe_load((ROOT / "deployments" / "prefect.yaml").read_text())
+CONFIG = RunConfig.model_validate(YAML["definitions"]["config"])
 WANTED = {wanted.entrypoint: wanted for wanted in wanted_deployments(CONFIG)}
-WRITTEN = {
-    entry["entrypoint"].removesuffix(".py").replace("/", ".").replace(".py:", "."): entry
-    for entry in SAID["deployments"]
-}
+WRITTEN = {entry["entrypoint"]: entry for entry in YAML["deployments"]}
 IDS = DeploymentIds({wanted.flow.name: UUID(int=7) for wanted in WANTED.values()})
 HEARTBEAT, AFTER = wanted_automations(CONFIG, IDS, None)
 MODELS = {"config": RunConfig, "store": StoreConfig, "thresholds": ComparisonConfig}
@@ -33,7 +30,7 @@ MODELS = {"config": RunConfig, "store": StoreConfig, "thresholds": ComparisonCon
 
 def test_every_deployment_is_there_and_no_other():
     assert WRITTEN.keys() == WANTED.keys()
-    assert len(WRITTEN) == len(SAID["deployments"])
+    assert len(WRITTEN) == len(YAML["deployments"])
 
 
 @pytest.mark.parametrize("entrypoint", WANTED)
@@ -62,7 +59,7 @@ def test_a_deployment_is_the_one_that_is_registered(entrypoint: str):
 def queue_options(wanted: WantedDeployment) -> dict[str, Any] | None:
     return (
         {"limit": 1, "collision_strategy": QUEUE_OPTIONS["collision_strategy"].value}
-        if (wanted.one_at_a_time)
+        if wanted.one_at_a_time
         else None
     )
 
