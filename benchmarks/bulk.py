@@ -21,7 +21,9 @@ from typing import Any
 import duckdb
 import polars as pl
 
-from assizes.judge.config.run import ComparisonConfig, RunConfig, StoreConfig
+from assizes.judge.config.gates import ComparisonConfig
+from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import RunConfig
 from assizes.tasks.store import open_store
 from assizes.tasks.store.arrow import ArrowView
 from benchmarks import bulk_rows

@@ -26,13 +26,13 @@ from typing import Any
 
 from assizes.judge.case import Case
 from assizes.judge.catalog import JudgePanel, resolve_judges
-from assizes.judge.config.run import JudgeConfig, LimitsConfig, RunConfig
+from assizes.judge.config.judging import JudgeConfig
+from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.run import RunConfig
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.formats import FORMATS
 from assizes.judge.hearing import Hearing
-from assizes.judge.model_factory import (
-    model_for,
-)
+from assizes.judge.model_factory import model_for
 from assizes.judge.rows import frame
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.judge.verdicts.case_rows import RowKey, findings

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from assizes.judge.case import Case
 from assizes.judge.catalog import JUDGES, JudgePanel, resolve_judges
-from assizes.judge.config.run import JudgeConfig
+from assizes.judge.config.judging import JudgeConfig
 from assizes.judge.engine.second_look import mark_blanks
 from assizes.judge.hearing import Hearing
 from assizes.judge.prompts.reply_request import messages

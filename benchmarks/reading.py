@@ -30,7 +30,7 @@ MB = 1 << 20
 _PLANNED = """
 import re, sys
 from pathlib import Path
-from assizes.judge.config.run import TranscriptsConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.tasks.intake.shards import plan_intake
 from assizes.tasks.sources.spool import Spool
 

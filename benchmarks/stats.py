@@ -19,7 +19,9 @@ from scipy import stats
 from assizes.judge.comparison.compare import compare
 from assizes.judge.comparison.runs import RunData
 from assizes.judge.comparison.statistical_verdict import StatisticalVerdict
-from assizes.judge.config.run import ComparisonConfig, RunConfig, TranscriptsConfig
+from assizes.judge.config.gates import ComparisonConfig
+from assizes.judge.config.run import RunConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.rows import CASES, SCORES
 from assizes.judge.statistics.clusters import Sample
 from assizes.judge.statistics.effects import decide

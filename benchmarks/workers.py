@@ -17,7 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from assizes.judge.config.run import RunConfig, TranscriptsConfig
+from assizes.judge.config.run import RunConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from benchmarks.engine import Bench
 from benchmarks.figures import Figures
 from benchmarks.server import own_homes, prefect_server

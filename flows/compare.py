@@ -11,7 +11,8 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
 from assizes.judge.comparison.compare import Ending, RunComparison
-from assizes.judge.config.run import ComparisonConfig, StoreConfig
+from assizes.judge.config.gates import ComparisonConfig
+from assizes.judge.config.places import StoreConfig
 from assizes.tasks.reports.render.artifacts import publish_artifacts
 from assizes.tasks.reports.stored import stored_report_data
 from assizes.tasks.runs.stored_comparison import compare_stored

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
 from assizes.judge.case import Case
-from assizes.judge.config.run import OFFLINE_MODEL, FlaggedPasses, JudgeConfig, MetricSelection
+from assizes.judge.config.judging import OFFLINE_MODEL, FlaggedPasses, JudgeConfig, MetricSelection
 from assizes.judge.engine.ensemble import Ensemble, ensemble_for
 from assizes.judge.engine.second_look import with_second_look
 from assizes.judge.errors import ConfigurationError

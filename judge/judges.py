@@ -15,18 +15,14 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from assizes.judge.config.run import JudgeConfig, LimitsConfig
+from assizes.judge.config.judging import JudgeConfig
+from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.engine.ask_records import HearingResult
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.families.rag.entries import built_in
 from assizes.judge.formats.readers.agent_evaluation import row_case
-from assizes.judge.model_factory import (
-    check_model,
-    model_for,
-)
-from assizes.judge.models.model import (
-    Model,
-)
+from assizes.judge.model_factory import check_model, model_for
+from assizes.judge.models.model import Model
 from assizes.judge.score import Score
 
 R = TypeVar("R")

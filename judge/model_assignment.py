@@ -6,20 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from assizes.judge.catalog import JudgePanel
-from assizes.judge.config.run import JudgeConfig, LimitsConfig, RunConfig
+from assizes.judge.config.judging import JudgeConfig
+from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.run import RunConfig
 from assizes.judge.engine.batching import batches_of
 from assizes.judge.engine.ensemble import Ensemble
 from assizes.judge.engine.ensemble_hearing import EnsembleModels
 from assizes.judge.engine.ensemble_hearing import members as members_of
 from assizes.judge.errors import ConfigurationError
-from assizes.judge.model_factory import (
-    check_model,
-    model_for,
-)
-from assizes.judge.models.model import (
-    OFFLINE_PROVIDER,
-    Model,
-)
+from assizes.judge.model_factory import check_model, model_for
+from assizes.judge.models.model import OFFLINE_PROVIDER, Model
 from assizes.judge.models.replayed import ReplayOnlyModel, is_offline_model
 
 

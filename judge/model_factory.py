@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from assizes.judge.config.run import OFFLINE_MODEL, JudgeConfig, LimitsConfig
+from assizes.judge.config.judging import OFFLINE_MODEL, JudgeConfig
+from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.heuristic.model import HeuristicModel
 from assizes.judge.models.model import Model
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assizes.deployments.settings import read_optional_config
-from assizes.judge.config.run import StoreConfig
+from assizes.judge.config.places import StoreConfig
 from assizes.tasks.store import Store, open_store
 
 

@@ -15,7 +15,8 @@ import polars as pl
 from assizes.deployments.web.queries import CaseQuery, RunQuery
 from assizes.deployments.web.responses import CaseItem, Page, Progress, Run, RunDetail
 from assizes.judge.comparison.compare import RunComparison, compare
-from assizes.judge.config.run import ComparisonConfig, StoreConfig
+from assizes.judge.config.gates import ComparisonConfig
+from assizes.judge.config.places import StoreConfig
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.runs.anchor_runs import anchor_attribution, anchors_id
 from assizes.tasks.runs.calibrations import citation_lines, citations

@@ -21,7 +21,7 @@ from assizes.deployments.web.read_routes import (
     configured_thresholds,
 )
 from assizes.deployments.web.responses import Page
-from assizes.judge.config.run import ComparisonConfig
+from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.config.series import SeriesConfig
 from assizes.judge.errors import ConfigurationError, StoreError
 from assizes.tasks.reports.data.case_page import MAX_OBJECT_BYTES, case_pages

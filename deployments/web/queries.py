@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assizes.judge.config.run import ComparisonConfig
+from assizes.judge.config.gates import ComparisonConfig
 
 Text = Annotated[str | None, Field(max_length=512)]
 RunId = Annotated[str, Field(min_length=1, max_length=128, description="a run id")]

@@ -24,7 +24,7 @@ from assizes.deployments.web.responses import (
 )
 from assizes.judge.catalog import metrics_listing
 from assizes.judge.comparison.compare import RunComparison
-from assizes.judge.config.run import ComparisonConfig
+from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.errors import StoreError
 
 router = APIRouter()

@@ -49,7 +49,7 @@ class Metrics(_ResponseModel):
 
 
 class Run(_ResponseModel):
-    """One line of the list of runs; numbers are null until the run is summed up."""
+    """One line of the list of runs; numbers are `null` until the run is summed up."""
 
     run_id: str
     name: str

@@ -76,7 +76,7 @@ class JoinedCases(NamedTuple):
     Attributes:
         rows: one row a case, in no order. Columns of each run, prefixed `baseline_` and
             `candidate_`: `runs`, `passes` and `errors` (counts of executions), `score`, `passed`,
-            `agent_latency`, `duration`; all of these are null where the run lacks the case. Columns
+            `agent_latency`, `duration`; all of these are `null` where the run lacks the case. Columns
             of both: `status` and `score_delta`.
         lone: whether one run holds a case that the other does not.
         skipped: whether some case was not executed.
@@ -175,7 +175,7 @@ def _delta(baseline: str, candidate: str) -> pl.Expr:
 
 
 def _flip(baseline: str, candidate: str) -> pl.Expr:
-    """The status of a verdict that turned; null where the verdict did not turn or a run has none."""
+    """The status of a verdict that turned; `null` where the verdict did not turn or a run has none."""
     return (
         pl.when(pl.col(baseline) & ~pl.col(candidate))
         .then(pl.lit("regression"))

@@ -33,7 +33,7 @@ from assizes.judge.comparison.statistical_verdict import (
     statistical_verdict,
 )
 from assizes.judge.config.diff import FieldChange, config_diff, judge_changes
-from assizes.judge.config.run import ComparisonConfig
+from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.errors import NotComparable
 from assizes.judge.prompts.prompt_texts import PromptDiff, prompt_diff
 from assizes.judge.rows import COMPLETE

@@ -43,7 +43,7 @@ class CaseMeasure(NamedTuple):
         name: the name of the measure.
         share: whether its mean is a share of cases, because each case has one of two values.
         cases: one row for each case that the measure applies to. Columns: `case_id` (hashed,
-            because the text of many ids would take most of the memory) and `point`, null where a
+            because the text of many ids would take most of the memory) and `point`, `null` where a
             repetition that the number needs is missing. Where something is missing also `low` and
             `high` (every missing repetition counted as 0, or as 100) and `known` (share of the
             repetitions that have the number, 0..1); see `whole`.
@@ -72,7 +72,7 @@ def case_table(cases: pl.LazyFrame) -> CaseTable:
     """Build the case table of a run from its rows of table `cases`, with one row for each case.
 
     Columns: `case_id` and `cluster` (hashed), `runs`, `passes`, `errors`, `agent`, `agent_version`,
-    `tags`, `tools` (of all repetitions, joined by `TOOL_SEPARATOR`; null where they are not known),
+    `tags`, `tools` (of all repetitions, joined by `TOOL_SEPARATOR`; `null` where they are not known),
     and `scored` and `total` of the overall score.
     """
     errored = pl.col("state") == "errored"
@@ -116,7 +116,7 @@ def case_table(cases: pl.LazyFrame) -> CaseTable:
 
 
 def _tools_of_repetitions() -> pl.Expr:
-    """The tools of all repetitions of a case; null where the tools of one are not known."""
+    """The tools of all repetitions of a case; `null` where the tools of one are not known."""
     tools = pl.col("tools")
     named = tools.explode().drop_nulls().unique().sort().str.join(TOOL_SEPARATOR)
     return pl.when(tools.is_not_null().all()).then(named).alias("tools")
@@ -197,7 +197,7 @@ def _averages(side: pl.DataFrame, missing_column: str, *, bounds: bool) -> pl.Da
 
 
 def case_labels(table: pl.DataFrame, field: str) -> pl.DataFrame:
-    """Columns `case_id` and `label`: the value of a field or tag, null where a case has none."""
+    """Columns `case_id` and `label`: the value of a field or tag, `null` where a case has none."""
     if field in FIELDS:
         return table.select("case_id", label=pl.col(field).cast(pl.String))
     known = {text: json.loads(text).get(field) for text in table["tags"].unique() if text}

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from assizes.judge.comparison.cases import joined_cases
-from assizes.judge.config.run import ComparisonConfig
+from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.statistics.exact import DECIMALS, exceeds, rounded_value, unrounded_mean
 from assizes.judge.verdicts.executions import collect_rows, quantile
 

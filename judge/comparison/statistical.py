@@ -45,7 +45,7 @@ from assizes.judge.comparison.metrics import (
 )
 from assizes.judge.comparison.rules import PairedCases
 from assizes.judge.comparison.runs import RunData, RunPair
-from assizes.judge.config.run import ComparisonConfig
+from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.statistics.clusters import MIN_CLUSTERS, Sample
 from assizes.judge.statistics.effects import Effect
 from assizes.judge.statistics.exact import rounded_value

@@ -21,7 +21,7 @@ from assizes.judge.comparison.statistical import (
     StatisticalComparison,
     exploratory_changes,
 )
-from assizes.judge.config.run import ComparisonConfig
+from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.statistics.clusters import MIN_CLUSTERS
 from assizes.judge.statistics.effects import Effect, Method, Word, combined_word, decide
 from assizes.judge.statistics.exact import rounded_value

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_result
 
+from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.config.prices import estimated_tokens
-from assizes.judge.config.run import LimitsConfig
 from assizes.judge.engine.ask_state import AskOutcome, AskState
 from assizes.judge.engine.attempts import Attempt, failed_attempt, read_completion
 from assizes.judge.engine.budget_gate import BudgetGate

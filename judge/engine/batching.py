@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, BinaryIO, Final, Protocol
 
 from assizes.judge.case import Case
-from assizes.judge.config.run import LimitsConfig
+from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.engine.ask_records import HearingResult
 from assizes.judge.engine.ask_state import AskOutcome
 from assizes.judge.engine.attempts import read_completion

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from assizes.judge.config.run import OFFLINE_MODEL, JudgeConfig
+from assizes.judge.config.judging import OFFLINE_MODEL, JudgeConfig
 
 
 @dataclass(frozen=True, slots=True)

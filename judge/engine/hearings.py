@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from assizes.judge.case import Case
-from assizes.judge.config.run import LimitsConfig
+from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.engine.ask_records import AskKey, AskRecord, HearingResult, ask_record
 from assizes.judge.engine.ask_state import AskOutcome
 from assizes.judge.engine.asking import CallControls, ModelCaller

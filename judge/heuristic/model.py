@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from assizes.judge.config.judging import OFFLINE_MODEL
 from assizes.judge.config.prices import Price
-from assizes.judge.config.run import OFFLINE_MODEL
 from assizes.judge.heuristic.answers import answer
 from assizes.judge.models.model import FREE, OFFLINE_PROVIDER, Completion
 from assizes.judge.protocol import Ask

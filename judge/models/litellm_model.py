@@ -22,14 +22,12 @@ from typing import Any, BinaryIO, Final, NoReturn
 import httpx
 
 # litellm reads the variable while it is imported: without it, it fetches prices over the network.
-_PRICES_BEFORE: Final = os.environ.get("LITELLM_LOCAL_MODEL_COST_MAP")
-os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+_PRICES: Final = "LITELLM_LOCAL_MODEL_COST_MAP"
+_PRICES_BEFORE: Final = os.environ.get(_PRICES)
+os.environ[_PRICES] = "True"
 import litellm
 
-if _PRICES_BEFORE is None:
-    del os.environ["LITELLM_LOCAL_MODEL_COST_MAP"]
-else:
-    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = _PRICES_BEFORE
+os.environ.pop(_PRICES) if _PRICES_BEFORE is None else os.environ.update({_PRICES: _PRICES_BEFORE})
 from litellm.exceptions import BadRequestError, UnsupportedParamsError
 from litellm.llms.base_llm.base_utils import type_to_response_format_param
 from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
@@ -37,8 +35,9 @@ from litellm.types.utils import FILE_CONTENT_STREAMING_PROVIDERS, LlmProviders
 from litellm.utils import ProviderConfigManager, get_optional_params
 from pydantic import BaseModel
 
+from assizes.judge.config.judging import JudgeConfig
+from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.config.prices import Price, TokenScale, estimated_tokens, listed_price
-from assizes.judge.config.run import JudgeConfig, LimitsConfig
 from assizes.judge.errors import ConfigurationError, ModelError
 from assizes.judge.models.batch_lines import FILE_TIMEOUT_S
 from assizes.judge.models.call_parameters import Parameters, ResponseMode
@@ -54,10 +53,7 @@ _ROUTE: Final = "EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER"
 
 @cache
 def configure_litellm() -> None:
-    """Set litellm up as the engine needs it: no telemetry, no request that it repeats by itself.
-
-    Called before the first model is made, not when this module is imported.
-    """
+    """Set litellm up before the first call: no telemetry, no request that it repeats by itself."""
     litellm.telemetry = False
     litellm.suppress_debug_info = True
     litellm.drop_params = False
@@ -77,9 +73,8 @@ def configure_litellm() -> None:
 
 
 async def _no_second_request(*_args: object, **_rest: object) -> NoReturn:
-    """Raise the error of a broken connection again, in place of the retry of litellm's HTTP client.
-
-    The retry would repeat a request that may have been answered and charged.
+    """Raise the error of a broken connection again, where litellm's HTTP client would try again:
+    it would repeat a request that may have been answered and charged.
     """
     error = sys.exception()
     assert error is not None

@@ -9,10 +9,7 @@ from typing import Any
 
 from assizes.judge.config.prices import Price, estimated_tokens
 from assizes.judge.errors import ModelError
-from assizes.judge.models.model import (
-    FREE,
-    Completion,
-)
+from assizes.judge.models.model import FREE, Completion
 from assizes.judge.protocol import Ask
 
 ScriptedReply = (

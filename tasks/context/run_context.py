@@ -12,8 +12,9 @@ from traceback import clear_frames
 from typing import TYPE_CHECKING, Any
 
 from assizes.judge.catalog import JudgePanel, resolve_judges
+from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.config.prices import Price
-from assizes.judge.config.run import LimitsConfig, RunConfig
+from assizes.judge.config.run import RunConfig
 from assizes.judge.engine.batching import AskCallback, AskCollector, BatchAnswers, PaidReply
 from assizes.judge.engine.hearings import Engine, EngineDependencies
 from assizes.judge.engine.ledger import OpenLedger

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from assizes.judge.config.run import CacheConfig
+from assizes.judge.config.places import CacheConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.tasks.context.run_context import RunContext
 from assizes.tasks.distribute.partitions import has_spending_limit

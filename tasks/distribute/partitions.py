@@ -9,7 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from assizes.judge.config.run import LimitsConfig, RunConfig
+from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.rows import as_json
 from assizes.tasks.intake.plan import Shard

@@ -26,7 +26,7 @@ from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 from tenacity.wait import wait_random_exponential
 
-from assizes.judge.config.run import LimitsConfig
+from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.engine.limits.rate_limiter import MINUTE_S, LeaseBlock, LeasedRate, RateLimit
 from assizes.judge.errors import AssizesError, ConfigurationError
 from assizes.tasks.distribute.slot_queue import LimitSnapshot, SlotLease, slot_times

@@ -12,16 +12,10 @@ from typing import Any, Final
 import polars as pl
 
 from assizes.judge.case import Case, Expected
-from assizes.judge.config.ground_truth import (
-    FIELDS,
-    GroundTruthConfig,
-)
+from assizes.judge.config.ground_truth import FIELDS, GroundTruthConfig
 from assizes.judge.errors import ConfigurationError, DataError
 from assizes.judge.formats.shared.parsing import strict_json
-from assizes.judge.ground_truth import (
-    add_ground_truth,
-    truth_of,
-)
+from assizes.judge.ground_truth import add_ground_truth, truth_of
 from assizes.judge.privacy.credentials import mask_credentials
 from assizes.judge.summary.reconcile import reconcile
 from assizes.tasks.sources.whole_files import parquet_rows, read_whole_file

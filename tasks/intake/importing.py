@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from assizes.judge.case import Case
-from assizes.judge.config.run import TranscriptsConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError, DataError, Inconclusive
 from assizes.judge.formats import Format, native_line
 from assizes.judge.formats.shared.containers import PieceFormat

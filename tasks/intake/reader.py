@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
 from assizes.judge.case import Case
-from assizes.judge.config.run import TranscriptsConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import DataError
 from assizes.judge.families.custom.references import load_reference, reference_error
 from assizes.judge.formats import Format, detect_format, resolve_format

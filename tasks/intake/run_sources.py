@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from assizes.judge.config.run import TranscriptsConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError, DataError, Inconclusive
 from assizes.judge.formats.shared.parsing import strict_json
 from assizes.tasks.intake.days import before_date, expand

@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from assizes.judge.config.selection import (
-    SelectionConfig,
-)
-from assizes.judge.selection import (
-    Stratum,
-    draw_sample,
-)
+from assizes.judge.config.selection import SelectionConfig
+from assizes.judge.selection import Stratum, draw_sample
 from assizes.judge.summary.population import PopulationNumber
 from assizes.tasks.intake.scan import ScannedObject
 from assizes.tasks.intake.selection import DUE, UNSELECTED

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from assizes.judge.case import Case
-from assizes.judge.config.run import TranscriptsConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import DataError
 from assizes.judge.formats import FORMATS, Format
 from assizes.judge.formats.shared.fidelity import fidelity_counts

@@ -9,14 +9,10 @@ from typing import Final, NamedTuple, Protocol
 import polars as pl
 
 from assizes.judge.case import Case
-from assizes.judge.config.case_filter import (
-    filter_mask,
-)
-from assizes.judge.config.run import TranscriptsConfig
+from assizes.judge.config.case_filter import filter_mask
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError
-from assizes.judge.selection import (
-    facts,
-)
+from assizes.judge.selection import facts
 from assizes.tasks.intake.preprocessing import DEFAULT_PREPROCESSOR, CasePreprocessor
 from assizes.tasks.sources.transcript_source import TranscriptSource
 

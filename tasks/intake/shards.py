@@ -16,7 +16,7 @@ from itertools import islice, pairwise
 from typing import Any, Final
 
 from assizes.judge.case import Case
-from assizes.judge.config.run import TranscriptsConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import DataError
 from assizes.judge.formats import FORMATS, Format
 from assizes.judge.rows import as_json

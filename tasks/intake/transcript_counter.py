@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assizes.judge.config.run import TranscriptsConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import Inconclusive
 from assizes.tasks.intake.run_sources import transcript_sources
 from assizes.tasks.intake.scan import Scan

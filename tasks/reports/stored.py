@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assizes.judge.comparison.compare import RunComparison
-from assizes.judge.config.run import ReportConfig
+from assizes.judge.config.places import ReportConfig
 from assizes.judge.history.anchors import Attribution
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.tasks.reports import formatting

@@ -5,23 +5,11 @@ from __future__ import annotations
 import polars as pl
 
 from assizes.judge.comparison.compare import RunComparison
-from assizes.judge.config.anchors import (
-    AnchorsConfig,
-)
-from assizes.judge.config.ground_truth import (
-    GroundTruthConfig,
-)
+from assizes.judge.config.anchors import AnchorsConfig
+from assizes.judge.config.ground_truth import GroundTruthConfig
 from assizes.judge.config.run import RunConfig
-from assizes.judge.config.selection import (
-    SelectionConfig,
-)
-from assizes.judge.history.anchors import (
-    ANCHORS,
-    Attribution,
-    Scores,
-    attribute_change,
-    change,
-)
+from assizes.judge.config.selection import SelectionConfig
+from assizes.judge.history.anchors import ANCHORS, Attribution, Scores, attribute_change, change
 from assizes.judge.rows import COMPLETE
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.store import RunRecord, Store

@@ -13,13 +13,9 @@ from assizes.judge.calibration.canaries import Canaries
 from assizes.judge.calibration.grades import agreed_grade, pass_mark
 from assizes.judge.config.calibration import CASES, VERDICT, CalibrationConfig
 from assizes.judge.config.run import RunConfig
-from assizes.judge.config.selection import (
-    SelectionConfig,
-)
+from assizes.judge.config.selection import SelectionConfig
 from assizes.judge.errors import ConfigurationError
-from assizes.judge.selection import (
-    sample_key,
-)
+from assizes.judge.selection import sample_key
 from assizes.judge.verdicts.executions import PASS_FLAGGED, collect_rows
 from assizes.tasks.runs.calibrations import labels_of
 from assizes.tasks.store import Store

@@ -13,7 +13,7 @@ from typing import Final
 import polars as pl
 
 from assizes.judge.case import Case
-from assizes.judge.config.run import RerunConfig
+from assizes.judge.config.transcripts import RerunConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.rows import COMPLETE
 from assizes.tasks.intake.plan import Plan

@@ -13,7 +13,8 @@ import polars as pl
 
 from assizes.judge.case import Case
 from assizes.judge.catalog import resolve_judges
-from assizes.judge.config.run import RunConfig, TranscriptsConfig
+from assizes.judge.config.run import RunConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.engine.replay_hearing import ReplayedHearing, replay_hearing
 from assizes.judge.errors import DataError, UnknownCase
 from assizes.tasks.intake.plan import Shard

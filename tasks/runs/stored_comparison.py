@@ -10,7 +10,7 @@ from assizes.judge.comparison.bridge import verdict_with_bridges
 from assizes.judge.comparison.compare import RunComparison, compare, gated_runs
 from assizes.judge.comparison.runs import RunData
 from assizes.judge.config.diff import TRUTH
-from assizes.judge.config.run import ComparisonConfig
+from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.rows import as_json
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.tasks.runs.anchor_runs import nearest_anchor_run

@@ -138,7 +138,7 @@ def failpoint(name: str, before: Callable[[], object] | None = None) -> None:
 
 
 def arm(text: str | None) -> None:
-    """Ask for a failpoint as the environment variable would; null or empty disarms.
+    """Ask for a failpoint as the environment variable would; `None` or an empty text disarms.
 
     Raises:
         ConfigurationError: when there is no such failpoint, or it is written in another way.

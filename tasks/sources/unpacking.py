@@ -11,7 +11,7 @@ import zlib
 from dataclasses import dataclass
 from typing import IO, Final, Literal, TypeAlias
 
-from assizes.judge.config.run import TranscriptsConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import DataError
 
 if sys.version_info >= (3, 14):

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from threading import RLock
 from typing import Any, Final
 
-from assizes.judge.config.run import LimitsConfig
+from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.engine.budget_gate import MAX_BUSY_S
 from assizes.judge.engine.ledger import Account, CallSpending, PlannedCall
 from assizes.judge.errors import LedgerBusy, NotAsked, StoreError

@@ -143,7 +143,7 @@ def checked_metrics(run_id: str, rows: pl.DataFrame) -> pl.DataFrame:
 
     Raises:
         StoreError: when the rows have another schema, belong to another run, or hold NaN or
-            infinity. A missing number is a null.
+            infinity. A missing number is a `null`.
     """
     metrics = checked_frame(run_id, "run_metrics", rows).sort(KEYS["run_metrics"])
     invalid = metrics.filter(pl.col("value").is_finite().not_())

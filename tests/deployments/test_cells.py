@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assizes.deployments.commands.csv_cells import csv_text
-from assizes.judge.config.run import StoreConfig
+from assizes.judge.config.places import StoreConfig
 from assizes.tasks.store import open_store
 from tests.command import ROOT, assizes
 from tests.hostile import CELLS, XSS

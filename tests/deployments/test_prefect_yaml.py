@@ -16,7 +16,9 @@ from assizes.deployments.registration.desired import (
     wanted_deployments,
 )
 from assizes.deployments.settings import WORKER_ENVIRONMENT
-from assizes.judge.config.run import ComparisonConfig, RunConfig, StoreConfig
+from assizes.judge.config.gates import ComparisonConfig
+from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import RunConfig
 from tests.command import ROOT
 
 YAML: dict[str, Any] = yaml.safe_load((ROOT / "deployments" / "prefect.yaml").read_text())

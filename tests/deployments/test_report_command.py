@@ -15,7 +15,7 @@ import pytest
 from assizes.deployments.commands.reading.report import ReportOptions, write_stored_report
 from assizes.deployments.web import pages
 from assizes.deployments.web.library import StoreReader
-from assizes.judge.config.run import StoreConfig
+from assizes.judge.config.places import StoreConfig
 from assizes.tasks.reports.data.case_page import MAX_OBJECT_BYTES
 from assizes.tasks.store import open_store
 from tests.command import ROOT, assizes
@@ -24,7 +24,7 @@ from tests.tasks.stored_runs import put
 
 WRITE = """
 import sys
-from assizes.judge.config.run import StoreConfig
+from assizes.judge.config.places import StoreConfig
 from assizes.tasks.store import open_store
 open_store(StoreConfig(uri=sys.argv[1]), writing=True).__enter__().close()
 """

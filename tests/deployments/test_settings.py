@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from assizes.deployments.settings import configured_api_url, read_config, read_optional_config
-from assizes.judge.config.run import MetricSelection
+from assizes.judge.config.judging import MetricSelection
 from assizes.judge.errors import ConfigurationError
 
 MINIMAL = '[transcripts]\nuri = "t"\n'

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assizes.judge.config.run import StoreConfig
+from assizes.judge.config.places import StoreConfig
 from assizes.judge.rows import frame
 from assizes.judge.summary.published_numbers import run_metrics
 from assizes.judge.verdicts.root_cause import GENERATION_FIX

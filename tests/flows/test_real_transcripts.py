@@ -14,7 +14,9 @@ from assizes.deployments.samples.make import WRITES
 from assizes.deployments.settings import validate_config
 from assizes.flows.evaluate import evaluate
 from assizes.flows.outcome import RunOutcome
-from assizes.judge.config.run import ComparisonConfig, RunConfig, StoreConfig
+from assizes.judge.config.gates import ComparisonConfig
+from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import RunConfig
 from assizes.tasks.runs.stored_comparison import compare_stored
 from assizes.tasks.store import open_store
 

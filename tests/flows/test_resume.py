@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assizes.deployments.samples import sample_cases
-from assizes.judge.config.run import StoreConfig
+from assizes.judge.config.places import StoreConfig
 from assizes.tasks.runs.run_lock import LOCK_DURATION_S, displayed_status, run_lock
 from assizes.tasks.store import open_store
 from tests.command import Answer, assizes

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Final
 from zipfile import ZipFile
 
-from assizes.judge.config.run import RunConfig, StoreConfig, TranscriptsConfig
+from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import RunConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import AssizesError
 from assizes.judge.formats import native_line
 from assizes.judge.protocol import Query, QueryResult

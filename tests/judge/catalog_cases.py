@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assizes.judge.catalog import resolve_judges
-from assizes.judge.config.run import JudgeConfig, MetricSelection
+from assizes.judge.config.judging import JudgeConfig, MetricSelection
 from assizes.judge.errors import ConfigurationError
 
 

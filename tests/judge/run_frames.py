@@ -9,12 +9,9 @@ import polars as pl
 
 from assizes.judge.comparison.compare import ComparisonVerdict, RunComparison, compare
 from assizes.judge.comparison.runs import RunData
-from assizes.judge.config.run import (
-    ComparisonConfig,
-    RunConfig,
-    ThresholdsConfig,
-    TranscriptsConfig,
-)
+from assizes.judge.config.gates import ComparisonConfig, ThresholdsConfig
+from assizes.judge.config.run import RunConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.rows import as_json, frame
 from assizes.judge.score import LABELS
 from assizes.judge.summary.run_summary import RunSummary

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assizes.judge.catalog import JUDGES, available_metrics, resolve_judges, resolved_weights
-from assizes.judge.config.run import JudgeConfig, MetricSelection
+from assizes.judge.config.judging import JudgeConfig, MetricSelection
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.protocol import Judge
 from assizes.judge.rubrics.rubric import BUILT_IN

@@ -15,7 +15,7 @@ from assizes.judge.catalog import (
     metrics_listing,
     resolve_judges,
 )
-from assizes.judge.config.run import JudgeConfig
+from assizes.judge.config.judging import JudgeConfig
 from assizes.judge.engine.ensemble import Ensemble
 from assizes.judge.rubrics.rubric import BUILT_IN
 from tests.judge.catalog_cases import refused, select, weights

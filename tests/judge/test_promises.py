@@ -8,23 +8,19 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from assizes.judge.case import Expected
-from assizes.judge.config.run import ComparisonConfig, LimitsConfig, RunConfig
-from assizes.judge.config.selection import (
-    SelectionConfig,
-)
+from assizes.judge.config.gates import ComparisonConfig
+from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.run import RunConfig
+from assizes.judge.config.selection import SelectionConfig
 from assizes.judge.config.triggers import NightlyConfig
 from assizes.judge.engine.votes import Vote, escalation_reason, reduce_votes
 from assizes.judge.families.conversation.judge import NO_AGENT_TURN, ConversationJudge
 from assizes.judge.hearing import Hearing
-from assizes.judge.heuristic.model import (
-    HeuristicModel,
-)
+from assizes.judge.heuristic.model import HeuristicModel
 from assizes.judge.protocol import Ask, Prompt
 from assizes.judge.rubrics.rubric import rubrics
 from assizes.judge.score import Metric, Scale, Score
-from assizes.judge.selection import (
-    draw_sample,
-)
+from assizes.judge.selection import draw_sample
 from tests.builders import agent, case, user
 
 CASE = case(user("hello"), agent("hi"))

@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from assizes.judge.config.run import TranscriptsConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import Inconclusive
 from assizes.tasks.intake.plan import Plan
 from assizes.tasks.intake.shards import plan_intake, read_shard

@@ -18,7 +18,7 @@ from typing import Any
 
 import polars as pl
 
-from assizes.judge.config.run import StoreConfig
+from assizes.judge.config.places import StoreConfig
 from assizes.judge.errors import StoreError
 from assizes.tasks.store import Store, open_store
 from assizes.tasks.store.lake.lake import ParquetStore

@@ -18,7 +18,8 @@ from typing import Any
 
 from assizes.deployments.samples import sample_cases
 from assizes.deployments.settings import validate_config
-from assizes.judge.config.run import RunConfig, StoreConfig
+from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import RunConfig
 from assizes.judge.engine.reply_cache import CachedReply
 from assizes.judge.errors import StoreError
 from assizes.judge.formats import native_line

@@ -14,7 +14,8 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 from prefect.states import Failed
 
-from assizes.judge.config.run import LimitsConfig, RunConfig
+from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import (
     ConfigurationError,
     DataError,

@@ -13,7 +13,8 @@ from assizes.deployments.commands.output import print_json, print_table
 from assizes.deployments.server import API_TIMEOUT_S, is_healthy, running_server
 from assizes.deployments.settings import configured_api_url, read_config
 from assizes.judge.catalog import resolve_judges
-from assizes.judge.config.run import CacheConfig, ReportConfig, RunConfig
+from assizes.judge.config.places import CacheConfig, ReportConfig
+from assizes.judge.config.run import RunConfig
 from assizes.judge.engine.ensemble_hearing import members
 from assizes.judge.errors import AssizesError, Halted, NoStore
 from assizes.judge.model_assignment import assign_callable_models

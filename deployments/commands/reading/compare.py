@@ -12,7 +12,7 @@ from assizes.deployments.commands.output import print_comparison, print_json
 from assizes.deployments.commands.stores import store_config
 from assizes.deployments.settings import read_optional_config
 from assizes.judge.comparison.compare import Ending
-from assizes.judge.config.run import ComparisonConfig
+from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.tasks.runs.stored_comparison import compare_stored
 from assizes.tasks.store import existing_store

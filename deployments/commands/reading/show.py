@@ -136,7 +136,7 @@ def show_judges(folders: Sequence[str], file: Path | None, *, as_json: bool) -> 
     """
     from assizes.deployments.settings import read_config
     from assizes.judge.catalog import judges_listing
-    from assizes.judge.config.run import JudgeConfig
+    from assizes.judge.config.judging import JudgeConfig
 
     config = read_config(file).judge if file else JudgeConfig()
     all_folders = (*config.rubrics, *(folder for folder in folders if folder not in config.rubrics))

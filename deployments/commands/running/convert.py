@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from assizes.deployments.commands.output import print_json, print_line, print_table
-from assizes.judge.config.run import TranscriptsConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.formats import NAMES
 from assizes.judge.formats.shared.fidelity import fidelity_lines

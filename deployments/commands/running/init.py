@@ -7,7 +7,7 @@ from pathlib import Path
 
 from assizes.deployments.commands.output import print_line
 from assizes.judge.case import Case
-from assizes.judge.config.run import TranscriptsConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError, Inconclusive
 from assizes.tasks.intake.shards import plan_intake, read_shard
 from assizes.tasks.sources.spool import Spool

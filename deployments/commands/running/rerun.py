@@ -15,7 +15,8 @@ from assizes.deployments.commands.running.run import RunOptions, run_evaluation
 from assizes.deployments.commands.stores import store_config
 from assizes.deployments.json_log import tell_user
 from assizes.deployments.settings import stored_config
-from assizes.judge.config.run import RunConfig, StoreConfig
+from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.tasks.intake.plan import Plan
 from assizes.tasks.intake.preprocessing import CasePreprocessor

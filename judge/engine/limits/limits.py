@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from assizes.judge.config.run import LimitsConfig
+from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.engine.limits.adaptive_rate import AdaptiveRate
 from assizes.judge.engine.limits.fair_queue import FairQueue, QueuedCall
 from assizes.judge.engine.limits.rate_limiter import NEVER, Charge, RateLimit, RateLimiter

@@ -6,11 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from assizes.judge.families.criteria.asks import Aspect
-from assizes.judge.families.criteria.coverage import (
-    AspectCoverage,
-    Strategy,
-    coverage_counts,
-)
+from assizes.judge.families.criteria.coverage import AspectCoverage, Strategy, coverage_counts
 from assizes.judge.score import Score
 
 

@@ -22,12 +22,7 @@ from assizes.judge.formats.shared.json_shapes import (
     objects,
     sequence,
 )
-from assizes.judge.formats.shared.messages import (
-    ConversationBuilder,
-    call_of,
-    tools_of,
-    usage_of,
-)
+from assizes.judge.formats.shared.messages import ConversationBuilder, call_of, tools_of, usage_of
 
 _STEP_FIELDS: Final = {
     *("step_id", "source", "timestamp", "message", "reasoning_content", "tool_calls"),

@@ -9,9 +9,7 @@ from typing import Any, Final
 import polars as pl
 
 from assizes.judge.comparison.compare import RunComparison
-from assizes.judge.comparison.metrics import (
-    MetricAggregate,
-)
+from assizes.judge.comparison.metrics import MetricAggregate
 from assizes.judge.score import LABELS, UNSPECIFIED_FAILURE
 from assizes.judge.summary.headlines import MetricSummary, published_names
 from assizes.judge.summary.run_intervals import NumberInterval

@@ -11,7 +11,8 @@ from typing import Any, Final
 import polars as pl
 
 from assizes.judge.comparison.compare import RunComparison
-from assizes.judge.config.run import OFFLINE_MODEL, RunConfig
+from assizes.judge.config.judging import OFFLINE_MODEL
+from assizes.judge.config.run import RunConfig
 from assizes.judge.rows import SCHEMA_VERSION
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.judge.verdicts.executions import collect_rows
@@ -71,12 +72,11 @@ def report_data(
         comparison: the comparison of this run with its baseline; `None` without a baseline.
     """
     cases, scores, asks = cases.lazy(), scores.lazy(), asks.lazy()
-    compared = comparison_part(comparison)
     report = Report(
         schema_version=SCHEMA_VERSION,
         judged_by=_judged_by(run, asks),
         run=_run_head(run, cases),
-        verdict=run_verdict(run, summary, compared),
+        verdict=run_verdict(run, summary, compared := comparison_part(comparison)),
         counts=_counts(summary),
         coverage=_coverage(summary),
         families=family_rows(summary.metrics),

@@ -307,14 +307,14 @@ def column_names(con: duckdb.DuckDBPyConnection, table: str) -> list[str]:
 
 
 def add_later_columns(con: duckdb.DuckDBPyConnection) -> None:
-    """Add the columns that an older file lacks; they are null in its rows."""
+    """Add the columns that an older file lacks; they are `null` in its rows."""
     for table in LATER_COLUMNS:
         for name, dtype in missing_columns(table, column_names(con, table)).items():
             con.execute(f'alter table {table} add column "{name}" {TYPES[dtype]}')
 
 
 def select_list(con: duckdb.DuckDBPyConnection, table: str, columns: Iterable[str]) -> str:
-    """The SELECT list for some columns of a table; a column that an older file lacks is null."""
+    """The SELECT list for some columns of a table; a column that an older file lacks is `null`."""
     absent = missing_columns(table, column_names(con, table)) if table in LATER_COLUMNS else {}
     return ", ".join(
         f'null::{TYPES[absent[name]]} as "{name}"' if name in absent else f'"{name}"'

@@ -198,7 +198,7 @@ class Manifest:
     def frames(self, table: str, parts: Mapping[str, ParquetPart]) -> Iterator[pl.DataFrame]:
         """The rows of each part of a table, checked against the part's size and SHA-256.
 
-        A column that was added to the table after a part was written is null in its rows.
+        A column that was added to the table after a part was written is `null` in its rows.
 
         Raises:
             StoreError: when a part is missing or is not what was committed.

@@ -6,7 +6,7 @@ import pytest
 
 from assizes.judge.comparison.bridge import verdict_with_bridges
 from assizes.judge.comparison.compare import compare, gated_runs
-from assizes.judge.config.run import ComparisonConfig
+from assizes.judge.config.gates import ComparisonConfig
 from tests.judge.run_frames import case_row, run_of, score_row
 
 PLAIN = ComparisonConfig()

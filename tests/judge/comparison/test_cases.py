@@ -7,7 +7,7 @@ import pytest
 from assizes.judge.comparison.cases import MetricDelta
 from assizes.judge.comparison.compare import compare
 from assizes.judge.comparison.metrics import MetricAggregate
-from assizes.judge.config.run import ComparisonConfig
+from assizes.judge.config.gates import ComparisonConfig
 from tests.judge.run_frames import (
     binary_row,
     case_row,

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from assizes.judge.comparison.compare import RunComparison, compare
-from assizes.judge.config.run import ComparisonConfig
+from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.errors import NotComparable
 from tests.judge.run_frames import (
     case_row,

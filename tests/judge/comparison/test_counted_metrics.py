@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from assizes.judge.comparison.compare import compare
 from assizes.judge.comparison.metrics import counted_metrics, metric_names
-from assizes.judge.config.run import ComparisonConfig
+from assizes.judge.config.gates import ComparisonConfig
 from tests.judge.run_frames import case_row, fraction_row, run_of, score_row
 
 CASES = 14

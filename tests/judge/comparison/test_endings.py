@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assizes.judge.comparison.compare import compare, gated_runs
-from assizes.judge.config.run import ComparisonConfig
+from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.errors import NotComparable
 from tests.judge.run_frames import binary_row, case_row, config, fraction_row, run_of, score_row
 

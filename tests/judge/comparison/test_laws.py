@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assizes.judge.comparison.compare import compare
-from assizes.judge.config.run import ComparisonConfig
+from assizes.judge.config.gates import ComparisonConfig
 from tests.judge.run_frames import case_row, fraction_row, run_of, score_row
 
 FEW = settings(max_examples=40, deadline=None)

@@ -10,7 +10,7 @@ import pytest
 
 from assizes.judge.comparison.compare import RunComparison, compare
 from assizes.judge.comparison.rules import MAX_LISTED
-from assizes.judge.config.run import ComparisonConfig
+from assizes.judge.config.gates import ComparisonConfig
 from tests.judge.run_frames import case_row, run_of, score_row
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assizes.judge.comparison.compare import RunComparison, compare
-from assizes.judge.config.run import ComparisonConfig
+from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.rows import as_json
 from tests.judge.run_frames import binary_row, case_row, config, run_of, score_row
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assizes.judge.comparison.compare import compare
-from assizes.judge.config.run import ComparisonConfig
+from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.summary.cautions import MIXED_JUDGE
 from tests.judge.run_frames import case_row, run_of, score_row, skipped_row, summary_of
 

@@ -11,6 +11,8 @@ import uuid
 import pytest
 
 from assizes.judge.catalog import resolve_judges
+from assizes.judge.config.judging import JudgeConfig
+from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.config.prices import (
     Price,
     TokenScale,
@@ -18,7 +20,6 @@ from assizes.judge.config.prices import (
     listed_price,
     most_tokens,
 )
-from assizes.judge.config.run import JudgeConfig, LimitsConfig
 from assizes.judge.formats import FORMATS
 from assizes.judge.hearing import Hearing
 from assizes.judge.models.completions import completion_of

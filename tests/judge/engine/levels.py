@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from assizes.judge.config.run import LimitsConfig
+from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.engine.ask_records import AskRecord
 from assizes.judge.engine.hearings import Engine, EngineDependencies
 from assizes.judge.engine.retry import Backoff

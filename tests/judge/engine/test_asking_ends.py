@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from assizes.judge.config.run import LimitsConfig
+from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.engine import budget_gate
 from assizes.judge.engine.batching import model_mark
 from assizes.judge.engine.circuit_breaker import BreakerPolicy, CircuitBreaker

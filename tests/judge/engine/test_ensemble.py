@@ -6,7 +6,9 @@ import pytest
 from pydantic import ValidationError
 
 from assizes.judge.catalog import resolve_judges
-from assizes.judge.config.run import JudgeConfig, LimitsConfig, RunConfig
+from assizes.judge.config.judging import JudgeConfig
+from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.run import RunConfig
 from assizes.judge.engine.ensemble import Ensemble
 from assizes.judge.engine.ensemble_hearing import EnsembleModels
 from assizes.judge.engine.hearings import Engine, EngineDependencies

@@ -7,12 +7,10 @@ import asyncio
 import pytest
 
 from assizes.judge.case import Expected
-from assizes.judge.config.run import LimitsConfig
+from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.families.conversation.judge import ConversationJudge
-from assizes.judge.model_factory import (
-    model_for,
-)
+from assizes.judge.model_factory import model_for
 from assizes.judge.rubrics.rubric import built_in_rubrics
 from tests.builders import agent, case, user
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server

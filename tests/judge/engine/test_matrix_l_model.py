@@ -10,17 +10,13 @@ import json
 
 import pytest
 
+from assizes.judge.config.judging import JudgeConfig
+from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.config.prices import Price, estimated_tokens
-from assizes.judge.config.run import JudgeConfig, LimitsConfig
 from assizes.judge.errors import ModelError
-from assizes.judge.model_factory import (
-    model_for,
-)
+from assizes.judge.model_factory import model_for
 from assizes.judge.models.litellm_model import LiteLLM
-from assizes.judge.models.model import (
-    ProviderUnreachable,
-    UnusableReply,
-)
+from assizes.judge.models.model import ProviderUnreachable, UnusableReply
 from assizes.judge.prompts.reply import read_reply
 from assizes.judge.protocol import Ask, Prompt
 from tests.judge.engine.calls import ASK, LIMITS, Reply, completing, config

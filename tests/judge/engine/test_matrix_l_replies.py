@@ -11,12 +11,10 @@ import pytest
 
 from assizes.judge.case import Expected
 from assizes.judge.catalog import JudgePanel
-from assizes.judge.config.run import LimitsConfig
+from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.engine.hearings import Engine, HearingResult
 from assizes.judge.families.conversation.judge import ConversationJudge
-from assizes.judge.model_factory import (
-    model_for,
-)
+from assizes.judge.model_factory import model_for
 from assizes.judge.models.scripted import ScriptedModel
 from assizes.judge.protocol import Ask
 from assizes.judge.rubrics.rubric import built_in_rubrics

@@ -6,7 +6,9 @@ import pytest
 
 from assizes.judge.case import Case, Expected, ExpectedCall, Turn, Usage
 from assizes.judge.catalog import JUDGES, resolve_judges
-from assizes.judge.config.run import JudgeConfig, RunConfig, TranscriptsConfig
+from assizes.judge.config.judging import JudgeConfig
+from assizes.judge.config.run import RunConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.engine.ask_records import HearingResult
 from assizes.judge.engine.second_look import MARKS, mark_blanks
 from assizes.judge.hearing import Hearing

@@ -8,7 +8,8 @@ import pytest
 from pydantic import BaseModel
 
 from assizes.judge.catalog import resolve_judges
-from assizes.judge.config.run import LimitsConfig, RunConfig
+from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.run import RunConfig
 from assizes.judge.engine.ensemble_hearing import EnsembleModels, plain_evidence
 from assizes.judge.engine.ledger import Account
 from assizes.judge.engine.reply_cache import CachedReply
@@ -24,13 +25,9 @@ from assizes.judge.forecast.run_forecast import (
     spending_limits,
     total,
 )
-from assizes.judge.heuristic.model import (
-    HeuristicModel,
-)
+from assizes.judge.heuristic.model import HeuristicModel
 from assizes.judge.model_assignment import ModelAssignment, assign_callable_models, assign_models
-from assizes.judge.models.model import (
-    Completion,
-)
+from assizes.judge.models.model import Completion
 from assizes.judge.models.replayed import ReplayOnlyModel
 from assizes.judge.models.scripted import ScriptedModel
 from assizes.judge.protocol import NoReply, Query, QueryResult, SqlTable, look_up

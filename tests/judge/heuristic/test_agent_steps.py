@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assizes.judge.case import Case
-from assizes.judge.config.run import LimitsConfig
+from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.evidence.steps import AgentStep, SqlCall
 from assizes.judge.families.agent_steps.response import ResponseEvidence
@@ -22,9 +22,7 @@ from assizes.judge.heuristic.agent_steps import (
     sql,
     visualization,
 )
-from assizes.judge.heuristic.model import (
-    HeuristicModel,
-)
+from assizes.judge.heuristic.model import HeuristicModel
 from tests.builders import agent, call, case, result, user
 from tests.judge.families.agent_steps.step_cases import expecting, judge_named
 

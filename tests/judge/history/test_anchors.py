@@ -9,14 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from assizes.judge.config.anchors import (
-    AnchorsConfig,
-)
+from assizes.judge.config.anchors import AnchorsConfig
 from assizes.judge.formats import NAMES
-from assizes.judge.history.anchors import (
-    attribute_change,
-    change,
-)
+from assizes.judge.history.anchors import attribute_change, change
 
 
 def scored(random, level: float, cases: int, *, base=None):

@@ -8,19 +8,14 @@ import json
 
 import pytest
 
+from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.config.prices import Price
-from assizes.judge.config.run import LimitsConfig
 from assizes.judge.engine.batching import batches_of
 from assizes.judge.errors import ModelError
-from assizes.judge.model_factory import (
-    model_for,
-)
+from assizes.judge.model_factory import model_for
 from assizes.judge.models.batch_lines import BatchStatus, ProviderBatches
 from assizes.judge.models.litellm_model import LiteLLMBatchCalls
-from assizes.judge.models.model import (
-    Completion,
-    UnusableReply,
-)
+from assizes.judge.models.model import Completion, UnusableReply
 from tests.doubles.fixtures import OPENAI_KEY
 from tests.judge.engine.calls import ASK, config
 

@@ -8,20 +8,14 @@ import sys
 
 import pytest
 
-from assizes.judge.config.run import JudgeConfig, LimitsConfig
+from assizes.judge.config.judging import JudgeConfig
+from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.evidence.tool_calls import ConversationEvidence, tool_evidence
 from assizes.judge.families.conversation.judge import ConversationJudge
-from assizes.judge.heuristic.model import (
-    HeuristicModel,
-)
-from assizes.judge.model_factory import (
-    check_model,
-    model_for,
-)
-from assizes.judge.models.model import (
-    Completion,
-)
+from assizes.judge.heuristic.model import HeuristicModel
+from assizes.judge.model_factory import check_model, model_for
+from assizes.judge.models.model import Completion
 from assizes.judge.protocol import Ask, Prompt
 from assizes.judge.rubrics.rubric import built_in_rubrics
 from tests.builders import agent, case, user
@@ -154,11 +148,14 @@ def test_a_model_that_can_be_called_is_checked_without_a_call(judge_server):
 def test_litellm_is_imported_only_for_a_model_that_needs_it_and_fetches_no_prices():
     program = (
         "import sys; from assizes.judge.model_factory import check_model, model_for;"
-        "from assizes.judge.config.run import JudgeConfig, LimitsConfig;"
+        "from assizes.judge.config.judging import JudgeConfig;"
+        "from assizes.judge.config.limits import LimitsConfig;"
         "check_model(JudgeConfig()); model_for(JudgeConfig(), LimitsConfig());"
         "print('litellm' in sys.modules);"
         "import assizes.judge.models.litellm_model, litellm, os;"
-        "print(os.environ['LITELLM_LOCAL_MODEL_COST_MAP'], litellm.telemetry, litellm.drop_params)"
+        "print('LITELLM_LOCAL_MODEL_COST_MAP' in os.environ);"
+        "assizes.judge.models.litellm_model.configure_litellm();"
+        "print(litellm.telemetry, litellm.drop_params)"
     )
     clean = {k: v for k, v in os.environ.items() if not k.startswith("LITELLM")}
     ran = subprocess.run(
@@ -168,4 +165,4 @@ def test_litellm_is_imported_only_for_a_model_that_needs_it_and_fetches_no_price
         check=True,
         env=clean,
     )
-    assert (ran.stdout.split(), ran.stderr) == (["False", "True", "False", "False"], "")
+    assert (ran.stdout.split(), ran.stderr) == (["False", "False", "False", "False"], "")

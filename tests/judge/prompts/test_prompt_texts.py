@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assizes.judge.catalog import JUDGES, resolve_judges
-from assizes.judge.config.run import JudgeConfig
+from assizes.judge.config.judging import JudgeConfig
 from assizes.judge.prompts.prompt_texts import MAX_LINES, PromptDiff, prompt_diff, prompt_snapshot
 from assizes.judge.protocol import Ask
 from assizes.judge.rows import as_json

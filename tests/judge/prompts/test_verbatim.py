@@ -9,7 +9,7 @@ import pytest
 
 from assizes.judge.case import Case, Expected
 from assizes.judge.catalog import resolve_judges
-from assizes.judge.config.run import JudgeConfig
+from assizes.judge.config.judging import JudgeConfig
 from assizes.judge.formats import FORMATS, native_line
 from assizes.judge.hearing import Hearing
 from assizes.judge.rows import as_json

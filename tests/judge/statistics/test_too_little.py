@@ -11,7 +11,7 @@ from assizes.judge.comparison import metrics as counting
 from assizes.judge.comparison.compare import compare
 from assizes.judge.comparison.measures import case_labels, case_table
 from assizes.judge.comparison.metrics import counted_metrics, metric_names
-from assizes.judge.config.run import ComparisonConfig
+from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.statistics.clusters import Sample
 from assizes.judge.statistics.counted import CountedSample
 from assizes.judge.statistics.effects import combined_word

@@ -62,7 +62,7 @@ def test_many_names_are_cut():
 
 def test_a_comparison_with_a_mixed_side_says_so():
     from assizes.judge.comparison.compare import compare
-    from assizes.judge.config.run import ComparisonConfig
+    from assizes.judge.config.gates import ComparisonConfig
 
     mixed = [ask_row("a", model="m", answered_by="one"), ask_row("b", model="m", answered_by="two")]
     cases = [case_row("a"), case_row("b")]

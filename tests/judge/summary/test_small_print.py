@@ -10,8 +10,8 @@ from assizes.judge.calibration.grades import RatedItem
 from assizes.judge.comparison.compare import compare
 from assizes.judge.comparison.rules import MAX_LISTED
 from assizes.judge.config.calibration import CalibrationConfig
+from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.config.privacy import PrivacyConfig
-from assizes.judge.config.run import ComparisonConfig
 from assizes.judge.engine.votes import Vote, reduce_votes
 from assizes.judge.injection.disguises import TextShape, readings
 from assizes.judge.injection.flags import flags

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from assizes.judge.case import Case, Chunk, Expected, ExpectedDocument, Usage
-from assizes.judge.config.run import LimitsConfig
+from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.errors import ModelError
 from assizes.judge.families.rag.entries import built_in

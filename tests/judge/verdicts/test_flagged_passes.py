@@ -7,7 +7,9 @@ import json
 import pytest
 
 from assizes.judge.catalog import resolve_judges
-from assizes.judge.config.run import JudgeConfig, RunConfig, TranscriptsConfig
+from assizes.judge.config.judging import JudgeConfig
+from assizes.judge.config.run import RunConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.engine.hearings import HearingResult
 from assizes.judge.score import Score
 from assizes.judge.summary.published_numbers import run_metrics

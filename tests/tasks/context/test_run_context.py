@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from assizes.judge.config.run import LimitsConfig, RunConfig
+from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.run import RunConfig
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.errors import AssizesError
 from assizes.judge.models.scripted import ScriptedModel

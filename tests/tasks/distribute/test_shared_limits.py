@@ -15,7 +15,7 @@ import pytest
 from prefect.client.orchestration import PrefectClient, get_client
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from assizes.judge.config.run import LimitsConfig
+from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.engine.hearings import Engine, EngineDependencies
 from assizes.judge.engine.limits.limits import Limiter
 from assizes.judge.errors import AssizesError, ConfigurationError

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from assizes.judge.config.run import TranscriptsConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.tasks.intake.plan import Plan
 from assizes.tasks.intake.shards import ShardRecord, plan_intake, read_shard
 from assizes.tasks.sources.spool import Spool

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assizes.judge.config.run import TranscriptsConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import DataError
 from assizes.judge.formats import FORMATS
 from assizes.tasks.intake.plan import Plan

@@ -8,7 +8,8 @@ import pytest
 
 from assizes.flows.outcome import to_state
 from assizes.flows.shards import ShardFailures
-from assizes.judge.config.run import RerunConfig, RunConfig
+from assizes.judge.config.run import RunConfig
+from assizes.judge.config.transcripts import RerunConfig
 from assizes.judge.errors import Unreconciled
 from assizes.judge.formats import native_line
 from assizes.judge.rows import SHARD_TABLES, frame

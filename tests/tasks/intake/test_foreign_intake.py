@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from assizes.judge.config.run import TranscriptsConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError, DataError
 from assizes.judge.formats import native_line
 from assizes.tasks.intake.plan import Plan

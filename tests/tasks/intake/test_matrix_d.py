@@ -199,7 +199,7 @@ def test_d5_a_record_of_a_document_has_the_same_cap(tmp_path: Path):
 MEMORY = r"""
 import re, sys
 from pathlib import Path
-from assizes.judge.config.run import TranscriptsConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.tasks.intake.shards import plan_intake, read_shard
 from assizes.tasks.sources.spool import Spool
 wanted = TranscriptsConfig(uri=sys.argv[1])

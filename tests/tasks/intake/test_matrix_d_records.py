@@ -11,7 +11,7 @@ import pytest
 
 from assizes.judge.case import Case
 from assizes.judge.catalog import resolve_judges
-from assizes.judge.config.run import JudgeConfig
+from assizes.judge.config.judging import JudgeConfig
 from assizes.judge.formats import FORMATS
 from assizes.judge.formats.shared.oddities import warning_lines
 from assizes.judge.hearing import Hearing

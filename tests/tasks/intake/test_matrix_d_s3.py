@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from assizes.judge.config.run import TranscriptsConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.tasks.intake.shards import plan_intake, read_shard
 from assizes.tasks.sources.spool import Spool

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assizes.judge.config.run import TranscriptsConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.formats import native_line
 from assizes.tasks.intake.shards import plan_intake, read_shard

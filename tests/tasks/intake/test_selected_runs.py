@@ -8,7 +8,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from assizes.judge.config.run import ComparisonConfig, RunConfig, TranscriptsConfig
+from assizes.judge.config.gates import ComparisonConfig
+from assizes.judge.config.run import RunConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.formats import native_line
 from assizes.judge.summary.run_summary import RunSummary

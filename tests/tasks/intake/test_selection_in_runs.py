@@ -7,11 +7,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from assizes.judge.config.ground_truth import (
-    GroundTruthConfig,
-)
+from assizes.judge.config.ground_truth import GroundTruthConfig
 from assizes.judge.config.privacy import PrivacyConfig
-from assizes.judge.config.run import TranscriptsConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.formats import native_line
 from assizes.tasks.intake.ground_truth import ground_truth

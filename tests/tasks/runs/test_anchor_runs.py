@@ -11,7 +11,8 @@ import pytest
 from assizes.deployments.web import pages
 from assizes.deployments.web.library import StoreReader
 from assizes.deployments.web.queries import RunQuery
-from assizes.judge.config.run import RunConfig, StoreConfig
+from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import RunConfig
 from assizes.judge.config.series import SeriesConfig
 from assizes.tasks.reports.render.html import html_report
 from assizes.tasks.reports.render.markdown import markdown_report

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from assizes.judge.config.run import StoreConfig
+from assizes.judge.config.places import StoreConfig
 from assizes.judge.config.series import SeriesConfig
 from assizes.judge.errors import ConfigurationError, StoreError
 from assizes.tasks.runs.history import RunRange, stored_trends

@@ -12,7 +12,8 @@ import pytest
 
 from assizes.judge.case import Case
 from assizes.judge.catalog import resolve_judges
-from assizes.judge.config.run import RerunConfig, RunConfig, TranscriptsConfig
+from assizes.judge.config.run import RunConfig
+from assizes.judge.config.transcripts import RerunConfig, TranscriptsConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.formats import native_line
 from assizes.tasks.context.run_context import open_run_context

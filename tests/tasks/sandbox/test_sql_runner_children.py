@@ -19,7 +19,9 @@ import pytest
 import pytest_asyncio
 
 from assizes.judge.case import Case, Expected
-from assizes.judge.config.run import CacheConfig, RunConfig, StoreConfig, TranscriptsConfig
+from assizes.judge.config.places import CacheConfig, StoreConfig
+from assizes.judge.config.run import RunConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.protocol import NoReply, Query, look_up
 from assizes.judge.score import Metric, Scale, Score
 from assizes.tasks.context.run_context import open_run_context

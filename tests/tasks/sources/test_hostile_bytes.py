@@ -16,10 +16,8 @@ import pytest
 
 from assizes.deployments.settings import MAX_FILE_BYTES, read_config
 from assizes.judge.config.calibration import LabelColumns
-from assizes.judge.config.ground_truth import (
-    GroundTruthConfig,
-)
-from assizes.judge.config.run import TranscriptsConfig
+from assizes.judge.config.ground_truth import GroundTruthConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import AssizesError, ConfigurationError
 from assizes.judge.formats import native_line
 from assizes.judge.rubrics.rubric import toml_table
@@ -257,7 +255,7 @@ def test_no_foreign_database_is_attached_and_no_foreign_parquet_read_in_this_pro
 def test_reading_a_bomb_takes_little_memory(tmp_path: Path):
     program = """
 import resource, sys
-from assizes.judge.config.run import TranscriptsConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.tasks.intake.shards import plan_intake
 from assizes.tasks.sources.spool import Spool
 config = TranscriptsConfig(uri=sys.argv[1], max_object_mb=64)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assizes.judge.config.run import TranscriptsConfig
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.tasks.intake.shards import plan_intake
 from assizes.tasks.sources.spool import Spool
 from tests.hostile import PATHS

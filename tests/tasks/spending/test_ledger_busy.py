@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from assizes.judge.config.run import LimitsConfig
+from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.engine.hearings import Engine, EngineDependencies
 from assizes.judge.engine.ledger import Account, CallSpending, PlannedCall
 from assizes.judge.errors import LedgerBusy

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.config.prices import Price
-from assizes.judge.config.run import LimitsConfig
 from assizes.judge.engine.budget_gate import BudgetGate
 from assizes.judge.engine.hearings import Engine, EngineDependencies
 from assizes.judge.engine.ledger import CallSpending, PlannedCall

@@ -10,7 +10,7 @@ import duckdb
 import pytest
 from polars.testing import assert_frame_equal
 
-from assizes.judge.config.run import StoreConfig
+from assizes.judge.config.places import StoreConfig
 from assizes.judge.errors import StoreError
 from assizes.judge.rows import SHARD_TABLES, as_json
 from assizes.tasks.store import open_store, rebuild_store

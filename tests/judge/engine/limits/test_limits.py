@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from assizes.judge.config.run import LimitsConfig
+from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.engine.limits.fair_queue import MAX_PLACES_OVERTAKEN
 from assizes.judge.engine.limits.limits import Limiter, Permit
 from assizes.judge.engine.limits.rate_limiter import USED_SHARE, LeaseBlock, LeasedRate, RateLimit

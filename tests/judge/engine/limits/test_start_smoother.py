@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from assizes.judge.config.run import LimitsConfig
+from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.engine.limits.limits import Limiter
 from assizes.judge.engine.limits.start_smoother import StartSmoother
 from tests.judge.clock import JumpingLoop, simulated

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from assizes.judge.catalog import resolve_judges
-from assizes.judge.config.run import JudgeConfig, LimitsConfig
+from assizes.judge.config.judging import JudgeConfig
+from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.evidence.steps import case_of
 from assizes.judge.families.agent_steps.base_judge import BaseJudge, EvaluationStrategy, JudgeResult

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from assizes.judge.case import Expected
-from assizes.judge.config.run import LimitsConfig
+from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.errors import ModelError
 from assizes.judge.families.agent_steps.base_judge import EvaluationStrategy

@@ -172,7 +172,7 @@ def test_a_mark_says_how_much_is_not_there(most: int):
 
 def test_a_limit_that_no_prompt_can_keep_is_refused():
     from assizes.judge.catalog import resolve_judges
-    from assizes.judge.config.run import JudgeConfig
+    from assizes.judge.config.judging import JudgeConfig
 
     with pytest.raises(ConfigurationError, match=r"\[judge.options.conversation\] context_tokens"):
         resolve_judges(JudgeConfig(options={"conversation": {"context_tokens": 10}}))

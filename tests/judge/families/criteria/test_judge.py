@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from assizes.judge.case import Case, Expected
-from assizes.judge.config.run import LimitsConfig
+from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.engine.hearings import Engine, EngineDependencies
 from assizes.judge.engine.reply_cache import CachedReply
 from assizes.judge.families.criteria.asks import CoverageReply, Decomposition

@@ -9,7 +9,7 @@ import pytest
 
 from assizes.judge.case import Case, Chunk
 from assizes.judge.catalog import JudgePanel, resolve_judges
-from assizes.judge.config.run import JudgeConfig
+from assizes.judge.config.judging import JudgeConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.families.custom.toml_judges import CustomRubric
 from assizes.judge.hearing import Hearing

@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from assizes.judge.catalog import JudgePanel, fingerprints, judges_listing, resolve_judges
-from assizes.judge.config.run import JudgeConfig
+from assizes.judge.config.judging import JudgeConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.families.custom.python_judges import FunctionJudge
 from assizes.judge.hearing import Hearing

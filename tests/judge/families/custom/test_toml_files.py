@@ -10,7 +10,7 @@ import pytest
 
 from assizes.judge.case import Expected
 from assizes.judge.catalog import judges_listing, resolve_judges
-from assizes.judge.config.run import JudgeConfig
+from assizes.judge.config.judging import JudgeConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.score import Score
 from tests.judge.families.custom.custom_judges import (

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from assizes.judge.case import Chunk, Expected, ExpectedDocument, Transcript, Turn, Usage
-from assizes.judge.config.run import LimitsConfig
+from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.families.rag.entries import ENTRIES, built_in
 from assizes.judge.families.rag.measures import (

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from assizes.judge.case import Case, Transcript
-from assizes.judge.config.run import ComparisonConfig
+from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.rows import as_json
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.tasks.reports import formatting, json_report, report_data

@@ -6,7 +6,7 @@ import os
 import threading
 from pathlib import Path
 
-from assizes.judge.config.run import StoreConfig
+from assizes.judge.config.places import StoreConfig
 from assizes.judge.errors import StoreError
 from assizes.tasks.store import open_store
 from assizes.tasks.store.objects.opening import objects_at
