@@ -11,14 +11,19 @@ from typing import Any
 
 import pytest
 
-from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.config.prices import Price
+from assizes.judge.config.run import LimitsConfig
 from assizes.judge.engine.batching import Batches, batches_of, model_mark
 from assizes.judge.engine.ledger import Account, PlannedCall
 from assizes.judge.errors import Halted, Inconclusive, ModelError, OverBudget, StoreError
-from assizes.judge.model_factory import model_for
+from assizes.judge.model_factory import (
+    model_for,
+)
 from assizes.judge.models.batch_lines import BatchStatus
-from assizes.judge.models.model import Completion, UnusableReply
+from assizes.judge.models.model import (
+    Completion,
+    UnusableReply,
+)
 from assizes.judge.prompts.reply_request import most_sent
 from assizes.judge.protocol import Ask, Prompt
 from assizes.tasks.batch.batch_calls import PollInterval
@@ -34,18 +39,11 @@ RECORD = BatchRecord("run-1", 1, 1, "openai/stub", "0" * 12, asks=2, keys_hash="
 CAME = Completion('{"score": 4}', "stub", 10, 5, 0.25, flags=("batch",))
 REFUSED = UnusableReply("refused", "no", CAME)
 PACE = PollInterval(0.02, 0.1)
+PRICE = Price(input_usd_per_million=1.0, output_usd_per_million=4.0)
 
 
 def key_of(number: int) -> str:
     return f"{number:064x}"
-
-
-@pytest.fixture(params=["path", "s3"])
-def place(request, tmp_path):
-    if request.param == "path":
-        return str(tmp_path / "replies"), {}
-    s3 = request.getfixturevalue("s3")
-    return f"s3://{s3.bucket()}/replies", s3.storage_options
 
 
 def test_a_record_is_read_back_as_it_was_noted_by_any_later_process(place):
@@ -109,12 +107,7 @@ def ask(number: int) -> Ask[Reply]:
 
 
 def model_of(server: OpenAIServer, name: str = "stub"):
-    return model_for(
-        config(server, name),
-        LimitsConfig(
-            prices={f"openai/{name}": Price(input_usd_per_million=1.0, output_usd_per_million=4.0)}
-        ),
-    )
+    return model_for(config(server, name), LimitsConfig(prices={f"openai/{name}": PRICE}))
 
 
 def written(drafts: Drafts, model, numbers) -> None:
@@ -157,15 +150,8 @@ def test_the_worst_case_of_a_draft_is_at_the_price_of_a_batch(tmp_path: Path, ju
     ((_, usd),) = drafts.close()[0].worst_cases()
 
     sent, most = model.tokens(ask(1))
-    assert usd == Price(input_usd_per_million=1.0, output_usd_per_million=4.0).cost_usd(
-        most_sent(ask(1), sent), most, batch=True
-    )
-    assert usd == pytest.approx(
-        Price(input_usd_per_million=1.0, output_usd_per_million=4.0).cost_usd(
-            most_sent(ask(1), sent), most
-        )
-        / 2
-    )
+    assert usd == PRICE.cost_usd(most_sent(ask(1), sent), most, batch=True)
+    assert usd == pytest.approx(PRICE.cost_usd(most_sent(ask(1), sent), most) / 2)
 
 
 class BatchProcess:
@@ -224,10 +210,7 @@ async def test_a_round_is_handed_in_waited_for_taken_and_closed(tmp_path: Path, 
     assert (account.calls, account.open_calls) == (4, 0)
     stats = judge_server.stats()
     tokens = stats["input_tokens"], stats["output_tokens"]
-    assert account.usd == pytest.approx(
-        Price(input_usd_per_million=1.0, output_usd_per_million=4.0).cost_usd(*tokens, batch=True),
-        abs=4e-9,
-    )
+    assert account.usd == pytest.approx(PRICE.cost_usd(*tokens, batch=True), abs=4e-9)
 
 
 async def test_what_nobody_took_is_given_to_asks_put_by_themselves(tmp_path: Path, judge_server):
