@@ -26,6 +26,9 @@ _LOAD_FAULTS: Final = (
 )
 """Exceptions that a user's module commonly raises while Python imports it."""
 
+_FORMER_PACKAGES: Final = frozenset({"judge", "tasks", "flows", "deployments"})
+"""Import names of this package's parts before they became parts of `assizes`."""
+
 
 def load_reference(reference: str, setting: str, wanted: str) -> Any:
     """The attribute that `module:attribute` names.
@@ -50,13 +53,21 @@ def load_reference(reference: str, setting: str, wanted: str) -> Any:
     try:
         module = importlib.import_module(module_name)
     except _LOAD_FAULTS as error:
-        reason = f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {error}{_moved(error)}"
         raise reference_error(setting, reference, f"cannot be imported: {reason}") from error
     if not hasattr(module, attribute):
         place = getattr(module, "__file__", None) or "built in"
         why = f"names nothing: module {module_name!r} ({place}) has no such"
         raise reference_error(setting, reference, why)
     return getattr(module, attribute)
+
+
+def _moved(error: Exception) -> str:
+    """Where a module of ours is now, if it was imported by the name that it had before."""
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if (missing or "").partition(".")[0] not in _FORMER_PACKAGES:
+        return ""
+    return f"; what Assizes called {missing!r} has moved into the package `assizes`"
 
 
 def reference_error(setting: str, reference: str, why: str) -> ConfigurationError:
