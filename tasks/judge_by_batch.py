@@ -38,8 +38,8 @@ async def judge_by_batch(context: RunContext, run: PlannedRun, *, submits: bool 
     """Fill the reply cache round by round, until no hearing lacks a reply that a batch could bring.
 
     Judging then continues as without batches and finds the replies in the cache; an ask that no
-    batch could answer is put as a single call. The process may end at any time: a later process with
-    the same command collects the batches.
+    batch could answer is put as a single call. The process may end at any time: a later process
+    with the same command collects the batches.
 
     Args:
         context: the context of the run.

@@ -38,7 +38,7 @@ DETAIL_CHARS: Final = 500
 
 SHARD_RETRIES = 2
 SHARD_RETRY_DELAYS_S = [2.0, 10.0]
-"""Seconds before each retry. Only storage faults are retried here; the engine retries model calls."""
+"""Seconds before each retry of a storage fault; model calls are retried by the engine."""
 
 _STOP_ERRORS: Final[Mapping[str, type[AssizesError]]] = {"budget": OverBudget, "halted": Halted}
 """The error that ends the run, by the code of a stop; `Inconclusive` for every other code."""

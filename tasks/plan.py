@@ -1,4 +1,4 @@
-"""Plans a run: freezes its input, derives its id from the content, and begins its row in the store."""
+"""Plans a run: freezes its input, derives its id from the content, begins its row in the store."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ class RunRequest:
     def may_be_empty(self) -> bool:
         """Whether a run with nothing to judge is stored, and no error.
 
-        So it is for a schedule or an event: nobody would see the error, but the store shows the run.
+        So it is for a schedule or an event: nobody would see the error, but the store shows the
+        run.
         """
         return self.trigger != "adhoc"
 

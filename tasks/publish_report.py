@@ -69,7 +69,7 @@ async def publish_report(
 
 
 def _write_metrics(context: RunContext, record: RunRecord, folder: str) -> None:
-    """Write the metrics file; an error is logged, because a judged and paid run must not fail here."""
+    """Write the metrics file; an error is only logged, because the run is judged and paid for."""
     try:
         write_metrics(context.store, record, folder)
     except AssizesError as error:

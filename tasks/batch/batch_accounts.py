@@ -13,7 +13,8 @@ from assizes.tasks.batch.batch_log import BatchRecord
 class BatchAccounts:
     """The asks of batches in one ledger.
 
-    A ticket of another ledger would mean another call here, so `ledger_file` tells the ledgers apart.
+    A ticket of another ledger would mean another call here, so `ledger_file` tells the ledgers
+    apart.
     """
 
     def __init__(self, ledger: Ledger, ledger_file: str) -> None:

@@ -59,7 +59,7 @@ def is_transient(error: ModelError) -> bool:
 
 
 async def finish_before_cancel(work: Coroutine[Any, Any, T]) -> T:
-    """Await some work; a cancel waits `CANCEL_GRACE_S` for the work, so that its result is noted."""
+    """Await some work; a cancel first waits up to `CANCEL_GRACE_S` seconds for the work to end."""
     running = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(running)

@@ -126,7 +126,8 @@ class BatchClient:
         """Submit the drafts of a round.
 
         Raises:
-            OverBudget: the round could cost more than the budget allows; nothing has been submitted.
+            OverBudget: the round could cost more than the budget allows; nothing has been
+                submitted.
             Halted: someone stopped the run.
             Inconclusive: the provider does not accept a batch.
         """
@@ -260,7 +261,7 @@ class BatchClient:
     # Waiting.
 
     async def _poll(self) -> bool:
-        """Poll every waiting part, and collect the parts that have ended; whether any still waits."""
+        """Poll every waiting part and collect the ended ones; whether any part still waits."""
         parts = self.waiting
         statuses = [await finish_before_cancel(self._status(record)) for record in parts]
         done = 0
@@ -345,7 +346,7 @@ class BatchClient:
         *,
         settles: bool,
     ) -> int:
-        """Store the lines of asks that still have a ticket, and take these tickets out of `tickets`.
+        """Store the lines of asks that have a ticket, and remove these asks from `tickets`.
 
         A line of a foreign ask, or a second line of an ask, is ignored.
 

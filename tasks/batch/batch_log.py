@@ -28,7 +28,7 @@ from assizes.judge.models.model import Completion, UnusableReply
 from assizes.tasks.store.objects.opening import objects_at
 
 State = Literal["prepared", "submitted", "collected", "dropped"]
-"""The state of a part; `dropped`: prepared but never submitted, so another batch may take its asks."""
+"""The state of a part; `dropped`: prepared but never submitted, so its asks are free again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ class BatchLog:
 
 
 class BatchResults:
-    """The replies of the batches of a round, in a temporary SQLite file until the hearings use them."""
+    """The replies of the batches of a round, in a temporary SQLite file until hearings use them."""
 
     def __init__(self, folder: Path) -> None:
         self._lock = Lock()

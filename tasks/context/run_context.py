@@ -262,9 +262,9 @@ def _clear_frames_on_error(_kind: object, error: BaseException | None, _trace: o
 def clear_error_frames(error: BaseException) -> None:
     """Drop the objects that an error keeps alive: the locals of its frames, and causes.
 
-    Only an `AssizesError` loses its cause; its message names the cause already. Prefect keeps errors
-    until the interpreter ends, and DuckDB prints a report of leaked objects where a connection or an
-    error of DuckDB lives as long.
+    Only an `AssizesError` loses its cause; its message names the cause already. Prefect keeps
+    errors until the interpreter ends, and DuckDB prints a report of leaked objects where a
+    connection or an error of DuckDB lives as long.
     """
     current: BaseException | None = error
     while current is not None:

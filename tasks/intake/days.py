@@ -94,7 +94,7 @@ def day_of_moment(moment: datetime, time_zone: str) -> date:
 
 
 def yesterday(moment: datetime, time_zone: str) -> date:
-    """The last whole calendar day before a moment, also where a change of clocks made it shorter."""
+    """The last calendar day that ended before a moment, in a time zone."""
     return day_of_moment(moment, time_zone) - timedelta(days=1)
 
 

@@ -1,4 +1,4 @@
-"""Converts foreign transcripts object by object, and counts what was converted and what was lost."""
+"""Converts foreign transcripts object by object, and counts what is converted and what is lost."""
 
 from __future__ import annotations
 

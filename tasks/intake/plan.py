@@ -142,8 +142,8 @@ class Plan:
             `assizes.judge.formats.shared.fidelity` counts them.
         passed: how many of the unselected are left to other runs, by reason: `judged_before` by an
             earlier run, `not_quiet` and so left to a later run.
-        prompts: the texts of the judges, as `assizes.judge.prompts.prompt_texts` keeps them; no part
-            of the input.
+        prompts: the texts of the judges, as `assizes.judge.prompts.prompt_texts` keeps them; no
+            part of the input.
     """
 
     shards: tuple[Shard, ...]

@@ -1,4 +1,4 @@
-"""What is done to every case between reading and hearing: ground truth is joined, secrets hidden."""
+"""Prepares every case between reading and hearing: joins ground truth and hides secrets."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class CasePreprocessor:
         return self._redactor.redact_text(text) if self._sends_raw else text
 
     def redacted_excerpt(self, text: str) -> str:
-        """The beginning of a rejected record, redacted by all rules there are, configured or not."""
+        """The beginning of a rejected record, redacted by all known rules, configured or not."""
         return self._excerpt_redactor.redact_text(text)
 
     def redacted_fault(self, error: DataError) -> DataError:

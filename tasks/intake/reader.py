@@ -101,7 +101,7 @@ class TranscriptReader:
     def records(
         self, source: TranscriptSource, format_: Format, start: int = 0, offset: int = 0
     ) -> Iterator[RawRecord]:
-        """The records from position `start` on; a fault of the whole object is raised here, at once.
+        """The records from position `start` on; a fault of the whole object is raised at once.
 
         Args:
             source: the object.

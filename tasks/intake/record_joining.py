@@ -1,4 +1,4 @@
-"""Turns objects into files of lines: archives record by record, pieces conversation by conversation.
+"""Turns an object into a file of lines: a line for each record or each joined conversation.
 
 Pieces of one conversation are joined on disk in two passes. The first writes the pieces one behind
 the other and notes where each stands and to which conversation it belongs; the second copies them
@@ -207,7 +207,10 @@ def write_joined_lines(
 def _places_by_conversation(
     parts: dict[str, list[_PieceRange]], wholes: dict[str, str]
 ) -> Iterator[tuple[bool, list[_PieceRange]]]:
-    """For each conversation, in order of its first piece: whether it is of pieces, and their ranges."""
+    """The pieces of each conversation, conversations in the order of their first pieces.
+
+    Each item is a flag and byte ranges; the flag is `False` for a record that is no piece.
+    """
     conversations: dict[str, list[_PieceRange]] = {}
     for part, places in parts.items():
         conversations.setdefault(wholes.get(part, part), []).extend(places)
@@ -231,7 +234,7 @@ def _conversations(
 
 
 def _values(path: Path, document_bytes: int) -> Iterator[tuple[Any, bytes | None]]:
-    """The parsed values of a document (with `None`), or `None` with each unparsed line of a file."""
+    """The values of a document as `(value, None)`, or the unparsed lines as `(None, line)`."""
     if _is_document(path):
         if (size := path.stat().st_size) > document_bytes:
             raise DataError(

@@ -1,4 +1,4 @@
-"""Counts the transcripts that have arrived so far, and reads each version of an object only once."""
+"""Counts the transcripts that have arrived so far; each version of an object is read only once."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Turns Parquet files and inspect_ai archives into lines of JSON, which every format can read.
 
 Foreign Parquet is read in a process of its own, so that a file made to crash its reader costs one
-object only. The rows are streamed; a row group may take as much memory as that process is given. The
-samples of an archive are copied block by block; only the header of the archive is held in memory.
+object only. The rows are streamed; a row group may take as much memory as that process is given.
+The samples of an archive are copied block by block; only the header of the archive is held in
+memory.
 """
 
 from __future__ import annotations

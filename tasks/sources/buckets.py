@@ -126,7 +126,7 @@ def _plain_etag(etag: str) -> str:
 
 @contextmanager
 def _explain_errors(bucket: str, options: Mapping[str, Any]) -> Iterator[None]:
-    """Name the bucket and the endpoint that failed, never the server's text, which may hold a key."""
+    """Name the bucket and the endpoint that failed, but not the server's text: it may hold a key."""
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
     where = f"bucket {bucket!r} at {_endpoint(options)}"

@@ -1,7 +1,7 @@
 """Unpacks gzip and zstd with a bound on the bytes that come out.
 
-The readers of the standard library hand out blocks before they have checked them, and know no bound.
-Here the caller learns exactly how far an object could be read.
+The readers of the standard library hand out blocks before they have checked them, and know no
+bound. Here the caller learns exactly how far an object could be read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _GZIP: Final = 31
 """The `wbits` value with which zlib expects a gzip header and checks length and CRC at the end."""
 
 BOMB_RATIO: Final = 200
-"""The most unpacked bytes per packed byte; real transcripts reach 5 to 50, deflate can reach 1030."""
+"""The most unpacked bytes per packed byte; transcripts reach 5 to 50, deflate can reach 1030."""
 
 BOMB_FLOOR_BYTES: Final = 64 << 20
 """The ratio is only checked above this number of unpacked bytes: below it no ratio does harm."""
@@ -67,7 +67,8 @@ def packing_of(uri: str, stream: IO[bytes]) -> Packing | None:
     """How an object is packed, by its name or by its first bytes; `None` where it is plain.
 
     Raises:
-        DataError: `gzip_corrupt` or `zstd_corrupt` for an empty object with the name of a packed one.
+        DataError: `gzip_corrupt` or `zstd_corrupt` for an empty object with the name of a packed
+            one.
     """
     head = stream.read(4)
     stream.seek(0)

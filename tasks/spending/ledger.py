@@ -1,8 +1,8 @@
 """The ledger: counts every model call in one SQLite file, before the call and after it.
 
 All processes of a machine that name the same file share its limits. A transaction reserves or
-settles one call, so a process that is killed leaves whole rows: its open reservations stay counted at
-their worst case, because that money may have been spent. Amounts are whole nano-dollars.
+settles one call, so a process that is killed leaves whole rows: its open reservations stay counted
+at their worst case, because that money may have been spent. Amounts are whole nano-dollars.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ _CLAIM: Final = (
 class SqliteLedger:
     """The ledger of one run, in a file shared with other runs.
 
-    Implements `assizes.judge.engine.ledger.Ledger`. Opening the ledger begins a session of the run (a
-    row of the table `sittings`): a stop that was written before is over, a stop written later applies.
-    All methods may be called from any thread.
+    Implements `assizes.judge.engine.ledger.Ledger`. Opening the ledger begins a session of the run
+    (a row of the table `sittings`): a stop that was written before is over, a stop written later
+    applies. All methods may be called from any thread.
 
     Attributes:
         path: the file.
@@ -132,14 +132,14 @@ class SqliteLedger:
         return int(ticket)
 
     def settle(self, ticket: int, spent: CallSpending, key: str | None = None) -> None:
-        """Replace the worst case of a call with its cost. Only the first settlement of a ticket counts.
+        """Replace the worst case of a call with its cost; only the first settlement counts.
 
-        Another process may settle the ticket. A ticket of another run, or of another ask than `key`,
-        comes from another ledger and is ignored.
+        Another process may settle the ticket. A ticket of another run, or of another ask than
+        `key`, comes from another ledger and is ignored.
 
         No error is raised, so that no reply is lost: after a fault of the file the call stays counted
-        at its worst case, and the next reservation is refused. While another process is writing, the
-        settlement waits for the next transaction.
+        at its worst case, and the next reservation is refused. While another process is writing,
+        the settlement waits for the next transaction.
         """
         cost = None if spent.cost_usd is None else round(spent.cost_usd * NANO)
         tokens = (spent.input_tokens, spent.output_tokens)
@@ -269,7 +269,7 @@ class SqliteLedger:
 
     @contextmanager
     def _exclusive_access(self, *, wait: bool) -> Iterator[None]:
-        """Lock the connection for this thread, and set how long SQLite waits for other processes."""
+        """Lock the connection for this thread; `wait` sets whether SQLite waits for processes."""
         if not self._lock.acquire(timeout=-1 if wait else LOCK_WAIT_S):
             raise LedgerBusy(f"[limits] ledger {self.path!r} is being written")
         try:
@@ -324,9 +324,7 @@ def stop_line(at: str) -> str:
 
 
 class _Limit:
-    """One of the four limits: its setting, its scope (`run` or `day`), and the calls or nano-dollars
-    that it allows.
-    """
+    """One of the four limits on calls or dollars of a run or a day."""
 
     def __init__(self, name: str, scope: str, maximum: float) -> None:
         self.scope = scope

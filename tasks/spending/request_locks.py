@@ -54,7 +54,8 @@ _guard: Final = threading.Lock()
 
 
 class FileLocks(Closing):
-    """The locks of one local reply cache; implements `assizes.judge.engine.reply_cache.RequestLocks`.
+    """The locks of one local reply cache; implements
+    `assizes.judge.engine.reply_cache.RequestLocks`.
 
     On a file system without locks every process asks: that may cost money, but loses no row.
     """
@@ -94,7 +95,7 @@ class FileLocks(Closing):
                 os.close(file.descriptor)
 
     def _try_lock(self, offset: int) -> bool:
-        """Whether the caller may ask now: the byte is locked, or the file cannot be locked at all."""
+        """Whether the caller may ask now: the byte is locked, or the file system has no locks."""
         if self._is_unlockable:
             return True
         with _guard:

@@ -154,7 +154,7 @@ def test_the_worst_case_of_a_draft_is_at_the_price_of_a_batch(tmp_path: Path, ju
     assert usd == pytest.approx(PRICE.cost_usd(most_sent(ask(1), sent), most) / 2)
 
 
-class BatchProcess:
+class Process:
     """A process with a batch client and a folder of its own; all share the log and the ledger."""
 
     def __init__(
@@ -197,7 +197,7 @@ class BatchProcess:
 
 
 async def test_a_round_is_handed_in_waited_for_taken_and_closed(tmp_path: Path, judge_server):
-    process = BatchProcess(tmp_path, judge_server)
+    process = Process(tmp_path, judge_server)
     await process.submit(range(4))
     assert process.states == ["submitted", "submitted"]
     assert process.ledger.run_account().open_calls == 4
@@ -214,7 +214,7 @@ async def test_a_round_is_handed_in_waited_for_taken_and_closed(tmp_path: Path, 
 
 
 async def test_what_nobody_took_is_given_to_asks_put_by_themselves(tmp_path: Path, judge_server):
-    process = BatchProcess(tmp_path, judge_server)
+    process = Process(tmp_path, judge_server)
     await process.submit(range(2))
     await process.client.collect()
     process.client.leave(key_of(0), await process.client.take(key_of(0)))
@@ -225,8 +225,8 @@ async def test_what_nobody_took_is_given_to_asks_put_by_themselves(tmp_path: Pat
 
 
 async def test_a_later_process_collects_what_an_earlier_one_handed_in(tmp_path: Path, judge_server):
-    await BatchProcess(tmp_path, judge_server).submit(range(2))
-    later = BatchProcess(tmp_path, judge_server)
+    await Process(tmp_path, judge_server).submit(range(2))
+    later = Process(tmp_path, judge_server)
     await later.client.reopen()
 
     assert later.client.has_asked(key_of(1))
@@ -235,14 +235,14 @@ async def test_a_later_process_collects_what_an_earlier_one_handed_in(tmp_path: 
     assert judge_server.stats()["batches"] == 1
 
 
-async def test_a_process_that_died_after_collecting_is_repeated_without_being_paid_twice(
+async def test_a_process_that_died_after_collecting_is_repeated_and_not_paid_twice(
     tmp_path: Path, judge_server
 ):
-    first = BatchProcess(tmp_path, judge_server)
+    first = Process(tmp_path, judge_server)
     await first.submit(range(2))
     await first.client.collect()
     spent = first.ledger.run_account()
-    later = BatchProcess(tmp_path, judge_server)
+    later = Process(tmp_path, judge_server)
     await later.client.reopen()
     await later.client.collect()
 
@@ -251,26 +251,24 @@ async def test_a_process_that_died_after_collecting_is_repeated_without_being_pa
 
 
 async def test_a_batch_whose_id_was_never_noted_is_found_by_its_tag(tmp_path: Path, judge_server):
-    first = BatchProcess(tmp_path, judge_server)
+    first = Process(tmp_path, judge_server)
     await first.submit(range(2))
     (record,) = first.log.records()
     first.log.save(replace(record, state="prepared", batch_id=None))
-    later = BatchProcess(tmp_path, judge_server)
+    later = Process(tmp_path, judge_server)
     await later.client.reopen()
 
     assert later.log.records() == [record]
     assert judge_server.stats()["batches"] == 1
 
 
-async def test_a_part_that_was_never_handed_in_costs_nothing_and_frees_its_asks(
-    tmp_path: Path, judge_server
-):
-    first = BatchProcess(tmp_path, judge_server)
+async def test_a_part_that_was_not_submitted_costs_nothing(tmp_path: Path, judge_server):
+    first = Process(tmp_path, judge_server)
     await first.submit(range(2))
     (record,) = first.log.records()
     first.log.save(replace(record, state="prepared", batch_id=None))
     judge_server.reset()  # now the provider knows nothing of it
-    later = BatchProcess(tmp_path, judge_server)
+    later = Process(tmp_path, judge_server)
     await later.client.reopen()
 
     assert later.states == ["dropped"]
@@ -281,7 +279,7 @@ async def test_a_part_that_was_never_handed_in_costs_nothing_and_frees_its_asks(
 
 
 async def test_a_round_over_the_budget_is_not_handed_in_at_all(tmp_path: Path, judge_server):
-    process = BatchProcess(tmp_path, judge_server, budget_usd=0.05)
+    process = Process(tmp_path, judge_server, budget_usd=0.05)
     with pytest.raises(OverBudget, match="a batch of 8 asks was not handed in.*budget_usd = 0.05"):
         await process.submit(range(8))
 
@@ -292,7 +290,7 @@ async def test_a_round_over_the_budget_is_not_handed_in_at_all(tmp_path: Path, j
 
 async def test_a_stopped_run_waits_no_longer(tmp_path: Path, judge_server):
     with running_openai_server("--batch-delay", "60") as server:
-        process = BatchProcess(tmp_path, server)
+        process = Process(tmp_path, server)
         await process.submit(range(2))
         waiting = asyncio.create_task(process.client.collect())
         await asyncio.sleep(0.3)
@@ -306,9 +304,9 @@ async def test_a_stopped_run_waits_no_longer(tmp_path: Path, judge_server):
 async def test_a_batch_that_the_provider_does_not_know_is_not_asked_for_again(
     tmp_path: Path, judge_server
 ):
-    await BatchProcess(tmp_path, judge_server).submit(range(2))
+    await Process(tmp_path, judge_server).submit(range(2))
     judge_server.reset()
-    later = BatchProcess(tmp_path, judge_server)
+    later = Process(tmp_path, judge_server)
     await later.client.reopen()
 
     with pytest.raises(Inconclusive, match="cannot be collected: not_found"):
@@ -338,7 +336,7 @@ class AwayFor:
 async def test_the_patience_with_each_batch_is_its_own_however_many_are_waited_for(
     tmp_path: Path, judge_server
 ):
-    process = BatchProcess(tmp_path, judge_server, pace=PollInterval(0.001, 0.002))
+    process = Process(tmp_path, judge_server, pace=PollInterval(0.001, 0.002))
     process.endpoints[model_mark(process.model)] = AwayFor(process.endpoint, MAX_FAILED_POLLS // 2)
     await process.submit(range(9))
 
@@ -351,8 +349,8 @@ async def test_the_patience_with_each_batch_is_its_own_however_many_are_waited_f
 
 
 async def test_a_batch_made_with_other_settings_is_not_looked_for(tmp_path: Path, judge_server):
-    await BatchProcess(tmp_path, judge_server).submit(range(2))
-    later = BatchProcess(tmp_path, judge_server, "other")
+    await Process(tmp_path, judge_server).submit(range(2))
+    later = Process(tmp_path, judge_server, "other")
     await later.client.reopen()
 
     with pytest.raises(Inconclusive, match="made for openai/stub with other settings"):
@@ -360,7 +358,7 @@ async def test_a_batch_made_with_other_settings_is_not_looked_for(tmp_path: Path
 
 
 async def test_an_endpoint_without_batches_is_named(tmp_path: Path, judge_server, monkeypatch):
-    process = BatchProcess(tmp_path, judge_server)
+    process = Process(tmp_path, judge_server)
     endpoint = batches_of(
         model_for(config(judge_server, api_base=judge_server.url), LimitsConfig())
     )
@@ -376,8 +374,8 @@ async def test_a_round_of_more_asks_than_allowed_leaves_all_of_them_allowed(
     tmp_path: Path, judge_server
 ):
     with pytest.raises(OverBudget, match="max_asks = 5"):
-        await BatchProcess(tmp_path, judge_server, max_asks=5).submit(range(8))
-    later = BatchProcess(tmp_path, judge_server, max_asks=8)
+        await Process(tmp_path, judge_server, max_asks=5).submit(range(8))
+    later = Process(tmp_path, judge_server, max_asks=8)
     await later.client.reopen()
     await later.submit(range(8))
 
@@ -387,8 +385,8 @@ async def test_a_round_of_more_asks_than_allowed_leaves_all_of_them_allowed(
 async def test_tickets_of_another_ledger_settle_nothing_in_this_one(
     tmp_path: Path, judge_server, caplog: pytest.LogCaptureFixture
 ):
-    await BatchProcess(tmp_path, judge_server).submit(range(2))
-    later = BatchProcess(tmp_path, judge_server, ledger="new.db")
+    await Process(tmp_path, judge_server).submit(range(2))
+    later = Process(tmp_path, judge_server, ledger="new.db")
     mine = [later.ledger.reserve(PlannedCall(key_of(number), "m", 1.0)) for number in range(2)]
     assert mine == list(later.log.tickets(later.log.records()[0]).values())
     await later.client.reopen()
