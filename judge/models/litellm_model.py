@@ -73,9 +73,7 @@ def configure_litellm() -> None:
 
 
 async def _no_second_request(*_args: object, **_rest: object) -> NoReturn:
-    """Raise the error of a broken connection again, where litellm's HTTP client would try again:
-    it would repeat a request that may have been answered and charged.
-    """
+    """Raise a broken connection's error: litellm would repeat a request that may be charged."""
     error = sys.exception()
     assert error is not None
     raise error
