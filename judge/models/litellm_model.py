@@ -48,6 +48,11 @@ from assizes.judge.prompts.reply_request import messages, with_reply_id
 from assizes.judge.protocol import Ask
 from assizes.judge.rows import as_json
 
+# litellm builds its response types on first use; pydantic then warns of one of them. litellm's
+# own filter for that goes where a caller has put the warning filters back.
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", message=".*`ReadOnly` qualifier.*", category=UserWarning)
+    litellm.ModelResponse()
 _ROUTE: Final = "EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER"
 
 
@@ -61,11 +66,6 @@ def configure_litellm() -> None:
     AsyncHTTPHandler.single_connection_post_request = _no_second_request  # type: ignore[method-assign]
     # By litellm's own HTTP client a call takes two thirds of the CPU that OpenAI's SDK takes.
     os.environ.setdefault(_ROUTE, "true")
-    # litellm builds its response types on first use; pydantic then warns of one of them. litellm's
-    # own filter for that goes where a caller has put the warning filters back.
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*`ReadOnly` qualifier.*", category=UserWarning)
-        litellm.ModelResponse()
     # A call that is cut while litellm still prepares it in a thread: nothing was sent.
     warnings.filterwarnings(
         "ignore", message=r"coroutine '[\w.]*completion' was never awaited", category=RuntimeWarning
