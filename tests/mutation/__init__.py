@@ -71,7 +71,7 @@ def scores(mutants: Sequence[Mutant]) -> Iterator[str]:
     """Killed / all, module by module."""
     killed = Counter(one.module for one in mutants if one.end == KILLED)
     for module, number in sorted(Counter(one.module for one in mutants).items()):
-        yield f"{module:16} {killed[module]:4} / {number:4} killed, {killed[module] / number:.1%}"
+        yield f"{module:32} {killed[module]:4} / {number:4} killed, {killed[module] / number:.1%}"
 
 
 def findings(survivors: Mapping[Mutant, Change], known: Mapping[Change, str]) -> Iterator[str]:

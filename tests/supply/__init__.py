@@ -112,7 +112,7 @@ def unknown_starts(folder: Path, known: dict[str, Any]) -> Iterator[str]:
         data = path.read_bytes()
         if allowed.get(path.name) == hashlib.sha256(data).hexdigest():
             continue
-        if path.name.startswith(f"_editable_impl_{OWN}") and not _runs(data):
+        if path.name in {f"_{OWN}.pth", f"_editable_impl_{OWN}.pth"} and not _runs(data):
             continue
         what = "holds something else than it did" if path.name in allowed else "unknown"
         yield f"{path.name}: {what}; its code runs at every start of Python"
