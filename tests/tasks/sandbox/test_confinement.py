@@ -12,13 +12,13 @@ ROOT = Path(__file__).resolve().parents[3]
 HEAD = """
 import os, socket, subprocess, sys
 import duckdb
-from assizes.tasks.sandbox.child import armed, confine
+from assizes.tasks.sandbox.child import confine_process, limit_statement
 from assizes.tasks.sandbox.values import Caps
 caps = Caps(time_s=0.5)
 open_already = open(sys.argv[1], "ab", buffering=0)
 connection = duckdb.connect()
-confine(caps)
-with armed(caps):
+confine_process(caps)
+with limit_statement(caps):
     try:
         {act}
     except BaseException as error:
