@@ -65,7 +65,9 @@ def _pages(figures: Figures, folder: Path) -> None:
         site.opened_tab(hostile.url) as tab,
     ):
         known = [*site.listed_pages(hostile), *site.case_pages(hostile), *site.score_pages(hostile)]
-        found = site.active_parts(tab, known) + site.active(tab, site.reflecting(hostile), None)
+        found = site.active_parts(tab, known) + site.active_parts(
+            tab, site.reflecting(hostile), None
+        )
         figures.add("pages parsed in a browser", len(known) + len(XSS))
         figures.add("pages with active nodes", len(found), most=0)
         figures.add("dialogs", len(tab.dialogs), most=0)
@@ -125,7 +127,7 @@ async def _asked(folder: Path) -> tuple[int, int, int, int]:
     from assizes.tasks.sandbox.sql_runner import SandboxSqlRunner
     from tests.tasks.sandbox.databases import CANARY, both, sqlite_file
     from tests.tasks.sandbox.normal_queries import NORMAL
-    from tests.tasks.sandbox.test_attacks import DUCKDB, SQLITE, Court
+    from tests.tasks.sandbox.test_attacks import DUCKDB, SQLITE, AttackSite
 
     for name in ("inside", "outside"):
         (folder / name).mkdir()
@@ -135,17 +137,19 @@ async def _asked(folder: Path) -> tuple[int, int, int, int]:
     (folder / "outside" / "secret.csv").write_text(f"name\n{CANARY}\n")
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)
-        court = Court(SandboxSqlRunner(both(folder / "inside")), folder / "outside", server)
-        before, passed, blocked = court.files(), 0, 0
+        attack_site = AttackSite(
+            SandboxSqlRunner(both(folder / "inside")), folder / "outside", server
+        )
+        before, passed, blocked = attack_site.files(), 0, 0
         attacks = [("sqlite", one) for one in SQLITE] + [("duckdb", one) for one in DUCKDB]
         for engine, statement in attacks:
-            table = await court.table(engine, statement)
-            got = table.error is None or CANARY in table.error or court.was_called()
-            passed += got or court.files() != before
+            table = await attack_site.table(engine, statement)
+            got = table.error is None or CANARY in table.error or attack_site.was_called()
+            passed += got or attack_site.files() != before
         for engine in ("sqlite", "duckdb"):
-            tables = [await court.table(engine, statement) for statement in NORMAL]
+            tables = [await attack_site.table(engine, statement) for statement in NORMAL]
             blocked += sum(one.error is not None for one in tables)
-        await court.clerk.aclose()
+        await attack_site.clerk.aclose()
     return len(attacks), passed, 2 * len(NORMAL), blocked
 
 
