@@ -149,7 +149,7 @@ async def _asked(folder: Path) -> tuple[int, int, int, int]:
         for engine in ("sqlite", "duckdb"):
             tables = [await attack_site.table(engine, statement) for statement in NORMAL]
             blocked += sum(one.error is not None for one in tables)
-        await attack_site.clerk.aclose()
+        await attack_site.runner.aclose()
     return len(attacks), passed, 2 * len(NORMAL), blocked
 
 
